@@ -1,0 +1,1 @@
+"""The small Llama that ships with Arrowhead: weights, tokenizer, model card."""

@@ -1,0 +1,90 @@
+"""The engine seam: what every engine promises. ``tests/contract/test_engine_contract.py`` holds all of them to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+from models.types import Delta, EngineStats, GenerateParams
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back, without HTTP, prompts or torch."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]: ...
+
+    @property
+    def bos_token_id(self) -> int | None: ...
+
+    @property
+    def has_chat_template(self) -> bool: ...
+
+    def encode(self, text: str) -> list[int]:
+        """Plain text only: no BOS is added, and text that spells a special token becomes ordinary tokens."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Exact inverse of ``encode`` up to incomplete UTF-8 (U+FFFD); special tokens decode to nothing."""
+        ...
+
+    def token_id(self, token: str) -> int | None:
+        """The id of the single ordinary token that decodes to exactly ``token``, or None."""
+        ...
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> list[int]:
+        """Apply the model's chat template. Message text cannot produce special tokens (role markup is data).
+
+        Raises:
+            UnsupportedParam: the model has no chat template.
+        """
+        ...
+
+
+class Engine(Protocol):
+    """Generates. One object per loaded model; all methods are safe to call from one event loop, many at once."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def max_model_len(self) -> int:
+        """Most tokens a prompt and its continuation may have together."""
+        ...
+
+    @property
+    def block_size(self) -> int:
+        """Grain of the prefix cache, tokens."""
+        ...
+
+    async def start(self) -> None:
+        """Load the weights. Raises ModelNotFound or EngineUnavailable."""
+        ...
+
+    async def close(self) -> None: ...
+
+    def generate(self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str) -> AsyncIterator[Delta]:
+        """Continue ``prompt_ids``; yields deltas, the last with a ``finish_reason``.
+
+        A stop string ends the stream and ``stop_reason`` says which. EOS ends it with ``stop_reason`` None.
+        ``max_tokens`` or the context's end gives ``length``. Closing the iterator (``aclose`` or cancelling its
+        task) or ``abort`` frees the slot at once. The same seed, prompt and params give the same tokens.
+
+        Raises:
+            ContextTooLong: the prompt leaves no room for one token.
+            UnsupportedParam, GrammarInvalid: names the field.
+            EngineOverloaded, EngineUnavailable.
+        """
+        ...
+
+    async def abort(self, request_id: str) -> None: ...
+
+    def is_ready(self) -> bool: ...
+
+    def stats(self) -> EngineStats: ...

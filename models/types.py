@@ -1,0 +1,83 @@
+"""Records that cross the engine seam. Frozen, free of torch, safe to import anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+FinishReason = Literal["stop", "length", "abort"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What sampled text must satisfy.
+
+    ``structural_tag``: ``spec`` is the JSON text of an xgrammar structural tag (free text until a trigger, then
+    constrained). ``regex`` and ``json_schema``: the whole output must match ``spec``.
+    """
+
+    kind: Literal["structural_tag", "regex", "json_schema"]
+    spec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateParams:
+    """How to sample one continuation.
+
+    ``temperature`` 0 is greedy. ``top_k`` 0 means no limit. ``logprobs`` is the number of alternatives to report
+    beside each sampled token (0 reports the sampled one alone, None reports nothing). ``cache_salt`` separates
+    prefix caches that must not be shared. Higher ``priority`` goes first where the engine schedules by priority.
+    """
+
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+    logprobs: int | None = None
+    grammar: Grammar | None = None
+    cache_salt: str | None = None
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Natural-log probability of one sampled token, and the most likely alternatives, best first."""
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """One step of a stream.
+
+    ``text`` never holds a stop string nor what follows it; text that could still become a stop string is withheld.
+    ``token_ids`` are all tokens sampled in this step, also those that spell the stop string or overshoot it, so the
+    concatenated ids may decode to more than the concatenated text. The counts are set on the last delta of a stream
+    (the one with ``finish_reason``): ``num_cached_tokens`` prompt tokens came from the prefix cache and were not
+    computed again.
+    """
+
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
+    num_prompt_tokens: int = 0
+    num_cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Counters since the engine started; tokens, requests."""
+
+    running: int = 0
+    waiting: int = 0
+    requests_finished: int = 0
+    prompt_tokens_computed: int = 0
+    prompt_tokens_cached: int = 0
+    tokens_generated: int = 0

@@ -1,0 +1,1 @@
+"""HTTP, the methods and the command line. The only package that knows all the others."""

@@ -1,0 +1,1 @@
+"""The OpenAI wire format: routes, schemas, server-sent events."""
