@@ -1,0 +1,41 @@
+"""How an engine is run: sizes and bounds that hold for a whole process, not for one request.
+
+Owns no defaults of a particular model (those are on its card) and reads no environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+EngineKind = Literal["auto", "transformers", "vllm", "scripted"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """``dtype`` ``auto``: bfloat16 on CUDA, float32 on CPU. ``device`` is ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+
+    ``max_model_len`` None takes the card's context length. ``max_num_seqs`` sequences decode together;
+    ``max_queue`` more may wait, after which requests are refused. ``kv_cache_bytes`` bounds the prefix cache
+    (transformers) or the whole KV cache (vLLM); None leaves the size to the engine. ``block_size`` is the grain of
+    the prefix cache in tokens. ``seed`` is the base for requests that bring none.
+    """
+
+    dtype: Dtype = "auto"
+    device: str = "auto"
+    max_model_len: int | None = None
+    max_num_seqs: int = 32
+    kv_cache_bytes: int | None = None
+    max_queue: int = 256
+    block_size: int = 32
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("max_num_seqs", "max_queue", "block_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("max_model_len", "kv_cache_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
