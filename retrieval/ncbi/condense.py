@@ -1,0 +1,189 @@
+"""Condenses parsed replies: what a model sees after the arrow.
+
+One bracketed text of whole records, what was asked about first, within a character budget, ending in a note of what
+was left out. The layout is frozen: the embedded model is trained on it. Every numbered line starts with what
+questions ask for, and the first line counts what follows:
+
+    [3 ids: 5699,8138,19171]
+    [3 gene records, 1 human named LMP10
+    1. PSMB10 (human) chr16 16q22.1 protein-coding; aliases LMP10, MECL1; proteasome 20S subunit beta 10; id 5699
+    2. ...]
+
+Pure: knows neither HTTP nor prompts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from retrieval.ncbi.condense_blast import condense_blast
+from retrieval.ncbi.condense_omim import condense_omim
+from retrieval.ncbi.organisms import common_name
+from retrieval.ncbi.records import (
+    BlastResult,
+    DocRecord,
+    FailedRecord,
+    GeneRecord,
+    IdList,
+    OmimRecord,
+    ParsedReply,
+    Record,
+    SnpRecord,
+    TextRecord,
+)
+from retrieval.types import Condensed, Focus
+
+
+def condense(parsed: ParsedReply, focus: Focus, *, max_chars: int = 1200) -> Condensed:
+    """``max_chars`` bounds the text; at least the first record's first line is kept whatever its length."""
+    if isinstance(parsed, IdList):
+        return _ids(parsed, max_chars)
+    if isinstance(parsed, BlastResult):
+        return condense_blast(parsed, max_chars)
+    records = [r for r in parsed.records if not isinstance(r, FailedRecord)]
+    failed = [r for r in parsed.records if isinstance(r, FailedRecord)]
+    if not records:
+        reason = f"; {failed[0].error}" if failed else ""
+        return Condensed(f"[0 records{reason}]", len(failed), empty=True)
+    if all(isinstance(r, GeneRecord) for r in records):
+        condensed = _genes([r for r in records if isinstance(r, GeneRecord)], len(failed), focus, max_chars)
+    elif all(isinstance(r, OmimRecord) for r in records):
+        condensed = condense_omim([r for r in records if isinstance(r, OmimRecord)], focus, max_chars)
+    else:
+        lines = [_line(record) for record in records]
+        condensed = fit(f"{counted(len(lines), _noun(parsed.db))}", lines, max_chars, [r_id(r) for r in records])
+    return condensed
+
+
+def _ids(found: IdList, max_chars: int) -> Condensed:
+    if not found.ids:
+        return Condensed("[0 ids]" if not found.count else f"[0 of {found.count} ids]", 0, empty=True)
+    shown = list(found.ids)
+    while len(",".join(shown)) > max_chars:
+        shown.pop()
+    total = f" of {found.count}" if found.count > len(shown) else ""
+    text = f"[{len(shown)}{total} id{'s' if len(shown) > 1 else ''}: {','.join(shown)}]"
+    return Condensed(text, len(found.ids), len(found.ids) - len(shown), ids=tuple(shown))
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def fit(head: str, lines: Sequence[str], max_chars: int, ids: Sequence[str] = ()) -> Condensed:
+    """Number the lines under the head, as many whole ones as fit."""
+    text, shown = f"[{head}", 0
+    for line in lines:
+        row = f"\n{shown + 1}. {line}"
+        if shown and len(text) + len(row) > max_chars:
+            break
+        text, shown = text + row, shown + 1
+    left_out = len(lines) - shown
+    note = f"\n{left_out} more left out" if left_out else ""
+    return Condensed(f"{text}{note}]", len(lines), left_out, ids=tuple(ids[:shown]))
+
+
+# Genes
+
+
+def plain(text: str) -> str:
+    return text.casefold().strip()
+
+
+def gene_rank(gene: GeneRecord, focus: Focus) -> tuple[bool, bool, bool, bool, bool]:
+    """Sort key, best first: the organism asked for, current, named as asked, in the same letter case, by symbol."""
+    names = set(map(plain, focus.terms))
+    by_symbol = plain(gene.symbol) in names
+    by_alias = any(plain(alias) in names for alias in gene.aliases)
+    exact = not {gene.symbol, *gene.aliases}.isdisjoint(focus.terms)
+    return (
+        not _is_organism(gene, focus.organism),
+        bool(gene.replaced_by),
+        not (by_symbol or by_alias),
+        not exact,
+        not by_symbol,
+    )
+
+
+def _is_organism(gene: GeneRecord, organism: str) -> bool:
+    return plain(common_name(organism)) in (plain(gene.organism), plain(gene.scientific_name))
+
+
+def _genes(genes: list[GeneRecord], num_failed: int, focus: Focus, max_chars: int) -> Condensed:
+    ranked = sorted(genes, key=lambda g: gene_rank(g, focus))
+    named = [g for g in ranked if not any(gene_rank(g, focus)[: 3 if focus.terms else 2])]
+    head = f"{counted(len(genes) + num_failed, 'gene record')}, {len(named)} {common_name(focus.organism)}"
+    if focus.terms:
+        head += f" named {focus.terms[0]}"
+    lines = [_gene_line(g) for g in ranked]
+    spare = max_chars - len(head) - 20 - sum(map(len, lines))
+    # Summaries are long: they go to the best records while there is room for all records without them.
+    for place, gene in enumerate(ranked):
+        spare -= len(gene.summary) + 2
+        if not gene.summary or (spare < 0 and place):
+            break
+        lines[place] = _gene_line(gene, summary=True)
+    return fit(head, lines, max_chars, [g.uid for g in ranked])
+
+
+def _gene_line(gene: GeneRecord, *, summary: bool = False) -> str:
+    place = f"chr{gene.chromosome} {gene.location}".strip() if gene.chromosome else "no chromosome"
+    parts = [f"{gene.symbol} ({gene.organism or 'unknown organism'}) {place} {gene.gene_type}"]
+    if gene.replaced_by:
+        parts.append(f"replaced by id {gene.replaced_by}")
+    if gene.aliases:
+        parts.append("aliases " + ", ".join(gene.aliases))
+    if gene.name:
+        parts.append(gene.name)
+    parts.append(f"id {gene.uid}")
+    if summary:
+        parts.append(f"summary: {_without_credit(gene.summary)}")
+    return "; ".join(parts)
+
+
+def _without_credit(summary: str) -> str:
+    """The "[provided by …]" note names who wrote the summary, not what the gene does."""
+    return re.sub(r"\s*\[(?:supplied|provided) by [^\]]*\]\.?", "", summary).strip()
+
+
+# Other records
+
+
+def _noun(db: str) -> str:
+    return {"snp": "snp record", "einfo": "database"}.get(db, f"{db} record".strip())
+
+
+def r_id(record: Record) -> str:
+    return "" if isinstance(record, TextRecord) else record.uid
+
+
+def _line(record: Record) -> str:
+    handlers: dict[type, Callable[..., str]] = {
+        SnpRecord: _snp_line,
+        DocRecord: _doc_line,
+        TextRecord: _text_line,
+        GeneRecord: _gene_line,
+    }
+    handler = handlers.get(type(record))
+    return handler(record) if handler else r_id(record)
+
+
+def _snp_line(snp: SnpRecord) -> str:
+    genes = ", ".join(f"{name} (id {uid})" for name, uid in snp.genes) or "none"
+    parts = [f"rs{snp.uid} gene {genes} chr{snp.chromosome} {snp.position}".rstrip()]
+    if snp.function:
+        parts.append(snp.function)
+    if snp.alleles:
+        parts.append(f"alleles {snp.alleles}")
+    if snp.clinical:
+        parts.append(f"clinical {snp.clinical}")
+    return "; ".join(parts)
+
+
+def _doc_line(doc: DocRecord) -> str:
+    return "; ".join([doc.title or doc.uid, *(f"{k} {v}" for k, v in doc.fields.items()), f"id {doc.uid}"])
+
+
+def _text_line(text: TextRecord) -> str:
+    return f"{text.title}; {text.length} letters: {text.head}{'...' if text.length > len(text.head) else ''}"

@@ -1,0 +1,121 @@
+"""OMIM entries, condensed: phenotypes beside the genes of the same reply that share their map location.
+
+OMIM's document summaries do not say which gene causes which phenotype, but a phenotype entry with a known cause
+carries the location of its gene. Numbered lines are genes on the topic asked for; everything else follows as "other".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from retrieval.ncbi.records import OmimRecord
+from retrieval.types import Condensed, Focus
+
+_COMMON_WORDS = frozenset(
+    [
+        "of",
+        "the",
+        "a",
+        "an",
+        "and",
+        "or",
+        "due",
+        "to",
+        "with",
+        "without",
+        "in",
+        "by",
+        "type",
+        "from",
+        "for",
+        "related",
+        "associated",
+    ]
+)
+
+
+def condense_omim(entries: list[OmimRecord], focus: Focus, max_chars: int) -> Condensed:
+    wanted = _words(focus.terms[0]) if focus.terms else frozenset()
+    rows = _on_topic(entries, wanted)
+    num_topic = len(rows)
+    if not rows:
+        rows = _best_gene(entries, wanted)
+    numbered = {gene.uid for gene, _ in rows} | {p.uid for _, p in rows if p}
+    text = f"[{len(entries)} omim entr{'y' if len(entries) == 1 else 'ies'}, {num_topic} on topic"
+    for number, (gene, phenotype) in enumerate(rows, 1):
+        text += f"\n{number}. {_row(gene, phenotype)}"
+    shown = len(numbered)
+    others = [_other(e) for e in entries if e.uid not in numbered]
+    for place, other in enumerate(others):
+        piece = f"{'; ' if place else chr(10) + 'other: '}{other}"
+        if len(text) + len(piece) > max_chars:
+            text += f"; {len(others) - place} more left out"
+            break
+        text += piece
+        shown += 1
+    ids = tuple(e.uid for e in entries if e.uid in numbered)
+    return Condensed(text + "]", len(entries), len(entries) - shown, ids=ids)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z0-9]+", text.lower())) - _COMMON_WORDS
+
+
+def _coverage(entry: OmimRecord, wanted: frozenset[str]) -> float:
+    """Share of the wanted words that stand in the entry's titles."""
+    have = _words(f"{entry.title} {entry.symbol} {entry.other_titles}")
+    return len(wanted & have) / len(wanted) if wanted else 0.0
+
+
+def _on_topic(entries: list[OmimRecord], wanted: frozenset[str]) -> list[tuple[OmimRecord, OmimRecord | None]]:
+    """Genes whose own title, or whose location partner's, covers the topic best (at least half of its words)."""
+    candidates: list[tuple[float, OmimRecord, OmimRecord | None]] = []
+    genes = [e for e in entries if e.is_gene and e.symbol]
+    for entry in entries:
+        covered = _coverage(entry, wanted)
+        if entry.is_gene and entry.symbol:
+            candidates.append((covered, entry, None))
+        else:
+            candidates += [(covered, gene, entry) for gene in genes if _share_location(entry, gene)]
+    best = max((covered for covered, *_ in candidates), default=0.0)
+    if best < 0.5:
+        return []
+    return _first_of_each((g, p) for covered, g, p in candidates if covered == best)
+
+
+def _best_gene(entries: list[OmimRecord], wanted: frozenset[str]) -> list[tuple[OmimRecord, OmimRecord | None]]:
+    """Nothing is on the topic: the gene whose title shares most words with it, else NCBI's most relevant gene."""
+    genes = [e for e in entries if e.is_gene and e.symbol]
+    ranked = sorted(genes, key=lambda g: -_coverage(g, wanted))
+    return [(gene, None) for gene in ranked[:1]]
+
+
+def _first_of_each(
+    rows: Iterable[tuple[OmimRecord, OmimRecord | None]],
+) -> list[tuple[OmimRecord, OmimRecord | None]]:
+    first: dict[str, tuple[OmimRecord, OmimRecord | None]] = {}
+    for gene, phenotype in rows:
+        first.setdefault(gene.uid, (gene, phenotype))
+    return list(first.values())
+
+
+def _share_location(a: OmimRecord, b: OmimRecord) -> bool:
+    return bool(set(a.loci) & set(b.loci))
+
+
+def _row(gene: OmimRecord, phenotype: OmimRecord | None) -> str:
+    place = gene.loci[0] if gene.loci else "no location"
+    name = gene.title.lower()
+    return f"{gene.symbol} {place}; {_phenotype(phenotype)}; {name}" if phenotype else f"{gene.symbol} {place}; {name}"
+
+
+def _phenotype(entry: OmimRecord) -> str:
+    return f"{entry.title.lower()} ({entry.symbol})" if entry.symbol else entry.title.lower()
+
+
+def _other(entry: OmimRecord) -> str:
+    place = " ".join(entry.loci)
+    if entry.is_gene:
+        return f"gene {entry.symbol} {place} {entry.title.lower()}".replace("  ", " ")
+    return f"{_phenotype(entry)} {place}".strip()

@@ -1,0 +1,128 @@
+"""What NCBI's replies say, as plain records. Pure data; knows neither the wire formats nor how a record is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+GeneType = Literal["protein-coding", "pseudogene", "ncRNA"]
+
+
+@dataclass(frozen=True, slots=True)
+class IdList:
+    """Reply of esearch or elink. ``count`` is NCBI's total, ``ids`` those returned, in NCBI's order."""
+
+    count: int
+    ids: tuple[str, ...]
+    not_found: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneRecord:
+    """One Gene document summary. ``chromosome`` without "chr"; ``replaced_by`` is the current id of a retired record.
+
+    ``gene_type`` is derived from the nomenclature (see ``gene_types``): document summaries carry no such field.
+    """
+
+    uid: str
+    symbol: str
+    name: str = ""
+    organism: str = ""
+    scientific_name: str = ""
+    chromosome: str = ""
+    location: str = ""
+    aliases: tuple[str, ...] = ()
+    summary: str = ""
+    gene_type: GeneType = "protein-coding"
+    replaced_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnpRecord:
+    """One dbSNP document summary. ``genes`` are (symbol, gene id) in NCBI's order; ``position`` is 1-based."""
+
+    uid: str
+    chromosome: str = ""
+    position: str = ""
+    genes: tuple[tuple[str, str], ...] = ()
+    function: str = ""
+    alleles: str = ""
+    clinical: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OmimRecord:
+    """One OMIM entry. ``prefix``: ``*`` gene, ``+`` gene and phenotype, ``#`` and ``%`` phenotype, ``^`` moved."""
+
+    uid: str
+    prefix: str
+    title: str
+    symbol: str = ""
+    loci: tuple[str, ...] = ()
+    other_titles: str = ""
+
+    @property
+    def is_gene(self) -> bool:
+        return self.prefix in ("*", "+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlastHit:
+    """One subject of a BLAST search, its best alignment. Positions are 1-based; start > stop on the minus strand."""
+
+    accession: str
+    title: str
+    bits: float
+    expect: float
+    identities: int = 0
+    align_length: int = 0
+    subject_start: int = 0
+    subject_stop: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BlastResult:
+    query_length: int
+    hits: tuple[BlastHit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DocRecord:
+    """A document summary of any other database: its most telling fields, in reading order."""
+
+    uid: str
+    title: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TextRecord:
+    """A FASTA record: its definition line and its sequence's first letters; ``length`` in letters."""
+
+    title: str
+    head: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """NCBI's own error for one id inside an otherwise good reply."""
+
+    uid: str
+    error: str
+
+
+Record = GeneRecord | SnpRecord | OmimRecord | DocRecord | TextRecord | FailedRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RecordList:
+    """Reply of esummary or efetch. ``cut`` says that the body ended before its last record did."""
+
+    db: str
+    records: tuple[Record, ...]
+    cut: bool = False
+
+
+ParsedReply = IdList | RecordList | BlastResult
