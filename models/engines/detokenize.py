@@ -1,0 +1,85 @@
+"""Turns a stream of token ids into a stream of text: whole characters only, nothing of a stop string.
+
+Works over any ``Tokenizer``; knows nothing of models or sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from models.engines.base import Tokenizer
+from models.engines.stop_strings import StopScanner
+
+_REPLACEMENT = "�"
+# A UTF-8 character has at most four bytes, so an unfinished one reaches back at most three tokens. Bytes that never
+# become characters would otherwise be decoded again and again.
+_MAX_PENDING = 8
+_UNFINISHED = 3
+
+
+class IncrementalDecoder:
+    """Feed ids, get the new text. A character whose bytes are not all there yet is withheld.
+
+    All pieces and the flush together are ``tokenizer.decode`` of all ids.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._pending: list[int] = []
+        self._shown = 0  # characters of the pending ids' text already given out
+
+    def feed(self, token_ids: Sequence[int]) -> str:
+        pieces = []
+        for token_id in token_ids:
+            self._pending.append(token_id)
+            pieces.append(self._advance())
+        return "".join(pieces)
+
+    def flush(self) -> str:
+        """What was withheld; unfinished characters come out as U+FFFD."""
+        text = self._tokenizer.decode(self._pending)[self._shown :]
+        self._pending, self._shown = [], 0
+        return text
+
+    def _advance(self) -> str:
+        text = self._tokenizer.decode(self._pending)
+        if not text.endswith(_REPLACEMENT):
+            new = text[self._shown :]
+            self._pending, self._shown = [], 0
+            return new
+        settled = text.rstrip(_REPLACEMENT)
+        new = settled[self._shown :]
+        self._shown = max(self._shown, len(settled))
+        return new + self._drop_settled(text)
+
+    def _drop_settled(self, text: str) -> str:
+        if len(self._pending) <= _MAX_PENDING:
+            return ""
+        head, tail = self._pending[:-_UNFINISHED], self._pending[-_UNFINISHED:]
+        head_text = self._tokenizer.decode(head)
+        # Equal only when no character spans the cut: a spanning one would be replaced on both sides.
+        if head_text + self._tokenizer.decode(tail) != text:
+            return ""
+        new = head_text[self._shown :]
+        self._shown = max(0, self._shown - len(head_text))
+        self._pending = tail
+        return new
+
+
+class TextStream:
+    """Token ids to text that is safe to send: an ``IncrementalDecoder`` followed by a ``StopScanner``."""
+
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
+        self._decoder = IncrementalDecoder(tokenizer)
+        self._scanner = StopScanner(stops)
+
+    @property
+    def stop_matched(self) -> str | None:
+        return self._scanner.matched
+
+    def feed(self, token_id: int) -> str:
+        return self._scanner.feed(self._decoder.feed((token_id,)))
+
+    def flush(self) -> str:
+        """The rest, when generation ends for another reason than a stop string (which it may still complete)."""
+        return self._scanner.feed(self._decoder.flush()) + self._scanner.flush()
