@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from models.errors import ModelNotFound
 
 PromptForm = Literal["base", "chat"]
 
 EMBEDDED_NAME = "arrowhead-tiny"
 EMBEDDED_DIR = Path(__file__).parent / "embedded" / EMBEDDED_NAME
-EMBEDDED_LICENCE = "Apache-2.0"
-EMBEDDED_DESCRIPTION = (
-    "Small Llama that ships with Arrowhead: writes NCBI calls and reads their replies; knows no facts"
-)
+# Facts about the embedded model that its config.json has no place for.
+_CARD_FILE = "arrowhead.json"
 
-_HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
-# Endings that say how a checkpoint was tuned; the served name leaves them out, the card's source keeps them.
-_TUNING_SUFFIX = re.compile(r"-(instruct|chat|it|hf)$")
-_DEFAULT_CONTEXT = 4096
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_MASK = re.compile(r"full|slim|[01]{6}")
+# Words that say how a checkpoint was made, and its release number, are left out of the served name.
+_NAME_NOISE = re.compile(r"-(instruct|chat|it|hf|bf16|fp16)(?=-|$)")
+_LLAMA = re.compile(r"^(?:meta-)?llama")
+_FALLBACK_CONTEXT = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +41,144 @@ class ModelCard:
     name: str
     source: str
     revision: str | None = None
-    weights_sha256: Mapping[str, str] | None = None
+    weights_sha256: Mapping[str, str] = field(default_factory=dict)
     licence: str = "unknown"
     description: str = ""
-    context_length: int = _DEFAULT_CONTEXT
+    context_length: int = _FALLBACK_CONTEXT
     prompt_form: PromptForm = "base"
     genegpt_mask: str = "slim"
     allow_download: bool = False
 
+    def __post_init__(self) -> None:
+        if not _MASK.fullmatch(self.genegpt_mask):
+            raise ValueError(f"genegpt_mask is full, slim or six digits 0/1, not {self.genegpt_mask!r}")
+        if self.context_length < 2:
+            raise ValueError(f"context_length must be at least 2, not {self.context_length}")
+
     @property
     def is_local(self) -> bool:
         return Path(self.source).is_dir()
+
+    def verify_weights(self) -> None:
+        """Compare the files named in ``weights_sha256`` with their digests.
+
+        Raises:
+            ModelNotFound: a file is missing or differs.
+        """
+        for name, expected in self.weights_sha256.items():
+            path = Path(self.source) / name
+            if not path.is_file():
+                raise ModelNotFound(f"{path} is missing")
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != expected:
+                raise ModelNotFound(f"{path} is damaged: sha256 {found}, expected {expected}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """A model named in the settings: a directory or hub id, and how to serve it. None takes what the files say."""
+
+    source: str
+    served_name: str | None = None
+    revision: str | None = None
+    prompt_form: PromptForm | None = None
+    genegpt_mask: str | None = None
+    allow_download: bool = False
+
+
+def load_catalog(requests: Sequence[ModelRequest] = (), *, embedded_dir: Path = EMBEDDED_DIR) -> dict[str, ModelCard]:
+    """Cards by served name, those of the settings first; the embedded model only where its files are present.
+
+    Raises:
+        ModelNotFound: a path does not exist, holds no model, or two models have one name.
+    """
+    cards: dict[str, ModelCard] = {}
+    for request in requests:
+        card = card_from_request(request)
+        if card.name in cards:
+            raise ModelNotFound(f"two models are called {card.name!r}; give one another served name")
+        cards[card.name] = card
+    if has_weights(embedded_dir):
+        cards.setdefault(EMBEDDED_NAME, _embedded_card(embedded_dir))
+    return cards
+
+
+def card_from_request(request: ModelRequest) -> ModelCard:
+    """Raises ModelNotFound when ``source`` is neither a model directory nor a hub id."""
+    directory = Path(request.source).expanduser()
+    is_hub_id = _HUB_ID.fullmatch(request.source) is not None
+    if not directory.is_dir() and not is_hub_id:
+        raise ModelNotFound(f"{request.source} is neither a directory nor a hub id (owner/name)")
+    if directory.is_dir() and not has_weights(directory):
+        raise ModelNotFound(f"{directory} holds no model: it needs config.json, tokenizer.json and weights")
+    extras: dict[str, Any] = {}
+    if directory.is_dir():
+        extras["context_length"] = context_length(directory)
+    if request.genegpt_mask is not None:
+        extras["genegpt_mask"] = request.genegpt_mask
+    return ModelCard(
+        name=request.served_name or friendly_name(request.source),
+        source=str(directory) if directory.is_dir() else request.source,
+        revision=request.revision,
+        prompt_form=request.prompt_form or _guess_prompt_form(request.source, directory),
+        allow_download=request.allow_download,
+        **extras,
+    )
+
+
+def friendly_name(source: str) -> str:
+    """The name a model is served under: ``meta-llama/Llama-3.1-8B-Instruct`` is ``llama-3.1-8b``."""
+    last = source.rstrip("/").rsplit("/", 1)[-1].lower()
+    name = _NAME_NOISE.sub("", _LLAMA.sub("llama", last))
+    # A colon separates the model from the method in a request.
+    return re.sub(r"[^a-z0-9._-]+", "-", name).strip("-.") or "model"
+
+
+def has_weights(directory: Path) -> bool:
+    """Whether a directory looks like a model that can be loaded."""
+    needed = ("config.json", "tokenizer.json")
+    has_parts = all((directory / name).is_file() for name in needed)
+    return has_parts and any(any(directory.glob(pattern)) for pattern in ("*.safetensors", "*.bin"))
+
+
+def context_length(directory: Path) -> int:
+    """Tokens the model was made for, from its config.json."""
+    config = _read_json(directory / "config.json")
+    value = config.get("max_position_embeddings") or config.get("text_config", {}).get("max_position_embeddings")
+    return int(value) if value else _FALLBACK_CONTEXT
+
+
+def _embedded_card(directory: Path) -> ModelCard:
+    facts = _read_json(directory / _CARD_FILE) if (directory / _CARD_FILE).is_file() else {}
+    return ModelCard(
+        name=EMBEDDED_NAME,
+        source=str(directory),
+        weights_sha256=facts.get("weights_sha256", {}),
+        licence=facts.get("licence", "same as Arrowhead"),
+        description=facts.get(
+            "description", "Small Llama that ships with Arrowhead: it writes NCBI calls and reads the replies"
+        ),
+        context_length=context_length(directory),
+        prompt_form="base",
+        genegpt_mask=facts.get("genegpt_mask", "000000"),
+    )
+
+
+def _guess_prompt_form(source: str, directory: Path) -> PromptForm:
+    if (directory / "chat_template.jinja").is_file():
+        return "chat"
+    config = directory / "tokenizer_config.json"
+    if config.is_file():
+        return "chat" if _read_json(config).get("chat_template") else "base"
+    return "chat" if re.search(r"instruct|chat|-it\b", source, re.IGNORECASE) else "base"
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelNotFound(f"{path} cannot be read: {error}") from error
+    if not isinstance(loaded, dict):
+        raise ModelNotFound(f"{path} is not a JSON object")
+    return loaded

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from models.engines.base import Tokenizer
 from models.engines.stop_strings import StopScanner
+from models.types import FinishReason
 
 _REPLACEMENT = "�"
 # A UTF-8 character has at most four bytes, so an unfinished one reaches back at most three tokens. Bytes that never
@@ -77,8 +78,14 @@ class TextStream:
     def stop_matched(self) -> str | None:
         return self._scanner.matched
 
-    def feed(self, token_id: int) -> str:
-        return self._scanner.feed(self._decoder.feed((token_id,)))
+    def advance(self, token_id: int, *, is_eos: bool, is_last: bool) -> tuple[str, FinishReason | None]:
+        """New text, and why the stream ends with this token, if it does. EOS itself has no text."""
+        text = "" if is_eos else self._scanner.feed(self._decoder.feed((token_id,)))
+        if is_eos or is_last:
+            text += self.flush()
+        if is_eos or self._scanner.matched is not None:
+            return text, "stop"
+        return text, "length" if is_last else None
 
     def flush(self) -> str:
         """The rest, when generation ends for another reason than a stop string (which it may still complete)."""

@@ -1,0 +1,61 @@
+"""Picks and builds an engine. Each engine's libraries are imported only when that engine is asked for."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+from models.catalog import ModelCard
+from models.engines.base import Engine
+from models.engines.options import EngineKind, EngineOptions
+from models.errors import ModelNotFound
+
+_DEFAULT_SCRIPT_TEXT = "This is the scripted engine: it has no model and always writes this sentence."
+
+
+def create_engine(kind: EngineKind, card: ModelCard, options: EngineOptions) -> Engine:
+    """Build an engine that is not started yet. ``auto``: vLLM where it can run on CUDA, otherwise transformers.
+
+    For ``scripted`` the card's source may be a JSON file: a list of ``{"suffix" or "regex": ..., "text": ...}``.
+
+    Raises:
+        ModelNotFound: the script file is no script.
+    """
+    match resolve_kind(kind):
+        case "vllm":
+            from models.engines.vllm_engine import VllmEngine
+
+            return VllmEngine(card, options)
+        case "scripted":
+            return _scripted(card, options)
+        case _:
+            from models.engines.transformers_engine import TransformersEngine
+
+            return TransformersEngine(card, options)
+
+
+def resolve_kind(kind: EngineKind) -> EngineKind:
+    """What ``auto`` means on this machine; any other kind is itself."""
+    if kind != "auto":
+        return kind
+    if importlib.util.find_spec("vllm") is None:
+        return "transformers"
+    import torch
+
+    return "vllm" if torch.cuda.is_available() else "transformers"
+
+
+def _scripted(card: ModelCard, options: EngineOptions) -> Engine:
+    from models.engines.scripted_engine import Rule, ScriptedEngine
+
+    path = Path(card.source)
+    if path.suffix != ".json":
+        return ScriptedEngine(card, options, [Rule("", _DEFAULT_SCRIPT_TEXT)])
+    try:
+        entries = json.loads(path.read_text())
+        rules = [Rule(re.compile(e["regex"]) if "regex" in e else e["suffix"], e["text"]) for e in entries]
+    except (OSError, ValueError, KeyError, TypeError, re.error) as error:
+        raise ModelNotFound(f"{path} is not a script: {type(error).__name__}: {error}") from error
+    return ScriptedEngine(card, options, rules)

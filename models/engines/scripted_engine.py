@@ -1,0 +1,259 @@
+"""A deterministic engine without weights: it writes what a script says, token by token, under the real contract.
+
+Owns scripts, slots and a prefix count; the text runs through the same stop, length and withholding code as a real
+model's. It samples nothing, so seeds and temperature change nothing, and a grammar is recorded but not enforced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from models.catalog import ModelCard
+from models.engines.base import Tokenizer
+from models.engines.block_hash import block_hashes
+from models.engines.byte_tokenizer import ByteTokenizer
+from models.engines.detokenize import TextStream
+from models.engines.options import EngineOptions
+from models.engines.request_check import check_request
+from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
+from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
+
+_CERTAINTY = 0.9
+_MAX_CACHED_BLOCKS = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When the prompt's text ends with ``when`` (or matches it, where it is a pattern), continue with ``text``.
+
+    After ``text`` comes EOS.
+    """
+
+    when: str | re.Pattern[str]
+    text: str
+
+    def applies(self, prompt: str) -> bool:
+        return prompt.endswith(self.when) if isinstance(self.when, str) else self.when.search(prompt) is not None
+
+
+Script = Sequence[Rule] | Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedBehaviour:
+    """Delays in seconds; ``fail_after_tokens`` makes every request die with EngineUnavailable after so many tokens."""
+
+    token_delay_s: float = 0.0
+    fail_after_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedRequest:
+    """What one request asked for, kept for assertions."""
+
+    request_id: str
+    prompt: str
+    params: GenerateParams
+    num_cached_tokens: int
+
+
+class ScriptedEngine:
+    """``script`` is a list of rules, tried in order, or a function of the prompt's text.
+
+    ``requests`` holds every request that got a slot, oldest first.
+    """
+
+    def __init__(
+        self,
+        card: ModelCard,
+        options: EngineOptions,
+        script: Script,
+        *,
+        tokenizer: Tokenizer | None = None,
+        behaviour: ScriptedBehaviour | None = None,
+    ) -> None:
+        self._card = card
+        self._options = options
+        self._script = script
+        self._tokenizer = tokenizer or ByteTokenizer()
+        self._behaviour = behaviour or ScriptedBehaviour()
+        self._slots = asyncio.Semaphore(options.max_num_seqs)
+        self._open: dict[str, asyncio.Event] = {}
+        self._cached: OrderedDict[bytes, None] = OrderedDict()
+        self._stats = EngineStats()
+        self._ready = False
+        self.requests: list[ScriptedRequest] = []
+
+    @property
+    def name(self) -> str:
+        return self._card.name
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._tokenizer
+
+    @property
+    def max_model_len(self) -> int:
+        return self._options.max_model_len or self._card.context_length
+
+    @property
+    def block_size(self) -> int:
+        return self._options.block_size
+
+    async def start(self) -> None:
+        self._ready = True
+
+    async def close(self) -> None:
+        self._ready = False
+        for aborted in self._open.values():
+            aborted.set()
+
+    def is_ready(self) -> bool:
+        return self._ready
+
+    def stats(self) -> EngineStats:
+        return self._stats
+
+    async def abort(self, request_id: str) -> None:
+        if request_id in self._open:
+            self._open[request_id].set()
+
+    async def generate(
+        self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
+    ) -> AsyncIterator[Delta]:
+        self._admit(prompt_ids, params, request_id)
+        aborted = self._open[request_id] = asyncio.Event()
+        try:
+            if not await self._take_slot(aborted):
+                yield Delta(finish_reason="abort", num_prompt_tokens=len(prompt_ids))
+                return
+            try:
+                async with aclosing(self._run(prompt_ids, params, request_id, aborted)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+            finally:
+                self._slots.release()
+                self._count(running=-1, requests_finished=1)
+        finally:
+            del self._open[request_id]
+
+    def _admit(self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str) -> None:
+        if not self._ready:
+            raise EngineUnavailable(f"the scripted engine {self.name} is not started")
+        check_request(prompt_ids, params, vocab_size=self._tokenizer.vocab_size, max_model_len=self.max_model_len)
+        if request_id in self._open:
+            raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
+        if len(self._open) >= self._options.max_num_seqs + self._options.max_queue:
+            raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
+
+    async def _take_slot(self, aborted: asyncio.Event) -> bool:
+        """False when the request was aborted while it waited."""
+        self._count(waiting=1)
+        slot = asyncio.create_task(self._slots.acquire())
+        gone = asyncio.create_task(aborted.wait())
+        try:
+            await asyncio.wait((slot, gone), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            if slot.done():
+                self._slots.release()
+            raise
+        finally:
+            gone.cancel()
+            slot.cancel()
+            self._count(waiting=-1)
+        if slot.done():
+            self._count(running=1)
+        return slot.done()
+
+    async def _run(
+        self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str, aborted: asyncio.Event
+    ) -> AsyncGenerator[Delta, None]:
+        cached = self._look_up(prompt_ids, params.cache_salt)
+        self._count(prompt_tokens_cached=cached, prompt_tokens_computed=len(prompt_ids) - cached)
+        prompt = self._tokenizer.decode(prompt_ids)
+        self.requests.append(ScriptedRequest(request_id, prompt, params, cached))
+        stream = TextStream(self._tokenizer, params.stop)
+        script = self._tokenizer.encode(self._continuation(prompt))
+        room = min(params.max_tokens, self.max_model_len - len(prompt_ids))
+        written: list[int] = []
+        finish: FinishReason | None = None
+        try:
+            while finish is None:
+                await self._pause(len(written))
+                if aborted.is_set():
+                    delta = Delta(text=stream.flush(), finish_reason="abort")
+                else:
+                    written.append(self._next_token(script, len(written)))
+                    delta = self._write(stream, written[-1], params, is_last=len(written) == room)
+                finish = delta.finish_reason
+                if finish is not None:
+                    delta = replace(delta, num_prompt_tokens=len(prompt_ids), num_cached_tokens=cached)
+                yield delta
+        finally:
+            # Like a real engine: the last token was sampled, but never computed.
+            self._remember([*prompt_ids, *written[:-1]], params.cache_salt)
+
+    async def _pause(self, num_written: int) -> None:
+        await asyncio.sleep(self._behaviour.token_delay_s)
+        if num_written == self._behaviour.fail_after_tokens:
+            raise EngineUnavailable("scripted failure")
+        if not self._ready:
+            raise EngineUnavailable(f"the scripted engine {self.name} was stopped")
+
+    def _next_token(self, script: Sequence[int], position: int) -> int:
+        return script[position] if position < len(script) else min(self._tokenizer.eos_token_ids)
+
+    def _write(self, stream: TextStream, token: int, params: GenerateParams, *, is_last: bool) -> Delta:
+        self._count(tokens_generated=1)
+        is_eos = token in self._tokenizer.eos_token_ids and not params.ignore_eos
+        text, finish = stream.advance(token, is_eos=is_eos, is_last=is_last)
+        return Delta(
+            text=text,
+            token_ids=(token,),
+            logprobs=self._logprobs(token, params.logprobs),
+            finish_reason=finish,
+            stop_reason=stream.stop_matched,
+        )
+
+    def _continuation(self, prompt: str) -> str:
+        if callable(self._script):
+            return self._script(prompt)
+        for rule in self._script:
+            if rule.applies(prompt):
+                return rule.text
+        raise UnsupportedParam(f"no rule of the script matches a prompt ending in {prompt[-60:]!r}", param="prompt")
+
+    def _look_up(self, prompt_ids: Sequence[int], salt: str | None) -> int:
+        hits = 0
+        # One prompt token is always computed, for its logits.
+        for digest in block_hashes(prompt_ids[:-1], self.block_size, salt):
+            if digest not in self._cached:
+                break
+            self._cached.move_to_end(digest)
+            hits += 1
+        return hits * self.block_size
+
+    def _remember(self, token_ids: Sequence[int], salt: str | None) -> None:
+        for digest in block_hashes(token_ids, self.block_size, salt):
+            self._cached[digest] = None
+            self._cached.move_to_end(digest)
+        while len(self._cached) > _MAX_CACHED_BLOCKS:
+            self._cached.popitem(last=False)
+
+    def _logprobs(self, token: int, wanted: int | None) -> tuple[TokenLogprob, ...] | None:
+        """The scripted token has probability 0.9; the alternatives are the ids after it and share the rest."""
+        if wanted is None:
+            return None
+        sure = math.log(_CERTAINTY)
+        rest = math.log((1 - _CERTAINTY) / (self._tokenizer.vocab_size - 1))
+        others = (((token + i) % self._tokenizer.vocab_size, rest) for i in range(1, wanted))
+        return (TokenLogprob(token, sure, ((token, sure), *others)[:wanted]),)
+
+    def _count(self, **changes: int) -> None:
+        self._stats = replace(self._stats, **{name: getattr(self._stats, name) + by for name, by in changes.items()})
