@@ -1,0 +1,285 @@
+"""The interception loop as a state machine without I/O: it says what to generate or fetch, and is told the result.
+
+Knows tokens, calls and limits; does not know engines, handlers, clocks or event streams (``driver`` does the I/O).
+
+    begin -> Generate -> on_segment -> Generate | Fetch | Finish
+                                Fetch -> on_reply -> Resumed(..., then=Generate | Finish)
+
+After ``max_calls`` the next call is not made: a short refusal stands in its place and the model may write once more,
+to answer from what it has. Whatever stops it then, or yet another call, ends the answer as ``call_limit``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from models.decoding.realign import decode_continuation
+from models.decoding.replies import LIMIT_REPLY, cut_reply, defuse
+from models.decoding.scanner import DEFAULT_MAX_CALL_CHARS, CallScanner
+from models.decoding.transcript import Transcript
+from models.decoding.types import Call, CallReply, CallSyntax, LoopDone, LoopFinish, LoopLimits, LoopUsage
+from models.engines.base import Tokenizer
+from models.errors import UnsupportedParam
+from models.types import FinishReason, GenerateParams, Grammar, TokenLogprob
+
+# A resume should have room to write: a quarter of a small context, no more than this in a large one.
+_COMFORTABLE_ROOM = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopRequest:
+    """One answer to generate. ``params.max_tokens`` bounds what the model writes, replies not counted.
+
+    ``first_grammar`` replaces ``params.grammar`` in the first segment only (an answer that must begin with a call).
+    """
+
+    prompt_ids: tuple[int, ...]
+    params: GenerateParams
+    syntax: CallSyntax
+    request_id: str
+    limits: LoopLimits = field(default_factory=LoopLimits)
+    reply_suffix: str = "\n"
+    first_grammar: Grammar | None = None
+    max_call_chars: int = DEFAULT_MAX_CALL_CHARS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """What one generation gave; ``text`` without its stop string, ``token_ids`` as sampled.
+
+    ``num_streamed`` characters of ``text`` were shown already. ``timeout``: cut off when the total time was up.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    finish_reason: FinishReason | Literal["timeout"]
+    stop_reason: str | int | None = None
+    num_prompt_tokens: int = 0
+    num_cached_tokens: int = 0
+    num_streamed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """Continue ``prompt_ids``. ``emit`` is text of the last segment to show now.
+
+    ``held`` is text that may yet turn out to begin a stop string: show it in front of the segment's first text, not
+    before, and not at all if the segment ends without any.
+    """
+
+    prompt_ids: tuple[int, ...]
+    params: GenerateParams
+    ordinal: int
+    emit: str = ""
+    held: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Make ``call`` and report its reply. With ``refusal`` the call is not made and this is its reply."""
+
+    call: Call
+    emit: str
+    refusal: CallReply | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    done: LoopDone
+    emit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """``injected`` went into the sequence and took ``num_tokens``."""
+
+    injected: str
+    num_tokens: int
+    then: Generate | Finish
+
+
+class CallLoop:
+    """One answer. ``at`` is always seconds since the answer began."""
+
+    def __init__(self, request: LoopRequest, tokenizer: Tokenizer, max_model_len: int) -> None:
+        grammars = (request.params.grammar, request.first_grammar)
+        if any(grammar is not None and grammar.kind != "structural_tag" for grammar in grammars):
+            raise UnsupportedParam("a grammar for the whole output cannot span a call's reply", param="response_format")
+        self._request = request
+        self._tokenizer = tokenizer
+        self._max_model_len = max_model_len
+        self._transcript = Transcript(request.prompt_ids, tokenizer, reply_suffix=request.reply_suffix)
+        self._scanner = CallScanner(request.syntax, request.max_call_chars)
+        self._usage = LoopUsage(prompt_tokens=len(request.prompt_ids))
+        self._num_calls = 0
+        self._refused = False
+        # Text not shown yet that may begin a user's stop string, and what would complete it: ending -> stop string.
+        self._held = ""
+        self._stop_by_ending: dict[str, str] = {}
+
+    def begin(self) -> Generate:
+        # A prompt that leaves no room is the engine's to refuse, by name.
+        room = max(1, self._max_model_len - len(self._request.prompt_ids))
+        return self._generate(min(self._request.params.max_tokens, room))
+
+    def on_segment(self, segment: Segment, at: float) -> Generate | Fetch | Finish:
+        self._count(segment)
+        stop = segment.stop_reason
+        if segment.finish_reason != "stop" or not isinstance(stop, str):
+            return self._end(segment, segment.text, segment.finish_reason, stop)
+        if not segment.text and stop in self._stop_by_ending:
+            return self._end_inside_held(stop)
+        written = segment.text + stop
+        before = self._scanner.num_fed
+        for arrow in self._scanner.feed(written):
+            if arrow.call is not None:
+                return self._take_call(segment, written[: arrow.end - before], arrow.call, at)
+        user_stop = self._earliest_user_stop(segment.text, written)
+        if user_stop is not None:
+            return self._end(segment, written[: user_stop[0]], "stop", user_stop[1])
+        return self._put_back(segment, written, at)
+
+    def on_reply(self, reply: CallReply, at: float) -> Resumed:
+        injected = self._fitted(reply.text)
+        num_tokens = self._transcript.add_reply(injected)
+        self._usage = replace(self._usage, injected_tokens=self._usage.injected_tokens + num_tokens)
+        self._scanner.reset()
+        self._held, self._stop_by_ending = "", {}
+        return Resumed(injected, num_tokens, self._resume("", at))
+
+    def _take_call(self, segment: Segment, text: str, call_text: str, at: float) -> Fetch | Finish:
+        call = Call(call_text, self._num_calls)
+        if self._refused:
+            return self._end(segment, text, "stop", None)
+        if at >= self._request.limits.total_timeout_s:
+            return self._end(segment, text, "timeout", None)
+        emit = self._unseen(segment, text)
+        self._transcript.add_sampled(text, segment.token_ids, segment.logprobs, then_reply=True)
+        self._num_calls += 1
+        self._refused = call.ordinal >= self._request.limits.max_calls
+        refusal = CallReply(LIMIT_REPLY, "refused", {"error_type": "CallLimit"}) if self._refused else None
+        return Fetch(call, emit, refusal)
+
+    def _put_back(self, segment: Segment, written: str, at: float) -> Generate | Finish:
+        """The stop was none: an arrow that ends no call is ordinary text, and generation goes on behind it."""
+        text = written + self._overshoot(segment, written)
+        self._scanner.feed(text[len(written) :])
+        unseen = self._unseen(segment, text)
+        self._transcript.add_sampled(text, segment.token_ids, segment.logprobs, then_reply=False)
+        self._held = self._beginning_of_stop(unseen)
+        return self._resume(unseen[: len(unseen) - len(self._held)], at)
+
+    def _overshoot(self, segment: Segment, written: str) -> str:
+        """What the last token spells beyond the stop, kept if nothing in it needs a second look.
+
+        The model's own tokens then stay as they were sampled, as if nobody had stopped there.
+        """
+        spelled = decode_continuation(segment.token_ids, self._tokenizer)
+        if not spelled.startswith(written):
+            return ""
+        extra = spelled[len(written) :]
+        # An engine withholds what may begin a stop string, so nothing that was shown can be part of one.
+        before = self._unseen(segment, written)
+        for stop in self._stops():
+            if stop in (before + extra)[max(0, len(before) - len(stop) + 1) :]:
+                return ""
+        return "" if "\ufffd" in extra else extra
+
+    def _beginning_of_stop(self, unseen: str) -> str:
+        """The longest unseen end of the text that begins a user's stop string; sets up the engine to find the rest.
+
+        The engine sees each segment's text alone, so the ending of such a stop string becomes a stop of its own,
+        which counts only at the very start of the next segment.
+        """
+        self._stop_by_ending = {}
+        held = ""
+        for stop in self._request.params.stop:
+            for length in range(1, len(stop)):
+                if unseen.endswith(stop[:length]):
+                    self._stop_by_ending.setdefault(stop[length:], stop)
+                    held = max(held, stop[:length], key=len)
+        return held
+
+    def _earliest_user_stop(self, text: str, written: str) -> tuple[int, str] | None:
+        """Where a user's stop string begins that ends inside the stop just found."""
+        starts = []
+        for stop in self._request.params.stop:
+            at = written.find(stop, max(0, len(text) - len(stop) + 1))
+            if stop and at != -1:
+                starts.append((at, stop))
+        return min(starts, default=None)
+
+    def _fitted(self, text: str) -> str:
+        limits, params = self._request.limits, self._request.params
+        suffix, syntax = self._request.reply_suffix, self._request.syntax
+        to_write = min(params.max_tokens - self._usage.sampled_tokens, max(1, self._max_model_len // 16))
+        room = self._transcript.room_for_reply(self._max_model_len) - max(to_write, 1)
+        budget = max(0, min(limits.max_reply_tokens, room))
+        cut = cut_reply(defuse(text, syntax), suffix, budget, self._tokenizer)
+        return defuse(cut.removesuffix(suffix), syntax) + suffix
+
+    def _resume(self, emit: str, at: float) -> Generate | Finish:
+        remaining = self._request.params.max_tokens - self._usage.sampled_tokens
+        if at >= self._request.limits.total_timeout_s:
+            return self._finish("timeout", None, emit + self._held)
+        wanted = min(remaining, max(1, self._max_model_len // 4), _COMFORTABLE_ROOM)
+        room = self._transcript.make_room(wanted, self._max_model_len)
+        if min(remaining, room) < 1:
+            return self._finish("length", None, emit + self._held)
+        return self._generate(min(remaining, room), emit)
+
+    def _generate(self, max_tokens: int, emit: str = "") -> Generate:
+        params, ordinal = self._request.params, self._usage.segments
+        first_grammar = self._request.first_grammar if ordinal == 0 else None
+        params = replace(
+            params,
+            max_tokens=max_tokens,
+            # The same seed again would repeat the same random stream.
+            seed=None if params.seed is None else params.seed + ordinal,
+            stop=tuple(dict.fromkeys((*self._stops(), *self._stop_by_ending))),
+            grammar=first_grammar or params.grammar,
+        )
+        return Generate(self._transcript.token_ids(), params, ordinal, emit, self._held)
+
+    def _stops(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self._request.params.stop, self._request.syntax.closer)))
+
+    def _unseen(self, segment: Segment, text: str) -> str:
+        # Held text was shown with the segment's first text, if there was any.
+        return text[segment.num_streamed :] if segment.num_streamed else self._held + text
+
+    def _end_inside_held(self, ending: str) -> Finish:
+        stop = self._stop_by_ending[ending]
+        begun = len(stop) - len(ending)
+        self._transcript.retract(begun)
+        return self._finish("stop", stop, self._held[: len(self._held) - begun])
+
+    def _end(
+        self,
+        segment: Segment,
+        text: str,
+        reason: FinishReason | Literal["timeout"],
+        stop_reason: str | int | None,
+    ) -> Finish:
+        emit = self._unseen(segment, text)
+        self._transcript.add_last(text, segment.token_ids, segment.logprobs)
+        return self._finish(reason, stop_reason, emit)
+
+    def _finish(self, reason: LoopFinish, stop_reason: str | int | None, emit: str) -> Finish:
+        if reason == "stop" and self._refused:
+            reason = "call_limit"
+        return Finish(LoopDone(reason, stop_reason, self._transcript.spans(), self._usage), emit)
+
+    def _count(self, segment: Segment) -> None:
+        usage, sampled = self._usage, len(segment.token_ids)
+        # An interrupted segment brings no counts; then everything may have been computed.
+        prefilled = (segment.num_prompt_tokens or self._transcript.num_tokens()) - segment.num_cached_tokens
+        self._usage = replace(
+            usage,
+            sampled_tokens=usage.sampled_tokens + sampled,
+            cached_tokens=segment.num_cached_tokens if usage.segments == 0 else usage.cached_tokens,
+            computed_tokens=usage.computed_tokens + prefilled + sampled,
+            segments=usage.segments + 1,
+        )

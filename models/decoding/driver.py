@@ -1,0 +1,220 @@
+"""Runs the interception loop: the only place where it meets engines, call handlers and time.
+
+Owns deadlines, cancellation and the order of events; every decision about text and calls is ``call_loop``'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from models.decoding.call_loop import CallLoop, Fetch, Finish, Generate, LoopRequest, Segment
+from models.decoding.types import Call, CallFinished, CallHandler, CallReply, CallStarted, LoopEvent, TextSampled
+from models.engines.base import Engine
+from models.types import Delta, TokenLogprob
+
+__all__ = ["LoopRequest", "run", "run_many"]
+
+log = logging.getLogger(__name__)
+
+# Far enough apart that the segments of one choice never take the seeds of the next.
+_SEEDS_PER_CHOICE = 1000
+_QUEUED_EVENTS = 256
+
+
+async def run(engine: Engine, request: LoopRequest, handler: CallHandler) -> AsyncGenerator[LoopEvent, None]:
+    """Generate one answer, making its calls; ends with ``LoopDone``.
+
+    The text of all ``TextSampled`` together is what the model wrote. An event's ids and logprobs are as sampled:
+    they may spell more than its text (a stop string, a token beyond an arrow). A handler that raises or overruns
+    ``call_timeout_s`` gives a reply with status ``error``. Cancelling the task cancels the pending call and frees
+    the engine; so does closing the iterator.
+
+    Raises:
+        UnsupportedParam, ContextTooLong, EngineOverloaded, EngineUnavailable: from the engine, at any segment.
+    """
+    loop = CallLoop(request, engine.tokenizer, engine.max_model_len)
+    timer = _Timer(request.limits.total_timeout_s)
+    action: Generate | Fetch | Finish = loop.begin()
+    while not isinstance(action, Finish):
+        if isinstance(action, Generate):
+            reader = _SegmentReader(action.held)
+            async with aclosing(_generate(engine, request, action, reader, timer)) as sampled:
+                async for event in sampled:
+                    yield event
+            action = loop.on_segment(reader.segment(), timer.elapsed_s())
+            if action.emit or reader.last.token_ids:
+                yield replace(_as_event(reader.last), text=action.emit)
+        else:
+            yield CallStarted(action.call)
+            asked_at = timer.elapsed_s()
+            reply = action.refusal or await _ask(handler, action.call, request, timer)
+            resumed = loop.on_reply(reply, timer.elapsed_s())
+            seconds = timer.elapsed_s() - asked_at
+            yield CallFinished(action.call, reply, resumed.injected, resumed.num_tokens, seconds)
+            action = resumed.then
+    yield action.done
+
+
+async def run_many(
+    engine: Engine, request: LoopRequest, handlers: Sequence[CallHandler]
+) -> AsyncGenerator[tuple[int, LoopEvent], None]:
+    """Generate one answer per handler at once; events come as they happen, each with its answer's index.
+
+    Answer ``i`` has seed ``seed + 1000 * i``. When one answer raises, the others are cancelled and the error goes on.
+    """
+    queue: asyncio.Queue[tuple[int, LoopEvent | Exception | None]] = asyncio.Queue(_QUEUED_EVENTS)
+    tasks = [
+        asyncio.create_task(_pump(queue, index, run(engine, _choice(request, index), handler)))
+        for index, handler in enumerate(handlers)
+    ]
+    try:
+        num_open = len(tasks)
+        while num_open:
+            index, event = await queue.get()
+            if isinstance(event, Exception):
+                raise event
+            if event is None:
+                num_open -= 1
+            else:
+                yield index, event
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Timer:
+    """Time since the answer began, on the event loop's monotonic clock."""
+
+    def __init__(self, total_s: float) -> None:
+        self._clock = asyncio.get_running_loop()
+        self._started = self._clock.time()
+        self.deadline = self._started + total_s
+
+    def elapsed_s(self) -> float:
+        return self._clock.time() - self._started
+
+    def earlier(self, timeout_s: float) -> float:
+        """The deadline of something that may take ``timeout_s`` from now."""
+        return min(self.deadline, self._clock.time() + timeout_s)
+
+
+@dataclass(slots=True)
+class _SegmentReader:
+    """Collects one generation. The last delta's text is left to the loop, which may turn it into a call."""
+
+    held: str
+    last: Delta = field(default_factory=Delta)
+    _deltas: list[Delta] = field(default_factory=list)
+    _timed_out: bool = False
+
+    def add(self, delta: Delta) -> TextSampled | None:
+        """Returns what can be shown now."""
+        self._deltas.append(delta)
+        if delta.finish_reason is not None:
+            self.last = delta
+            return None
+        event = _as_event(delta)
+        if delta.text and self.held:
+            event, self.held = replace(event, text=self.held + delta.text), ""
+        return event if event.text or event.token_ids else None
+
+    def time_out(self) -> None:
+        self._timed_out = True
+
+    def segment(self) -> Segment:
+        deltas, last = self._deltas, self.last
+        finish_reason: Literal["stop", "length", "abort", "timeout"] = last.finish_reason or "abort"
+        return Segment(
+            text="".join(delta.text for delta in deltas),
+            token_ids=tuple(token for delta in deltas for token in delta.token_ids),
+            logprobs=_joined_logprobs(deltas),
+            finish_reason="timeout" if self._timed_out else finish_reason,
+            stop_reason=last.stop_reason,
+            num_prompt_tokens=last.num_prompt_tokens,
+            num_cached_tokens=last.num_cached_tokens,
+            num_streamed=sum(len(delta.text) for delta in deltas if delta.finish_reason is None),
+        )
+
+
+async def _generate(
+    engine: Engine, request: LoopRequest, action: Generate, reader: _SegmentReader, timer: _Timer
+) -> AsyncGenerator[TextSampled, None]:
+    request_id = f"{request.request_id}-s{action.ordinal}"
+    async with _generating(engine, action, request_id) as deltas:
+        while True:
+            # No yield inside the timeout: it would cancel whoever reads the events instead of the engine.
+            try:
+                async with asyncio.timeout_at(timer.deadline) as timeout:
+                    delta = await anext(deltas, None)
+            except TimeoutError:
+                if not timeout.expired():
+                    raise
+                reader.time_out()
+                return
+            if delta is None:
+                return
+            event = reader.add(delta)
+            if event is not None:
+                yield event
+
+
+@asynccontextmanager
+async def _generating(engine: Engine, action: Generate, request_id: str) -> AsyncIterator[AsyncIterator[Delta]]:
+    deltas = engine.generate(action.prompt_ids, action.params, request_id)
+    try:
+        yield deltas
+    finally:
+        # The contract asks for an iterator; only a generator can be closed.
+        if isinstance(deltas, AsyncGenerator):
+            await deltas.aclose()
+        else:
+            await engine.abort(request_id)
+
+
+async def _ask(handler: CallHandler, call: Call, request: LoopRequest, timer: _Timer) -> CallReply:
+    try:
+        async with asyncio.timeout_at(timer.earlier(request.limits.call_timeout_s)) as timeout:
+            return await handler(call)
+    except Exception as error:
+        overran = isinstance(error, TimeoutError) and timeout.expired()
+        kind = "CallTimeout" if overran else type(error).__name__
+        # The call's text may hold what the question asked; the log gets the kind of failure alone.
+        log.warning("call failed request_id=%s ordinal=%d error=%s", request.request_id, call.ordinal, kind)
+        text = "[error: the call took too long]" if overran else "[error: the call failed]"
+        return CallReply(text, "error", {"error_type": kind})
+
+
+async def _pump(
+    queue: asyncio.Queue[tuple[int, LoopEvent | Exception | None]],
+    index: int,
+    events: AsyncGenerator[LoopEvent, None],
+) -> None:
+    try:
+        async with aclosing(events):
+            async for event in events:
+                await queue.put((index, event))
+        await queue.put((index, None))
+    except Exception as error:
+        await queue.put((index, error))
+
+
+def _choice(request: LoopRequest, index: int) -> LoopRequest:
+    seed = request.params.seed
+    params = replace(request.params, seed=None if seed is None else seed + _SEEDS_PER_CHOICE * index)
+    return replace(request, params=params, request_id=f"{request.request_id}-c{index}")
+
+
+def _as_event(delta: Delta) -> TextSampled:
+    return TextSampled(delta.text, delta.token_ids, delta.logprobs)
+
+
+def _joined_logprobs(deltas: Sequence[Delta]) -> tuple[TokenLogprob, ...] | None:
+    if all(delta.logprobs is None for delta in deltas):
+        return None
+    return tuple(logprob for delta in deltas for logprob in delta.logprobs or ())
