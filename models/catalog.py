@@ -21,7 +21,7 @@ _CARD_FILE = "arrowhead.json"
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _MASK = re.compile(r"full|slim|[01]{6}")
-# Words that say how a checkpoint was made, and its release number, are left out of the served name.
+# Words that say how a checkpoint was made are left out of the served name.
 _NAME_NOISE = re.compile(r"-(instruct|chat|it|hf|bf16|fp16)(?=-|$)")
 _LLAMA = re.compile(r"^(?:meta-)?llama")
 _FALLBACK_CONTEXT = 4096
@@ -41,7 +41,7 @@ class ModelCard:
     name: str
     source: str
     revision: str | None = None
-    weights_sha256: Mapping[str, str] = field(default_factory=dict)
+    weights_sha256: Mapping[str, str] = field(default_factory=dict, hash=False)
     licence: str = "unknown"
     description: str = ""
     context_length: int = _FALLBACK_CONTEXT

@@ -1,0 +1,273 @@
+"""Continuous batching over one transformers model: requests join and leave between steps.
+
+Owns the waiting queue, the rows and the steps. Everything here runs on one thread and knows nothing of asyncio. A
+step prefills a bounded number of prompt tokens, then decodes one token for every sequence whose prompt is done.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.engines.base import Tokenizer
+from models.engines.kv_slots import KvSlots
+from models.engines.prefix_cache import PrefixCache
+from models.engines.running import RunningSequence
+from models.engines.sampling import choose_tokens, token_logprobs
+from models.errors import EngineOverloaded, ModelError
+from models.types import Delta, EngineStats, TokenLogprob
+
+# Idle rows above this size are given back to the machine instead of kept for the next request.
+_IDLE_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What one step has to tell one request: a delta, or the error that ended it."""
+
+    request_id: str
+    result: Delta | ModelError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """``prefill_tokens`` is how much of prompts one step computes before the running sequences get their turn."""
+
+    max_num_seqs: int
+    block_size: int
+    prefill_tokens: int = 512
+
+
+class BatchDecoder:
+    """``model`` is a transformers causal LM in eval mode on the slots' device."""
+
+    def __init__(
+        self, model: Any, tokenizer: Tokenizer, slots: KvSlots, prefixes: PrefixCache, limits: BatchLimits
+    ) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        self._slots = slots
+        self._prefixes = prefixes
+        self._limits = limits
+        self._rows: list[RunningSequence] = []
+        self._waiting: list[tuple[int, int, RunningSequence]] = []
+        self._arrivals = count()
+        self._finished = 0
+        self._prompt_computed = 0
+        self._prompt_cached = 0
+        self._generated = 0
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._rows or self._waiting)
+
+    def stats(self) -> EngineStats:
+        return EngineStats(
+            running=len(self._rows),
+            waiting=len(self._waiting),
+            requests_finished=self._finished,
+            prompt_tokens_computed=self._prompt_computed,
+            prompt_tokens_cached=self._prompt_cached,
+            tokens_generated=self._generated,
+        )
+
+    def add(self, sequence: RunningSequence) -> None:
+        heapq.heappush(self._waiting, (-sequence.params.priority, next(self._arrivals), sequence))
+
+    @torch.inference_mode()
+    def abort(self, request_id: str) -> list[Output]:
+        """Drop a request wherever it is; unknown ids are ignored."""
+        for sequence in self._rows:
+            if sequence.request_id == request_id:
+                output = Output(request_id, sequence.abort(self._tokenizer))
+                self._leave(sequence)
+                return [output]
+        for entry in self._waiting:
+            if entry[2].request_id == request_id:
+                self._waiting.remove(entry)
+                heapq.heapify(self._waiting)
+                self._finished += 1
+                return [Output(request_id, entry[2].abort(self._tokenizer))]
+        return []
+
+    @torch.inference_mode()
+    def fail_all(self, error: ModelError) -> list[Output]:
+        """End every request with the same error, after a step that broke; rows start afresh."""
+        sequences = [*self._rows, *(entry[2] for entry in self._waiting)]
+        self._rows, self._waiting = [], []
+        self._finished += len(sequences)
+        self._slots.release()
+        return [Output(sequence.request_id, error) for sequence in sequences]
+
+    @torch.inference_mode()
+    def step(self) -> list[Output]:
+        """One round for everybody; outputs are in order for each request."""
+        outputs = self._admit()
+        ready, logits = self._prefill()
+        outputs += self._sample(ready, logits)
+        decoding = [s for s in self._rows if not s.is_prefilling and s not in ready]
+        if decoding:
+            outputs += self._sample(decoding, self._decode(decoding))
+        return outputs
+
+    # Joining and leaving
+
+    def _admit(self) -> list[Output]:
+        while self._waiting and len(self._rows) < self._limits.max_num_seqs:
+            sequence = self._waiting[0][2]
+            rows = len(self._rows) + 1
+            if not self._slots.fits(rows, sequence.max_columns):
+                if self._rows:
+                    break
+                # Alone and still too large: waiting longer cannot help.
+                heapq.heappop(self._waiting)
+                self._finished += 1
+                return [Output(sequence.request_id, _too_large(sequence))]
+            heapq.heappop(self._waiting)
+            self._slots.reserve(rows, sequence.max_columns)
+            sequence.row = len(self._rows)
+            self._rows.append(sequence)
+        return []
+
+    def _leave(self, sequence: RunningSequence) -> None:
+        self._store(sequence)
+        self._finished += 1
+        last = self._rows.pop()
+        if last is not sequence:
+            self._slots.move(last.row, sequence.row, last.num_computed)
+            last.row = sequence.row
+            self._rows[last.row] = last
+        if not self._rows and self._slots.num_bytes > _IDLE_BYTES:
+            self._slots.release()
+
+    # Prefix cache
+
+    def _load_prefix(self, sequence: RunningSequence) -> None:
+        # One prompt token is always computed, for its logits.
+        digests = sequence.update_digests(self._limits.block_size, sequence.num_prompt - 1)
+        for block in self._prefixes.longest_prefix(digests):
+            self._slots.write(sequence.row, sequence.num_computed, block)
+            sequence.num_computed += self._limits.block_size
+        sequence.num_cached = sequence.num_computed
+        self._prompt_cached += sequence.num_computed
+
+    def _store(self, sequence: RunningSequence) -> None:
+        size = self._limits.block_size
+        full_blocks = sequence.num_computed // size
+        digests = sequence.update_digests(size, sequence.num_computed)[:full_blocks]
+        for index, digest in enumerate(digests):
+            if digest not in self._prefixes:
+                self._prefixes.put(digest, self._slots.read(sequence.row, index * size, (index + 1) * size))
+        self._prefixes.touch(digests)
+
+    # Computing
+
+    def _prefill(self) -> tuple[list[RunningSequence], Tensor]:
+        """Sequences whose prompts are now done, and the logits after them, [sequences, vocabulary]."""
+        budget = self._limits.prefill_tokens
+        ready: list[RunningSequence] = []
+        logits: list[Tensor] = []
+        for sequence in [s for s in self._rows if s.is_prefilling]:
+            if budget <= 0:
+                break
+            if sequence.num_cached is None:
+                self._load_prefix(sequence)
+            start = sequence.num_computed
+            end = min(sequence.num_prompt, start + budget)
+            last = self._forward([sequence.row], [start], [sequence.tokens[start:end]])
+            sequence.num_computed = end
+            budget -= end - start
+            self._prompt_computed += end - start
+            if end == sequence.num_prompt:
+                # Stored at once, so that a request right behind with the same header finds it.
+                self._store(sequence)
+                ready.append(sequence)
+                logits.append(last)
+        return ready, torch.cat(logits) if logits else torch.empty(0)
+
+    def _decode(self, sequences: Sequence[RunningSequence]) -> Tensor:
+        logits = self._forward(
+            [s.row for s in sequences], [s.num_computed for s in sequences], [s.tokens[-1:] for s in sequences]
+        )
+        for sequence in sequences:
+            sequence.num_computed += 1
+        return logits
+
+    def _forward(self, rows: Sequence[int], positions: Sequence[int], tokens: Sequence[Sequence[int]]) -> Tensor:
+        """Logits after the last token of each row, float32 [rows, vocabulary of the tokenizer]."""
+        self._slots.aim(rows, positions, len(tokens[0]))
+        output = self._model(
+            input_ids=torch.tensor(tokens, device=self._slots.shape.device),
+            position_ids=self._slots.position_ids(),
+            attention_mask=self._slots.attention_mask(),
+            past_key_values=self._slots.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        # Models pad their vocabulary; the ids beyond the tokenizer's mean nothing.
+        logits: Tensor = output.logits[:, -1, : self._tokenizer.vocab_size]
+        return logits.float()
+
+    # Sampling
+
+    def _sample(self, sequences: Sequence[RunningSequence], logits: Tensor) -> list[Output]:
+        alive, outputs = self._masked(sequences, logits)
+        if not alive:
+            return outputs
+        kept = logits if len(alive) == len(sequences) else logits[[i for i, _ in alive]]
+        tokens = choose_tokens(kept, [sequence.next_draw() for _, sequence in alive])
+        logprobs = _logprobs([sequence for _, sequence in alive], kept, tokens)
+        for (_, sequence), token, logprob in zip(alive, tokens, logprobs, strict=True):
+            outputs.append(self._append(sequence, token, logprob))
+        return outputs
+
+    def _masked(
+        self, sequences: Sequence[RunningSequence], logits: Tensor
+    ) -> tuple[list[tuple[int, RunningSequence]], list[Output]]:
+        """Apply the grammars in place; sequences whose grammar is stuck leave with the error."""
+        alive: list[tuple[int, RunningSequence]] = []
+        outputs: list[Output] = []
+        for index, sequence in enumerate(sequences):
+            try:
+                sequence.mask(logits[index])
+                alive.append((index, sequence))
+            except ModelError as error:
+                self._leave(sequence)
+                outputs.append(Output(sequence.request_id, error))
+        return alive, outputs
+
+    def _append(self, sequence: RunningSequence, token: int, logprob: TokenLogprob | None) -> Output:
+        self._generated += 1
+        try:
+            delta = sequence.append(token, logprob, self._tokenizer)
+        except ModelError as error:
+            self._leave(sequence)
+            return Output(sequence.request_id, error)
+        if sequence.finished:
+            self._leave(sequence)
+        return Output(sequence.request_id, delta)
+
+
+def _logprobs(sequences: Sequence[RunningSequence], logits: Tensor, tokens: Sequence[int]) -> list[TokenLogprob | None]:
+    wanting = [i for i, sequence in enumerate(sequences) if sequence.params.logprobs is not None]
+    found: list[TokenLogprob | None] = [None] * len(sequences)
+    if wanting:
+        counts = [sequences[i].params.logprobs or 0 for i in wanting]
+        for i, logprob in zip(
+            wanting, token_logprobs(logits[wanting], [tokens[i] for i in wanting], counts), strict=True
+        ):
+            found[i] = logprob
+    return found
+
+
+def _too_large(sequence: RunningSequence) -> EngineOverloaded:
+    return EngineOverloaded(
+        f"prompt and max_tokens together are {sequence.max_columns} tokens, more than this machine's memory can hold",
+        param="max_tokens",
+    )

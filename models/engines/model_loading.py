@@ -1,0 +1,156 @@
+"""Loads a transformers model and its tokenizer from files, and finds out what its cache looks like.
+
+Owns devices, dtypes and the memory budget. Knows nothing of requests.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from models.catalog import ModelCard
+from models.engines.hf_tokenizer import HfTokenizer
+from models.engines.kv_slots import KvShape
+from models.engines.options import EngineOptions
+from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
+
+# Growing holds the old and the new rows for a moment, so this is less than half.
+_SLOTS_SHARE = 0.4
+_PREFIX_SHARE = 0.15
+_MAX_PREFIX_BYTES = 4 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """``slot_bytes`` and ``prefix_bytes`` bound the keys and values of running and of finished sequences."""
+
+    model: Any
+    tokenizer: HfTokenizer
+    shape: KvShape
+    max_model_len: int
+    vocab_size: int
+    slot_bytes: int
+    prefix_bytes: int
+
+
+def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
+    """Blocks until the weights are in memory.
+
+    Raises:
+        ModelNotFound: files are missing or damaged. EngineUnavailable: this engine or machine cannot run them.
+        UnsupportedParam: the options ask for what the model does not have.
+    """
+    device = _device(options.device)
+    card.verify_weights()
+    local_only = card.is_local or not card.allow_download
+    tokenizer = HfTokenizer.load(card.source, revision=card.revision, local_only=local_only)
+    model = _load_weights(card, device, _dtype(options, device), local_only)
+    config = model.config.get_text_config()
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ModelNotFound(
+            f"{card.source}: the tokenizer has {tokenizer.vocab_size} tokens, the model only {config.vocab_size}"
+        )
+    max_model_len = _context_length(card, options, config)
+    shape = _cache_shape(card, model, max_model_len)
+    free = _free_bytes(device)
+    return LoadedModel(
+        model=model,
+        tokenizer=tokenizer,
+        shape=shape,
+        max_model_len=max_model_len,
+        vocab_size=config.vocab_size,
+        slot_bytes=int(free * _SLOTS_SHARE),
+        prefix_bytes=options.kv_cache_bytes or min(int(free * _PREFIX_SHARE), _MAX_PREFIX_BYTES),
+    )
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UnsupportedParam(f"no such device: {name!r}", param="device") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise EngineUnavailable(f"device {name} was asked for, but torch sees no CUDA device")
+    return device
+
+
+def _dtype(options: EngineOptions, device: torch.device) -> torch.dtype:
+    if options.dtype == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[options.dtype]
+
+
+def _load_weights(card: ModelCard, device: torch.device, dtype: torch.dtype, local_only: bool) -> Any:
+    from safetensors import SafetensorError
+
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            card.source,
+            revision=card.revision,
+            local_files_only=local_only,
+            dtype=dtype,
+            attn_implementation="sdpa",
+        )
+        return model.to(device).eval()
+    except torch.OutOfMemoryError as error:
+        raise EngineUnavailable(f"{card.source} does not fit into the memory of {device}") from error
+    except (OSError, SafetensorError) as error:
+        raise ModelNotFound(f"cannot load {card.source}: {_first_line(error)}") from error
+    except (ValueError, KeyError, ImportError, RuntimeError) as error:
+        raise EngineUnavailable(f"transformers cannot run {card.source}: {_first_line(error)}") from error
+
+
+def _context_length(card: ModelCard, options: EngineOptions, config: Any) -> int:
+    limit = getattr(config, "max_position_embeddings", None) or card.context_length
+    if options.max_model_len is None:
+        # A card made from a hub id has not seen the model's own config.
+        return min(card.context_length, limit) if card.is_local else int(limit)
+    if options.max_model_len > limit:
+        raise UnsupportedParam(
+            f"max_model_len {options.max_model_len} is more than the {limit} tokens {card.name} was made for",
+            param="max_model_len",
+        )
+    return options.max_model_len
+
+
+@torch.inference_mode()
+def _cache_shape(card: ModelCard, model: Any, max_model_len: int) -> KvShape:
+    """One token is run to see the cache; no config key says it for every architecture."""
+    cache = DynamicCache(config=model.config)
+    model(input_ids=torch.zeros((1, 1), dtype=torch.long, device=model.device), past_key_values=cache, use_cache=True)
+    for layer in cache.layers:
+        if not isinstance(layer, DynamicLayer):
+            raise EngineUnavailable(f"{card.name} has layers without a plain cache; serve it with vLLM")
+        if layer.is_sliding and layer.sliding_window < max_model_len:
+            raise EngineUnavailable(
+                f"{card.name} attends to a window of {layer.sliding_window} tokens; "
+                "set max_model_len to at most that, or serve it with vLLM"
+            )
+    shapes = {(layer.keys.shape, layer.values.shape, layer.keys.dtype) for layer in cache.layers}
+    keys_shape, values_shape, dtype = next(iter(shapes))
+    if len(shapes) != 1 or keys_shape != values_shape:
+        raise EngineUnavailable(f"{card.name} has layers of different cache shapes; serve it with vLLM")
+    return KvShape(len(cache.layers), keys_shape[1], keys_shape[3], dtype, model.device)
+
+
+def _free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
