@@ -1,0 +1,88 @@
+"""Turns transcripts into padded batches of token ids and loss masks, off the training thread."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer
+
+from scripts.embedded.tokenizer import END_OF_TEXT
+from scripts.embedded.transcripts import Generator, Part
+
+MAX_TOKENS = 1024
+_POOL = 256  # transcripts sorted by length together, so that a batch holds little padding
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """``ids`` int64 [rows, length], right-padded with 0; ``learn`` bool [rows, length]: the model writes this token."""
+
+    ids: torch.Tensor
+    learn: torch.Tensor
+    num_tokens: int
+
+
+def encode(tokenizer: Tokenizer, parts: list[Part]) -> tuple[list[int], list[bool]]:
+    """Part by part, as the interception loop does it; the end token closes the answer."""
+    ids: list[int] = []
+    learn: list[bool] = []
+    for part in parts:
+        new = tokenizer.encode(part.text, add_special_tokens=False).ids
+        ids += new
+        learn += [part.written] * len(new)
+    end = tokenizer.token_to_id(END_OF_TEXT)
+    return [*ids, end], [*learn, True]
+
+
+def make_batch(rows: list[tuple[list[int], list[bool]]]) -> Batch:
+    length = max(len(ids) for ids, _ in rows)
+    ids = torch.zeros((len(rows), length), dtype=torch.long)
+    learn = torch.zeros((len(rows), length), dtype=torch.bool)
+    for place, (row, mask) in enumerate(rows):
+        ids[place, : len(row)] = torch.tensor(row)
+        learn[place, : len(row)] = torch.tensor(mask)
+    return Batch(ids, learn, sum(len(row) for row, _ in rows))
+
+
+def share_of_copies(num_seen: int, num_warmup: int) -> float:
+    """Share of warm-up transcripts: all at first, none but a few after ``num_warmup`` tokens."""
+    return max(0.03, 1.0 - num_seen / num_warmup)
+
+
+def batches(tokenizer: Tokenizer, seed: int, batch_tokens: int, *, warmup_tokens: int, start: int = 0) -> Iterator[Batch]:
+    """Endless. The stream depends on ``seed`` and on ``start`` (tokens seen before) alone."""
+    generator = Generator(seed * 1_000_003 + start)
+    seen = start
+    while True:
+        pool: list[tuple[list[int], list[bool]]] = []
+        while len(pool) < _POOL:
+            copying = generator.draw.random() < share_of_copies(seen, warmup_tokens)
+            row = encode(tokenizer, generator.draw_one("copy" if copying else ""))
+            if len(row[0]) <= MAX_TOKENS:
+                pool.append(row)
+                seen += len(row[0])
+        pool.sort(key=lambda row: len(row[0]))
+        grouped: list[list[tuple[list[int], list[bool]]]] = [[]]
+        for row in pool:
+            if grouped[-1] and (len(grouped[-1]) + 1) * len(row[0]) > batch_tokens:
+                grouped.append([])
+            grouped[-1].append(row)
+        generator.draw.shuffle(grouped)
+        for rows in grouped:
+            yield make_batch(rows)
+
+
+def in_background(source: Iterator[Batch], depth: int = 8) -> Iterator[Batch]:
+    ready: queue.Queue[Batch] = queue.Queue(depth)
+
+    def fill() -> None:
+        for batch in source:
+            ready.put(batch)
+
+    threading.Thread(target=fill, daemon=True).start()
+    while True:
+        yield ready.get()
