@@ -1,0 +1,52 @@
+"""Assembles the HTTP application from services that are already built. Imports no model library."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from models.errors import ArrowheadError
+from server.errors import error_reply
+from server.guard import Guard, log_failure
+from server.openai_api import catalog, chat, completions, health, trace_routes
+from server.services import Services
+
+
+def create_app(services: Services) -> FastAPI:
+    """The model begins to load when the application starts; until it is there, answers are 503."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        services.start()
+        try:
+            yield
+        finally:
+            await services.close()
+
+    app = FastAPI(title="Arrowhead", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.services = services
+    for module in (chat, completions, catalog, health, trace_routes):
+        app.include_router(module.router)
+    app.add_exception_handler(ArrowheadError, _on_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_middleware(Guard, settings=services.settings.server)
+    return app
+
+
+async def _on_error(_: Request, error: Exception) -> JSONResponse:
+    log_failure(error)
+    reply = error_reply(error)
+    headers = {"Retry-After": str(reply.retry_after_s)} if reply.retry_after_s else None
+    return JSONResponse(reply.body, status_code=reply.status, headers=headers)
+
+
+async def _on_http_error(_: Request, error: Exception) -> JSONResponse:
+    """No such route, or not this verb: also in OpenAI's shape."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    text = "there is no such route" if status == 404 else "the route does not take this method"
+    body = {"error": {"message": text, "type": "invalid_request_error", "param": None, "code": "unknown_url"}}
+    return JSONResponse(body, status_code=status, headers=getattr(error, "headers", None))

@@ -1,0 +1,113 @@
+"""Builds what runs: the only place where concrete engines, clients and methods meet. Loads no weights itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from models.catalog import EMBEDDED_NAME, ModelCard, ModelRequest, load_catalog
+from models.decoding.types import LoopLimits
+from models.engines.options import EngineOptions
+from models.engines.registry import create_engine
+from models.errors import ModelNotFound
+from server.engine_slot import EngineSlot
+from server.methods.base import Method
+from server.methods.direct import Direct
+from server.methods.genegpt import GeneGpt
+from server.ncbi_access import NcbiAccess
+from server.services import DIRECT, Components, Services
+from server.settings import ModelSettings, Settings
+from server.settings_loading import xdg_dir
+from server.traces import TraceStore
+
+METHOD_NAMES = (GeneGpt.name,)
+_GIB = 1024**3
+
+
+def build_services(settings: Settings) -> Services:
+    """Everything but the weights, which ``Services.start`` loads.
+
+    Raises:
+        ModelNotFound: there is no model to serve.
+        GatewayError and its kind: the built-in gateway's store cannot be made.
+    """
+    card = choose_card(settings)
+    slot = EngineSlot(card, lambda: create_engine(settings.model.engine, card, engine_options(settings.model)))
+    access = NcbiAccess.open(settings, gateway_dir(settings))
+    limits = LoopLimits(
+        max_calls=settings.loop.max_calls,
+        max_reply_tokens=settings.loop.max_reply_tokens,
+        call_timeout_s=settings.loop.call_timeout_s,
+        total_timeout_s=settings.loop.total_timeout_s,
+    )
+    genegpt = GeneGpt(slot, access.open_session, limits, settings.loop.max_answer_tokens)
+    methods: dict[str, Method] = {DIRECT: Direct(slot), genegpt.name: genegpt}
+    traces = TraceStore(
+        max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
+    )
+    return Services(Components(settings=settings, slot=slot, methods=methods, traces=traces, closers=(access.close,)))
+
+
+def find_cards(settings: Settings) -> list[ModelCard]:
+    """What can be served with these settings, the model they name first."""
+    model = settings.model
+    if model.engine == "scripted":
+        return [_scripted_card(model)]
+    requests = [] if model.name in (None, EMBEDDED_NAME) else [_request(model)]
+    return list(load_catalog(requests).values())
+
+
+def choose_card(settings: Settings) -> ModelCard:
+    """The one model of this process. Raises ModelNotFound, with what to do."""
+    cards = find_cards(settings)
+    if not cards:
+        raise ModelNotFound("the embedded model's files are not installed; name another one with --model")
+    return cards[0]
+
+
+def with_model(settings: Settings, name: str) -> tuple[Settings, str]:
+    """Settings that serve ``MODEL`` of ``MODEL[:METHOD]``, and the name to ask for."""
+    source, colon, method = name.rpartition(":")
+    if not colon or method not in METHOD_NAMES:
+        source, method = name, ""
+    if source not in {card.name for card in find_cards(settings)}:
+        model = settings.model.model_copy(update={"name": source})
+        settings = settings.model_copy(update={"model": model})
+        source = choose_card(settings).name
+    return settings, f"{source}:{method}" if method else source
+
+
+def engine_options(model: ModelSettings) -> EngineOptions:
+    return EngineOptions(
+        dtype=model.dtype,
+        device=model.device,
+        max_model_len=model.max_model_len,
+        max_num_seqs=model.max_num_seqs,
+        kv_cache_bytes=None if model.kv_cache_gib is None else int(model.kv_cache_gib * _GIB),
+        max_queue=model.max_queue,
+        seed=model.seed,
+    )
+
+
+def gateway_dir(settings: Settings) -> Path:
+    return settings.gateway.data_dir or xdg_dir("data") / "gateway"
+
+
+def _request(model: ModelSettings) -> ModelRequest:
+    return ModelRequest(
+        source=model.name or "",
+        served_name=model.served_name,
+        revision=model.revision,
+        prompt_form=model.prompt_form,
+        allow_download=model.allow_download,
+    )
+
+
+def _scripted_card(model: ModelSettings) -> ModelCard:
+    return ModelCard(
+        name=model.served_name or "scripted",
+        source=str(model.script),
+        description="Writes what its script says; for tests and development",
+        context_length=model.max_model_len or 32_768,
+        prompt_form=model.prompt_form or "base",
+        genegpt_mask="000000",
+    )

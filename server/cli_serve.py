@@ -1,0 +1,92 @@
+"""``arrowhead serve``: one process, its progress line while the model loads, its address when it can answer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+
+import uvicorn
+
+from server.app import create_app
+from server.bootstrap import build_services
+from server.services import Services
+from server.settings import ServerSettings, Settings
+from server.settings_loading import SettingsInvalid, variable_name
+
+_TICK_S = 0.5
+_EGRESS = {"off": "nothing leaves this machine", "ncbi": "calls go to the configured NCBI addresses"}
+
+
+def run_server(settings: Settings) -> int:
+    """Serve until a signal. Returns the exit status: 1 where the model could not be loaded.
+
+    Raises:
+        SettingsInvalid: the address cannot be listened on; or another start-up error of ours.
+    """
+    listener = _listen(settings.server)
+    try:
+        return asyncio.run(_serve(settings, listener))
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        listener.close()
+
+
+def _listen(server: ServerSettings) -> socket.socket:
+    """Bind before anything is loaded, so that a taken port is known at once."""
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    try:
+        return socket.create_server((server.host.strip("[]"), server.port), family=family, backlog=2048)
+    except OSError as error:
+        name = variable_name("server", "port")
+        message = f"{name} (--port): cannot listen on {server.host}:{server.port}: {error.strerror}"
+        raise SettingsInvalid(message) from error
+
+
+async def _serve(settings: Settings, listener: socket.socket) -> int:
+    services = build_services(settings)
+    config = uvicorn.Config(
+        create_app(services),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=round(settings.server.shutdown_grace_s),
+    )
+    server = uvicorn.Server(config)
+    announcing = asyncio.create_task(_announce(services, server, address_of(listener)))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        announcing.cancel()
+        await asyncio.gather(announcing, return_exceptions=True)
+    return 1 if services.slot.failure else 0
+
+
+def address_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def _announce(services: Services, server: uvicorn.Server, address: str) -> None:
+    """Progress on one line of a terminal, then the address; ends the server when the model cannot be loaded."""
+    slot, on_terminal = services.slot, sys.stderr.isatty()
+    mode = services.settings.egress.mode
+    _say(f"egress {mode}: {_EGRESS[mode]}\nloading {slot.card.name} ...{chr(13) if on_terminal else chr(10)}")
+    while slot.state == "loading":
+        if on_terminal:
+            _say(f"\rloading {slot.card.name} ... {slot.seconds:.0f} s ")
+        await asyncio.sleep(_TICK_S)
+    if slot.failure is not None:
+        _say(f"\n{slot.card.name} could not be loaded: {slot.failure.message}\n")
+        if slot.failure.hint:
+            _say(f"{slot.failure.hint}\n")
+        server.should_exit = True
+        return
+    _say(f"{chr(10) if on_terminal else ''}ready after {slot.seconds:.1f} s: {address}/v1\n")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

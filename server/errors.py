@@ -1,0 +1,135 @@
+"""Errors of the server and the one table from exception to HTTP status and OpenAI error body.
+
+ArrowheadError
+└── RequestError                 the request, not the machine, is at fault
+    ├── InvalidRequest           body, field or option
+    ├── UnsupportedField         a field OpenAI knows and we do not serve
+    ├── BodyTooLarge
+    ├── Unauthorized             no key, or a wrong one
+    ├── ForbiddenHost            Host header or content type of another site
+    ├── ModelUnknown             no such model or method
+    ├── TraceNotFound
+    └── TooManyRequests          the server is full
+
+Knows nothing of FastAPI. Texts of unknown exceptions never reach a client: they can hold paths or questions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from models.errors import (
+    ArrowheadError,
+    ContextTooLong,
+    EngineOverloaded,
+    EngineUnavailable,
+    GrammarInvalid,
+    ModelError,
+    ModelNotFound,
+    UnsupportedParam,
+)
+from retrieval.errors import NcbiError, NcbiRefusedByEgress, NcbiThrottled, NcbiTimeout, RetrievalError
+from server.methods.base import MethodError, OptionInvalid
+from server.settings_loading import SettingsInvalid
+
+RETRY_AFTER_S = 2
+
+
+class RequestError(ArrowheadError):
+    """The request is at fault."""
+
+
+class InvalidRequest(RequestError):
+    pass
+
+
+class UnsupportedField(RequestError):
+    hint = "leave the field out"
+
+
+class BodyTooLarge(RequestError):
+    hint = "server.max_body_bytes sets the limit"
+
+
+class Unauthorized(RequestError):
+    hint = "send Authorization: Bearer KEY"
+
+
+class ForbiddenHost(RequestError):
+    hint = "server.allowed_hosts lists further names"
+
+
+class ModelUnknown(RequestError):
+    hint = "GET /v1/models lists them"
+
+
+class TraceNotFound(RequestError):
+    pass
+
+
+class TooManyRequests(RequestError):
+    retryable = True
+    hint = "try again later"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """What a client gets. ``retry_after_s`` None sends no header."""
+
+    status: int
+    type: str
+    code: str
+    message: str
+    param: str | None = None
+    retry_after_s: int | None = None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """OpenAI's error object."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return {"error": error}
+
+
+_INVALID = "invalid_request_error"
+_SERVER = "server_error"
+
+# Looked up along the exception's own classes, nearest first: every class of the tree ends at a row.
+TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
+    InvalidRequest: (422, _INVALID, "invalid_value"),
+    UnsupportedField: (422, _INVALID, "unsupported_parameter"),
+    OptionInvalid: (422, _INVALID, "invalid_option"),
+    BodyTooLarge: (413, _INVALID, "request_too_large"),
+    Unauthorized: (401, "authentication_error", "invalid_api_key"),
+    ForbiddenHost: (403, "permission_error", "forbidden"),
+    ModelUnknown: (404, _INVALID, "model_not_found"),
+    TraceNotFound: (404, _INVALID, "trace_not_found"),
+    TooManyRequests: (429, "rate_limit_error", "queue_full"),
+    RequestError: (400, _INVALID, "invalid_request"),
+    ContextTooLong: (422, _INVALID, "context_length_exceeded"),
+    UnsupportedParam: (422, _INVALID, "unsupported_parameter"),
+    GrammarInvalid: (422, _INVALID, "invalid_grammar"),
+    EngineOverloaded: (429, "rate_limit_error", "queue_full"),
+    EngineUnavailable: (503, _SERVER, "model_not_ready"),
+    ModelNotFound: (503, _SERVER, "model_missing"),
+    ModelError: (500, _SERVER, "model_error"),
+    NcbiRefusedByEgress: (403, "permission_error", "egress_refused"),
+    NcbiThrottled: (503, _SERVER, "ncbi_throttled"),
+    NcbiTimeout: (504, _SERVER, "ncbi_timeout"),
+    NcbiError: (502, _SERVER, "ncbi_error"),
+    RetrievalError: (500, _SERVER, "retrieval_error"),
+    MethodError: (500, _SERVER, "method_error"),
+    SettingsInvalid: (500, _SERVER, "settings_invalid"),
+    ArrowheadError: (500, _SERVER, "internal_error"),
+}
+
+
+def error_reply(error: BaseException) -> ErrorReply:
+    """The reply for any exception; an unknown one tells nothing but that it happened."""
+    if not isinstance(error, ArrowheadError):
+        return ErrorReply(500, _SERVER, "internal_error", "the server failed on this request; its log has the cause")
+    row = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+    status, kind_name, code = row
+    message = f"{error.message}. {error.hint}" if error.hint else error.message
+    retry = RETRY_AFTER_S if status in {429, 503} else None
+    return ErrorReply(status, kind_name, code, message, error.param, retry)

@@ -1,0 +1,112 @@
+"""Splits what the model writes into thoughts and answer while it is being written. Pure.
+
+The answer is the text after the last ``Answer:``. A call's own text belongs to neither: it is shown as a line of its
+own once it is answered.
+"""
+
+from __future__ import annotations
+
+import re
+
+from server.methods.base import TextDelta
+
+MARK = "Answer:"
+CALL_OPENER = "[https://"
+
+
+def extract_answer(text: str) -> str:
+    """The text after the last ``Answer:``; without one, the last paragraph."""
+    _, mark, after = text.rpartition(MARK)
+    return after.strip() if mark else re.split(r"\n\s*\n", text.strip())[-1].strip()
+
+
+class AnswerSplitter:
+    """Feed it the sampled text and the calls in order; it gives deltas and, at the end, ``answer``.
+
+    With ``multi_hop`` every ``Answer:`` may be that of a sub-question, so the answer is given at the end. Without,
+    it streams from the first ``Answer:`` on; text that may become a call is held back until that is known.
+    """
+
+    def __init__(self, *, multi_hop: bool) -> None:
+        self._multi_hop = multi_hop
+        self._held = ""
+        self._pending: str | None = None  # text since the last mark; None before the first
+        self._since_call = ""
+        self._shown_answer = ""
+
+    @property
+    def answer(self) -> str:
+        """Final after ``finish``."""
+        return (self._pending if self._pending is not None else extract_answer(self._since_call)).strip()
+
+    def feed(self, text: str) -> list[TextDelta]:
+        self._held += text
+        keep = _undecided(self._held)
+        ready, self._held = self._held[:keep], self._held[keep:]
+        return self._release(ready)
+
+    def call_made(self) -> list[TextDelta]:
+        """The text held back was a call. What came before it since the last mark was no final answer."""
+        before, _, _ = self._held.rpartition(CALL_OPENER)
+        self._held = ""
+        deltas = self._release(before)
+        deltas += self._drop_pending()
+        self._since_call = ""
+        return deltas
+
+    def finish(self) -> list[TextDelta]:
+        rest, self._held = self._held, ""
+        deltas = self._release(rest)
+        if self._pending is None or self._multi_hop or not self._shown_answer:
+            deltas += self._answer_delta(self.answer)
+        return deltas
+
+    def _release(self, text: str) -> list[TextDelta]:
+        self._since_call += text
+        deltas: list[TextDelta] = []
+        while MARK in text:
+            before, _, text = text.partition(MARK)
+            deltas += self._plain(before)
+            deltas += self._drop_pending()
+            self._pending = ""
+        return deltas + self._plain(text)
+
+    def _plain(self, text: str) -> list[TextDelta]:
+        if not text:
+            return []
+        if self._pending is None:
+            return [TextDelta(text, "reasoning")]
+        self._pending += text
+        if self._multi_hop:
+            return []
+        # White space at the end may be the last of the answer.
+        shown = self._pending.strip()
+        return self._grow(shown)
+
+    def _grow(self, shown: str) -> list[TextDelta]:
+        new = shown[len(self._shown_answer) :]
+        self._shown_answer = shown
+        return self._answer_delta(new)
+
+    def _drop_pending(self) -> list[TextDelta]:
+        """The last mark's text was not the final answer: it was one of a sub-question, or a call followed it."""
+        if self._pending is None:
+            return []
+        text, self._pending = self._pending, None
+        if self._multi_hop:
+            return [TextDelta(f"{MARK}{text}", "reasoning")]
+        shown, self._shown_answer = self._shown_answer, ""
+        # Already sent; the next answer starts on a line of its own.
+        return [TextDelta("\n", "answer")] if shown else []
+
+    def _answer_delta(self, text: str) -> list[TextDelta]:
+        return [TextDelta(text, "answer")] if text else []
+
+
+def _undecided(text: str) -> int:
+    """Where the part begins that may still become a call or a mark; its length where there is none."""
+    opener = text.rfind(CALL_OPENER)
+    if opener >= 0 and "\n" not in text[opener:]:
+        return opener
+    cuts = [len(text) - n for word in (CALL_OPENER, MARK) for n in range(1, len(word)) if text.endswith(word[:n])]
+    return min(cuts, default=len(text))

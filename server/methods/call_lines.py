@@ -1,0 +1,44 @@
+"""One line for one call: what a reader sees of it. Pure."""
+
+from __future__ import annotations
+
+from models.decoding.types import CallReply
+
+# Parameters that say what was asked; the others are left out of the short form.
+_TELLING = ("term", "id", "QUERY", "RID", "linkname")
+_MAX_VALUE = 60
+_NOUNS = {"esearch": "id", "elink": "id", "blast_put": "hit", "blast_get": "hit", "einfo": "database"}
+ELLIPSIS = "…"
+
+
+def summary(reply: CallReply) -> str:
+    """``3 ids``, ``1 record``, ``no hits``, or what went wrong."""
+    if reply.status == "duplicate":
+        return "same call as before"
+    if reply.status in ("error", "refused"):
+        return reply.text.strip().strip("[]")
+    number = int(reply.record.get("num_records") or 0)
+    noun = _NOUNS.get(str(reply.record.get("endpoint")), "record")
+    if reply.status == "empty" or not number:
+        return f"0 {noun}s"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def short_url(url: str) -> str:
+    """The address with the parameters that only set formats left out: ``…?db=gene&…&term=LMP10``."""
+    head, question, query = url.partition("?")
+    if not question:
+        return head
+    parts = query.split("&")
+    kept: list[str] = []
+    for place, part in enumerate(parts):
+        name, _, value = part.partition("=")
+        if place == 0 or name in _TELLING:
+            kept.append(f"{name}={value if len(value) <= _MAX_VALUE else value[:_MAX_VALUE] + ELLIPSIS}")
+        elif not kept or kept[-1] != ELLIPSIS:
+            kept.append(ELLIPSIS)
+    return f"{head}?{'&'.join(kept)}"
+
+
+def call_line(url: str, phrase: str) -> str:
+    return f"[{short_url(url)}]-> {phrase}"

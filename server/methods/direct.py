@@ -1,0 +1,111 @@
+"""The plain model: messages in, text out, no calls.
+
+Models with a chat template get it. A base model has no roles; its prompt is the messages as plain text and then the
+last question, in the form our methods use:
+
+    {earlier messages, one paragraph each}
+
+    Question: {the last user message}
+    Answer:
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+from models.catalog import ModelCard
+from models.decoding.types import LoopUsage
+from models.engines.base import Engine
+from models.types import Delta, GenerateParams
+from server.engine_slot import EngineSlot
+from server.methods.base import Ask, Done, Event, OptionInvalid, TextDelta, TranscriptDelta
+
+# OpenAI's default for completions; a chat answer may run to the end of the context.
+_COMPLETION_TOKENS = 16
+
+
+class Direct:
+    name = "direct"
+
+    def __init__(self, slot: EngineSlot) -> None:
+        self._slot = slot
+
+    @property
+    def description(self) -> str:
+        return self._slot.card.description or f"{self._slot.card.name}, without any method"
+
+    def check(self, ask: Ask) -> None:
+        for key in ask.options:
+            raise OptionInvalid(f"arrowhead.{key}: the plain model has no such option", param=f"arrowhead.{key}")
+
+    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        engine = self._slot.get()
+        prompt_ids = _prompt_ids(ask, engine, self._slot.card)
+        params = _params(ask, engine, len(prompt_ids), stop=_stops(ask, self._slot.card))
+        written, sampled = "", 0
+        last = Delta(finish_reason="abort")
+        async with aclosing(engine.generate(prompt_ids, params, ask.request_id)) as deltas:  # type: ignore[type-var]
+            async for delta in deltas:
+                # A base model's answer starts with the space after "Answer:".
+                text = delta.text.lstrip() if not written and ask.prompt is None else delta.text
+                written += text
+                sampled += len(delta.token_ids)
+                yield TranscriptDelta(text, logprobs=delta.logprobs)
+                yield TextDelta(text, logprobs=delta.logprobs)
+                last = delta
+        usage = _usage(len(prompt_ids), sampled, last)
+        reason = last.finish_reason or "stop"
+        yield Done(answer=written.strip(), finish_reason=reason, stop_reason=last.stop_reason, usage=usage)
+
+
+def uses_chat_template(engine: Engine, card: ModelCard) -> bool:
+    return card.prompt_form == "chat" and engine.tokenizer.has_chat_template
+
+
+def plain_ids(engine: Engine, text: str) -> list[int]:
+    """The text's tokens after the token that begins a sequence, where the model has one."""
+    bos = engine.tokenizer.bos_token_id
+    return [*([] if bos is None else [bos]), *engine.tokenizer.encode(text)]
+
+
+def _prompt_ids(ask: Ask, engine: Engine, card: ModelCard) -> list[int]:
+    if ask.prompt is not None:
+        return plain_ids(engine, ask.prompt)
+    if uses_chat_template(engine, card):
+        return engine.tokenizer.encode_chat([{"role": m.role, "content": m.content} for m in ask.messages])
+    last = max(i for i, m in enumerate(ask.messages) if m.role == "user")
+    earlier = [m.content.strip() for i, m in enumerate(ask.messages) if i != last and m.content.strip()]
+    return plain_ids(engine, "\n\n".join([*earlier, f"Question: {ask.messages[last].content.strip()}\nAnswer:"]))
+
+
+def _stops(ask: Ask, card: ModelCard) -> tuple[str, ...]:
+    """A base model goes on with a question of its own; its answer ends there."""
+    own = ("\n\nQuestion:",) if ask.prompt is None and card.prompt_form == "base" else ()
+    return (*ask.sampling.stop, *own)
+
+
+def _params(ask: Ask, engine: Engine, prompt_tokens: int, *, stop: tuple[str, ...]) -> GenerateParams:
+    wanted = ask.sampling
+    room = max(1, engine.max_model_len - prompt_tokens)
+    default = _COMPLETION_TOKENS if ask.prompt is not None else room
+    params = GenerateParams(
+        max_tokens=wanted.max_tokens or default,
+        temperature=1.0 if wanted.temperature is None else wanted.temperature,
+        seed=wanted.seed,
+        stop=stop,
+        logprobs=wanted.logprobs,
+    )
+    return params if wanted.top_p is None else replace(params, top_p=wanted.top_p)
+
+
+def _usage(prompt_tokens: int, sampled: int, last: Delta) -> LoopUsage:
+    cached = last.num_cached_tokens
+    return LoopUsage(
+        prompt_tokens=prompt_tokens,
+        sampled_tokens=sampled,
+        cached_tokens=cached,
+        computed_tokens=prompt_tokens - cached + sampled,
+        segments=1,
+    )

@@ -1,0 +1,234 @@
+"""GeneGPT: a model answers questions by writing NCBI calls in the middle of its text.
+
+Jin Q, Yang Y, Chen Q, Lu Z. GeneGPT: augmenting large language models with domain tools for improved access to
+biomedical information. Bioinformatics 40(2), 2024. The steps are those of the paper's Figure 2:
+
+1. prompt <- header (instruction, documentation, demonstrations) + question      ``_prompt_ids``
+2. the model writes until it has written a call, ``[URL]->``                      the interception loop
+3. the last URL is called and its result put behind the arrow; back to 2          ``_CallHandler``
+4. a blank line ends the answer, which is the text after the last "Answer:"       ``_stops``, ``AnswerSplitter``
+
+What differs from the published program: a call is checked and rebuilt, never fetched as written; results are
+condensed; the header never changes, so that its computation is shared by all requests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import asdict, replace
+from typing import Any, Protocol
+
+from models.decoding.driver import LoopRequest, run
+from models.decoding.grammar import call_grammar
+from models.decoding.types import (
+    Call,
+    CallFinished,
+    CallReply,
+    CallStarted,
+    CallStatus,
+    CallSyntax,
+    LoopDone,
+    LoopLimits,
+    TextSampled,
+)
+from models.engines.base import Engine
+from models.types import GenerateParams, Grammar
+from retrieval.ncbi.call_urls import call_regex, looks_like_call
+from server.engine_slot import EngineSlot
+from server.methods import references
+from server.methods.answer_text import AnswerSplitter
+from server.methods.base import (
+    Ask,
+    CallMade,
+    CallReplied,
+    Done,
+    Event,
+    Evidence,
+    OptionInvalid,
+    Step,
+    TextDelta,
+    TranscriptDelta,
+)
+from server.methods.call_lines import call_line, summary
+from server.methods.direct import plain_ids, uses_chat_template
+from server.methods.genegpt_options import GeneGptOptions, parse_options
+from server.methods.genegpt_prompt import COT_TRIGGER, MASKS, Prompt, one_line
+
+SYNTAX = CallSyntax(opener="[https://", closer="]->", is_call=looks_like_call)
+_SEQUENCE = re.compile(r"(?<![A-Za-z])[ACGTN]{20,2000}(?![A-Za-z])", re.IGNORECASE)
+
+
+class SessionReply(Protocol):
+    """What NCBI answered to one call, ready to be put in."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def status(self) -> CallStatus: ...
+    @property
+    def record(self) -> Mapping[str, Any]: ...
+
+
+class Session(Protocol):
+    """The calls of one answer."""
+
+    async def __call__(self, url_text: str) -> SessionReply: ...
+
+
+SessionMaker = Callable[[str, GeneGptOptions], Session]
+
+
+class GeneGpt:
+    """``open_session`` is given the question and the options of each answer."""
+
+    name = "genegpt"
+    description = "GeneGPT: answers genomics questions with NCBI E-utilities and BLAST calls made in mid-sentence"
+
+    def __init__(
+        self, slot: EngineSlot, open_session: SessionMaker, limits: LoopLimits, max_answer_tokens: int
+    ) -> None:
+        self._slot = slot
+        self._open_session = open_session
+        self._limits = limits
+        self._max_answer_tokens = max_answer_tokens
+        self._prompt = Prompt.load()
+
+    def check(self, ask: Ask) -> None:
+        self._options(ask)
+        if ask.sampling.logprobs is not None and ask.prompt is None:
+            raise OptionInvalid(
+                "logprobs: the answer of a method is a part of its transcript; /v1/completions reports them",
+                param="logprobs",
+            )
+
+    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        options = self._options(ask)
+        question = _with_trigger(ask.question, options)
+        multi_hop = COT_TRIGGER in question
+        engine = self._slot.get()
+        request = self._request(ask, options, question, engine)
+        session = self._open_session(question, options)
+        splitter = AnswerSplitter(multi_hop=multi_hop)
+        records: list[Mapping[str, Any]] = []
+        shown = 0
+        yield Step(f"GeneGPT with prompt parts {options.mask}, at most {options.max_calls} calls")
+        async with aclosing(run(engine, request, _CallHandler(session))) as steps:
+            async for step in steps:
+                match step:
+                    case CallFinished(reply=reply) if reply.status in ("ok", "empty"):
+                        records.append(reply.record)
+                for event in _events(step, splitter):
+                    if isinstance(event, TextDelta) and event.channel == "answer":
+                        shown += len(event.text)
+                    yield event
+                if isinstance(step, LoopDone):
+                    found = references.collect(records) if options.references and splitter.answer else []
+                    for event in _evidence(found, shown):
+                        yield event
+                    yield _done(step, splitter.answer, options)
+
+    def _options(self, ask: Ask) -> GeneGptOptions:
+        return parse_options(ask.options, default_mask=self._slot.card.genegpt_mask, max_calls=self._limits.max_calls)
+
+    def _request(self, ask: Ask, options: GeneGptOptions, question: str, engine: Engine) -> LoopRequest:
+        wanted = ask.sampling
+        params = GenerateParams(
+            max_tokens=wanted.max_tokens or self._max_answer_tokens,
+            # The paper decodes greedily.
+            temperature=wanted.temperature or 0.0,
+            top_p=1.0 if wanted.top_p is None else wanted.top_p,
+            seed=wanted.seed,
+            stop=(*wanted.stop, *self._stops(options, question, engine)),
+            logprobs=wanted.logprobs,
+            grammar=_grammar(options, question, engine),
+        )
+        return LoopRequest(
+            prompt_ids=tuple(self._prompt_ids(options, question, engine)),
+            params=params,
+            syntax=SYNTAX,
+            request_id=ask.request_id,
+            limits=replace(self._limits, max_calls=options.max_calls),
+        )
+
+    def _prompt_ids(self, options: GeneGptOptions, question: str, engine: Engine) -> list[int]:
+        if uses_chat_template(engine, self._slot.card):
+            return engine.tokenizer.encode_chat(self._prompt.chat_form(options.mask, question))
+        return plain_ids(engine, self._prompt.base_form(options.mask, question))
+
+    def _stops(self, options: GeneGptOptions, question: str, engine: Engine) -> tuple[str, ...]:
+        """A blank line ends an answer. With demonstrations, a multi-hop answer may have blank lines between its
+        sub-questions and ends where the next demonstration would begin; a chat model ends by itself."""
+        if uses_chat_template(engine, self._slot.card):
+            return ("\n\nQuestion:",)
+        by_sub_questions = COT_TRIGGER in question and options.mask != MASKS["none"]
+        return ("\n\nQuestion:",) if by_sub_questions else ("\n\n",)
+
+
+class _CallHandler:
+    """From the loop's calls to the session's."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def __call__(self, call: Call) -> CallReply:
+        reply = await self._session(call.text)
+        return CallReply(reply.text, reply.status, reply.record)
+
+
+def _with_trigger(question: str, options: GeneGptOptions) -> str:
+    question = one_line(question)
+    if options.cot is None or options.cot == (COT_TRIGGER in question):
+        return question
+    return f"{question} {COT_TRIGGER}" if options.cot else one_line(question.replace(COT_TRIGGER, ""))
+
+
+def _grammar(options: GeneGptOptions, question: str, engine: Engine) -> Grammar | None:
+    if options.grammar == "off":
+        return None
+    sequences = _SEQUENCE.findall(question) if options.grammar == "grounded" else []
+    return call_grammar(call_regex(tuple(dict.fromkeys(sequences))), engine.tokenizer)
+
+
+def _events(step: TextSampled | CallStarted | CallFinished | LoopDone, splitter: AnswerSplitter) -> list[Event]:
+    """What one step of the loop means to a reader."""
+    match step:
+        case TextSampled(text=text, logprobs=logprobs):
+            return [TranscriptDelta(text, "sampled", logprobs), *splitter.feed(text)]
+        case CallStarted(call=call):
+            return [*splitter.call_made(), CallMade(call.text, call.ordinal)]
+        case CallFinished():
+            return _replied(step)
+        case LoopDone():
+            return list(splitter.finish())
+
+
+def _replied(step: CallFinished) -> list[Event]:
+    phrase = summary(step.reply)
+    replied = CallReplied(
+        url=step.call.text,
+        ordinal=step.call.ordinal,
+        status=step.reply.status,
+        summary=phrase,
+        seconds=round(step.seconds, 3),
+        num_tokens=step.num_tokens,
+        record=step.reply.record,
+    )
+    line = TextDelta(call_line(step.call.text, phrase) + "\n", "reasoning")
+    return [TranscriptDelta(step.injected, "injected"), replied, line]
+
+
+def _evidence(found: list[tuple[str, str]], offset: int) -> list[Event]:
+    text, listed = references.render(found, offset)
+    return [TextDelta(text), Evidence(listed)] if listed else []
+
+
+def _done(step: LoopDone, answer: str, options: GeneGptOptions) -> Done:
+    return Done(
+        answer=answer,
+        finish_reason=step.finish_reason,
+        stop_reason=step.stop_reason,
+        usage=step.usage,
+        details={"method": "genegpt", "options": asdict(options)},
+    )

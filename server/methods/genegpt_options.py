@@ -1,0 +1,68 @@
+"""The ``arrowhead`` options of a GeneGPT request, checked. Unknown keys and wrong values are refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from server.methods.base import OptionInvalid
+from server.methods.genegpt_prompt import resolve_mask
+
+GrammarMode = Literal["off", "calls", "grounded"]
+_GRAMMARS: tuple[GrammarMode, ...] = ("off", "calls", "grounded")
+_MAX_ORGANISM = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneGptOptions:
+    """``mask``: six digits. ``grammar``: ``calls`` lets the model write only well-formed calls, ``grounded`` also only
+    sequences that stand in the question. ``condense`` False puts replies in as they came, cut to the reply budget.
+    ``cot`` None: where the question asks for it."""
+
+    mask: str
+    max_calls: int
+    grammar: GrammarMode = "grounded"
+    condense: bool = True
+    organism: str = "human"
+    cot: bool | None = None
+    references: bool = True
+
+
+def parse_options(given: Mapping[str, Any], *, default_mask: str, max_calls: int) -> GeneGptOptions:
+    """``max_calls`` is the server's limit and the default; a request can lower it.
+
+    Raises:
+        OptionInvalid: ``param`` names the key.
+    """
+    checked: dict[str, Any] = {"mask": resolve_mask(default_mask) or "001001", "max_calls": max_calls}
+    for key, value in given.items():
+        checked[key] = _check(key, value, max_calls)
+    return GeneGptOptions(**checked)
+
+
+def _check(key: str, value: Any, max_calls: int) -> Any:
+    match key:
+        case "mask":
+            mask = resolve_mask(value) if isinstance(value, str) else None
+            return _need(mask is not None, mask, key, "full, slim, none, or six digits 0/1")
+        case "max_calls":
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            return _need(is_number and 0 <= value <= max_calls, value, key, f"a number from 0 to {max_calls}")
+        case "grammar":
+            return _need(value in _GRAMMARS, value, key, "one of " + ", ".join(_GRAMMARS))
+        case "organism":
+            is_name = isinstance(value, str) and 0 < len(value) <= _MAX_ORGANISM and value.isprintable()
+            return _need(is_name, value, key, f"a name of at most {_MAX_ORGANISM} characters")
+        case "condense" | "cot" | "references":
+            return _need(isinstance(value, bool), value, key, "true or false")
+        case _:
+            known = "mask, max_calls, grammar, condense, organism, cot, references"
+            name = f"arrowhead.{key[:40]}"
+            raise OptionInvalid(f"{name}: there is no such option; options are {known}", param=name)
+
+
+def _need(fine: bool, value: Any, key: str, what: str) -> Any:
+    if not fine:
+        raise OptionInvalid(f"arrowhead.{key}: must be {what}", param=f"arrowhead.{key}")
+    return value

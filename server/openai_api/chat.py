@@ -1,0 +1,104 @@
+"""``POST /v1/chat/completions``."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from models.types import TokenLogprob
+from server.methods.base import Ask, Done, Event, TextDelta
+from server.openai_api.body import read_json
+from server.openai_api.exchange import Exchange, unless_disconnected
+from server.openai_api.fanout import fan_out
+from server.openai_api.rendering import Decode, chat_delta, chat_logprobs, chat_message, usage_object
+from server.openai_api.schemas import ChatRequest, parse_chat
+from server.openai_api.streaming import Chunk, stream_reply
+from server.services import Services
+from server.traces import TraceHead
+
+router = APIRouter()
+
+
+@router.post("/v1/chat/completions")
+async def chat_completions(request: Request) -> Response:
+    services: Services = request.app.state.services
+    body = parse_chat(await read_json(request, services.settings.server.max_body_bytes))
+    exchange = _exchange(services, body, request.state.owner)
+    exchange.check()
+    decode = services.slot.get().tokenizer.decode
+    if body.stream:
+        return await stream_reply(_chunks(exchange, body, decode), services.settings.server.keepalive_s)
+    await unless_disconnected(request, exchange.collect())
+    return JSONResponse(_completion(exchange, body, decode))
+
+
+def _exchange(services: Services, body: ChatRequest, owner: str) -> Exchange:
+    head = TraceHead(f"chatcmpl-{uuid.uuid4().hex}", body.model, owner, int(time.time()))
+    ask = Ask(
+        request_id=head.id,
+        messages=tuple(message.to_message() for message in body.messages),
+        sampling=body.sampling,
+        options=body.arrowhead or {},
+    )
+    return Exchange(services, services.find(body.model), fan_out(ask, body.n or 1), head)
+
+
+def _completion(exchange: Exchange, body: ChatRequest, decode: Decode) -> dict[str, Any]:
+    choices = [
+        {
+            "index": index,
+            "message": chat_message(choice),
+            "logprobs": chat_logprobs(choice.logprobs, decode) if body.logprobs else None,
+            "finish_reason": choice.finish_reason,
+        }
+        for index, choice in enumerate(exchange.choices)
+    ]
+    usage = usage_object([choice.done.usage for choice in exchange.choices if choice.done])
+    return _envelope(exchange, "chat.completion") | {"choices": choices, "usage": usage}
+
+
+def _envelope(exchange: Exchange, kind: str) -> dict[str, Any]:
+    head = exchange.head
+    return {"id": head.id, "object": kind, "created": head.created, "model": head.model}
+
+
+async def _chunks(exchange: Exchange, body: ChatRequest, decode: Decode) -> AsyncGenerator[Chunk, None]:
+    base = _envelope(exchange, "chat.completion.chunk") | ({"usage": None} if body.include_usage else {})
+    greeted: set[int] = set()
+    async with aclosing(exchange.events()) as events:
+        async for index, event in events:
+            if index not in greeted:
+                greeted.add(index)
+                yield base | {"choices": [_choice(index, {"role": "assistant", "content": ""})]}
+            for choice in _choices(index, event, exchange, decode if body.logprobs else None):
+                yield base | {"choices": [choice]}
+    if body.include_usage:
+        usage = usage_object([choice.done.usage for choice in exchange.choices if choice.done])
+        yield base | {"choices": [], "usage": usage}
+
+
+def _choices(index: int, event: Event, exchange: Exchange, decode: Decode | None) -> list[dict[str, Any]]:
+    """The chunk of one event; ``decode`` None where no logprobs were asked for."""
+    if isinstance(event, Done):
+        choice = exchange.choices[index]
+        return [_choice(index, {"arrowhead": choice.extra}) | {"finish_reason": choice.finish_reason}]
+    delta = chat_delta(event)
+    logprobs: tuple[TokenLogprob, ...] = ()
+    if decode is not None and isinstance(event, TextDelta):
+        logprobs = event.logprobs or ()
+    if not delta or ("content" in delta and not delta["content"] and not logprobs):
+        return []
+    choice_object = _choice(index, delta)
+    if decode is not None and logprobs:
+        choice_object["logprobs"] = chat_logprobs(logprobs, decode)
+    return [choice_object]
+
+
+def _choice(index: int, delta: dict[str, Any]) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}

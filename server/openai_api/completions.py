@@ -1,0 +1,113 @@
+"""``POST /v1/completions``: the raw text. For a method this is the transcript: what the model wrote and what it got."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from server.methods.base import Ask, Done, TranscriptDelta
+from server.openai_api.body import read_json
+from server.openai_api.exchange import Exchange, unless_disconnected
+from server.openai_api.fanout import fan_out
+from server.openai_api.rendering import Choice, Decode, completion_logprobs, usage_object
+from server.openai_api.schemas import CompletionRequest, parse_completion
+from server.openai_api.streaming import Chunk, stream_reply
+from server.services import Services
+from server.traces import TraceHead
+
+router = APIRouter()
+
+
+@router.post("/v1/completions")
+async def completions(request: Request) -> Response:
+    services: Services = request.app.state.services
+    body = parse_completion(await read_json(request, services.settings.server.max_body_bytes))
+    exchange = _exchange(services, body, request.state.owner)
+    exchange.check()
+    decode = services.slot.get().tokenizer.decode
+    if body.stream:
+        return await stream_reply(_chunks(exchange, body, decode), services.settings.server.keepalive_s)
+    await unless_disconnected(request, exchange.collect())
+    return JSONResponse(_completion(exchange, body, decode))
+
+
+def _exchange(services: Services, body: CompletionRequest, owner: str) -> Exchange:
+    """Choices are numbered prompt by prompt: all of the first, then all of the second."""
+    head = TraceHead(f"cmpl-{uuid.uuid4().hex}", body.model, owner, int(time.time()))
+    asks: list[Ask] = []
+    for number, prompt in enumerate(body.prompts):
+        ask = Ask(request_id=f"{head.id}-{number}", prompt=prompt, sampling=body.sampling, options=body.arrowhead or {})
+        asks += fan_out(ask, body.n or 1)
+    return Exchange(services, services.find(body.model), asks, head)
+
+
+def _completion(exchange: Exchange, body: CompletionRequest, decode: Decode) -> dict[str, Any]:
+    choices = [
+        {
+            "index": index,
+            "text": "".join(choice.transcript),
+            "logprobs": _logprobs(choice, decode) if body.logprobs is not None else None,
+            "finish_reason": choice.finish_reason,
+            "arrowhead": choice.extra,
+        }
+        for index, choice in enumerate(exchange.choices)
+    ]
+    return _envelope(exchange) | {"choices": choices, "usage": _usage(exchange, body)}
+
+
+def _logprobs(choice: Choice, decode: Decode) -> dict[str, Any]:
+    """Sampled tokens only: text that was put in has no probability. Offsets count in the whole text."""
+    merged: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    for piece in choice.transcript_pieces:
+        for name, values in completion_logprobs(piece.logprobs, decode, piece.offset).items():
+            merged[name] += values
+    return merged
+
+
+def _usage(exchange: Exchange, body: CompletionRequest) -> dict[str, Any]:
+    """Every prompt counts once, however many choices it has."""
+    n = body.n or 1
+    total: dict[str, Any] = {}
+    for first in range(0, len(exchange.choices), n):
+        group = [choice.done.usage for choice in exchange.choices[first : first + n] if choice.done]
+        total = _sum(total, usage_object(group))
+    return total
+
+
+def _sum(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+    if not left:
+        return right
+    return {k: _sum(left[k], v) if isinstance(v, dict) else left[k] + v for k, v in right.items()}
+
+
+def _envelope(exchange: Exchange) -> dict[str, Any]:
+    head = exchange.head
+    return {"id": head.id, "object": "text_completion", "created": head.created, "model": head.model}
+
+
+async def _chunks(exchange: Exchange, body: CompletionRequest, decode: Decode) -> AsyncGenerator[Chunk, None]:
+    base = _envelope(exchange) | ({"usage": None} if body.include_usage else {})
+    async with aclosing(exchange.events()) as events:
+        async for index, event in events:
+            choice = exchange.choices[index]
+            if isinstance(event, Done):
+                last = _choice(index, "") | {"finish_reason": choice.finish_reason, "arrowhead": choice.extra}
+                yield base | {"choices": [last]}
+            elif isinstance(event, TranscriptDelta) and (event.text or event.logprobs):
+                part = _choice(index, event.text)
+                if body.logprobs is not None and event.logprobs:
+                    offset = choice.transcript_pieces[-1].offset
+                    part["logprobs"] = completion_logprobs(event.logprobs, decode, offset)
+                yield base | {"choices": [part]}
+    if body.include_usage:
+        yield base | {"choices": [], "usage": _usage(exchange, body)}
+
+
+def _choice(index: int, text: str) -> dict[str, Any]:
+    return {"index": index, "text": text, "logprobs": None, "finish_reason": None}

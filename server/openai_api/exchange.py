@@ -1,0 +1,104 @@
+"""One request being answered: its asks, their events, its trace. Shared by the routes; knows no wire format."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import AsyncExitStack, aclosing
+from typing import TypeVar
+
+from fastapi import Request
+
+from server.errors import InvalidRequest, error_reply
+from server.logging_setup import request_id
+from server.methods.base import Ask
+from server.openai_api.fanout import Indexed, run_all
+from server.openai_api.rendering import Choice
+from server.services import Served, Services
+from server.traces import TraceHead, TraceRecorder
+
+log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class Exchange:
+    """Feeds every event to its choice and its trace, and stores the trace however the answer ends."""
+
+    def __init__(self, services: Services, served: Served, asks: Sequence[Ask], head: TraceHead) -> None:
+        self.head = head
+        self.choices = [Choice(trace_id=head.id) for _ in asks]
+        self._services = services
+        self._served = served
+        self._asks = asks
+        self._recorders = [TraceRecorder(ask) for ask in asks]
+
+    def check(self) -> None:
+        """Raise now what can be known before any work."""
+        limit = self._services.settings.server.max_n
+        if len(self._asks) > limit:
+            raise InvalidRequest(f"n: at most {limit} choices are served at once", param="n")
+        self._services.slot.get()
+        self._served.method.check(self._asks[0])
+
+    async def events(self) -> AsyncGenerator[Indexed, None]:
+        failure: str | None = "cancelled"
+        began = time.monotonic()
+        request_id.set(self.head.id)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._services.admitted())
+            try:
+                async with aclosing(run_all(self._served.method, self._asks)) as merged:
+                    async for item in merged:
+                        self.choices[item.choice].feed(item.event)
+                        self._recorders[item.choice].feed(item.event)
+                        yield item
+                failure = None
+            except Exception as error:
+                failure = error_reply(error).code
+                raise
+            finally:
+                self._log(failure, time.monotonic() - began)
+                await asyncio.shield(self._store(failure))
+
+    async def collect(self) -> None:
+        """Run to the end; the answers stand in ``choices``."""
+        async with aclosing(self.events()) as events:
+            async for _ in events:
+                pass
+
+    async def _store(self, failure: str | None) -> None:
+        await self._services.traces.put(self.head, [recorder.record(failure) for recorder in self._recorders])
+
+    def _log(self, failure: str | None, seconds: float) -> None:
+        usages = [choice.done.usage for choice in self.choices if choice.done]
+        log.info(
+            "answer: id=%s model=%s n=%d seconds=%.2f calls=%d sampled=%d computed=%d outcome=%s",
+            self.head.id,
+            self.head.model,
+            len(self.choices),
+            seconds,
+            sum(len(choice.calls) for choice in self.choices),
+            sum(usage.sampled_tokens for usage in usages),
+            sum(usage.computed_tokens for usage in usages),
+            failure or "ok",
+        )
+
+
+async def unless_disconnected(request: Request, work: Awaitable[_T]) -> _T | None:
+    """The result of ``work``, which is cancelled when the client goes away; then None."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.create_task(_disconnect(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        for pending in (task, gone):
+            pending.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,162 @@
+"""From events to OpenAI's objects. Pure: no routes, no clock, no engine but its tokenizer's ``decode``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from models.decoding.types import LoopFinish, LoopUsage
+from models.types import TokenLogprob
+from server.methods.base import CallMade, CallReplied, Done, Event, Evidence, Reference, TextDelta, TranscriptDelta
+
+Decode = Callable[[Sequence[int]], str]
+OpenAIFinish = Literal["stop", "length"]
+
+# OpenAI knows no other ends; the true one stands in the ``arrowhead`` field and in the trace.
+FINISH: dict[LoopFinish, OpenAIFinish] = {
+    "stop": "stop",
+    "length": "length",
+    "call_limit": "length",
+    "timeout": "length",
+    "abort": "stop",
+}
+
+
+class LogprobPiece(NamedTuple):
+    """Tokens sampled in one step; ``offset``: where they begin in the transcript, characters."""
+
+    offset: int
+    logprobs: tuple[TokenLogprob, ...]
+
+
+@dataclass(slots=True)
+class Choice:
+    """One answer as it grows; fed each of its events."""
+
+    trace_id: str
+    content: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    transcript: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    transcript_pieces: list[LogprobPiece] = field(default_factory=list)
+    transcript_length: int = 0
+    references: tuple[Reference, ...] = ()
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    done: Done | None = None
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case TextDelta(text=text, channel="answer", logprobs=logprobs):
+                self.content.append(text)
+                self.logprobs.extend(logprobs or ())
+            case TextDelta(text=text):
+                self.reasoning.append(text)
+            case TranscriptDelta(text=text, logprobs=logprobs):
+                self.transcript.append(text)
+                if logprobs:
+                    self.transcript_pieces.append(LogprobPiece(self.transcript_length, logprobs))
+                self.transcript_length += len(text)
+            case CallMade() | CallReplied():
+                self._call(event)
+            case Evidence(references=references):
+                self.references = references
+            case Done():
+                self.done = event
+            case _:
+                pass
+
+    def _call(self, event: CallMade | CallReplied) -> None:
+        if isinstance(event, CallReplied):
+            self.calls.append({"url": event.url, "status": event.status, "summary": event.summary})
+
+    @property
+    def finish_reason(self) -> OpenAIFinish:
+        return FINISH[self.done.finish_reason] if self.done else "stop"
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """What OpenAI's objects have no place for."""
+        done = self.done
+        return {
+            "trace_id": self.trace_id,
+            "answer": done.answer if done else "",
+            "finish_reason": done.finish_reason if done else "abort",
+            "calls": self.calls,
+        }
+
+
+def citations(references: Sequence[Reference]) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "url_citation",
+            "url_citation": {"url": r.url, "title": r.title, "start_index": r.start, "end_index": r.end},
+        }
+        for r in references
+    ]
+
+
+def usage_object(usages: Sequence[LoopUsage]) -> dict[str, Any]:
+    """One request's tokens. Its choices share the prompt, which counts once; replies put in count as prompt."""
+    prompt = max((u.prompt_tokens for u in usages), default=0) + sum(u.injected_tokens for u in usages)
+    sampled = sum(u.sampled_tokens for u in usages)
+    cached = max((u.cached_tokens for u in usages), default=0)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": sampled,
+        "total_tokens": prompt + sampled,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
+def chat_message(choice: Choice) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(choice.content), "refusal": None}
+    if reasoning := "".join(choice.reasoning):
+        message |= {"reasoning_content": reasoning, "reasoning": reasoning}
+    message["annotations"] = citations(choice.references)
+    message["arrowhead"] = choice.extra
+    return message
+
+
+def chat_delta(event: Event) -> dict[str, Any] | None:
+    """The delta of one event, None for what only the trace and the last delta show."""
+    match event:
+        case TextDelta(text=text, channel="answer"):
+            return {"content": text}
+        case TextDelta(text=text):
+            return {"reasoning_content": text, "reasoning": text}
+        case Evidence(references=references):
+            return {"annotations": citations(references)}
+        case _:
+            return None
+
+
+def chat_logprobs(logprobs: Sequence[TokenLogprob], decode: Decode) -> dict[str, Any]:
+    content = [
+        _token_entry(item.token_id, item.logprob, decode)
+        | {"top_logprobs": [_token_entry(token, value, decode) for token, value in item.top]}
+        for item in logprobs
+    ]
+    return {"content": content, "refusal": None}
+
+
+def _token_entry(token_id: int, logprob: float, decode: Decode) -> dict[str, Any]:
+    text = decode([token_id])
+    # A token that holds part of a character decodes to the replacement character; its bytes are not known here.
+    raw = None if "\ufffd" in text else list(text.encode())
+    return {"token": text, "logprob": max(logprob, -9999.0), "bytes": raw}
+
+
+def completion_logprobs(logprobs: Sequence[TokenLogprob], decode: Decode, offset: int) -> dict[str, Any]:
+    """``offset``: where the first token stands in the completion's text, characters."""
+    tokens = [decode([item.token_id]) for item in logprobs]
+    offsets = []
+    for token in tokens:
+        offsets.append(offset)
+        offset += len(token)
+    return {
+        "tokens": tokens,
+        "token_logprobs": [max(item.logprob, -9999.0) for item in logprobs],
+        "top_logprobs": [{decode([token]): max(value, -9999.0) for token, value in item.top} for item in logprobs],
+        "text_offset": offsets,
+    }

@@ -1,0 +1,23 @@
+"""Server-sent events: from JSON-able chunks to bytes. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from server.errors import ErrorReply
+
+DONE = b"data: [DONE]\n\n"
+# A comment line: every SSE reader skips it, and proxies see that the stream lives.
+KEEPALIVE = b": waiting\n\n"
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def event(chunk: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+def error_event(reply: ErrorReply) -> bytes:
+    """An error after the first byte: the status line is gone, so the chunk is the error object."""
+    return event(reply.body)

@@ -1,0 +1,102 @@
+"""What the routes work with: the settings, the models that can be asked for, the traces. Built in ``bootstrap``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from server.engine_slot import EngineSlot
+from server.errors import ModelUnknown, TooManyRequests
+from server.methods.base import Method
+from server.settings import Settings
+from server.traces import TraceStore
+
+DIRECT = "direct"
+
+
+class Served(NamedTuple):
+    """One entry of ``/v1/models``; ``id`` is ``BASE`` or ``BASE:METHOD``."""
+
+    id: str
+    method: Method
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Components:
+    """``methods`` by name, the plain model under ``direct``. ``closers`` run at the end, last one first."""
+
+    settings: Settings
+    slot: EngineSlot
+    methods: Mapping[str, Method]
+    traces: TraceStore
+    closers: Sequence[Callable[[], Awaitable[None]]] = ()
+
+
+class Services:
+    """The running server without its HTTP."""
+
+    def __init__(self, components: Components) -> None:
+        self.settings = components.settings
+        self.slot = components.slot
+        self.traces = components.traces
+        self._methods = components.methods
+        self._closers = components.closers
+        self.created = int(time.time())
+        self._in_flight = 0
+        self._draining = False
+        self._loading: asyncio.Task[None] | None = None
+
+    @property
+    def models(self) -> list[Served]:
+        base = self.slot.card.name
+        return [Served(base if name == DIRECT else f"{base}:{name}", m) for name, m in self._methods.items()]
+
+    def find(self, model: str) -> Served:
+        """Raises ModelUnknown, with what there is."""
+        for served in self.models:
+            if served.id == model:
+                return served
+        known = ", ".join(served.id for served in self.models)
+        raise ModelUnknown(f"there is no model {model[:100]!r}; served: {known}", param="model")
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    @property
+    def draining(self) -> bool:
+        return self._draining
+
+    @asynccontextmanager
+    async def admitted(self) -> AsyncIterator[None]:
+        """A place for one request. Raises TooManyRequests when all are taken."""
+        limit = self.settings.server.max_in_flight
+        if self._in_flight >= limit:
+            raise TooManyRequests(f"{limit} requests are being answered")
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+
+    def start(self) -> None:
+        """Begin to load the model; requests get 503 until it is there."""
+        self._loading = asyncio.create_task(self.slot.load())
+
+    async def loaded(self) -> None:
+        """Wait for the end of loading, good or bad."""
+        if self._loading is not None:
+            await asyncio.shield(self._loading)
+
+    async def close(self) -> None:
+        self._draining = True
+        if self._loading is not None and not self._loading.done():
+            self._loading.cancel()
+            await asyncio.gather(self._loading, return_exceptions=True)
+        await self.slot.close()
+        for closer in reversed(self._closers):
+            await closer()

@@ -1,0 +1,223 @@
+"""Every choice an operator can make, read once at start-up. Knows nothing of how the choices are carried out.
+
+Flags win over environment variables, those over the TOML file, that over the defaults. Nothing else in ``server``
+reads the environment.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+NCBI_HOME = "https://www.ncbi.nlm.nih.gov"
+EgressMode = Literal["off", "ncbi"]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+def is_loopback(host: str) -> bool:
+    """True for localhost and loopback addresses; a name is never resolved."""
+    if host.lower() in {"localhost", "localhost."}:
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _with_path(url: str, default_path: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("must be an http:// or https:// address")
+    if parts.username or parts.query or parts.fragment:
+        raise ValueError("must hold no user name, query or fragment")
+    path = parts.path.rstrip("/") or default_path
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+class ServerSettings(_Group):
+    host: str = Field(default="127.0.0.1", description="address to listen on")
+    port: int = Field(default=8000, ge=0, le=65_535, description="0 takes a free port")
+    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
+        default=(), description="clients must send one of them as a bearer token"
+    )
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="further Host header names to accept on a loopback bind"
+    )
+    max_body_bytes: int = Field(default=1_048_576, ge=1024, description="largest request body")
+    max_in_flight: int = Field(default=256, ge=1, description="requests answered at once; more are refused with 429")
+    max_n: int = Field(default=8, ge=1, le=128, description="most choices of one request")
+    keepalive_s: Seconds = Field(default=10.0, description="a silent stream carries a comment this often")
+    shutdown_grace_s: Seconds = Field(default=10.0, description="streams in flight may finish for so long")
+
+    @field_validator("api_keys", "allowed_hosts", mode="before")
+    @classmethod
+    def _comma_list(cls, value: object) -> object:
+        """Environment and flags give one text: ``a,b``."""
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("api_keys")
+    @classmethod
+    def _keys_are_long(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if any(len(key.get_secret_value()) < 8 for key in keys):
+            raise ValueError("each key needs at least 8 characters")
+        return keys
+
+
+class ModelSettings(_Group):
+    name: str | None = Field(default=None, description="directory or hub id; unset serves the embedded model")
+    served_name: str | None = Field(default=None, description="name clients use")
+    revision: str | None = Field(default=None, description="hub revision")
+    allow_download: bool = Field(default=False, description="fetch a hub id that is not here yet")
+    prompt_form: Literal["base", "chat"] | None = Field(default=None, description="unset takes the model card's")
+    engine: Literal["auto", "transformers", "vllm", "scripted"] = "auto"
+    script: Path | None = Field(default=None, description="replies of the scripted engine (tests and development)")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    max_model_len: int | None = Field(default=None, ge=16, description="tokens of prompt and answer together")
+    max_num_seqs: int = Field(default=32, ge=1, le=4096, description="sequences decoded together")
+    max_queue: int = Field(default=256, ge=1, description="sequences that may wait for a place")
+    kv_cache_gib: float | None = Field(default=None, gt=0, description="memory for cached prefixes")
+    seed: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _script_fits_engine(self) -> Self:
+        if (self.engine == "scripted") != (self.script is not None):
+            raise ValueError("script: the engine 'scripted' needs a script file, and no other engine takes one")
+        return self
+
+
+class NcbiSettings(_Group):
+    eutils_url: str | None = Field(
+        default=None, description="unset: NCBI with egress.mode ncbi, else the built-in gateway"
+    )
+    blast_url: str | None = Field(default=None, description="unset: as eutils_url")
+    api_key: SecretStr | None = Field(default=None, description="NCBI API key: 10 requests/s instead of 3")
+    email: str = Field(default="", description="contact NCBI asks for; required with egress.mode ncbi")
+    tool: str = Field(default="arrowhead", pattern=r"^[\w.-]{1,64}$")
+    rate_per_s: float | None = Field(
+        default=None, gt=0, le=10_000, description="unset: NCBI's rule; no limit on loopback"
+    )
+    timeout_s: Seconds = Field(default=30.0, description="one HTTP request with all it waits for")
+    connect_timeout_s: Seconds = 5.0
+    retries: int = Field(default=3, ge=0, le=10)
+    max_reply_bytes: int = Field(default=8_388_608, ge=1024, description="longer replies are refused")
+    cache_path: Path | None = Field(default=None, description="SQLite file; unset: XDG cache folder")
+    cache: bool | None = Field(default=None, description="unset: on for NCBI, off for this machine's services")
+    blast_put_interval_s: float | None = Field(default=None, ge=0, description="unset: 10 s at NCBI, 0 on loopback")
+    blast_poll_interval_s: float | None = Field(
+        default=None, ge=0, description="unset: 60 s at NCBI, 0.2 s on loopback"
+    )
+    max_reply_chars: int = Field(default=2400, ge=100, le=200_000, description="length of a condensed reply")
+
+    @field_validator("eutils_url")
+    @classmethod
+    def _eutils_path(cls, url: str | None) -> str | None:
+        return _with_path(url, "/entrez/eutils") if url else None
+
+    @field_validator("blast_url")
+    @classmethod
+    def _blast_path(cls, url: str | None) -> str | None:
+        return _with_path(url, "/blast/Blast.cgi") if url else None
+
+
+class EgressSettings(_Group):
+    mode: EgressMode = Field(default="off", description="off: nothing leaves the machine; ncbi: calls go to NCBI")
+
+
+class LoopSettings(_Group):
+    max_calls: int = Field(default=10, ge=0, le=100, description="calls of one answer")
+    max_reply_tokens: int = Field(default=1500, ge=16, description="tokens of one reply; the rest is cut")
+    max_answer_tokens: int = Field(default=2048, ge=1, description="tokens the model may write for one answer")
+    call_timeout_s: Seconds = Field(default=300.0, description="one call with all retries and BLAST's waiting")
+    total_timeout_s: Seconds = 600.0
+
+
+class GatewaySettings(_Group):
+    data_dir: Path | None = Field(default=None, description="store of the built-in gateway; unset: XDG data folder")
+
+
+class TraceSettings(_Group):
+    max_traces: int = Field(default=1000, ge=0, description="answers kept in memory")
+    max_bytes: int = Field(default=67_108_864, ge=0, description="memory for them")
+    dir: Path | None = Field(default=None, description="also append each trace to a JSONL file here")
+
+
+class LogSettings(_Group):
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    format: Literal["text", "json"] = "text"
+
+
+class Settings(BaseSettings):
+    """All groups. Environment: ``ARROWHEAD_`` + group + ``__`` + field, e.g. ``ARROWHEAD_NCBI__EMAIL``."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="ARROWHEAD_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        nested_model_default_partial_update=True,
+    )
+
+    server: ServerSettings = ServerSettings()
+    model: ModelSettings = ModelSettings()
+    ncbi: NcbiSettings = NcbiSettings()
+    egress: EgressSettings = EgressSettings()
+    loop: LoopSettings = LoopSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    traces: TraceSettings = TraceSettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _binding_is_guarded(self) -> Self:
+        if not is_loopback(self.server.host) and not self.server.api_keys:
+            raise ValueError(
+                f"server.host: {self.server.host} can be reached from other machines: set server.api_keys, "
+                "or listen on 127.0.0.1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _egress_is_allowed(self) -> Self:
+        for name in ("eutils_url", "blast_url"):
+            url = getattr(self.ncbi, name)
+            if self.egress.mode == "off" and url and not is_loopback(urlsplit(url).hostname or ""):
+                raise ValueError(
+                    f"ncbi.{name}: {urlsplit(url).hostname} is another machine and egress.mode is off: "
+                    "set egress.mode to ncbi to allow it, or use a loopback address"
+                )
+        remote = any(not is_loopback(urlsplit(url or NCBI_HOME).hostname or "") for url in self.ncbi_urls)
+        if self.egress.mode == "ncbi" and remote and not self.ncbi.email:
+            raise ValueError("ncbi.email: NCBI asks for a contact address with every request: set ncbi.email")
+        return self
+
+    @property
+    def ncbi_urls(self) -> tuple[str | None, str | None]:
+        """Configured E-utilities and BLAST addresses; None where the mode decides."""
+        return self.ncbi.eutils_url, self.ncbi.blast_url
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        toml = TomlConfigSettingsSource(settings_cls, toml_file=settings_cls.model_config.get("toml_file"))
+        return init_settings, env_settings, toml

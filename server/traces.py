@@ -1,0 +1,144 @@
+"""Keeps the record of recent answers: what was asked, written, called, put in. Bounded; knows no HTTP.
+
+A trace holds the question and the whole transcript. It is shown only to the key that asked, and written to disk only
+where the operator named a folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from server.methods.base import (
+    Ask,
+    CallMade,
+    CallReplied,
+    Done,
+    Event,
+    Evidence,
+    Step,
+    TextDelta,
+    TranscriptDelta,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceHead:
+    """Who asked what of whom. ``owner`` is a digest of the key, "" without keys; ``created`` is Unix time."""
+
+    id: str
+    model: str
+    owner: str
+    created: int
+
+
+class TraceRecorder:
+    """Collects the events of one answer into one JSON-able record."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._spans: list[list[str]] = []
+        self._calls: list[dict[str, Any]] = []
+        self._shown: list[str] = []
+        self._steps: list[str] = []
+        self._references: list[dict[str, Any]] = []
+        self._done: Done | None = None
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case TranscriptDelta(text=text, origin=origin):
+                self._span(origin, text)
+            case TextDelta(text=text, channel="answer"):
+                self._shown.append(text)
+            case CallReplied():
+                self._calls.append(asdict(event))
+            case Evidence(references=references):
+                self._references = [asdict(reference) for reference in references]
+            case Step(text=text):
+                self._steps.append(text)
+            case Done():
+                self._done = event
+            case CallMade() | TextDelta():
+                pass
+
+    def _span(self, origin: str, text: str) -> None:
+        if self._spans and self._spans[-1][0] == origin:
+            self._spans[-1][1] += text
+        elif text:
+            self._spans.append([origin, text])
+
+    def record(self, error: str | None = None) -> dict[str, Any]:
+        """``error``: the code of the error that ended the answer."""
+        done = self._done
+        return {
+            "question": self._ask.question,
+            "options": dict(self._ask.options),
+            "answer": done.answer if done else "",
+            "content": "".join(self._shown),
+            "finish_reason": done.finish_reason if done else ("error" if error else "abort"),
+            "stop_reason": done.stop_reason if done else None,
+            "error": error,
+            "transcript": "".join(text for _, text in self._spans),
+            "spans": [{"kind": origin, "text": text} for origin, text in self._spans],
+            "calls": self._calls,
+            "steps": self._steps,
+            "references": self._references,
+            "usage": asdict(done.usage) if done else None,
+            "details": dict(done.details) if done else {},
+        }
+
+
+class TraceStore:
+    """The newest traces, at most ``max_traces`` and ``max_bytes`` of JSON text."""
+
+    def __init__(self, *, max_traces: int, max_bytes: int, folder: Path | None = None) -> None:
+        self._max_traces = max_traces
+        self._max_bytes = max_bytes
+        self._folder = folder
+        self._texts: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._bytes = 0
+
+    async def put(self, head: TraceHead, choices: Sequence[Mapping[str, Any]]) -> None:
+        """Keep one request's trace. A disk that fails is logged; the answer is not lost by it."""
+        body = {"id": head.id, "object": "arrowhead.trace", "model": head.model, "created": head.created}
+        text = json.dumps(body | {"choices": list(choices)}, ensure_ascii=False)
+        self._keep(head, text)
+        if self._folder is not None:
+            try:
+                await asyncio.to_thread(_append, self._folder, text)
+            except OSError as error:
+                log.error("trace not written: id=%s cause=%s", head.id, error.strerror)
+
+    def get(self, trace_id: str, owner: str) -> str | None:
+        """The JSON text, None where there is no such trace or another key asked."""
+        found = self._texts.get(trace_id)
+        return found[1] if found and found[0] == owner else None
+
+    def _keep(self, head: TraceHead, text: str) -> None:
+        size = len(text.encode())
+        if size > self._max_bytes or self._max_traces == 0:
+            return
+        self._texts[head.id] = (head.owner, text)
+        self._bytes += size
+        while len(self._texts) > self._max_traces or self._bytes > self._max_bytes:
+            _, (_, old) = self._texts.popitem(last=False)
+            self._bytes -= len(old.encode())
+
+
+def _append(folder: Path, text: str) -> None:
+    """One line, one write: appends of several processes do not mix. Only the owner can read the file."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(folder / "traces.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(descriptor, text.encode() + b"\n")
+    finally:
+        os.close(descriptor)
