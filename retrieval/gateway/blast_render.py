@@ -1,0 +1,203 @@
+"""BLAST results and status pages in the layout of NCBI's BLAST URL API: Text, XML, HTML. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from retrieval.gateway.blast_hits import BlastResult, Hit, Hsp
+from retrieval.gateway.replies import text_of
+
+DATABASE_TITLE: Final = "Arrowhead sample of nucleotide records"
+_REFERENCE: Final = (
+    'Zheng Zhang, Scott Schwartz, Lukas Wagner, and Webb Miller (2000), "A greedy algorithm for aligning DNA '
+    'sequences", J Comput Biol 2000; 7(1-2):203-14.'
+)
+_LINE: Final = 60
+_TITLE_WIDTH: Final = 62  # of the hit table's first column
+
+
+def put_page(rid: str, rtoe_s: int) -> str:
+    return _html(f"<!--QBlastInfoBegin\n    RID = {rid}\n    RTOE = {rtoe_s}\nQBlastInfoEnd\n-->")
+
+
+def refusal_page(message: str) -> str:
+    """What a Put gets that cannot be run: an error and an empty RID."""
+    error = f'<ul id="msg" class="msg"><li class="error"><p class="error">{text_of(message)}</p></li></ul>'
+    return _html(f"{error}\n<!--QBlastInfoBegin\n    RID = \n    RTOE = \nQBlastInfoEnd\n-->")
+
+
+def status_page(status: str, message: str = "", hits: bool | None = None) -> str:
+    """WAITING, READY, UNKNOWN or FAILED, with the reason for the reader."""
+    error = f'<ul id="msg" class="msg"><li class="error"><p class="error">{text_of(message)}</p></li></ul>\n'
+    more = (
+        "" if hits is None else f"<!--\nQBlastInfoBegin\n\tThereAreHits={'yes' if hits else 'no'}\nQBlastInfoEnd\n-->"
+    )
+    return _html(
+        f"{error if message else ''}<p><!--\nQBlastInfoBegin\n\tStatus={status}\nQBlastInfoEnd\n--><p>\n{more}"
+    )
+
+
+def html_page(rid: str, result: BlastResult) -> str:
+    return _html(text_page(rid, result))
+
+
+def _html(inner: str) -> str:
+    return f"<!DOCTYPE html>\n<html>\n<head><title>NCBI Blast</title></head>\n<body>\n{inner}\n</body>\n</html>\n"
+
+
+def text_page(rid: str, result: BlastResult) -> str:
+    head = "<p><!--\nQBlastInfoBegin\n\tStatus=READY\nQBlastInfoEnd\n--><p>\n<PRE>\n"
+    parts = [head, _preamble(rid, result)]
+    if result.hits:
+        parts += [_table(result), "\nALIGNMENTS\n", *map(_alignments, result.hits)]
+    else:
+        parts.append("\n\n<b>No significant similarity found.</b>\n\n")
+    parts.append(_trailer(result))
+    return "".join(parts)
+
+
+def _preamble(rid: str, result: BlastResult) -> str:
+    reference = textwrap.fill(f"Reference: {_REFERENCE}", 58)
+    numbers = f"{_number(result, 'db-num')} sequences; {_number(result, 'db-len')} total letters"
+    return (
+        f"{result.version}\n{reference}\n\n\nRID: {rid}\n\n\nDatabase: {DATABASE_TITLE}\n           {numbers}\n"
+        f"Query= \nLength={result.query_length}\n\n"
+    )
+
+
+def _number(result: BlastResult, name: str) -> str:
+    return f"{int(result.statistics.get(name, '0') or 0):,}"
+
+
+def _table(result: BlastResult) -> str:
+    head = f"\n{'':67}Score     E     Max\n{'Sequences producing significant alignments:':66}(Bits)  Value  Ident\n\n"
+    return head + "".join(map(_row, result.hits))
+
+
+def _row(hit: Hit) -> str:
+    title = f"{hit.accession} {hit.title}"
+    if len(title) > _TITLE_WIDTH:
+        title = f"{title[: _TITLE_WIDTH - 3]}..."
+    best = hit.hsps[0]
+    identity = max(100 * hsp.identities // hsp.length for hsp in hit.hsps)
+    return f"{title:<{_TITLE_WIDTH}}    {short_bits(best.bits):<8}{short_evalue(best.evalue):<7}{f'{identity}%':<10}\n"
+
+
+def short_bits(bits: str) -> str:
+    """As BLAST prints a bit score: whole above 99.9, else one decimal."""
+    value = float(bits)
+    return f"{value:.3e}" if value > 9999 else str(int(value)) if value > 99.9 else f"{value:.1f}"
+
+
+def short_evalue(evalue: str) -> str:
+    """As BLAST prints an E value: exponent form when small, decimals between."""
+    value = float(evalue)
+    if value < 1e-180:
+        return "0.0"
+    if value < 0.0009:
+        mantissa, _, exponent = f"{value:.0e}".partition("e")
+        return f"{mantissa}e{exponent}"
+    return f"{value:.3f}" if value < 0.1 else f"{value:.2f}" if value < 1 else f"{value:.1f}"
+
+
+def _alignments(hit: Hit) -> str:
+    title = "\n".join(textwrap.wrap(f">{hit.accession} {hit.title}", 80, break_on_hyphens=False))
+    return f"{title}\nLength={hit.record_length}\n\n" + "".join(map(_alignment, hit.hsps)) + "\n"
+
+
+def _alignment(hsp: Hsp) -> str:
+    identity, gaps = (round(100 * count / hsp.length) for count in (hsp.identities, hsp.gaps))
+    strand = "Plus" if hsp.subject_from <= hsp.subject_to else "Minus"
+    head = (
+        f" Score = {short_bits(hsp.bits)} bits ({hsp.score}),  Expect = {short_evalue(hsp.evalue)}\n"
+        f" Identities = {hsp.identities}/{hsp.length} ({identity}%), Gaps = {hsp.gaps}/{hsp.length} ({gaps}%)\n"
+        f" Strand=Plus/{strand}\n\n"
+    )
+    return head + "".join(_blocks(hsp)) + "\n"
+
+
+def _blocks(hsp: Hsp) -> Iterator[str]:
+    """60 columns at a time; the numbers are of the first and last letter of each line."""
+    step = 1 if hsp.subject_from <= hsp.subject_to else -1
+    query, subject = hsp.query_from, hsp.subject_from
+    width = max(len(str(n)) for n in (hsp.query_to, hsp.subject_from, hsp.subject_to)) + 2
+    for at in range(0, hsp.length, _LINE):
+        upper, lower = hsp.query_line[at : at + _LINE], hsp.subject_line[at : at + _LINE]
+        next_query = query + len(upper.replace("-", ""))
+        next_subject = subject + step * len(lower.replace("-", ""))
+        yield f"Query  {query:<{width}}{upper}  {max(query, next_query - 1)}\n"
+        yield f"{'':{7 + width}}{hsp.midline[at : at + _LINE]}\n"
+        yield f"Sbjct  {subject:<{width}}{lower}  {next_subject - step if next_subject != subject else subject}\n\n"
+        query, subject = next_query, next_subject
+
+
+def _trailer(result: BlastResult) -> str:
+    statistics = result.statistics
+    return (
+        f"\n  Database: {DATABASE_TITLE}\n"
+        f"  Number of letters in database: {_number(result, 'db-len')}\n"
+        f"  Number of sequences in database:  {_number(result, 'db-num')}\n\n"
+        "Lambda      K        H\n"
+        f"    {statistics.get('lambda', '')}    {statistics.get('kappa', '')}    {statistics.get('entropy', '')}\n"
+        f"Length of query: {result.query_length}\n\n\n"
+    )
+
+
+def xml_page(result: BlastResult) -> str:
+    length = result.query_length
+    query = f"<{{0}}_query-ID>Query_1</{{0}}_query-ID>\n  <{{0}}_query-def>No definition line</{{0}}_query-def>\n  <{{0}}_query-len>{length}</{{0}}_query-len>"
+    parameters = "".join(f"      <{tag}>{text_of(value)}</{tag}>\n" for tag, value in result.parameters)
+    statistics = "".join(
+        f"      <Statistics_{name}>{text_of(value)}</Statistics_{name}>\n" for name, value in result.statistics.items()
+    )
+    hits = "".join(_hit_markup(number, hit) for number, hit in enumerate(result.hits, 1))
+    return (
+        '<?xml version="1.0"?>\n<!DOCTYPE BlastOutput PUBLIC "-//NCBI//NCBI BlastOutput/EN" '
+        '"http://www.ncbi.nlm.nih.gov/dtd/NCBI_BlastOutput.dtd">\n<BlastOutput>\n'
+        f"  <BlastOutput_program>{result.program}</BlastOutput_program>\n"
+        f"  <BlastOutput_version>{text_of(result.version)}</BlastOutput_version>\n"
+        f"  <BlastOutput_reference>{text_of(_REFERENCE)}</BlastOutput_reference>\n"
+        f"  <BlastOutput_db>nt</BlastOutput_db>\n  {query.format('BlastOutput')}\n"
+        f"  <BlastOutput_param>\n    <Parameters>\n{parameters}    </Parameters>\n  </BlastOutput_param>\n"
+        f"<BlastOutput_iterations>\n<Iteration>\n  <Iteration_iter-num>1</Iteration_iter-num>\n"
+        f"  {query.format('Iteration')}\n<Iteration_hits>\n{hits}</Iteration_hits>\n"
+        f"  <Iteration_stat>\n    <Statistics>\n{statistics}    </Statistics>\n  </Iteration_stat>\n"
+        "</Iteration>\n</BlastOutput_iterations>\n</BlastOutput>\n\n"
+    )
+
+
+def _hit_markup(number: int, hit: Hit) -> str:
+    source = "ref" if "_" in hit.accession else "gb"
+    hsps = "".join(_hsp_markup(index, hsp) for index, hsp in enumerate(hit.hsps, 1))
+    return (
+        f"<Hit>\n  <Hit_num>{number}</Hit_num>\n  <Hit_id>{source}|{hit.accession}|</Hit_id>\n"
+        f"  <Hit_def>{text_of(hit.title)}</Hit_def>\n  <Hit_accession>{hit.accession.split('.')[0]}</Hit_accession>\n"
+        f"  <Hit_len>{hit.record_length}</Hit_len>\n  <Hit_hsps>\n{hsps}  </Hit_hsps>\n</Hit>\n"
+    )
+
+
+def _hsp_markup(number: int, hsp: Hsp) -> str:
+    values = (
+        ("num", number),
+        ("bit-score", hsp.bits),
+        ("score", hsp.score),
+        ("evalue", hsp.evalue),
+        ("query-from", hsp.query_from),
+        ("query-to", hsp.query_to),
+        ("hit-from", hsp.subject_from),
+        ("hit-to", hsp.subject_to),
+        ("query-frame", 1),
+        ("hit-frame", 1 if hsp.subject_from <= hsp.subject_to else -1),
+        ("identity", hsp.identities),
+        ("positive", hsp.identities),
+        ("gaps", hsp.gaps),
+        ("align-len", hsp.length),
+        ("qseq", hsp.query_line),
+        ("hseq", hsp.subject_line),
+        ("midline", hsp.midline),
+    )
+    return (
+        f"    <Hsp>\n{''.join(f'      <Hsp_{tag}>{text_of(value)}</Hsp_{tag}>\n' for tag, value in values)}    </Hsp>\n"
+    )

@@ -1,0 +1,176 @@
+"""esearch: counts, ids and the translation of a query, as JSON and XML in NCBI's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from retrieval.gateway.query import Node, QueryTooComplexError, Run, Term, parse_query, postfix, translation
+from retrieval.gateway.records import Database
+from retrieval.gateway.replies import Reply, is_json, json_reply, text_of, whole_number, xml_reply
+from retrieval.gateway.search import Hits, field_of, organism_of, search
+from retrieval.gateway.store import GatewayStore
+
+_DOCTYPE: Final = "-//NLM//DTD esearch 20060628//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20060628/esearch.dtd"
+_RETMAX_DEFAULT: Final = 20
+_RETMAX_HIGHEST: Final = 100_000
+
+
+def esearch(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Reply:
+    term = params.get("term", "").strip()
+    try:
+        tree = parse_query(term)
+    except QueryTooComplexError as error:
+        return esearch_error(params, str(error))
+    if not term:
+        return esearch_error(params, "Empty term and query_key - nothing todo")
+    if tree is None:
+        return _nothing(params, term)
+    hits = search(store, db, tree, by_relevance=params.get("sort", "").lower() == "relevance")
+    if params.get("rettype", "").lower() == "count":
+        return _count_only(params, len(hits.uids))
+    return _Page(store, db, tree, hits, params).reply()
+
+
+def esearch_error(params: Mapping[str, str], message: str) -> Reply:
+    if is_json(params):
+        return json_reply("esearch", {"esearchresult": {"ERROR": message}})
+    return xml_reply("eSearchResult", _DOCTYPE, f"<ERROR>{text_of(message)}</ERROR>")
+
+
+def _count_only(params: Mapping[str, str], count: int) -> Reply:
+    if is_json(params):
+        return json_reply("esearch", {"esearchresult": {"count": str(count)}})
+    return xml_reply("eSearchResult", _DOCTYPE, f"<Count>{count}</Count>")
+
+
+def _nothing(params: Mapping[str, str], term: str) -> Reply:
+    """A term of punctuation and small words only."""
+    warnings = {"phrasesignored": [term], "quotedphrasesnotfound": [], "outputmessages": ["No items found."]}
+    if is_json(params):
+        empty = {"count": "0", "retmax": "0", "retstart": "0", "idlist": [], "translationset": []}
+        return json_reply("esearch", {"esearchresult": {**empty, "querytranslation": "", "warninglist": warnings}})
+    inner = (
+        "<Count>0</Count><RetMax>0</RetMax><RetStart>0</RetStart><IdList/><TranslationSet/><QueryTranslation/>"
+        f"<WarningList><PhraseIgnored>{text_of(term)}</PhraseIgnored>"
+        "<OutputMessage>No items found.</OutputMessage></WarningList>"
+    )
+    return xml_reply("eSearchResult", _DOCTYPE, inner)
+
+
+class _Page:
+    """One page of a search's reply."""
+
+    def __init__(self, store: GatewayStore, db: Database, tree: Node, hits: Hits, params: Mapping[str, str]) -> None:
+        self._store, self._db, self._tree, self._hits, self._params = store, db, tree, hits, params
+        self._start = whole_number(params, "retstart", 0, _RETMAX_HIGHEST)
+        size = whole_number(params, "retmax", _RETMAX_DEFAULT, _RETMAX_HIGHEST)
+        self._ids = hits.uids[self._start : self._start + size]
+
+    def reply(self) -> Reply:
+        if is_json(self._params):
+            return json_reply("esearch", {"esearchresult": self._as_mapping()})
+        return xml_reply("eSearchResult", _DOCTYPE, self._as_markup())
+
+    def _organism(self, term: Term) -> str | None:
+        return organism_of(self._store, term)
+
+    def _render(self, term: Term) -> str:
+        if (scientific := self._organism(term)) is not None and self._hits.uids:
+            return f'"{scientific}"[Organism]'
+        if not self._hits.uids and term.tag:
+            return term.written
+        text = f'"{term.text}"' if term.quoted else term.text
+        return f"{text}[{self._field_name(term)}]"
+
+    def _field_name(self, term: Term) -> str:
+        known = field_of(self._db, term.tag)
+        return known.full_name if known else "All Fields"
+
+    def _translation(self) -> str:
+        text = translation(self._tree, self._render)
+        if self._hits.loosened and isinstance(self._tree, Run):
+            return " OR ".join(map(self._render, self._tree.terms))
+        return text if self._hits.uids or " " in text else f"({text})"
+
+    def _translation_set(self) -> list[dict[str, str]]:
+        return [
+            {"from": term.written, "to": f'"{scientific}"[Organism]'}
+            for term in self._hits.counts
+            if (scientific := self._organism(term)) is not None
+        ]
+
+    def _stack(self) -> list[dict[str, str] | str]:
+        operator = "OR" if self._hits.loosened else "AND"
+        return [
+            (operator if item == "AND" else item) if isinstance(item, str) else self._stack_term(item)
+            for item in postfix(self._tree)
+        ]
+
+    def _stack_term(self, term: Term) -> dict[str, str]:
+        organism = self._organism(term) is not None
+        field_name = "Organism" if organism else self._field_name(term)
+        count, explode = str(self._hits.counts[term]), "Y" if organism else "N"
+        return {"term": self._render(term), "field": field_name, "count": count, "explode": explode}
+
+    def _missing(self) -> list[str]:
+        """What was found nowhere; a miss of a search that found records is not reported once words were optional."""
+        return [term.written for term in self._hits.missing]
+
+    def _as_mapping(self) -> dict[str, Any]:
+        hits = self._hits
+        result: dict[str, Any] = {
+            "count": str(len(hits.uids)),
+            "retmax": str(len(self._ids)),
+            "retstart": str(self._start),
+            "idlist": self._ids,
+            "translationset": self._translation_set(),
+        }
+        if hits.uids:
+            result["translationstack"] = self._stack()
+        result["querytranslation"] = self._translation()
+        if self._missing() or hits.unknown_tags:
+            result["errorlist"] = {"phrasesnotfound": self._missing(), "fieldsnotfound": hits.unknown_tags}
+        if not hits.uids:
+            messages = ["No items found."]
+            result["warninglist"] = {"phrasesignored": [], "quotedphrasesnotfound": [], "outputmessages": messages}
+        return result
+
+    def _as_markup(self) -> str:
+        hits = self._hits
+        ids = "".join(f"<Id>{text_of(uid)}</Id>\n" for uid in self._ids)
+        parts = [
+            f"<Count>{len(hits.uids)}</Count><RetMax>{len(self._ids)}</RetMax><RetStart>{self._start}</RetStart>",
+            f"<IdList>\n{ids}</IdList>" if ids else "<IdList/>",
+            self._translation_set_markup(),
+            self._stack_markup() if hits.uids else "",
+            f"<QueryTranslation>{text_of(self._translation())}</QueryTranslation>",
+            self._errors_markup(),
+            "" if hits.uids else "<WarningList><OutputMessage>No items found.</OutputMessage></WarningList>",
+        ]
+        return "".join(parts)
+
+    def _translation_set_markup(self) -> str:
+        pairs = "".join(
+            f"   <Translation>     <From>{text_of(pair['from'])}</From>     <To>{text_of(pair['to'])}</To>"
+            "    </Translation>"
+            for pair in self._translation_set()
+        )
+        return f"<TranslationSet>{pairs}</TranslationSet>" if pairs else "<TranslationSet/>"
+
+    def _stack_markup(self) -> str:
+        return f"<TranslationStack>{''.join(map(_stack_item, self._stack()))}  </TranslationStack>"
+
+    def _errors_markup(self) -> str:
+        phrases = "".join(f"<PhraseNotFound>{text_of(text)}</PhraseNotFound>" for text in self._missing())
+        fields = "".join(f"<FieldNotFound>{text_of(tag)}</FieldNotFound>" for tag in self._hits.unknown_tags)
+        return f"<ErrorList>{phrases}{fields}</ErrorList>" if phrases or fields else ""
+
+
+def _stack_item(item: dict[str, str] | str) -> str:
+    if isinstance(item, str):
+        return f"   <OP>{item}</OP>"
+    return (
+        f"   <TermSet>    <Term>{text_of(item['term'])}</Term>    <Field>{text_of(item['field'])}</Field>"
+        f"    <Count>{item['count']}</Count>    <Explode>{item['explode']}</Explode>   </TermSet>"
+    )

@@ -1,0 +1,120 @@
+"""Records of the gateway's store. Knows nothing of SQL, queries or reply formats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Database = Literal["gene", "snp", "omim", "nuccore"]
+DATABASES: Final[tuple[Database, ...]] = ("gene", "snp", "omim", "nuccore")
+
+
+@dataclass(frozen=True, slots=True)
+class Organism:
+    """``common_name`` as NCBI Gene prints it (may be ""); ``other_names`` are further words people search with."""
+
+    tax_id: int
+    scientific_name: str
+    common_name: str
+    other_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gene:
+    """One NCBI Gene record.
+
+    ``start`` and ``stop`` are 0-based on ``accession``; ``start > stop`` means the minus strand; None where unknown.
+    ``status`` 0 live, 1 replaced by ``current_id``, 2 discontinued. ``nomenclature`` is "Official", "Interim" or "".
+    ``keywords``: words under which NCBI finds the record though no field shows them.
+    """
+
+    gene_id: int
+    symbol: str
+    name: str
+    organism: Organism
+    gene_type: str = ""
+    chromosome: str = ""
+    map_location: str = ""
+    aliases: tuple[str, ...] = ()
+    designations: tuple[str, ...] = ()
+    mim: tuple[str, ...] = ()
+    ensembl: str = ""
+    accession: str = ""
+    start: int | None = None
+    stop: int | None = None
+    exons: int = 0
+    weight: int = 0
+    status: int = 0
+    current_id: int = 0
+    nomenclature: str = ""
+    summary: str = ""
+    keywords: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snp:
+    """One dbSNP record; positions are 1-based, GRCh38 and GRCh37; ``genes`` are (symbol, gene id) pairs."""
+
+    snp_id: int
+    genes: tuple[tuple[str, str], ...]
+    accession: str
+    chromosome: str
+    position: str
+    position_grch37: str
+    spdi: str
+    function_class: str
+    snp_class: str
+    allele: str
+    docsum: str
+    mafs: tuple[tuple[str, str], ...]
+    clinical: str
+    handles: str
+    validated: str
+    ss: str
+    orig_build: str
+    upd_build: str
+    created: str
+    updated: str
+
+
+@dataclass(frozen=True, slots=True)
+class OmimEntry:
+    """``prefix``: * gene, # phenotype of known cause, + both, % unknown cause, ^ removed, "" other."""
+
+    mim_number: int
+    prefix: str
+    title: str
+    alternative_titles: str
+    locus: str
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceSegment:
+    """A stretch of a nucleotide record: 1-based inclusive ``start``..``stop`` of ``accession`` (plus strand).
+
+    ``record_length`` is the length of the whole record, which the store does not hold.
+    """
+
+    accession: str
+    start: int
+    stop: int
+    record_length: int
+    tax_id: int
+    title: str
+    sequence: str
+
+    @property
+    def uid(self) -> str:
+        return f"{self.accession}:{self.start}-{self.stop}"
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """All records a store is built from; ``fingerprint`` changes when any of them does."""
+
+    fingerprint: str
+    organisms: tuple[Organism, ...]
+    genes: tuple[Gene, ...]
+    snps: tuple[Snp, ...]
+    omim: tuple[OmimEntry, ...]
+    segments: tuple[SequenceSegment, ...]

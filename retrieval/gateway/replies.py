@@ -1,0 +1,58 @@
+"""What every E-utility reply shares: the reply record, JSON and XML writing, NCBI's error bodies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from xml.sax.saxutils import escape
+
+JSON: Final = "application/json; charset=UTF-8"
+XML: Final = "text/xml; charset=UTF-8"
+PLAIN: Final = "text/plain; charset=UTF-8"
+HTML: Final = "text/html; charset=UTF-8"
+_DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8" ?>\n'
+# XML 1.0 has no way to write these characters.
+_UNWRITABLE: Final = {code: None for code in range(32) if chr(code) not in "\t\n\r"} | {0xFFFE: None, 0xFFFF: None}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    content_type: str
+    body: str
+
+
+def text_of(value: object) -> str:
+    """``value`` as XML character data."""
+    return escape(str(value).translate(_UNWRITABLE))
+
+
+def json_reply(kind: str, content: Mapping[str, Any], version: str = "0.3") -> Reply:
+    """``content`` behind NCBI's header object."""
+    document = {"header": {"type": kind, "version": version}, **content}
+    return Reply(200, JSON, json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def xml_reply(root: str, doctype: str, inner: str) -> Reply:
+    """``doctype`` is "public id|system URL"; ``inner`` is the markup inside the root element."""
+    public, _, system = doctype.partition("|")
+    head = f'{_DECLARATION}<!DOCTYPE {root} PUBLIC "{public}" "{system}">\n'
+    return Reply(200, XML, f"{head}<{root}>{inner}</{root}>\n")
+
+
+def is_json(params: Mapping[str, str]) -> bool:
+    return params.get("retmode", "").lower() == "json"
+
+
+def whole_number(params: Mapping[str, str], name: str, default: int, highest: int) -> int:
+    """A non-negative parameter; NCBI takes its default for what is no number."""
+    text = params.get(name, "").strip()
+    return min(int(text), highest) if text.isascii() and text.isdigit() and len(text) < 12 else default
+
+
+def uid_list(params: Mapping[str, str]) -> list[str]:
+    """The ids of a call, in order, without repeats."""
+    parts = (part.strip() for part in params.get("id", "").split(","))
+    return list(dict.fromkeys(part for part in parts if part))

@@ -1,0 +1,28 @@
+"""How text becomes index words: the same rules for records and for search terms."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_SEPARATORS: Final = re.compile(r"[\s,;:|/\\()\[\]{}\"<>=]+")
+_EDGES: Final = ".'-_*!?"
+STOPWORDS: Final = frozenset({"a", "an", "and", "are", "by", "for", "in", "is", "of", "on", "or", "the", "to", "with"})
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Lower-case words in order; hyphens, dots and primes inside a word are kept (15-lox, ac006042.8)."""
+    return tuple(word for word in (part.strip(_EDGES) for part in _SEPARATORS.split(text.lower())) if word)
+
+
+def index_words(text: str) -> frozenset[str]:
+    """The words of a record's text, and the parts of its hyphenated ones."""
+    words = set(words_of(text))
+    for word in tuple(words):
+        words.update(part for part in word.split("-") if part)
+    return frozenset(words)
+
+
+def phrase_of(text: str) -> str:
+    """Words joined by single blanks, a blank on both ends, so that a phrase can be found as a substring."""
+    return f" {' '.join(words_of(text))} "
