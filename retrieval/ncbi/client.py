@@ -1,0 +1,187 @@
+"""Fetches checked calls from NCBI, or from what stands in for it: cache, limiter, retries, typed errors.
+
+The one way out to NCBI. Logs hold endpoint, database, status, time and size, never a term or a key. Knows nothing of
+models and of what a reply says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from retrieval.errors import NcbiError, NcbiRefusedByEgress, NcbiThrottled, NcbiTimeout
+from retrieval.ncbi.blast import BlastRunner, BlastTiming
+from retrieval.ncbi.cache import ReplyCache
+from retrieval.ncbi.inflight import InFlight
+from retrieval.ncbi.ratelimit import Clock, RateLimiter, SystemClock, interval_for, ncbi_rate
+from retrieval.ncbi.reply_checks import check_body, check_status, max_age_s
+from retrieval.ncbi.requests import NcbiSite, build_request, cache_key, is_loopback_url, public_url
+from retrieval.ncbi.transport import AsgiApp, HttpSender, SendLimits
+from retrieval.types import NcbiCall, RawReply
+
+_log = logging.getLogger(__name__)
+_BLAST: Final = ("blast_put", "blast_get")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """``retries`` after the first try; the n-th pause is drawn from 0 to ``base_s`` * 2**n, at most ``max_s``.
+
+    ``max_retry_after_s`` caps what a Retry-After header can ask for. ``total_timeout_s`` bounds an E-utilities call
+    with its waiting and retries (BLAST has its own total time).
+    """
+
+    retries: int = 3
+    base_s: float = 0.5
+    max_s: float = 10.0
+    max_retry_after_s: float = 20.0
+    total_timeout_s: float = 85.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """``rate_per_s`` None is NCBI's rule (3, or 10 with a key), 0 no limit. ``blast`` None is NCBI's rule as well.
+
+    ``allow_remote`` False refuses every base URL that is not this machine's.
+    """
+
+    site: NcbiSite = field(default_factory=NcbiSite)
+    allow_remote: bool = False
+    rate_per_s: float | None = None
+    limits: SendLimits = field(default_factory=SendLimits)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    blast: BlastTiming = field(default_factory=BlastTiming)
+
+
+class NcbiClient:
+    """One per process: the rate limit holds for all that share it. Everything runs on one event loop.
+
+    ``app`` answers in this process, in place of the network. ``jitter`` returns numbers from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        cache: ReplyCache | None = None,
+        app: AsgiApp | None = None,
+        clock: Clock | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.site = config.site
+        self._config = config
+        self._cache = cache
+        self._in_process = app is not None
+        self._clock = clock or SystemClock()
+        self._jitter = jitter
+        self._sender = HttpSender(config.limits, app)
+        rate = ncbi_rate(has_key=bool(config.site.api_key)) if config.rate_per_s is None else config.rate_per_s
+        self._limiter = RateLimiter(interval_for(rate) if rate else 0.0, self._clock)
+        self._put_gate = RateLimiter(config.blast.put_interval_s, self._clock)
+        self._blast = BlastRunner(self._send, config.blast, self._clock)
+        self._in_flight: InFlight[RawReply] = InFlight()
+
+    async def fetch(self, call: NcbiCall) -> RawReply:
+        """The reply to a checked call: from the cache, from an equal call under way, or from NCBI.
+
+        A BLAST Put comes back as the search's result. Status and transport are good; what the body says is not judged,
+        except where another try would have mended it.
+
+        Raises:
+            NcbiError: one of its kinds, with ``url`` (no key, no e-mail) and ``attempts``.
+        """
+        key = cache_key(call, self.site)
+        try:
+            self._check_egress(call)
+            if self._cache is not None and (cached := await self._cache.get(key)) is not None:
+                return cached
+            return await self._in_flight.run(key, lambda: self._fetch_and_store(call, key))
+        except NcbiError as error:
+            error.url = error.url or public_url(call, self.site)
+            raise
+
+    async def aclose(self) -> None:
+        await self._sender.close()
+        if self._cache is not None:
+            await self._cache.close()
+
+    def _check_egress(self, call: NcbiCall) -> None:
+        """By the URL's text alone: not even a name is looked up for what may not leave."""
+        if self._config.allow_remote or self._in_process or is_loopback_url(self.site.base_of(call)):
+            return
+        raise NcbiRefusedByEgress("calls to NCBI are switched off on this server")
+
+    async def _fetch_and_store(self, call: NcbiCall, key: str) -> RawReply:
+        if call.endpoint in _BLAST:
+            reply = await self._blast.run(call, key)
+        else:
+            total_s = self._config.retry.total_timeout_s
+            try:
+                async with asyncio.timeout(total_s):
+                    reply = await self._send(call)
+            except TimeoutError as error:
+                raise NcbiTimeout(f"NCBI gave no answer within {total_s:g} s") from error
+        if self._cache is not None:
+            await self._cache.put(key, reply, max_age_s=max_age_s(call, reply))
+        return reply
+
+    async def _send(self, call: NcbiCall) -> RawReply:
+        """One request with its retries."""
+        policy, attempt = self._config.retry, 0
+        while True:
+            attempt += 1
+            try:
+                return await self._attempt(call, attempt)
+            except NcbiError as error:
+                error.attempts = attempt
+                if not error.retryable or attempt > policy.retries:
+                    raise
+                pause = self._jitter() * min(policy.max_s, policy.base_s * 2**attempt)
+            await self._clock.sleep(pause)
+
+    async def _attempt(self, call: NcbiCall, attempt: int) -> RawReply:
+        if call.endpoint == "blast_put":
+            await self._put_gate.acquire()
+        await self._limiter.acquire()
+        started, status, size = time.monotonic(), "-", 0
+        try:
+            reply = await self._sender.send(build_request(call, self.site))
+            status, size = str(reply.status), len(reply.body)
+            text = reply.text
+            try:
+                check_status(reply.status, text)
+                check_body(call, text)
+            except NcbiThrottled:
+                # NCBI means the whole process, not this call alone.
+                self._limiter.hold_off(self._asked_pause(reply.retry_after))
+                raise
+            return RawReply(reply.status, reply.content_type, text, size, attempts=attempt)
+        except NcbiError as error:
+            status = f"{status} {type(error).__name__}"
+            raise
+        finally:
+            milliseconds = (time.monotonic() - started) * 1000
+            _log.info("%s db=%s status=%s ms=%.0f bytes=%d", call.endpoint, call.db, status, milliseconds, size)
+
+    def _asked_pause(self, header: str) -> float:
+        return min(retry_after_s(header, datetime.now(UTC)), self._config.retry.max_retry_after_s)
+
+
+def retry_after_s(header: str, now: datetime) -> float:
+    """Seconds that a Retry-After header asks for, as a number or as a date; 0 for none or nonsense."""
+    header = header.strip()
+    if header.isdecimal():
+        return float(header[:9])
+    try:
+        when = parsedate_to_datetime(header)
+    except ValueError:
+        return 0.0
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return max(0.0, (when - now).total_seconds())

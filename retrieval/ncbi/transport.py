@@ -1,0 +1,114 @@
+"""Sends one request and reads one reply within its limits. The only file that imports httpx.
+
+It drives httpx's transport, not its client: so there are no redirects, cookies or proxies from the environment, and
+no log line with the URL, which holds the question and the key. Knows nothing of calls, retries or caches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from retrieval.errors import NcbiMalformed, NcbiTimeout, NcbiTooLarge, NcbiUnavailable
+from retrieval.ncbi.requests import OutgoingRequest
+
+Message = MutableMapping[str, Any]
+AsgiApp = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendLimits:
+    """Of one request: seconds to connect, seconds for everything, bytes of the body."""
+
+    connect_timeout_s: float = 5.0
+    timeout_s: float = 30.0
+    max_reply_bytes: int = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """``retry_after`` is the header as sent, "" where there is none."""
+
+    status: int
+    content_type: str
+    retry_after: str
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", errors="replace")
+
+
+class HttpSender:
+    """With ``app``, requests go to that ASGI application in this process instead of to the network."""
+
+    def __init__(self, limits: SendLimits, app: AsgiApp | None = None) -> None:
+        self._limits = limits
+        self._app = app
+        self._transport: httpx.AsyncBaseTransport | None = None
+
+    async def send(self, request: OutgoingRequest) -> HttpReply:
+        """Raises NcbiTimeout, NcbiUnavailable, NcbiTooLarge or NcbiMalformed; any HTTP status is a reply."""
+        limits = self._limits
+        try:
+            async with asyncio.timeout(limits.timeout_s):
+                return await self._exchange(_to_httpx(request, limits))
+        except (TimeoutError, httpx.TimeoutException) as error:
+            slow = "the connection" if isinstance(error, httpx.ConnectTimeout) else "NCBI"
+            seconds = limits.connect_timeout_s if isinstance(error, httpx.ConnectTimeout) else limits.timeout_s
+            raise NcbiTimeout(f"{slow} timed out after {seconds:g} s") from error
+        except httpx.ConnectError as error:
+            raise NcbiUnavailable("NCBI cannot be reached") from error
+        except (httpx.TransportError, httpx.StreamError) as error:
+            raise NcbiUnavailable("the connection to NCBI broke") from error
+
+    async def close(self) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.aclose()
+
+    async def _exchange(self, request: httpx.Request) -> HttpReply:
+        if self._transport is None:
+            self._transport = _transport(self._app)
+        response = await self._transport.handle_async_request(request)
+        try:
+            if response.headers.get("content-encoding", "identity") != "identity":
+                # Compression was not asked for, and a small compressed body can be any size unpacked.
+                raise NcbiMalformed("NCBI sent a compressed reply")
+            body = await self._read(response)
+        finally:
+            await response.aclose()
+        headers = response.headers
+        return HttpReply(response.status_code, headers.get("content-type", ""), headers.get("retry-after", ""), body)
+
+    async def _read(self, response: httpx.Response) -> bytes:
+        cap = self._limits.max_reply_bytes
+        announced = response.headers.get("content-length", "")
+        if announced.isdecimal() and int(announced) > cap:
+            raise NcbiTooLarge(f"the reply is larger than {cap} bytes")
+        body = bytearray()
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > cap:
+                raise NcbiTooLarge(f"the reply is larger than {cap} bytes")
+        return bytes(body)
+
+
+def _to_httpx(request: OutgoingRequest, limits: SendLimits) -> httpx.Request:
+    headers = {"accept-encoding": "identity", "user-agent": "arrowhead"}
+    if request.body:
+        headers["content-type"] = "application/x-www-form-urlencoded"
+    timeout = httpx.Timeout(limits.timeout_s, connect=limits.connect_timeout_s).as_dict()
+    content = request.body or None
+    return httpx.Request(request.method, request.url, headers=headers, content=content, extensions={"timeout": timeout})
+
+
+def _transport(app: AsgiApp | None) -> httpx.AsyncBaseTransport:
+    if app is not None:
+        return httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    # The API allows few requests a second; what is open waits for slow replies.
+    return httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=64), trust_env=False, retries=0)
