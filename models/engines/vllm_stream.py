@@ -1,0 +1,117 @@
+"""Turns what vLLM reports for one request into our deltas.
+
+Owns the text: vLLM is asked for ids only, and the detokeniser and the stop scanner that all engines share make the
+text, so an answer does not depend on which engine wrote it. Reads vLLM's outputs by attribute and imports none of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from models.engines.base import Tokenizer
+from models.engines.detokenize import TextStream
+from models.errors import EngineUnavailable, GrammarInvalid, ModelError
+from models.types import Delta, FinishReason, GenerateParams, TokenLogprob
+
+
+class VllmStream:
+    """One request's outputs, in order. ``started``: a first output has come, so its prompt is computed."""
+
+    def __init__(self, prompt_length: int, params: GenerateParams, tokenizer: Tokenizer) -> None:
+        self._params = params
+        self._stream = TextStream(tokenizer, params.stop)
+        self._num_prompt_tokens = prompt_length
+        self.num_cached_tokens = 0
+        self.num_sampled_tokens = 0
+        self.started = False
+        self.aborted = False  # from outside; the next output is the last
+        self.finished = False
+
+    def advance(self, output: Any) -> Delta:
+        """The delta of one output.
+
+        Its ids end with the token that completes a stop string; what the engine sampled beyond it is dropped.
+
+        Raises:
+            GrammarInvalid, EngineUnavailable: the engine gave this request up.
+        """
+        completion = output.outputs[0]
+        self.started = True
+        self.num_cached_tokens = output.num_cached_tokens or 0
+        reason = completion.finish_reason
+        if reason == "error":
+            raise self._failure()
+        ids = list(completion.token_ids)
+        text, used, finish = self._read(ids, reason)
+        logprobs = None
+        if self._params.logprobs is not None:
+            logprobs = _token_logprobs(ids[:used], completion.logprobs or [], self._params.logprobs)
+        self.num_sampled_tokens += used
+        return self._delta(text, tuple(ids[:used]), logprobs, finish)
+
+    def abort(self) -> Delta:
+        """The last delta of a request that was stopped from outside."""
+        return self._delta(self._stream.flush(), (), None, "abort")
+
+    def _read(self, ids: Sequence[int], reason: str | None) -> tuple[str, int, FinishReason | None]:
+        """New text, how many of the ids belong to the answer, and why it ends, if it does."""
+        pieces: list[str] = []
+        for position, token_id in enumerate(ids, start=1):
+            is_last = position == len(ids)
+            # vLLM stops by itself at end tokens only: stop strings are looked for here.
+            piece, finish = self._stream.advance(
+                token_id, is_eos=is_last and reason == "stop", is_last=is_last and reason == "length"
+            )
+            pieces.append(piece)
+            if finish is not None:
+                return "".join(pieces), position, finish
+        if reason is not None:
+            pieces.append(self._stream.flush())
+        return "".join(pieces), len(ids), _finish_reason(reason)
+
+    def _delta(
+        self,
+        text: str,
+        ids: tuple[int, ...],
+        logprobs: tuple[TokenLogprob, ...] | None,
+        finish: FinishReason | None,
+    ) -> Delta:
+        if finish is None:
+            return Delta(text=text, token_ids=ids, logprobs=logprobs)
+        self.finished = True
+        return Delta(
+            text=text,
+            token_ids=ids,
+            logprobs=logprobs,
+            finish_reason=finish,
+            stop_reason=self._stream.stop_matched,
+            num_prompt_tokens=self._num_prompt_tokens,
+            num_cached_tokens=self.num_cached_tokens,
+        )
+
+    def _failure(self) -> ModelError:
+        if self._params.grammar is not None and self.num_sampled_tokens == 0:
+            return GrammarInvalid("the grammar does not compile for this model's vocabulary", param="grammar")
+        return EngineUnavailable("the engine gave this request up; its log says why")
+
+
+def _finish_reason(reason: str | None) -> FinishReason | None:
+    match reason:
+        case None | "stop" | "length" | "abort":
+            return reason
+        case _:
+            # "repetition" is the only other one; this engine never asks for its detection.
+            return "stop"
+
+
+def _token_logprobs(ids: Sequence[int], entries: Sequence[Mapping[int, Any]], wanted: int) -> tuple[TokenLogprob, ...]:
+    return tuple(_token_logprob(token_id, entry, wanted) for token_id, entry in zip(ids, entries, strict=False))
+
+
+def _token_logprob(token_id: int, entry: Mapping[int, Any], wanted: int) -> TokenLogprob:
+    """``entry`` holds the sampled token and the likeliest ones; those a grammar forbids stand at minus infinity."""
+    ranked = sorted(((i, float(found.logprob)) for i, found in entry.items()), key=lambda pair: -pair[1])
+    top = tuple(pair for pair in ranked if math.isfinite(pair[1]))[:wanted]
+    return TokenLogprob(token_id, float(entry[token_id].logprob), top)
