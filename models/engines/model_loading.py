@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from models.catalog import ModelCard
+from models.engines import grouped_attention
 from models.engines.hf_tokenizer import HfTokenizer
 from models.engines.kv_slots import KvShape
 from models.engines.options import EngineOptions
@@ -55,6 +56,10 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
     if tokenizer.vocab_size > config.vocab_size:
         raise ModelNotFound(
             f"{card.source}: the tokenizer has {tokenizer.vocab_size} tokens, the model only {config.vocab_size}"
+        )
+    if getattr(config, "attn_logit_softcapping", None) is not None:
+        raise EngineUnavailable(
+            f"{card.name} caps its attention scores, which this engine does not; serve it with vLLM"
         )
     max_model_len = _context_length(card, options, config)
     shape = _cache_shape(card, model, max_model_len)
@@ -99,6 +104,9 @@ def _load_weights(card: ModelCard, device: torch.device, dtype: torch.dtype, loc
             dtype=dtype,
             attn_implementation="sdpa",
         )
+        # Only a model that runs on torch's own attention runs the same on ours.
+        grouped_attention.register()
+        model.set_attn_implementation(grouped_attention.NAME)
         return model.to(device).eval()
     except torch.OutOfMemoryError as error:
         raise EngineUnavailable(f"{card.source} does not fit into the memory of {device}") from error
