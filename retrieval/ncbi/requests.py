@@ -23,12 +23,12 @@ _JSON_BY_DEFAULT: Final = frozenset({"esearch", "esummary", "elink", "einfo"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcbiSite:
-    """Where calls go and who makes them. ``eutils_url`` is the folder of ``esearch.fcgi``; repr leaves the key out."""
+    """Where calls go and who makes them; ``eutils_url`` is the folder of ``esearch.fcgi``. Not in repr: e-mail, key."""
 
     eutils_url: str = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
     blast_url: str = "https://blast.ncbi.nlm.nih.gov/blast/Blast.cgi"
     tool: str = "arrowhead"
-    email: str = ""
+    email: str = field(default="", repr=False)
     api_key: str = field(default="", repr=False)
 
     def base_of(self, call: NcbiCall) -> str:

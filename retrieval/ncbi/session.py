@@ -1,0 +1,195 @@
+"""The calls of one answer: from the text a model wrote to the text it is given back.
+
+Check, fetch, parse, condense; keeps what the answer is about, refuses repeated calls, turns every error into a short
+text. Knows nothing of models, tokens or HTTP.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, Protocol
+
+from retrieval.errors import CallRejected, NcbiError, NcbiMalformed, NcbiRefusedByEgress
+from retrieval.ncbi.call_urls import parse_call_url
+from retrieval.ncbi.condense import condense
+from retrieval.ncbi.neutralise import neutralise
+from retrieval.ncbi.parsing import parse_reply
+from retrieval.ncbi.records import IdList, ParsedReply
+from retrieval.ncbi.requests import NcbiSite, cache_key, public_url
+from retrieval.types import Condensed, Focus, NcbiCall, RawReply
+
+_log = logging.getLogger(__name__)
+
+ReplyStatus = Literal["ok", "empty", "error", "refused", "duplicate"]
+
+# What NCBI returns where a call gives no retmax.
+_DEFAULT_RETMAX: Final = 20
+_MAX_ERROR_CHARS: Final = 240
+_ORGANISM: Final = re.compile(r"([^\[\]()]+?)\s*\[(?:orgn|organism)\]", re.IGNORECASE)
+_OPERATOR: Final = re.compile(r"\b(?:AND|OR|NOT)\b")
+_TAG: Final = re.compile(r"\[[^\]]*\]")
+
+
+class Fetcher(Protocol):
+    """What a session needs of the client."""
+
+    @property
+    def site(self) -> NcbiSite: ...
+
+    async def fetch(self, call: NcbiCall) -> RawReply: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReply:
+    """``text`` is one paragraph of data that triggers nothing. ``record`` is JSON-able, without key and e-mail."""
+
+    text: str
+    status: ReplyStatus
+    record: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """What a search was for: its terms without tags, and the organism it named, if any."""
+
+    terms: tuple[str, ...]
+    organism: str | None
+
+
+class NcbiSession:
+    """One per answer, one call at a time. ``terms`` are the question's own names, ``organism`` the one it is about."""
+
+    def __init__(
+        self, client: Fetcher, *, terms: Sequence[str] = (), organism: str = "human", max_chars: int = 1200
+    ) -> None:
+        self._client = client
+        self._terms = tuple(terms)
+        self._organism = organism
+        self._max_chars = max_chars
+        self._earlier: dict[str, SessionReply] = {}
+        self._topics: dict[tuple[str, str], _Topic] = {}
+
+    async def __call__(self, url_text: str) -> SessionReply:
+        """Answer the call written as ``url_text`` (no brackets, no arrow). Every failure of NCBI is a reply."""
+        started = time.monotonic()
+        try:
+            call = parse_call_url(url_text)
+        except CallRejected as error:
+            return _failed("refused", f"call refused: {error.message}", _record(started, error=error))
+        site = self._client.site
+        known = {"endpoint": call.endpoint, "db": call.db, "url": public_url(call, site)}
+        key = cache_key(call, site)
+        if key in self._earlier:
+            return _repeated(self._earlier[key], _record(started) | known)
+        try:
+            raw = await self._client.fetch(call)
+            parsed = _within_retmax(call, _parse(call, raw))
+        except NcbiError as error:
+            reply = _failed(_status_of(error), error.message, _record(started, error=error) | known)
+            if not error.retryable:
+                self._earlier[key] = reply
+            return reply
+        condensed = self._condense(call, parsed)
+        record = _record(started, raw=raw, condensed=condensed) | known
+        reply = SessionReply(neutralise(condensed.text), "empty" if condensed.empty else "ok", record)
+        self._earlier[key] = reply
+        return reply
+
+    def _condense(self, call: NcbiCall, parsed: ParsedReply) -> Condensed:
+        if isinstance(parsed, IdList):
+            self._note(call, parsed)
+        return condense(parsed, self._focus(call), max_chars=self._max_chars)
+
+    def _note(self, call: NcbiCall, found: IdList) -> None:
+        """Remember what the ids were found for; links carry the topic of the records they start from."""
+        if call.endpoint == "esearch":
+            topic = _topic_of(call.params["term"])
+        elif call.endpoint == "elink":
+            topic = self._topic_of_ids(call.params["dbfrom"], call.params["id"])
+        else:
+            return
+        for uid in found.ids:
+            self._topics.pop((call.db, uid), None)  # found again: the last search comes last
+            self._topics[call.db, uid] = topic
+
+    def _focus(self, call: NcbiCall) -> Focus:
+        if call.endpoint == "esearch":
+            topic = _topic_of(call.params["term"])
+        else:
+            topic = self._topic_of_ids(call.params.get("dbfrom", call.db), call.params.get("id", ""))
+        terms = tuple(dict.fromkeys((*topic.terms, *self._terms)))
+        return Focus(terms, topic.organism or self._organism)
+
+    def _topic_of_ids(self, db: str, ids: str) -> _Topic:
+        """The topics of all these ids together, the last search first."""
+        wanted = {(db, uid) for uid in ids.split(",")}
+        topics = [topic for at, topic in reversed(self._topics.items()) if at in wanted]
+        terms = tuple(dict.fromkeys(term for topic in topics for term in topic.terms))
+        return _Topic(terms, next((topic.organism for topic in topics if topic.organism), None))
+
+
+def _topic_of(term: str) -> _Topic:
+    organism = _ORGANISM.search(term)
+    rest = _TAG.sub(" ", _ORGANISM.sub(" ", term)).replace('"', " ")
+    names = (" ".join(part.strip(" ()").split()) for part in _OPERATOR.split(rest))
+    named = organism[1] if organism else ""
+    return _Topic(
+        tuple(name for name in names if name), " ".join(_OPERATOR.split(named)[-1].replace('"', " ").split()) or None
+    )
+
+
+def _parse(call: NcbiCall, raw: RawReply) -> ParsedReply:
+    try:
+        return parse_reply(call, raw)
+    except NcbiError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # A shape nobody has seen yet must not end the answer; the log says where to look, without the text.
+        _log.exception("reply of %s db=%s cannot be read", call.endpoint, call.db)
+        raise NcbiMalformed(f"the reply of {call.endpoint} has an unknown shape") from error
+
+
+def _within_retmax(call: NcbiCall, parsed: ParsedReply) -> ParsedReply:
+    if call.endpoint != "esearch" or not isinstance(parsed, IdList):
+        return parsed
+    limit = int(call.params.get("retmax", _DEFAULT_RETMAX))
+    return replace(parsed, ids=parsed.ids[:limit])
+
+
+def _repeated(earlier: SessionReply, record: dict[str, Any]) -> SessionReply:
+    inner = earlier.text.removeprefix("[").removesuffix("]")
+    record |= {name: earlier.record[name] for name in ("num_records", "num_left_out", "ids")}
+    return SessionReply(f"[same call as before: {inner}]", "duplicate", record)
+
+
+def _failed(status: ReplyStatus, message: str, record: dict[str, Any]) -> SessionReply:
+    text = neutralise(message[:_MAX_ERROR_CHARS]).replace("\n", " ").translate(str.maketrans("[]", "()"))
+    return SessionReply(f"[error: {text}]", status, record)
+
+
+def _status_of(error: NcbiError) -> ReplyStatus:
+    return "refused" if isinstance(error, CallRejected | NcbiRefusedByEgress) else "error"
+
+
+def _record(
+    started: float, *, raw: RawReply | None = None, condensed: Condensed | None = None, error: NcbiError | None = None
+) -> dict[str, Any]:
+    return {
+        "endpoint": None,
+        "db": None,
+        "url": None,
+        "http_status": raw.status if raw else None,
+        "bytes": raw.num_bytes if raw else 0,
+        "from_cache": raw.from_cache if raw else False,
+        "attempts": raw.attempts if raw else (error.attempts if error else 0),
+        "seconds": round(time.monotonic() - started, 4),
+        "error": type(error).__name__ if error else None,
+        "error_param": error.param if error else None,
+        "num_records": condensed.num_records if condensed else 0,
+        "num_left_out": condensed.num_left_out if condensed else 0,
+        "ids": list(condensed.ids) if condensed else [],
+    }
