@@ -165,9 +165,8 @@ def _models(args: argparse.Namespace) -> int:
 
     cards = find_cards(settings)
     for card in cards:
-        print(
-            f"{card.name}\t{card.prompt_form}, {card.context_length} tokens, {card.licence}\t{card.description or card.source}"
-        )
+        facts = f"{card.prompt_form}, {card.context_length} tokens, {card.licence}"
+        print(f"{card.name}\t{facts}\t{card.description or card.source}")
         for method in METHOD_NAMES:
             print(f"{card.name}:{method}")
     if not cards:
@@ -178,7 +177,10 @@ def _models(args: argparse.Namespace) -> int:
 def _gateway(args: argparse.Namespace) -> int:
     from retrieval.gateway.app import serve
     from server.bootstrap import gateway_dir
+    from server.logging_setup import setup_logging
+    from server.settings import LogSettings
 
+    setup_logging(LogSettings())
     serve(args.data or gateway_dir(load_settings()), args.host, args.port)
     return 0
 

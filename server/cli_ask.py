@@ -92,7 +92,7 @@ async def _answer(question: Question, services: Services) -> None:
 def _ask_server(question: Question) -> None:
     base = (question.url or "").rstrip("/").removesuffix("/v1")
     model = question.model or _default_model(base, question.key)
-    body = {"model": model, "messages": [{"role": "user", "content": question.text}]}
+    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": question.text}]}
     if question.options:
         body["arrowhead"] = question.options
     completion = _call(f"{base}/v1/chat/completions", question.key, body)
@@ -108,7 +108,7 @@ def _ask_server(question: Question) -> None:
 
 
 def _default_model(base: str, key: str | None) -> str:
-    served = [model["id"] for model in _call(f"{base}/v1/models", key)["data"]]
+    served: list[str] = [model["id"] for model in _call(f"{base}/v1/models", key)["data"]]
     return next((name for name in served if name.endswith(":genegpt")), served[0])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import Literal
@@ -54,7 +55,7 @@ class EngineSlot:
         """Build and start the engine; a failure is kept in ``failure`` and logged, not raised."""
         self._since = time.monotonic()
         try:
-            self._engine = await asyncio.to_thread(self._build)
+            self._engine = await _in_daemon_thread(self._build)
             await self._engine.start()
         except ArrowheadError as error:
             self._fail(error)
@@ -75,3 +76,32 @@ class EngineSlot:
         self._state = "closed"
         if self._engine is not None:
             await self._engine.close()
+
+
+async def _in_daemon_thread(work: Callable[[], Engine]) -> Engine:
+    """As ``asyncio.to_thread``, but a process that is told to stop does not wait for the end of a long import."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[Engine] = loop.create_future()
+
+    def settle(engine: Engine | None, error: Exception | None) -> None:
+        if result.done():
+            return
+        if engine is not None:
+            result.set_result(engine)
+        elif error is not None:
+            result.set_exception(error)
+
+    def run() -> None:
+        engine: Engine | None = None
+        failure: Exception | None = None
+        try:
+            engine = work()
+        except Exception as error:
+            failure = error
+        try:
+            loop.call_soon_threadsafe(settle, engine, failure)
+        except RuntimeError:
+            log.debug("the event loop ended while the engine was being built")
+
+    threading.Thread(target=run, name="engine-load", daemon=True).start()
+    return await result

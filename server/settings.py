@@ -114,6 +114,7 @@ class NcbiSettings(_Group):
     )
     timeout_s: Seconds = Field(default=30.0, description="one HTTP request with all it waits for")
     connect_timeout_s: Seconds = 5.0
+    total_timeout_s: Seconds = Field(default=85.0, description="one E-utilities call with its retries")
     retries: int = Field(default=3, ge=0, le=10)
     max_reply_bytes: int = Field(default=8_388_608, ge=1024, description="longer replies are refused")
     cache_path: Path | None = Field(default=None, description="SQLite file; unset: XDG cache folder")
@@ -122,7 +123,7 @@ class NcbiSettings(_Group):
     blast_poll_interval_s: float | None = Field(
         default=None, ge=0, description="unset: 60 s at NCBI, 0.2 s on loopback"
     )
-    max_reply_chars: int = Field(default=2400, ge=100, le=200_000, description="length of a condensed reply")
+    max_reply_chars: int = Field(default=1200, ge=100, le=200_000, description="length of a condensed reply")
 
     @field_validator("eutils_url")
     @classmethod

@@ -15,7 +15,7 @@ from server.methods.base import Ask, Done, TranscriptDelta
 from server.openai_api.body import read_json
 from server.openai_api.exchange import Exchange, unless_disconnected
 from server.openai_api.fanout import fan_out
-from server.openai_api.rendering import Choice, Decode, completion_logprobs, usage_object
+from server.openai_api.rendering import Choice, CompletionLogprobs, Decode, usage_object
 from server.openai_api.schemas import CompletionRequest, parse_completion
 from server.openai_api.streaming import Chunk, stream_reply
 from server.services import Services
@@ -51,7 +51,7 @@ def _completion(exchange: Exchange, body: CompletionRequest, decode: Decode) -> 
     choices = [
         {
             "index": index,
-            "text": "".join(choice.transcript),
+            "text": "".join(delta.text for delta in choice.transcript),
             "logprobs": _logprobs(choice, decode) if body.logprobs is not None else None,
             "finish_reason": choice.finish_reason,
             "arrowhead": choice.extra,
@@ -64,8 +64,9 @@ def _completion(exchange: Exchange, body: CompletionRequest, decode: Decode) -> 
 def _logprobs(choice: Choice, decode: Decode) -> dict[str, Any]:
     """Sampled tokens only: text that was put in has no probability. Offsets count in the whole text."""
     merged: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
-    for piece in choice.transcript_pieces:
-        for name, values in completion_logprobs(piece.logprobs, decode, piece.offset).items():
+    rendering = CompletionLogprobs(decode)
+    for delta in choice.transcript:
+        for name, values in (rendering.feed(delta) or {}).items():
             merged[name] += values
     return merged
 
@@ -93,6 +94,7 @@ def _envelope(exchange: Exchange) -> dict[str, Any]:
 
 async def _chunks(exchange: Exchange, body: CompletionRequest, decode: Decode) -> AsyncGenerator[Chunk, None]:
     base = _envelope(exchange) | ({"usage": None} if body.include_usage else {})
+    renderings = [CompletionLogprobs(decode) for _ in exchange.choices]
     async with aclosing(exchange.events()) as events:
         async for index, event in events:
             choice = exchange.choices[index]
@@ -100,11 +102,9 @@ async def _chunks(exchange: Exchange, body: CompletionRequest, decode: Decode) -
                 last = _choice(index, "") | {"finish_reason": choice.finish_reason, "arrowhead": choice.extra}
                 yield base | {"choices": [last]}
             elif isinstance(event, TranscriptDelta) and (event.text or event.logprobs):
-                part = _choice(index, event.text)
-                if body.logprobs is not None and event.logprobs:
-                    offset = choice.transcript_pieces[-1].offset
-                    part["logprobs"] = completion_logprobs(event.logprobs, decode, offset)
-                yield base | {"choices": [part]}
+                logprobs = renderings[index].feed(event)
+                part = {"logprobs": logprobs if body.logprobs is not None else None}
+                yield base | {"choices": [_choice(index, event.text) | part]}
     if body.include_usage:
         yield base | {"choices": [], "usage": _usage(exchange, body)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from models.decoding.types import LoopFinish, LoopUsage
 from models.types import TokenLogprob
@@ -13,6 +13,8 @@ from server.methods.base import CallMade, CallReplied, Done, Event, Evidence, Re
 Decode = Callable[[Sequence[int]], str]
 OpenAIFinish = Literal["stop", "length"]
 
+# OpenAI's stand-in for minus infinity, which JSON does not have.
+_LEAST = -9999.0
 # OpenAI knows no other ends; the true one stands in the ``arrowhead`` field and in the trace.
 FINISH: dict[LoopFinish, OpenAIFinish] = {
     "stop": "stop",
@@ -23,13 +25,6 @@ FINISH: dict[LoopFinish, OpenAIFinish] = {
 }
 
 
-class LogprobPiece(NamedTuple):
-    """Tokens sampled in one step; ``offset``: where they begin in the transcript, characters."""
-
-    offset: int
-    logprobs: tuple[TokenLogprob, ...]
-
-
 @dataclass(slots=True)
 class Choice:
     """One answer as it grows; fed each of its events."""
@@ -37,10 +32,8 @@ class Choice:
     trace_id: str
     content: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
-    transcript: list[str] = field(default_factory=list)
+    transcript: list[TranscriptDelta] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
-    transcript_pieces: list[LogprobPiece] = field(default_factory=list)
-    transcript_length: int = 0
     references: tuple[Reference, ...] = ()
     calls: list[dict[str, Any]] = field(default_factory=list)
     done: Done | None = None
@@ -52,11 +45,8 @@ class Choice:
                 self.logprobs.extend(logprobs or ())
             case TextDelta(text=text):
                 self.reasoning.append(text)
-            case TranscriptDelta(text=text, logprobs=logprobs):
-                self.transcript.append(text)
-                if logprobs:
-                    self.transcript_pieces.append(LogprobPiece(self.transcript_length, logprobs))
-                self.transcript_length += len(text)
+            case TranscriptDelta():
+                self.transcript.append(event)
             case CallMade() | CallReplied():
                 self._call(event)
             case Evidence(references=references):
@@ -144,19 +134,37 @@ def _token_entry(token_id: int, logprob: float, decode: Decode) -> dict[str, Any
     text = decode([token_id])
     # A token that holds part of a character decodes to the replacement character; its bytes are not known here.
     raw = None if "\ufffd" in text else list(text.encode())
-    return {"token": text, "logprob": max(logprob, -9999.0), "bytes": raw}
+    return {"token": text, "logprob": max(logprob, _LEAST), "bytes": raw}
 
 
-def completion_logprobs(logprobs: Sequence[TokenLogprob], decode: Decode, offset: int) -> dict[str, Any]:
-    """``offset``: where the first token stands in the completion's text, characters."""
-    tokens = [decode([item.token_id]) for item in logprobs]
-    offsets = []
-    for token in tokens:
-        offsets.append(offset)
-        offset += len(token)
-    return {
-        "tokens": tokens,
-        "token_logprobs": [max(item.logprob, -9999.0) for item in logprobs],
-        "top_logprobs": [{decode([token]): max(value, -9999.0) for token, value in item.top} for item in logprobs],
-        "text_offset": offsets,
-    }
+class CompletionLogprobs:
+    """Renders a transcript's logprobs, fed its deltas in order. Text that was put in has none.
+
+    A token can come before its text, which may be withheld, so the place of a token counts on from the token before.
+    """
+
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
+        self._length = 0
+        self._next_offset = 0
+
+    def feed(self, delta: TranscriptDelta) -> dict[str, Any] | None:
+        self._length += len(delta.text)
+        if delta.origin == "injected":
+            self._next_offset = self._length
+        if not delta.logprobs:
+            return None
+        tokens = [self._decode([item.token_id]) for item in delta.logprobs]
+        return {
+            "tokens": tokens,
+            "token_logprobs": [max(item.logprob, _LEAST) for item in delta.logprobs],
+            "top_logprobs": [self._top(item) for item in delta.logprobs],
+            "text_offset": [self._place(token) for token in tokens],
+        }
+
+    def _top(self, item: TokenLogprob) -> dict[str, float]:
+        return {self._decode([token]): max(value, _LEAST) for token, value in item.top}
+
+    def _place(self, token: str) -> int:
+        offset, self._next_offset = self._next_offset, self._next_offset + len(token)
+        return offset

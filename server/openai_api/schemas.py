@@ -6,6 +6,7 @@ knows, we do not serve, and accept only at the value that means "not used". Ever
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -41,6 +42,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "service_tier": (None, "auto", "default"),
     "store": (None, False),
 }
+# pydantic's name of a union's branch: list[constrained-str].
+_BRANCH = re.compile(r"\[")
 IGNORED = frozenset({"user", "metadata", "safety_identifier", "prompt_cache_key"})
 
 
@@ -66,7 +69,10 @@ class ChatMessage(_Body):
     annotations: list[dict[str, Any]] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    refusal: None = None
+    refusal: str | None = None
+    audio: None = None
+    function_call: None = None
+    tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
     arrowhead: dict[str, Any] | None = None
 
     @property
@@ -155,7 +161,7 @@ def parse_chat(body: object) -> ChatRequest:
     if request.max_tokens is not None and request.max_completion_tokens is not None:
         raise InvalidRequest("max_tokens and max_completion_tokens exclude each other", param="max_tokens")
     if not any(m.role == "user" and m.text.strip() for m in request.messages):
-        raise InvalidRequest("there is no user message with text", param="messages")
+        raise InvalidRequest("messages: there is no user message with text", param="messages")
     return _checked(request)
 
 
@@ -200,8 +206,9 @@ def _same(given: object, neutral: object) -> bool:
 def _first(error: ValidationError) -> ArrowheadError:
     detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
     # A union reports every branch it tried; the branch names mean nothing to a client.
-    path = [str(part) for part in detail["loc"] if not (isinstance(part, str) and not part.isidentifier())]
-    param = ".".join(part for part in path if part not in {"str", "float", "int"}) or None
+    path = [str(part) for part in detail["loc"] if not (isinstance(part, str) and _BRANCH.search(part))]
+    words = [part for part in path if part not in {"str", "float", "int"}]
+    param = re.sub(r"\.(\d+)", r"[\1]", ".".join(words)) or None
     if detail["type"] == "extra_forbidden":
         return InvalidRequest(f"{param}: there is no such field", param=param)
     return InvalidRequest(f"{param}: {detail['msg'].lower()}", param=param)

@@ -75,7 +75,7 @@ def test_a_remote_address_needs_egress(monkeypatch: pytest.MonkeyPatch) -> None:
     """With egress off, NCBI's own address is refused with what to do; with egress on it is taken."""
     monkeypatch.setenv("ARROWHEAD_NCBI__EUTILS_URL", "https://eutils.ncbi.nlm.nih.gov/entrez/eutils")
 
-    with pytest.raises(SettingsInvalid, match="egress.mode is off: set egress.mode to ncbi"):
+    with pytest.raises(SettingsInvalid, match=r"egress\.mode is off: set egress\.mode to ncbi"):
         load_settings()
 
     monkeypatch.setenv("ARROWHEAD_EGRESS__MODE", "ncbi")

@@ -1,0 +1,191 @@
+"""A real server process over the scripted engine, and a loopback NCBI with one gene, a slow and a dead term."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import openai
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
+SEARCH = f"[{EUTILS}/esearch.fcgi?db=gene&retmax=5&retmode=json&sort=relevance&term=LMP10]->"
+SUMMARY = f"[{EUTILS}/esummary.fcgi?db=gene&retmax=5&retmode=json&id=5699]->"
+QUESTION = "What is the official gene symbol of LMP10?"
+
+
+def _search(term: str) -> str:
+    return f"[{EUTILS}/esearch.fcgi?db=gene&term={term}]->"
+
+
+# What the scripted model writes, by how the sequence so far ends.
+SCRIPT = [
+    {"suffix": f"Question: {QUESTION}\n", "text": SEARCH},
+    {"regex": r"\[1 id: 5699\]\n$", "text": SUMMARY},
+    {"regex": r"PSMB10 \(human\)[^\[]*\]\n$", "text": "Answer: PSMB10\n\nQuestion: and more"},
+    {"suffix": "Question: slow\n", "text": _search("SLOW")},
+    {"suffix": "Question: dead\n", "text": _search("DEAD")},
+    {"suffix": "Question: broken\n", "text": _search("EMPTY")},
+    {"suffix": "Question: slowly broken\n", "text": "I search. " + _search("NOSCRIPT")},
+    {"regex": r"\[0 ids\]\n$", "text": "Answer: not found\n\n"},
+    {"suffix": "Question: hello\nAnswer:", "text": " Hello there, reader."},
+    {"suffix": "Once upon", "text": " a time there was a gene."},
+]
+
+
+class _Ncbi(BaseHTTPRequestHandler):
+    """Gene 5699 for the term LMP10; SLOW answers after a second, DEAD not before the test ends."""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
+        term = query.get("term", "")
+        if term == "SLOW":
+            time.sleep(1.0)
+        elif term == "DEAD":
+            _ended.wait(60)
+        body = json.dumps(_summary() if "esummary" in self.path else _found(term)).encode()
+        try:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        except OSError:
+            return  # the client went away, as some tests want
+
+
+_ended = threading.Event()
+
+
+def _found(term: str) -> dict[str, Any]:
+    ids = {"LMP10": ["5699"], "NOSCRIPT": ["1", "2"]}.get(term, [])
+    return {
+        "header": {"type": "esearch", "version": "0.3"},
+        "esearchresult": {"count": str(len(ids)), "retmax": "5", "retstart": "0", "idlist": ids},
+    }
+
+
+def _summary() -> dict[str, Any]:
+    gene = {
+        "uid": "5699",
+        "name": "PSMB10",
+        "description": "proteasome 20S subunit beta 10",
+        "chromosome": "16",
+        "maplocation": "16q22.1",
+        "otheraliases": "LMP10, MECL1",
+        "organism": {"scientificname": "Homo sapiens", "commonname": "human", "taxid": 9606},
+        "summary": "",
+    }
+    return {"header": {"type": "esummary", "version": "0.3"}, "result": {"uids": ["5699"], "5699": gene}}
+
+
+@pytest.fixture(scope="session")
+def ncbi() -> Iterator[str]:
+    """Address of the loopback NCBI."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Ncbi)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    _ended.set()
+    server.shutdown()
+    server.server_close()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server process. ``log`` returns what it wrote so far."""
+
+    url: str
+    process: subprocess.Popen[str]
+    log: Callable[[], str]
+
+    def client(self, key: str = "none") -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
+
+
+@contextmanager
+def serve(environment: dict[str, str], *flags: str) -> Iterator[Running]:
+    """``arrowhead serve`` on a free port until the block ends."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
+    command = [sys.executable, "-m", "server", "serve", "--port", "0", *flags]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=clean | environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    lines: list[str] = []
+    ready = threading.Event()
+
+    def read() -> None:
+        for line in process.stderr or ():
+            lines.append(line)
+            if "ready after" in line:
+                ready.set()
+        ready.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        assert ready.wait(90), "the server did not become ready:\n" + "".join(lines)
+        found = re.search(r"ready after [\d.]+ s: (http://\S+)/v1", "".join(lines))
+        assert found, "the server ended:\n" + "".join(lines)
+        yield Running(found[1], process, lambda: "".join(lines))
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Settings of the scripted server."""
+    home = tmp_path_factory.mktemp("home")
+    script = home / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+    return {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / "config"),
+        "ARROWHEAD_MODEL__ENGINE": "scripted",
+        "ARROWHEAD_MODEL__SCRIPT": str(script),
+        "ARROWHEAD_NCBI__EUTILS_URL": ncbi,
+        "ARROWHEAD_NCBI__BLAST_URL": ncbi,
+        "ARROWHEAD_SERVER__KEEPALIVE_S": "0.2",
+        "ARROWHEAD_SERVER__MAX_BODY_BYTES": "65536",
+        "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "16",
+    }
+
+
+@pytest.fixture(scope="session")
+def running(environment: dict[str, str]) -> Iterator[Running]:
+    """One server for all tests that do not change it."""
+    with serve(environment) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def serve_with(environment: dict[str, str]) -> Callable[..., AbstractContextManager[Running]]:
+    """``serve_with(variables, *flags)``: a server of one's own, with further settings."""
+    return lambda variables, *flags: serve(environment | variables, *flags)
+
+
+@pytest.fixture
+def client(running: Running) -> Iterator[openai.OpenAI]:
+    """The official SDK, without its retries."""
+    with running.client() as made:
+        yield made
