@@ -139,7 +139,7 @@ def _ask(args: argparse.Namespace) -> int:
     )
     options = dict(_option(text) for text in args.option)
     question = Question(
-        text=args.question, model=args.ask_model, as_json=args.json, url=args.url, key=args.key, options=options
+        text=args.question, model=args.model, as_json=args.json, url=args.url, key=args.key, options=options
     )
     ask(question, settings)
     return 0

@@ -24,7 +24,7 @@ ENV_PREFIX = "ARROWHEAD_"
 class SettingsInvalid(ArrowheadError):
     """The message has one line for each mistake: variable, field, what is wrong."""
 
-    hint = "see `arrowhead serve --help` and the settings page"
+    hint = "`arrowhead serve --help` lists the flags; every setting has a variable ARROWHEAD_GROUP__FIELD"
 
 
 def config_file(flag: Path | None = None) -> Path | None:
