@@ -50,13 +50,15 @@ class HttpSender:
         self._limits = limits
         self._app = app
         self._transport: httpx.AsyncBaseTransport | None = None
+        self._opening = asyncio.Lock()
 
     async def send(self, request: OutgoingRequest) -> HttpReply:
         """Raises NcbiTimeout, NcbiUnavailable, NcbiTooLarge or NcbiMalformed; any HTTP status is a reply."""
         limits = self._limits
+        transport = await self._opened()
         try:
             async with asyncio.timeout(limits.timeout_s):
-                return await self._exchange(_to_httpx(request, limits))
+                return await self._exchange(transport, _to_httpx(request, limits))
         except (TimeoutError, httpx.TimeoutException) as error:
             slow = "the connection" if isinstance(error, httpx.ConnectTimeout) else "NCBI"
             seconds = limits.connect_timeout_s if isinstance(error, httpx.ConnectTimeout) else limits.timeout_s
@@ -71,10 +73,8 @@ class HttpSender:
         if transport is not None:
             await transport.aclose()
 
-    async def _exchange(self, request: httpx.Request) -> HttpReply:
-        if self._transport is None:
-            self._transport = _transport(self._app)
-        response = await self._transport.handle_async_request(request)
+    async def _exchange(self, transport: httpx.AsyncBaseTransport, request: httpx.Request) -> HttpReply:
+        response = await transport.handle_async_request(request)
         try:
             if response.headers.get("content-encoding", "identity") != "identity":
                 # Compression was not asked for, and a small compressed body can be any size unpacked.
@@ -84,6 +84,13 @@ class HttpSender:
             await response.aclose()
         headers = response.headers
         return HttpReply(response.status_code, headers.get("content-type", ""), headers.get("retry-after", ""), body)
+
+    async def _opened(self) -> httpx.AsyncBaseTransport:
+        async with self._opening:
+            if self._transport is None:
+                # On a thread: it reads the certificate store, which would hold the loop up.
+                self._transport = await asyncio.to_thread(_transport, self._app)
+            return self._transport
 
     async def _read(self, response: httpx.Response) -> bytes:
         cap = self._limits.max_reply_bytes
