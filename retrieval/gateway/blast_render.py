@@ -15,7 +15,7 @@ _REFERENCE: Final = (
     'sequences", J Comput Biol 2000; 7(1-2):203-14.'
 )
 _LINE: Final = 60
-_TITLE_WIDTH: Final = 62  # of the hit table's first column
+_TITLE_WIDTH: Final = 65  # of the hit table's first column
 
 
 def put_page(rid: str, rtoe_s: int) -> str:
@@ -81,8 +81,8 @@ def _row(hit: Hit) -> str:
     if len(title) > _TITLE_WIDTH:
         title = f"{title[: _TITLE_WIDTH - 3]}..."
     best = hit.hsps[0]
-    identity = max(100 * hsp.identities // hsp.length for hsp in hit.hsps)
-    return f"{title:<{_TITLE_WIDTH}}    {short_bits(best.bits):<8}{short_evalue(best.evalue):<7}{f'{identity}%':<10}\n"
+    identity = max(round(100 * hsp.identities / hsp.length) for hsp in hit.hsps)
+    return f"{title:<{_TITLE_WIDTH}}  {short_bits(best.bits):<8}{short_evalue(best.evalue):<7}{f'{identity}%':<10}\n"
 
 
 def short_bits(bits: str) -> str:
@@ -146,8 +146,6 @@ def _trailer(result: BlastResult) -> str:
 
 
 def xml_page(result: BlastResult) -> str:
-    length = result.query_length
-    query = f"<{{0}}_query-ID>Query_1</{{0}}_query-ID>\n  <{{0}}_query-def>No definition line</{{0}}_query-def>\n  <{{0}}_query-len>{length}</{{0}}_query-len>"
     parameters = "".join(f"      <{tag}>{text_of(value)}</{tag}>\n" for tag, value in result.parameters)
     statistics = "".join(
         f"      <Statistics_{name}>{text_of(value)}</Statistics_{name}>\n" for name, value in result.statistics.items()
@@ -159,13 +157,18 @@ def xml_page(result: BlastResult) -> str:
         f"  <BlastOutput_program>{result.program}</BlastOutput_program>\n"
         f"  <BlastOutput_version>{text_of(result.version)}</BlastOutput_version>\n"
         f"  <BlastOutput_reference>{text_of(_REFERENCE)}</BlastOutput_reference>\n"
-        f"  <BlastOutput_db>nt</BlastOutput_db>\n  {query.format('BlastOutput')}\n"
+        f"  <BlastOutput_db>nt</BlastOutput_db>\n  {_query_markup('BlastOutput', result.query_length)}\n"
         f"  <BlastOutput_param>\n    <Parameters>\n{parameters}    </Parameters>\n  </BlastOutput_param>\n"
         f"<BlastOutput_iterations>\n<Iteration>\n  <Iteration_iter-num>1</Iteration_iter-num>\n"
-        f"  {query.format('Iteration')}\n<Iteration_hits>\n{hits}</Iteration_hits>\n"
+        f"  {_query_markup('Iteration', result.query_length)}\n<Iteration_hits>\n{hits}</Iteration_hits>\n"
         f"  <Iteration_stat>\n    <Statistics>\n{statistics}    </Statistics>\n  </Iteration_stat>\n"
         "</Iteration>\n</BlastOutput_iterations>\n</BlastOutput>\n\n"
     )
+
+
+def _query_markup(prefix: str, length: int) -> str:
+    values = (("ID", "Query_1"), ("def", "No definition line"), ("len", str(length)))
+    return "\n  ".join(f"<{prefix}_query-{name}>{value}</{prefix}_query-{name}>" for name, value in values)
 
 
 def _hit_markup(number: int, hit: Hit) -> str:
@@ -198,6 +201,5 @@ def _hsp_markup(number: int, hsp: Hsp) -> str:
         ("hseq", hsp.subject_line),
         ("midline", hsp.midline),
     )
-    return (
-        f"    <Hsp>\n{''.join(f'      <Hsp_{tag}>{text_of(value)}</Hsp_{tag}>\n' for tag, value in values)}    </Hsp>\n"
-    )
+    lines = "".join(f"      <Hsp_{tag}>{text_of(value)}</Hsp_{tag}>\n" for tag, value in values)
+    return f"    <Hsp>\n{lines}    </Hsp>\n"

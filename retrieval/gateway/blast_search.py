@@ -25,6 +25,7 @@ MAX_QUERY: Final = 20_000
 _MAX_OUTPUT: Final = 16 * 1024 * 1024
 _MAX_ERROR_TEXT: Final = 300
 _LETTERS: Final = re.compile(r"[ACGTUNRYKMSWBDHV]+")
+_LAYOUT: Final = re.compile(r"(?<!\S)\d+(?!\S)|\s+")  # blanks, and the line numbers of GenBank's layout
 Task = Literal["megablast", "blastn"]
 
 
@@ -41,8 +42,8 @@ class BlastQuery:
 def clean_sequence(text: str) -> str:
     """The letters of a bare or FASTA sequence. ValueError, in NCBI's words, where there is no usable one."""
     lines = text.strip().splitlines()
-    body = "".join(lines[1:] if lines and lines[0].startswith(">") else lines)
-    letters = re.sub(r"[\s\d]+", "", body).upper()
+    body = "\n".join(lines[1:] if lines and lines[0].startswith(">") else lines)
+    letters = _LAYOUT.sub("", body).upper()
     if not letters:
         raise ValueError("Message ID#24 Error: Failed to read the Blast query: Sequence contains no data")
     if not _LETTERS.fullmatch(letters):
@@ -88,32 +89,18 @@ class BlastSearcher:
         """Made in a temporary folder and renamed, so that a broken-off run leaves nothing behind."""
         async with self._making:
             target = self._directory / "blast-nt"
-            if not (target / "complete").exists():
+            if not await asyncio.to_thread((target / "complete").exists):
                 await self._make(target)
             return target / "nt"
 
     async def _make(self, target: Path) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(self._directory.mkdir, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._directory, prefix=".blast-") as name:
             draft = Path(name) / "new"
-            draft.mkdir()
             fasta = "".join(f">{key}\n{segment.sequence}\n" for key, segment in self._segments.items())
-            arguments = (
-                "makeblastdb",
-                "-in",
-                "-",
-                "-dbtype",
-                "nucl",
-                "-title",
-                DATABASE_TITLE,
-                "-out",
-                str(draft / "nt"),
-            )
-            await self._run(arguments, fasta.encode())
-            (draft / "complete").touch()
-            if target.exists():
-                shutil.rmtree(target)
-            draft.rename(target)
+            where = ("-title", DATABASE_TITLE, "-out", str(draft / "nt"))
+            await self._run(("makeblastdb", "-in", "-", "-dbtype", "nucl", *where), fasta.encode())
+            await asyncio.to_thread(_put_in_place, draft, target)
 
     async def _run(self, arguments: Sequence[str], text: bytes) -> bytes:
         process = await asyncio.create_subprocess_exec(
@@ -147,3 +134,10 @@ def _limited(result: BlastResult, max_hits: int) -> BlastResult:
         parameters=result.parameters,
         statistics=result.statistics,
     )
+
+
+def _put_in_place(draft: Path, target: Path) -> None:
+    (draft / "complete").touch()
+    if target.exists():
+        shutil.rmtree(target)
+    draft.rename(target)

@@ -16,7 +16,7 @@ def gene_document(gene: Gene) -> dict[str, Any]:
         "chraccver": gene.accession,
         "chrstart": gene.start,
         "chrstop": gene.stop,
-        "exoncount": gene.exons,
+        "exoncount": gene.exons or "",
     }
     return {
         "uid": str(gene.gene_id),
@@ -29,7 +29,7 @@ def gene_document(gene: Gene) -> dict[str, Any]:
         "maplocation": gene.map_location,
         "otheraliases": ", ".join(gene.aliases),
         "otherdesignations": "|".join(gene.designations),
-        "nomenclaturesymbol": gene.symbol if gene.nomenclature else "",
+        "nomenclaturesymbol": (gene.official_symbol or gene.symbol) if gene.nomenclature else "",
         "nomenclaturename": gene.name if gene.nomenclature else "",
         "nomenclaturestatus": gene.nomenclature,
         "mim": list(gene.mim),
@@ -116,7 +116,8 @@ def gene_text(gene: Gene, number: int) -> str:
     organism = gene.organism.scientific_name
     if gene.organism.common_name:
         organism += f" ({gene.organism.common_name})"
-    head = f"{gene.nomenclature} Symbol: {gene.symbol} and Name: {gene.name}" if gene.nomenclature else gene.name
+    official = f"{gene.nomenclature} Symbol: {gene.official_symbol or gene.symbol} and Name: {gene.name}"
+    head = official if gene.nomenclature else gene.name
     lines = [
         f"{number}. {gene.symbol}",
         f"{head} [{organism}]",
@@ -136,7 +137,9 @@ def _labelled(label: str, text: str) -> list[str]:
 
 def _place(gene: Gene) -> list[str]:
     lines = []
-    if gene.chromosome:
+    if gene.chromosome == "MT":
+        lines.append("Mitochondrion: MT")
+    elif gene.chromosome:
         location = f"; Location: {gene.map_location}" if gene.map_location else ""
         lines.append(f"Chromosome: {gene.chromosome}{location}")
     if gene.accession and gene.start is not None and gene.stop is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from retrieval.gateway.query import Node, QueryTooComplexError, Run, Term, parse_query, postfix, translation
+from retrieval.gateway.query import Node, Query, QueryTooComplexError, Run, Term, parse_query, postfix, translation
 from retrieval.gateway.records import Database
 from retrieval.gateway.replies import Reply, is_json, json_reply, text_of, whole_number, xml_reply
 from retrieval.gateway.search import Hits, field_of, organism_of, search
@@ -19,17 +19,17 @@ _RETMAX_HIGHEST: Final = 100_000
 def esearch(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Reply:
     term = params.get("term", "").strip()
     try:
-        tree = parse_query(term)
+        query = parse_query(term)
     except QueryTooComplexError as error:
         return esearch_error(params, str(error))
     if not term:
         return esearch_error(params, "Empty term and query_key - nothing todo")
-    if tree is None:
-        return _nothing(params, term)
-    hits = search(store, db, tree, by_relevance=params.get("sort", "").lower() == "relevance")
+    if query.tree is None:
+        return _nothing(params, query.ignored or (term,))
+    hits = search(store, db, query.tree, by_relevance=params.get("sort", "").lower() == "relevance")
     if params.get("rettype", "").lower() == "count":
         return _count_only(params, len(hits.uids))
-    return _Page(store, db, tree, hits, params).reply()
+    return _Page(store, db, query, hits, params).reply()
 
 
 def esearch_error(params: Mapping[str, str], message: str) -> Reply:
@@ -44,15 +44,15 @@ def _count_only(params: Mapping[str, str], count: int) -> Reply:
     return xml_reply("eSearchResult", _DOCTYPE, f"<Count>{count}</Count>")
 
 
-def _nothing(params: Mapping[str, str], term: str) -> Reply:
+def _nothing(params: Mapping[str, str], ignored: Sequence[str]) -> Reply:
     """A term of punctuation and small words only."""
-    warnings = {"phrasesignored": [term], "quotedphrasesnotfound": [], "outputmessages": ["No items found."]}
+    warnings = {"phrasesignored": list(ignored), "quotedphrasesnotfound": [], "outputmessages": ["No items found."]}
     if is_json(params):
         empty = {"count": "0", "retmax": "0", "retstart": "0", "idlist": [], "translationset": []}
         return json_reply("esearch", {"esearchresult": {**empty, "querytranslation": "", "warninglist": warnings}})
     inner = (
         "<Count>0</Count><RetMax>0</RetMax><RetStart>0</RetStart><IdList/><TranslationSet/><QueryTranslation/>"
-        f"<WarningList><PhraseIgnored>{text_of(term)}</PhraseIgnored>"
+        f"<WarningList>{_ignored_markup(ignored)}"
         "<OutputMessage>No items found.</OutputMessage></WarningList>"
     )
     return xml_reply("eSearchResult", _DOCTYPE, inner)
@@ -61,8 +61,12 @@ def _nothing(params: Mapping[str, str], term: str) -> Reply:
 class _Page:
     """One page of a search's reply."""
 
-    def __init__(self, store: GatewayStore, db: Database, tree: Node, hits: Hits, params: Mapping[str, str]) -> None:
-        self._store, self._db, self._tree, self._hits, self._params = store, db, tree, hits, params
+    def __init__(self, store: GatewayStore, db: Database, query: Query, hits: Hits, params: Mapping[str, str]) -> None:
+        if query.tree is None:
+            raise ValueError("a query without terms has no page")
+        self._store, self._db, self._hits, self._params = store, db, hits, params
+        self._tree: Node = query.tree
+        self._ignored = query.ignored
         self._start = whole_number(params, "retstart", 0, _RETMAX_HIGHEST)
         size = whole_number(params, "retmax", _RETMAX_DEFAULT, _RETMAX_HIGHEST)
         self._ids = hits.uids[self._start : self._start + size]
@@ -72,13 +76,18 @@ class _Page:
             return json_reply("esearch", {"esearchresult": self._as_mapping()})
         return xml_reply("eSearchResult", _DOCTYPE, self._as_markup())
 
+    @property
+    def _unfound(self) -> bool:
+        """Nothing is found because words are found nowhere (not because no record holds them all)."""
+        return not self._hits.uids and bool(self._hits.missing)
+
     def _organism(self, term: Term) -> str | None:
         return organism_of(self._store, term)
 
     def _render(self, term: Term) -> str:
         if (scientific := self._organism(term)) is not None and self._hits.uids:
             return f'"{scientific}"[Organism]'
-        if not self._hits.uids and term.tag:
+        if self._unfound and term.tag:
             return term.written
         text = f'"{term.text}"' if term.quoted else term.text
         return f"{text}[{self._field_name(term)}]"
@@ -91,7 +100,7 @@ class _Page:
         text = translation(self._tree, self._render)
         if self._hits.loosened and isinstance(self._tree, Run):
             return " OR ".join(map(self._render, self._tree.terms))
-        return text if self._hits.uids or " " in text else f"({text})"
+        return f"({text})" if self._unfound and isinstance(self._tree, Term) else text
 
     def _translation_set(self) -> list[dict[str, str]]:
         return [
@@ -114,7 +123,6 @@ class _Page:
         return {"term": self._render(term), "field": field_name, "count": count, "explode": explode}
 
     def _missing(self) -> list[str]:
-        """What was found nowhere; a miss of a search that found records is not reported once words were optional."""
         return [term.written for term in self._hits.missing]
 
     def _as_mapping(self) -> dict[str, Any]:
@@ -126,14 +134,18 @@ class _Page:
             "idlist": self._ids,
             "translationset": self._translation_set(),
         }
-        if hits.uids:
+        if not self._unfound:
             result["translationstack"] = self._stack()
         result["querytranslation"] = self._translation()
         if self._missing() or hits.unknown_tags:
             result["errorlist"] = {"phrasesnotfound": self._missing(), "fieldsnotfound": hits.unknown_tags}
-        if not hits.uids:
-            messages = ["No items found."]
-            result["warninglist"] = {"phrasesignored": [], "quotedphrasesnotfound": [], "outputmessages": messages}
+        if self._unfound or self._ignored:
+            messages = ["No items found."] if self._unfound else []
+            result["warninglist"] = {
+                "phrasesignored": list(self._ignored),
+                "quotedphrasesnotfound": [],
+                "outputmessages": messages,
+            }
         return result
 
     def _as_markup(self) -> str:
@@ -143,10 +155,10 @@ class _Page:
             f"<Count>{len(hits.uids)}</Count><RetMax>{len(self._ids)}</RetMax><RetStart>{self._start}</RetStart>",
             f"<IdList>\n{ids}</IdList>" if ids else "<IdList/>",
             self._translation_set_markup(),
-            self._stack_markup() if hits.uids else "",
+            "" if self._unfound else self._stack_markup(),
             f"<QueryTranslation>{text_of(self._translation())}</QueryTranslation>",
             self._errors_markup(),
-            "" if hits.uids else "<WarningList><OutputMessage>No items found.</OutputMessage></WarningList>",
+            self._warnings_markup(),
         ]
         return "".join(parts)
 
@@ -161,10 +173,19 @@ class _Page:
     def _stack_markup(self) -> str:
         return f"<TranslationStack>{''.join(map(_stack_item, self._stack()))}  </TranslationStack>"
 
+    def _warnings_markup(self) -> str:
+        message = "<OutputMessage>No items found.</OutputMessage>" if self._unfound else ""
+        warnings = _ignored_markup(self._ignored) + message
+        return f"<WarningList>{warnings}</WarningList>" if warnings else ""
+
     def _errors_markup(self) -> str:
         phrases = "".join(f"<PhraseNotFound>{text_of(text)}</PhraseNotFound>" for text in self._missing())
         fields = "".join(f"<FieldNotFound>{text_of(tag)}</FieldNotFound>" for tag in self._hits.unknown_tags)
         return f"<ErrorList>{phrases}{fields}</ErrorList>" if phrases or fields else ""
+
+
+def _ignored_markup(ignored: Sequence[str]) -> str:
+    return "".join(f"<PhraseIgnored>{text_of(word)}</PhraseIgnored>" for word in ignored)
 
 
 def _stack_item(item: dict[str, str] | str) -> str:

@@ -20,6 +20,7 @@ def organism_names(organism: Organism) -> tuple[str, ...]:
 def gene_fields(gene: Gene) -> Fields:
     yield "uid", str(gene.gene_id)
     yield "sym", gene.symbol
+    yield "sym", gene.official_symbol
     yield from (("alias", alias) for alias in gene.aliases)
     yield from (("keyword", word) for word in gene.keywords)
     yield "name", gene.name

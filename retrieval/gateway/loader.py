@@ -77,6 +77,7 @@ def _gene(row: Mapping[str, str], organisms: Mapping[int, Organism]) -> Gene:
         symbol=row["symbol"],
         name=row["name"],
         organism=organisms[int(row["tax_id"])],
+        official_symbol=row["official_symbol"],
         gene_type=row["gene_type"],
         chromosome=row["chromosome"],
         map_location=row["map_location"],

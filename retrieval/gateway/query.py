@@ -53,6 +53,15 @@ class Combination:
 
 Node = Term | Run | Combination
 
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """``tree`` is None where nothing is left to search for; ``ignored`` are the small words left out, in order."""
+
+    tree: Node | None
+    ignored: tuple[str, ...]
+
+
 _LEXEME: Final = re.compile(
     r'\s*(?:(?P<open>\()|(?P<close>\))|"(?P<quoted>[^"]*)"?|\[(?P<tag>[^\]]*)\]?|(?P<word>[^\s()\[\]"]+))'
 )
@@ -65,14 +74,15 @@ class _Lexeme:
     text: str
 
 
-def parse_query(text: str) -> Node | None:
-    """The tree, or None where nothing is left to search for; QueryTooComplexError beyond the limits."""
+def parse_query(text: str) -> Query:
+    """QueryTooComplexError beyond the limits; anything else can be read."""
     if len(text) > MAX_TERM_CHARS:
         raise QueryTooComplexError(f"the term has {len(text)} characters, {MAX_TERM_CHARS} are allowed")
     lexemes = list(_lexemes(text))
     if sum(lexeme.kind in ("word", "quoted") for lexeme in lexemes) > MAX_TERMS:
         raise QueryTooComplexError(f"the term has more than {MAX_TERMS} words")
-    return _Parser(lexemes).parse()
+    parser = _Parser(lexemes)
+    return Query(parser.parse(), tuple(parser.ignored))
 
 
 def _lexemes(text: str) -> Iterator[_Lexeme]:
@@ -86,6 +96,7 @@ class _Parser:
     def __init__(self, lexemes: list[_Lexeme]) -> None:
         self._lexemes = lexemes
         self._at = 0
+        self.ignored: list[str] = []
 
     def parse(self) -> Node | None:
         tree = self._expression(0)
@@ -131,6 +142,7 @@ class _Parser:
             else:
                 pending.append(Term(lexeme.text, quoted=lexeme.kind == "quoted"))
         terms += (term for term in pending if _searchable(term))
+        self.ignored += (term.text for term in pending if not _searchable(term))
         if not terms:
             return None
         return terms[0] if len(terms) == 1 else Run(tuple(terms))

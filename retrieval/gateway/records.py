@@ -21,7 +21,7 @@ class Organism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gene:
-    """One NCBI Gene record.
+    """One NCBI Gene record. ``official_symbol`` only where it is not ``symbol``.
 
     ``start`` and ``stop`` are 0-based on ``accession``; ``start > stop`` means the minus strand; None where unknown.
     ``status`` 0 live, 1 replaced by ``current_id``, 2 discontinued. ``nomenclature`` is "Official", "Interim" or "".
@@ -32,6 +32,7 @@ class Gene:
     symbol: str
     name: str
     organism: Organism
+    official_symbol: str = ""
     gene_type: str = ""
     chromosome: str = ""
     map_location: str = ""

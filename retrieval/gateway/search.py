@@ -122,7 +122,9 @@ def _evaluate(node: Node, uids: Callable[[Term], set[str]]) -> set[str]:
     if isinstance(node, Term):
         return uids(node)
     if isinstance(node, Run):
-        return set.intersection(*map(uids, node.terms))
+        # As Entrez does, words found nowhere are left out of a run, unless none is found.
+        known = [found for term in node.terms if (found := uids(term))]
+        return set.intersection(*known) if known else set()
     left, right = _evaluate(node.left, uids), _evaluate(node.right, uids)
     if node.operator == "AND":
         return left & right

@@ -7,7 +7,9 @@ from typing import Final
 
 _SEPARATORS: Final = re.compile(r"[\s,;:|/\\()\[\]{}\"<>=]+")
 _EDGES: Final = ".'-_*!?"
-STOPWORDS: Final = frozenset({"a", "an", "and", "are", "by", "for", "in", "is", "of", "on", "or", "the", "to", "with"})
+STOPWORDS: Final = frozenset(
+    {"a", "an", "and", "are", "by", "due", "for", "in", "is", "of", "on", "or", "the", "to", "with"}
+)
 
 
 def words_of(text: str) -> tuple[str, ...]:

@@ -1,0 +1,205 @@
+"""The gateway as an ASGI application, and as a server of its own. Owns paths, methods, sizes and start-up.
+
+Query text never reaches a log: a line holds the endpoint, the database, the status, the size and the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from retrieval.gateway.blast import BlastService
+from retrieval.gateway.blast_search import BlastSearcher
+from retrieval.gateway.errors import GatewayBindError, GatewayDataError, GatewayPortError
+from retrieval.gateway.eutils import ENDPOINTS, answer
+from retrieval.gateway.loader import SAMPLE_DIR, corpus_fingerprint, load_corpus
+from retrieval.gateway.replies import PLAIN, Reply
+from retrieval.gateway.store import GatewayStore, build_store
+
+log = logging.getLogger(__name__)
+DEFAULT_PORT: Final = 8765
+_MAX_QUERY_STRING: Final = 32 * 1024
+_MAX_BODY: Final = 256 * 1024
+_MAX_FIELDS: Final = 100
+_STORE_NAME: Final = "gateway.sqlite"
+
+Answerer = Callable[[Mapping[str, str]], Awaitable[Reply]]
+
+
+def default_data_dir() -> Path:
+    """``$XDG_DATA_HOME/arrowhead/gateway``, by default under ~/.local/share."""
+    home = os.environ.get("XDG_DATA_HOME", "").strip()
+    return (Path(home) if home else Path.home() / ".local" / "share") / "arrowhead" / "gateway"
+
+
+def open_store(data_dir: Path, sample_dir: Path = SAMPLE_DIR) -> GatewayStore:
+    """The store in ``data_dir``, built from the sample where it is missing, damaged, or of another sample."""
+    path = data_dir / _STORE_NAME
+    try:
+        store = GatewayStore(path)
+    except GatewayDataError:
+        return _built(path, sample_dir)
+    if store.fingerprint == corpus_fingerprint(sample_dir):
+        return store
+    store.close()
+    return _built(path, sample_dir)
+
+
+def _built(path: Path, sample_dir: Path) -> GatewayStore:
+    try:
+        build_store(load_corpus(sample_dir), path)
+    except OSError as error:
+        raise GatewayDataError(f"{path}: cannot be written: {error.strerror}") from error
+    log.info("gateway store built at %s", path)
+    return GatewayStore(path)
+
+
+def create_gateway_app(store: GatewayStore) -> Starlette:
+    """E-utilities under /entrez/eutils/*.fcgi, BLAST under /blast/Blast.cgi and /Blast.cgi; GET and POST.
+
+    The BLAST database is kept beside the store's file. The application can be mounted in another one or called over
+    an in-process transport: it needs no lifespan events, though its lifespan ends running searches.
+    """
+    blast_dir = store.path.parent / f"blast-{store.fingerprint[:16]}"
+    blast = BlastService(BlastSearcher(store.segments(), blast_dir))
+    routes = [
+        Route(f"/entrez/eutils/{name}.fcgi", _eutils_route(store, name), methods=["GET", "POST"]) for name in ENDPOINTS
+    ]
+    blast_route = _blast_route(blast)
+    routes += [Route(path, blast_route, methods=["GET", "POST"]) for path in ("/blast/Blast.cgi", "/Blast.cgi")]
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await blast.aclose()
+
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+def _eutils_route(store: GatewayStore, endpoint: str) -> Callable[[Request], Awaitable[Response]]:
+    async def reply(params: Mapping[str, str]) -> Reply:
+        return await run_in_threadpool(answer, store, endpoint, params)
+
+    async def route(request: Request) -> Response:
+        return await _respond(request, endpoint, reply, str.lower)
+
+    return route
+
+
+def _blast_route(blast: BlastService) -> Callable[[Request], Awaitable[Response]]:
+    async def route(request: Request) -> Response:
+        return await _respond(request, "blast", blast.answer, str.upper)
+
+    return route
+
+
+async def _respond(request: Request, endpoint: str, reply: Answerer, case: Callable[[str], str]) -> Response:
+    started = time.perf_counter()
+    try:
+        params = await _params(request, case)
+    except _RefusedError as refused:
+        result, params = Reply(refused.status, PLAIN, f"{refused.reason}\n"), {}
+    else:
+        result = await reply(params)
+    body = result.body.encode()
+    elapsed_ms = 1000 * (time.perf_counter() - started)
+    log.info(
+        "%s db=%s status=%d bytes=%d ms=%.1f", endpoint, _loggable_db(params), result.status, len(body), elapsed_ms
+    )
+    return Response(body, status_code=result.status, headers={"content-type": result.content_type})
+
+
+def _loggable_db(params: Mapping[str, str]) -> str:
+    """A caller may write anything into db; only a known kind of name is logged."""
+    name = params.get("db", params.get("DATABASE", ""))
+    return name if name.replace("_", "").isalnum() and name.isascii() and len(name) <= 16 else "?"
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+async def _params(request: Request, case: Callable[[str], str]) -> dict[str, str]:
+    """Names in one case; a repeated ``id`` is joined with commas, of other repeats the last one counts."""
+    query = request.scope.get("query_string", b"")
+    if len(query) > _MAX_QUERY_STRING:
+        raise _RefusedError(414, "Request-URI Too Long")
+    texts = [query, await _body(request)] if request.method == "POST" else [query]
+    params: dict[str, str] = {}
+    for name, value in _fields(texts):
+        key = case(name)
+        params[key] = f"{params[key]},{value}" if key == "id" and key in params else value
+    return params
+
+
+def _fields(texts: Iterable[bytes]) -> list[tuple[str, str]]:
+    try:
+        return [
+            pair
+            for text in texts
+            for pair in parse_qsl(text.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+        ]
+    except ValueError as error:
+        raise _RefusedError(400, "Bad Request: the parameters cannot be read") from error
+
+
+async def _body(request: Request) -> bytes:
+    """The form's bytes, no more than the limit of them held."""
+    kind = request.headers.get("content-type", "application/x-www-form-urlencoded").split(";")[0].strip().lower()
+    if kind not in ("application/x-www-form-urlencoded", ""):
+        raise _RefusedError(415, "Unsupported Media Type: send application/x-www-form-urlencoded")
+    chunks = bytearray()
+    try:
+        async for chunk in request.stream():
+            chunks += chunk
+            if len(chunks) > _MAX_BODY:
+                raise _RefusedError(413, "Request Entity Too Large")
+    except ClientDisconnect as error:
+        raise _RefusedError(400, "Bad Request: the body broke off") from error
+    return bytes(chunks)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def serve(data_dir: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *, allow_remote: bool = False) -> None:
+    """Serves until interrupted. GatewayBindError on a non-loopback ``host`` unless ``allow_remote``."""
+    if not is_loopback(host) and not allow_remote:
+        raise GatewayBindError(f"{host} is not a loopback address; the gateway has no access control")
+    app = create_gateway_app(open_store(data_dir))
+    try:
+        listener = socket.create_server((host.strip("[]"), port), family=_family(host))
+    except OSError as error:
+        raise GatewayPortError(f"{host}:{port}: {error.strerror}") from error
+    with listener:
+        config = uvicorn.Config(app, access_log=False, log_config=None, server_header=False)
+        log.info("gateway listens on %s port %d", host, listener.getsockname()[1])
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
