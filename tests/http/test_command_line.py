@@ -1,0 +1,117 @@
+"""The command as a user runs it: transcript, trace, remote server, built-in gateway, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+QUESTION = "What is the official gene symbol of LMP10?"
+EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
+TRANSCRIPT = (
+    f"> {QUESTION}\n"
+    f"  [{EUTILS}/esearch.fcgi?db=gene&…&term=LMP10]-> 1 id\n"
+    f"  [{EUTILS}/esummary.fcgi?db=gene&…&id=5699]-> 1 record\n"
+    "PSMB10\n"
+)
+
+
+def _run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    return subprocess.run(
+        [sys.executable, "-m", "server", *arguments],
+        cwd=ROOT,
+        env=path | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+
+
+def test_ask_prints_the_transcript(environment: dict[str, str]) -> None:
+    """Question, one line a call, the bare answer; nothing else on stdout."""
+    done = _run(environment, "ask", QUESTION)
+
+    assert (done.returncode, done.stdout) == (0, TRANSCRIPT)
+
+
+def test_ask_json_prints_the_trace(environment: dict[str, str]) -> None:
+    """With the spans, and options by key=value."""
+    done = _run(environment, "ask", QUESTION, "--json", "-o", "max_calls=3", "-o", "mask=000000")
+    trace = json.loads(done.stdout)
+
+    assert (trace["answer"], trace["options"]) == ("PSMB10", {"max_calls": 3, "mask": "000000"})
+    assert [span["kind"] for span in trace["spans"]][:2] == ["sampled", "injected"]
+
+
+def test_ask_at_a_running_server(environment: dict[str, str], running: Any) -> None:
+    """The same transcript from --url, with and without /v1."""
+    for url in (running.url, f"{running.url}/v1"):
+        done = _run({"HOME": environment["HOME"]}, "ask", QUESTION, "--url", url)
+        assert (done.returncode, done.stdout) == (0, TRANSCRIPT)
+
+
+def test_ask_uses_the_built_in_gateway_by_default(environment: dict[str, str], tmp_path: Path) -> None:
+    """No address set and egress off: calls are answered in this process from the sample of facts."""
+    script = [
+        {"suffix": f"Question: {QUESTION}\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&retmax=20&term=LMP10]->"},
+        {"regex": r"\[3 ids: 5699[\d,]*\]\n$", "text": f"[{EUTILS}/esummary.fcgi?db=gene&id=5699]->"},
+        {"regex": r"PSMB10 \(human\)[^\[]*\]\n$", "text": "Answer: PSMB10\n\n"},
+    ]
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    own = {name: value for name, value in environment.items() if "NCBI" not in name}
+    own |= {"ARROWHEAD_MODEL__SCRIPT": str(tmp_path / "script.json"), "ARROWHEAD_GATEWAY__DATA_DIR": str(tmp_path)}
+    done = _run(own, "ask", QUESTION, "--json")
+    trace = json.loads(done.stdout)
+
+    assert trace["answer"] == "PSMB10"
+    assert {call["record"]["url"].split("/")[2] for call in trace["calls"]} == {"gateway.invalid"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments", "status", "said"),
+    [
+        ({"ARROWHEAD_SERVER__PORT": "http"}, ["serve"], 2, "ARROWHEAD_SERVER__PORT (server.port)"),
+        ({}, ["serve", "--port", "-1"], 2, "ARROWHEAD_SERVER__PORT (server.port)"),
+        ({}, ["serve", "--egress", "ncbi", "--eutils-url", "https://example.org"], 2, "ARROWHEAD_NCBI__EMAIL"),
+        ({}, ["serve", "--eutils-url", "https://example.org"], 2, "egress.mode is off"),
+        ({}, ["ask", "x", "-o", "colour=1"], 1, "arrowhead.colour"),
+        ({}, ["ask", "x", "-o", "colour"], 2, "--option colour"),
+        ({}, ["ask", "x", "--url", "http://127.0.0.1:9"], 1, "http://127.0.0.1:9/v1/models"),
+        ({"ARROWHEAD_MODEL__SCRIPT": "/nonexistent.json"}, ["ask", "x"], 1, "/nonexistent.json"),
+        ({}, ["gateway", "serve", "--host", "0.0.0.0"], 1, "0.0.0.0"),
+        ({}, ["fly"], 2, "invalid choice"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(
+    environment: dict[str, str], variables: dict[str, str], arguments: list[str], status: int, said: str
+) -> None:
+    """Exit status 2 for the command and settings, 1 for the rest; never a traceback."""
+    done = _run(environment | variables, *arguments)
+
+    assert done.returncode == status, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_models_lists_what_can_be_asked_for(environment: dict[str, str]) -> None:
+    """The model and its methods, one a line."""
+    done = _run(environment, "models")
+
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["scripted", "scripted:genegpt"]
+
+
+def test_doctor_reports_every_check(environment: dict[str, str]) -> None:
+    """One line a check; what is missing but not needed is a warning, not a failure."""
+    done = _run(environment, "doctor")
+    found = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
+
+    assert set(found) == {"python", "packages", "cuda", "vllm", "model", "blast", "gateway", "disk", "port", "egress"}
+    assert found["python"] == found["model"] == found["egress"] == "ok"
+    assert done.returncode == (1 if "fail" in found.values() else 0)
