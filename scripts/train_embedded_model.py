@@ -24,8 +24,9 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from scripts.embedded.batches import Batch, batches, encode, in_background, make_batch
+from scripts.embedded.batches import Batch, StreamPlan, batches, encode, in_background, make_batch
 from scripts.embedded.card import write_card
+from scripts.embedded.copying_init import start_with_copying
 from scripts.embedded.tokenizer import build_tokenizer, save_tokenizer
 from scripts.embedded.transcripts import Generator
 
@@ -47,7 +48,7 @@ class Plan:
 
     def rate(self, seen: int) -> float:
         """Linear warm-up, level, then a straight line down to nothing over the last 40 %."""
-        rise = min(1.0, seen / 400_000)
+        rise = min(1.0, (seen + 1000) / 150_000)
         fall = min(1.0, (self.tokens - seen) / (0.4 * self.tokens))
         return self.learning_rate * max(0.0, min(rise, fall))
 
@@ -67,11 +68,13 @@ def build_model(plan: Plan, vocab_size: int) -> LlamaForCausalLM:
         eos_token_id=0,
         pad_token_id=0,
         rms_norm_eps=1e-5,
-        rope_theta=10_000.0,
+        rope_theta=500_000.0,
         attn_implementation="sdpa",
     )
     torch.manual_seed(plan.seed)
-    return LlamaForCausalLM(config)
+    model = LlamaForCausalLM(config)
+    start_with_copying(model, plan.seed)
+    return model
 
 
 class Optimizers:
@@ -181,9 +184,8 @@ class Run:
         return float(loss.detach())
 
     def train(self, every_s: float, held_out: dict[str, Batch]) -> None:
-        stream: Iterator[Batch] = batches(
-            self.tokenizer, self.plan.seed, self.plan.batch_tokens, warmup_tokens=self.plan.warmup_tokens, start=self.seen
-        )
+        plan = StreamPlan(self.plan.seed, self.plan.batch_tokens, self.plan.warmup_tokens)
+        stream: Iterator[Batch] = batches(self.tokenizer, plan, start=self.seen)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         begun = last = time.monotonic()
         losses: list[float] = []
@@ -191,6 +193,8 @@ class Run:
             bar = progress.add_task("training", total=self.plan.tokens, completed=self.seen)
             for batch in in_background(stream):
                 losses.append(self.step(batch))
+                if len(losses) % 50 == 0:
+                    print(f"{self.seen:>12,} tokens loss {sum(losses[-50:]) / 50:.4f}", flush=True)
                 progress.update(bar, completed=self.seen, description=f"loss {losses[-1]:.4f}")
                 done = self.seen >= self.plan.tokens
                 if done or time.monotonic() - last > every_s:
@@ -221,9 +225,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=float, default=30e6, help="tokens to train on")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--batch-tokens", type=int, default=6144)
-    parser.add_argument("--warmup-tokens", type=float, default=1.5e6, help="tokens over which copying gives way to tasks")
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
+    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--warmup-tokens", type=float, default=0.2e6, help="tokens of plain repetition at the start")
+    parser.add_argument("--learning-rate", type=float, default=2.5e-3)
     parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--inner", type=int, default=640)

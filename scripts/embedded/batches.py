@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import random
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,16 @@ from scripts.embedded.transcripts import Generator, Part
 
 MAX_TOKENS = 1024
 _POOL = 256  # transcripts sorted by length together, so that a batch holds little padding
+
+
+_COPIES = 0.05  # share of plain copying among the tasks
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    seed: int
+    batch_tokens: int
+    warmup_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +59,38 @@ def make_batch(rows: list[tuple[list[int], list[bool]]]) -> Batch:
     return Batch(ids, learn, sum(len(row) for row, _ in rows))
 
 
-def share_of_copies(num_seen: int, num_warmup: int) -> float:
-    """Share of warm-up transcripts: all at first, none but a few after ``num_warmup`` tokens."""
-    return max(0.03, 1.0 - num_seen / num_warmup)
+def repeats(vocab_size: int, draw: random.Random) -> Batch:
+    """Warm-up: random tokens, other tokens, then the first again; only the repetition is learnt.
+
+    The distance differs from row to row: at a fixed one the model learns the distance instead of the content.
+    """
+    rows: list[tuple[list[int], list[bool]]] = []
+    while sum(len(ids) for ids, _ in rows) < 2048:
+        size, gap = draw.randint(4, 40), draw.randint(0, 380)
+        wanted = draw.choices(range(1, vocab_size), k=size)
+        ids = [*wanted, *draw.choices(range(1, vocab_size), k=gap), *wanted]
+        rows.append((ids, [False] * (size + gap + 1) + [True] * (size - 1)))
+    return make_batch(rows)
 
 
-def batches(tokenizer: Tokenizer, seed: int, batch_tokens: int, *, warmup_tokens: int, start: int = 0) -> Iterator[Batch]:
-    """Endless. The stream depends on ``seed`` and on ``start`` (tokens seen before) alone."""
-    generator = Generator(seed * 1_000_003 + start)
+def batches(tokenizer: Tokenizer, plan: StreamPlan, start: int = 0) -> Iterator[Batch]:
+    """Endless. The stream depends on the plan and on ``start`` (tokens seen before) alone."""
+    generator = Generator(plan.seed * 1_000_003 + start)
     seen = start
+    while seen < plan.warmup_tokens:
+        batch = repeats(tokenizer.get_vocab_size(), generator.draw)
+        seen += batch.num_tokens
+        yield batch
     while True:
         pool: list[tuple[list[int], list[bool]]] = []
         while len(pool) < _POOL:
-            copying = generator.draw.random() < share_of_copies(seen, warmup_tokens)
-            row = encode(tokenizer, generator.draw_one("copy" if copying else ""))
+            row = encode(tokenizer, generator.draw_one("copy" if generator.draw.random() < _COPIES else ""))
             if len(row[0]) <= MAX_TOKENS:
                 pool.append(row)
-                seen += len(row[0])
         pool.sort(key=lambda row: len(row[0]))
         grouped: list[list[tuple[list[int], list[bool]]]] = [[]]
         for row in pool:
-            if grouped[-1] and (len(grouped[-1]) + 1) * len(row[0]) > batch_tokens:
+            if grouped[-1] and (len(grouped[-1]) + 1) * len(row[0]) > plan.batch_tokens:
                 grouped.append([])
             grouped[-1].append(row)
         generator.draw.shuffle(grouped)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,3 +61,12 @@ def write_card(
         curve="\n".join(rows),
     )
     (folder / "README.md").write_text(text)
+    about = {
+        "licence": "apache-2.0",
+        "description": "The small model that ships with Arrowhead: NCBI look-ups, copied from replies",
+        "genegpt_mask": "000000",
+        "weights_sha256": {
+            file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.glob("*.safetensors"))
+        },
+    }
+    (folder / "arrowhead.json").write_text(json.dumps(about, indent=1) + "\n")

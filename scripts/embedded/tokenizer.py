@@ -19,9 +19,7 @@ from scripts.embedded.words import affixes, common_words
 
 END_OF_TEXT = "<|endoftext|>"
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"
-BLAST_PUT = (
-    "https://blast.ncbi.nlm.nih.gov/blast/Blast.cgi?CMD=Put&PROGRAM=blastn&MEGABLAST=on&DATABASE=nt&FORMAT_TYPE=XML&QUERY="
-)
+BLAST_PUT = "https://blast.ncbi.nlm.nih.gov/blast/Blast.cgi?CMD=Put&PROGRAM=blastn&MEGABLAST=on&DATABASE=nt&FORMAT_TYPE=XML&QUERY="
 BLAST_END = "&HITLIST_SIZE=5"
 _LITERALS = (
     BLAST_PUT,

@@ -12,7 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from retrieval.ncbi.condense import condense
-from retrieval.ncbi.records import BlastHit, BlastResult, FailedRecord, GeneRecord, IdList, OmimRecord, RecordList, SnpRecord
+from retrieval.ncbi.records import (
+    BlastHit,
+    BlastResult,
+    FailedRecord,
+    GeneRecord,
+    IdList,
+    OmimRecord,
+    RecordList,
+    SnpRecord,
+)
 from retrieval.types import Focus
 from scripts.embedded.questions import COT, phrase_question
 from scripts.embedded.tokenizer import BLAST_END, BLAST_PUT, EUTILS
@@ -141,7 +150,9 @@ class Generator:
         for _ in range(d.choice([0, 0, 1, 2, 3, 4])):
             where = d.choice([organism, *OTHER_ORGANISMS])
             same = d.random() < 0.5 and where != organism
-            fields: dict[str, object] = {"symbol": name} if same and d.random() < 0.5 else {"aliases": (name,)} if same else {}
+            fields: dict[str, object] = (
+                {"symbol": name} if same and d.random() < 0.5 else {"aliases": (name,)} if same else {}
+            )
             if d.random() < 0.1:
                 fields |= {"replaced_by": v.gene_id(), "symbol": name, "chromosome": ""}
             genes.append(v.gene(organism=where, **fields))
@@ -315,7 +326,10 @@ class Generator:
         ]
         if gene or d.random() < 0.2:
             named = f"{species} {v.phrase(1, 5)} ({gene or v.symbol()})"
-            forms = [f"{named}, transcript variant {d.randint(1, 9)}, mRNA", f"{named}, RefSeqGene on chromosome {chromosome}"]
+            forms = [
+                f"{named}, transcript variant {d.randint(1, 9)}, mRNA",
+                f"{named}, RefSeqGene on chromosome {chromosome}",
+            ]
         return d.choice(forms)
 
     def _sequence_alias(self) -> list[Part]:
@@ -337,7 +351,9 @@ class Generator:
     def _other(self) -> list[Part]:
         words = self.values.phrase(2, 9)
         starts = ["What is", "How does", "Why is", "Tell me about", "Explain", "Which treatment helps in", "Hello,", ""]
-        return Transcript(f"{self.draw.choice(starts)} {words}{self.draw.choice(['?', '.', ''])}".strip()).answer(OUT_OF_SCOPE)
+        return Transcript(f"{self.draw.choice(starts)} {words}{self.draw.choice(['?', '.', ''])}".strip()).answer(
+            OUT_OF_SCOPE
+        )
 
 
 __all__ = ["COT", "Generator", "Part"]

@@ -40,7 +40,12 @@ class Values:
         if style < 0.62:
             return self.chars(UPPER, 2, 6) + d.choice(["", "", self.number(1, 2), self.number(1, 3), self.number(1, 1)])
         if style < 0.70:
-            return self.chars(UPPER, 2, 4) + self.number(1, 2) + self.chars(UPPER, 1, 2) + d.choice(["", self.number(1, 2)])
+            return (
+                self.chars(UPPER, 2, 4)
+                + self.number(1, 2)
+                + self.chars(UPPER, 1, 2)
+                + d.choice(["", self.number(1, 2)])
+            )
         if style < 0.75:
             return "LOC" + self.number(9, 9)
         if style < 0.79:
@@ -68,7 +73,12 @@ class Values:
         if style < 0.74:
             return self.chars(LOWER, 2, 5) + self.number(1, 3)
         if style < 0.80:
-            return self.chars(UPPER, 1, 1) + self.chars(LOWER, 2, 4) + d.choice(["", "-"]) + self.chars(UPPER + DIGITS, 1, 3)
+            return (
+                self.chars(UPPER, 1, 1)
+                + self.chars(LOWER, 2, 4)
+                + d.choice(["", "-"])
+                + self.chars(UPPER + DIGITS, 1, 3)
+            )
         if style < 0.86:
             return f"{d.choice(['RP11', 'RP4', 'CTD', 'LA16c', 'CTB'])}-{self.number(2, 4)}{d.choice(UPPER)}{self.number(1, 2)}.{self.number(1, 2)}"
         if style < 0.90:
@@ -121,7 +131,9 @@ class Values:
             if self.draw.random() < 0.5:
                 words[self.draw.randrange(len(words))] += self.draw.choice([",", ";", "-" + self.word()])
             if self.draw.random() < 0.06:
-                words.append(f"({self.word().capitalize()} et al., {self.draw.randint(1990, 2022)} [PubMed {self.number(7, 8)}])")
+                words.append(
+                    f"({self.word().capitalize()} et al., {self.draw.randint(1990, 2022)} [PubMed {self.number(7, 8)}])"
+                )
             sentences.append(" ".join(words).capitalize() if self.draw.random() < 0.8 else " ".join(words))
         return ". ".join(s[:1].upper() + s[1:] for s in sentences) + "."
 
@@ -129,7 +141,11 @@ class Values:
         """A gene record; ``fixed`` overrides any of its fields."""
         d = self.draw
         organism = str(fixed.get("organism") or "human")
-        chromosome = self.chromosome() if organism == "human" else d.choice([str(d.randint(1, 30)), "X", "2R", "IV", "Un", "VIII", ""])
+        chromosome = (
+            self.chromosome()
+            if organism == "human"
+            else d.choice([str(d.randint(1, 30)), "X", "2R", "IV", "Un", "VIII", ""])
+        )
         kind: GeneType = d.choices(["protein-coding", "pseudogene", "ncRNA"], [6, 2, 2])[0]
         symbol = self.symbol()
         if organism in ("mouse", "rat"):
@@ -142,7 +158,9 @@ class Values:
             "name": self.gene_name(kind),
             "organism": organism,
             "chromosome": chromosome,
-            "location": self.band(chromosome) if organism == "human" else d.choice(["", f"{chromosome} {d.randint(1, 90)}.{d.randint(1, 99)} cM"]),
+            "location": self.band(chromosome)
+            if organism == "human"
+            else d.choice(["", f"{chromosome} {d.randint(1, 90)}.{d.randint(1, 99)} cM"]),
             "aliases": tuple(self.alias() for _ in range(d.choice([0, 1, 1, 2, 2, 3, 4, 6]))),
             "gene_type": kind,
             "summary": self.summary() if kind == "protein-coding" and d.random() < 0.55 else "",
@@ -156,7 +174,16 @@ class Values:
         if d.random() < 0.2:
             words.insert(d.randrange(len(words) + 1), d.choice(["type", "with", "due to", "X-linked", "and"]))
         if d.random() < 0.35:
-            words.append(d.choice([self.number(1, 2), self.number(1, 1) + d.choice("ABC"), d.choice(["I", "II", "III", "IV", "Ic", "IIb"]), "syndrome"]))
+            words.append(
+                d.choice(
+                    [
+                        self.number(1, 2),
+                        self.number(1, 1) + d.choice("ABC"),
+                        d.choice(["I", "II", "III", "IV", "Ic", "IIb"]),
+                        "syndrome",
+                    ]
+                )
+            )
         if d.random() < 0.08:
             words[-1] += f"/{self.word()}"
         if d.random() < 0.1:
