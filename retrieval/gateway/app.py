@@ -198,7 +198,8 @@ def serve(data_dir: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *, 
     with listener:
         config = uvicorn.Config(app, access_log=False, log_config=None, server_header=False)
         log.info("gateway listens on %s port %d", host, listener.getsockname()[1])
-        uvicorn.Server(config).run(sockets=[listener])
+        with contextlib.suppress(KeyboardInterrupt):  # the ordinary end; uvicorn has shut down by then
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 def _family(host: str) -> socket.AddressFamily:

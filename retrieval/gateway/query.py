@@ -88,8 +88,9 @@ def parse_query(text: str) -> Query:
 def _lexemes(text: str) -> Iterator[_Lexeme]:
     for match in _LEXEME.finditer(text):
         kind = match.lastgroup
-        if kind is not None:
-            yield _Lexeme(kind, (match[kind] or "").strip())
+        text = (match[kind] or "").strip() if kind is not None else ""
+        if kind is not None and (text or kind != "tag"):  # an empty tag says nothing
+            yield _Lexeme(kind, text)
 
 
 class _Parser:
@@ -157,8 +158,8 @@ def _searchable(term: Term) -> bool:
 
 
 def _tagged(pending: list[Term], tag: str) -> list[Term]:
-    text = " ".join(term.text for term in pending)
-    quoted = len(pending) == 1 and pending[0].quoted
+    text = " ".join(term.text for term in pending if term.text)
+    quoted = any(term.quoted for term in pending)
     return [Term(text, tag, quoted)] if words_of(text) else []
 
 

@@ -23,6 +23,7 @@ from retrieval.gateway.tokens import index_words, phrase_of
 
 SCHEMA_VERSION: Final = "1"
 _BATCH: Final = 500
+_Key = tuple[Database, str]
 _SCHEMA: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE organism (name TEXT NOT NULL, tax_id INTEGER NOT NULL, scientific TEXT NOT NULL,
@@ -91,16 +92,16 @@ def _fill(connection: sqlite3.Connection, corpus: Corpus) -> None:
     organisms = {organism.tax_id: organism for organism in corpus.organisms}
     for gene in corpus.genes:
         standing = Standing(gene.weight, gene.status == 0, gene.organism.tax_id == 9606)
-        _insert(connection, "gene", str(gene.gene_id), gene, standing, indexing.gene_fields(gene))
+        _insert(connection, ("gene", str(gene.gene_id)), gene, standing, indexing.gene_fields(gene))
     for snp in corpus.snps:
-        _insert(connection, "snp", str(snp.snp_id), snp, Standing(0, True, True), indexing.snp_fields(snp))
+        _insert(connection, ("snp", str(snp.snp_id)), snp, Standing(0, True, True), indexing.snp_fields(snp))
     for entry in corpus.omim:
         standing = Standing(0, entry.prefix != "^", True)
-        _insert(connection, "omim", str(entry.mim_number), entry, standing, indexing.omim_fields(entry))
+        _insert(connection, ("omim", str(entry.mim_number)), entry, standing, indexing.omim_fields(entry))
     for segment in corpus.segments:
         organism = organisms[segment.tax_id]
         standing = Standing(0, True, segment.tax_id == 9606)
-        _insert(connection, "nuccore", segment.uid, segment, standing, indexing.segment_fields(segment, organism))
+        _insert(connection, ("nuccore", segment.uid), segment, standing, indexing.segment_fields(segment, organism))
     connection.executemany("INSERT OR IGNORE INTO link VALUES (?, ?, ?, ?)", _links(corpus))
 
 
@@ -111,8 +112,9 @@ def _organism_rows(organisms: Iterable[Organism]) -> Iterator[tuple[str, int, st
 
 
 def _insert(
-    connection: sqlite3.Connection, db: Database, uid: str, record: Any, standing: Standing, fields: indexing.Fields
+    connection: sqlite3.Connection, key: _Key, record: Any, standing: Standing, fields: indexing.Fields
 ) -> None:
+    db, uid = key
     body = json.dumps(dataclasses.asdict(record), ensure_ascii=False, separators=(",", ":"))
     row = (db, uid, standing.weight, standing.live, standing.human, body)
     connection.execute("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?)", row)
