@@ -6,4 +6,6 @@ import sys
 
 from server.cli import main
 
-sys.exit(main())
+# An engine that starts its workers with "spawn" imports this module again in each of them.
+if __name__ == "__main__":
+    sys.exit(main())

@@ -60,7 +60,10 @@ def test_ask_at_a_running_server(environment: dict[str, str], running: Any) -> N
 def test_ask_uses_the_built_in_gateway_by_default(environment: dict[str, str], tmp_path: Path) -> None:
     """No address set and egress off: calls are answered in this process from the sample of facts."""
     script = [
-        {"suffix": f"Question: {QUESTION}\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&retmax=20&term=LMP10]->"},
+        {
+            "suffix": f"Question: {QUESTION}\n",
+            "text": f"[{EUTILS}/esearch.fcgi?db=gene&retmax=20&sort=relevance&term=LMP10]->",
+        },
         {"regex": r"\[3 ids: 5699[\d,]*\]\n$", "text": f"[{EUTILS}/esummary.fcgi?db=gene&id=5699]->"},
         {"regex": r"PSMB10 \(human\)[^\[]*\]\n$", "text": "Answer: PSMB10\n\n"},
     ]
