@@ -149,10 +149,17 @@ def _from_xml(call: NcbiCall, body: str) -> ParsedReply:
         missing = tuple(e.text or "" for e in root.iterfind("ErrorList/PhraseNotFound"))
         ids = tuple(e.text or "" for e in root.iterfind("IdList/Id"))
         return IdList(int(root.findtext("Count") or len(ids)), ids, missing)
+    if root.tag == "eSummaryResult" and (docs := root.findall("DocSum")):
+        return RecordList(call.db, tuple(doc_from_mapping(call.db, d.findtext("Id") or "", _items(d)) for d in docs))
     if root.tag == "eInfoResult":
         names = tuple(e.text or "" for e in root.iterfind("DbList/DbName"))
         return IdList(len(names), names)
     raise NcbiMalformed(f"{call.endpoint} sent XML of an unknown kind: <{root.tag}>")
+
+
+def _items(doc: ElementTree.Element) -> dict[str, Any]:
+    """Version 1.0 of the XML summary: named items instead of named elements."""
+    return {item.get("Name", "").lower(): (item.text or "").strip() for item in doc.iterfind("Item")}
 
 
 def _links_xml(root: ElementTree.Element) -> IdList:
