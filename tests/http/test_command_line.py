@@ -88,6 +88,7 @@ def test_ask_uses_the_built_in_gateway_by_default(environment: dict[str, str], t
         ({}, ["ask", "x", "-o", "colour"], 2, "--option colour"),
         ({}, ["ask", "x", "--url", "http://127.0.0.1:9"], 1, "http://127.0.0.1:9/v1/models"),
         ({"ARROWHEAD_MODEL__SCRIPT": "/nonexistent.json"}, ["ask", "x"], 1, "/nonexistent.json"),
+        ({"ARROWHEAD_MODEL__SCRIPT": "/nonexistent.json"}, ["serve", "--port", "0"], 1, "could not be loaded"),
         ({}, ["gateway", "serve", "--host", "0.0.0.0"], 1, "0.0.0.0"),
         ({}, ["fly"], 2, "invalid choice"),
     ],
