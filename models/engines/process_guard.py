@@ -1,7 +1,7 @@
-"""Ends an engine's child processes when this process goes away without closing it (SIGKILL, a crash, power to none).
+"""Ends an engine's child processes when this process goes away without closing it (SIGKILL, a crash).
 
-Owns one small helper process and the pipe to it. The kernel closes the pipe when this process ends, however it ends;
-the helper then ends the processes it was told of and their descendants. Knows nothing of engines. Linux only: it
+Owns one small helper process and the pipe to it. The helper sees its parent change when this process ends, however
+it ends; it then ends the processes it was told of and their descendants. Knows nothing of engines. Linux only: it
 reads /proc; elsewhere nothing is guarded.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +18,10 @@ log = logging.getLogger(__name__)
 
 _GRACE_S = 5.0
 
-# Runs alone in a bare interpreter. A process is known by its id and its start time, as ids are used again.
+# Runs alone in a bare interpreter. A process is known by its id and its start time, as ids are used again. That the
+# pipe closes would be no sign: processes forked from the parent hold it open.
 _HELPER = """
-import os, signal, sys, time
+import os, select, signal, sys, time
 def stat(pid):
     try:
         with open(f"/proc/{pid}/stat") as file:
@@ -44,13 +46,26 @@ def send(pids, number):
             os.kill(pid, number)
         except ProcessLookupError:
             pass
+def orders(parent):
+    buffer, sources = b"", [0]
+    while True:
+        # What the parent still said is read first: it may be gone before this process has come up.
+        if not select.select(sources, [], [], 0.5)[0]:
+            if os.getppid() != parent:
+                return
+            continue
+        chunk = os.read(0, 4096)
+        if not chunk:
+            sources = []
+        *lines, buffer = (buffer + chunk).split(b"\\n")
+        yield from lines
 watched = {}
-for line in sys.stdin:
-    if line.strip() == "done":
+for order in orders(int(sys.argv[2])):
+    if order == b"done":
         sys.exit(0)
-    entry = stat(line.strip())
+    entry = stat(int(order))
     if entry:
-        watched[int(line)] = entry[1]
+        watched[int(order)] = entry[1]
 doomed = family(watched)
 send(doomed, signal.SIGTERM)
 deadline = time.monotonic() + float(sys.argv[1])
@@ -72,7 +87,7 @@ class ProcessGuard:
             log.warning("no /proc here: engine processes would outlive a killed server")
             return
         self._helper = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _HELPER, str(_GRACE_S)],
+            [sys.executable, "-I", "-S", "-c", _HELPER, str(_GRACE_S), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -47,6 +48,7 @@ class VllmEngine:
         self._client: Any = None
         self._guard: ProcessGuard | None = None
         self._open: dict[str, VllmStream] = {}
+        self._padding: dict[int, float] = {}
         self._finished = EngineStats()
         self._starting = asyncio.Lock()
 
@@ -140,24 +142,31 @@ class VllmEngine:
             HfTokenizer.load, self._card.source, revision=self._card.revision, local_only=local_only
         )
         guard = self._guard = await asyncio.to_thread(ProcessGuard)
-        building = asyncio.create_task(asyncio.to_thread(self._build_client))
+        # Handed over in a list: a thread pool keeps the last result alive, and the client ends when it is freed.
+        built: list[Any] = []
+        building = asyncio.create_task(asyncio.to_thread(self._build_client, built))
         try:
-            client = await _wait_watching(building, guard)
-            await _warm_up(client)
+            await _wait_watching(building, guard)
+            await _warm_up(built[0])
         except BaseException:
             # A thread cannot be cancelled: what it still builds is taken down when it is done.
-            building.add_done_callback(_discard)
+            building.add_done_callback(lambda _: _discard(built))
             await self.close()
             raise
+        client = built.pop()
         self._client, self._tokenizer = client, tokenizer
+        # Weights are padded to round sizes. An id without a token has no text, so it must not be sampled.
+        padded = range(tokenizer.vocab_size, client.vllm_config.model_config.get_vocab_size())
+        self._padding = dict.fromkeys(padded, -math.inf)
         log.info("engine started model=%s vllm=%s", self.name, vllm_compat.installed_version())
 
-    def _build_client(self) -> Any:
+    def _build_client(self, built: list[Any]) -> None:
         try:
             device_type = vllm_compat.device_type()
             if device_type == "cpu":
                 os.environ.update(vllm_launch.CPU_ENVIRONMENT)
-            return vllm_compat.build_client(vllm_launch.engine_arguments(self._card, self._options, device_type))
+            arguments = vllm_launch.engine_arguments(self._card, self._options, device_type)
+            built.append(vllm_compat.build_client(arguments))
         except ModelError:
             raise
         except OSError as error:
@@ -188,6 +197,7 @@ class VllmEngine:
             "top_k": params.top_k,
             "seed": params.seed,
             "logprobs": params.logprobs,
+            "logit_bias": self._padding or None,
             # vLLM lifts the mask of a complete grammar: with its end token ignored, free text would follow.
             "ignore_eos": params.ignore_eos and params.grammar is None,
         }
@@ -212,13 +222,13 @@ class VllmEngine:
         )
 
 
-async def _wait_watching(building: asyncio.Task[Any], guard: ProcessGuard) -> Any:
+async def _wait_watching(building: asyncio.Task[None], guard: ProcessGuard) -> None:
     """Wait for the engine, telling the guard of each of its processes as it appears."""
     done = False
     while not done:
         done = bool((await asyncio.wait((building,), timeout=_WATCH_INTERVAL_S))[0])
         guard.watch()
-    return building.result()
+    building.result()
 
 
 async def _warm_up(client: Any) -> None:
@@ -229,10 +239,10 @@ async def _warm_up(client: Any) -> None:
         pass
 
 
-def _discard(building: asyncio.Task[Any]) -> None:
+def _discard(built: list[Any]) -> None:
     """Take down a client nobody waits for any more, without holding up the event loop."""
-    if not building.cancelled() and building.exception() is None:
-        Thread(target=building.result().shutdown, kwargs={"timeout": _SHUTDOWN_S}, name="vllm-discard").start()
+    if built:
+        Thread(target=built.pop().shutdown, kwargs={"timeout": _SHUTDOWN_S}, name="vllm-discard").start()
 
 
 def _reason(error: Exception) -> str:

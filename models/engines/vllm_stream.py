@@ -21,6 +21,7 @@ class VllmStream:
 
     def __init__(self, prompt_length: int, params: GenerateParams, tokenizer: Tokenizer) -> None:
         self._params = params
+        self._vocab_size = tokenizer.vocab_size
         self._stream = TextStream(tokenizer, params.stop)
         self._num_prompt_tokens = prompt_length
         self.num_cached_tokens = 0
@@ -47,7 +48,7 @@ class VllmStream:
         text, used, finish = self._read(ids, reason)
         logprobs = None
         if self._params.logprobs is not None:
-            logprobs = _token_logprobs(ids[:used], completion.logprobs or [], self._params.logprobs)
+            logprobs = self._logprobs(ids[:used], completion.logprobs or [], self._params.logprobs)
         self.num_sampled_tokens += used
         return self._delta(text, tuple(ids[:used]), logprobs, finish)
 
@@ -91,6 +92,19 @@ class VllmStream:
             num_cached_tokens=self.num_cached_tokens,
         )
 
+    def _logprobs(
+        self, ids: Sequence[int], entries: Sequence[Mapping[int, Any]], wanted: int
+    ) -> tuple[TokenLogprob, ...]:
+        """``entries`` hold the sampled token and the likeliest, one for each id at least; what could
+        not be sampled is left out.
+        """
+        found = []
+        for token_id, entry in zip(ids, entries, strict=False):
+            values = ((i, float(e.logprob)) for i, e in entry.items() if i < self._vocab_size)
+            ranked = sorted((pair for pair in values if math.isfinite(pair[1])), key=lambda pair: -pair[1])
+            found.append(TokenLogprob(token_id, float(entry[token_id].logprob), tuple(ranked[:wanted])))
+        return tuple(found)
+
     def _failure(self) -> ModelError:
         if self._params.grammar is not None and self.num_sampled_tokens == 0:
             return GrammarInvalid("the grammar does not compile for this model's vocabulary", param="grammar")
@@ -104,14 +118,3 @@ def _finish_reason(reason: str | None) -> FinishReason | None:
         case _:
             # "repetition" is the only other one; this engine never asks for its detection.
             return "stop"
-
-
-def _token_logprobs(ids: Sequence[int], entries: Sequence[Mapping[int, Any]], wanted: int) -> tuple[TokenLogprob, ...]:
-    return tuple(_token_logprob(token_id, entry, wanted) for token_id, entry in zip(ids, entries, strict=False))
-
-
-def _token_logprob(token_id: int, entry: Mapping[int, Any], wanted: int) -> TokenLogprob:
-    """``entry`` holds the sampled token and the likeliest ones; those a grammar forbids stand at minus infinity."""
-    ranked = sorted(((i, float(found.logprob)) for i, found in entry.items()), key=lambda pair: -pair[1])
-    top = tuple(pair for pair in ranked if math.isfinite(pair[1]))[:wanted]
-    return TokenLogprob(token_id, float(entry[token_id].logprob), top)

