@@ -131,7 +131,7 @@ def evaluate(model: LlamaForCausalLM, held_out: dict[str, Batch], device: str) -
         logits, wanted = forward(model, batch, device)
         rows = torch.nonzero(batch.learn[:, 1:])[:, 0]
         wrong = rows[(logits.argmax(-1) != wanted).cpu()]
-        scores[kind] = 1.0 - len(wrong.unique()) / len(batch.ids)
+        scores[kind] = 1.0 - len(set(wrong.tolist())) / len(batch.ids)
     return scores
 
 
@@ -177,7 +177,7 @@ class Run:
     def step(self, batch: Batch) -> float:
         logits, wanted = forward(self.model, batch, self.device)
         loss = functional.cross_entropy(logits, wanted)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizers.step(self.plan.rate(self.seen))
         self.seen += batch.num_tokens

@@ -16,6 +16,7 @@ from retrieval.ncbi.blast import BlastTiming
 from retrieval.ncbi.cache import ReplyCache
 from retrieval.ncbi.client import ClientConfig, NcbiClient, RetryPolicy
 from retrieval.ncbi.neutralise import neutralise
+from retrieval.ncbi.organisms import organism_in
 from retrieval.ncbi.requests import NcbiSite
 from retrieval.ncbi.session import NcbiSession, SessionReply
 from retrieval.ncbi.transport import AsgiApp, SendLimits
@@ -103,10 +104,11 @@ class NcbiAccess:
         router = _Router(clients[places[0]], clients[places[1]])
         return cls(router, settings.ncbi.max_reply_chars, tuple(client.aclose for client in clients.values()))
 
-    def open_session(self, _question: str, options: GeneGptOptions) -> Session:
+    def open_session(self, question: str, options: GeneGptOptions) -> Session:
+        organism = options.organism or organism_in(question) or "human"
         if not options.condense:
-            return UncondensedSession(self.router, options.organism)
-        return NcbiSession(self.router, organism=options.organism, max_chars=self.max_chars)
+            return UncondensedSession(self.router, organism)
+        return NcbiSession(self.router, organism=organism, max_chars=self.max_chars)
 
     async def close(self) -> None:
         for closer in self.closers:

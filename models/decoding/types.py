@@ -50,7 +50,7 @@ CallHandler = Callable[[Call], Awaitable[CallReply]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopLimits:
-    """Bounds of one answer. Times in seconds; ``max_reply_tokens`` per reply, after which its end is cut and said so."""
+    """Bounds of one answer. Times in seconds; a reply over ``max_reply_tokens`` loses its end, and says so."""
 
     max_calls: int = 10
     max_reply_tokens: int = 1500

@@ -13,25 +13,7 @@ from retrieval.ncbi.records import OmimRecord
 from retrieval.types import Condensed, Focus
 
 _COMMON_WORDS = frozenset(
-    [
-        "of",
-        "the",
-        "a",
-        "an",
-        "and",
-        "or",
-        "due",
-        "to",
-        "with",
-        "without",
-        "in",
-        "by",
-        "type",
-        "from",
-        "for",
-        "related",
-        "associated",
-    ]
+    {"of", "the", "a", "an", "and", "or", "due", "to", "with", "without", "in", "by", "type", "from", "for", "related"}
 )
 
 

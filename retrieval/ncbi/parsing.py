@@ -149,8 +149,8 @@ def _from_xml(call: NcbiCall, body: str) -> ParsedReply:
         missing = tuple(e.text or "" for e in root.iterfind("ErrorList/PhraseNotFound"))
         ids = tuple(e.text or "" for e in root.iterfind("IdList/Id"))
         return IdList(int(root.findtext("Count") or len(ids)), ids, missing)
-    if root.tag == "eSummaryResult" and (docs := root.findall("DocSum")):
-        return RecordList(call.db, tuple(doc_from_mapping(call.db, d.findtext("Id") or "", _items(d)) for d in docs))
+    if root.tag == "eSummaryResult" and (sums := root.findall("DocSum")):
+        return RecordList(call.db, tuple(doc_from_mapping(call.db, d.findtext("Id") or "", _items(d)) for d in sums))
     if root.tag == "eInfoResult":
         names = tuple(e.text or "" for e in root.iterfind("DbList/DbName"))
         return IdList(len(names), names)

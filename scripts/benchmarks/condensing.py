@@ -161,9 +161,9 @@ def _print_golds(replies: list[Recorded], args: argparse.Namespace) -> None:
             for gold in golds(task, question["answer"]):
                 if in_raw(task, gold, reply.body):
                     stood[task][0] += 1
-                    kept = gold.lower() in text.lower()
-                    stood[task][1] += kept
-                    if not kept:
+                    survived = gold.lower() in text.lower()
+                    stood[task][1] += survived
+                    if not survived:
                         print(f"lost: {task}: {match[1]}: {gold!r} ({reply.call.endpoint} {reply.call.db})")
     for task, (raw, kept) in sorted(stood.items()):
         print(f"gold kept  {task:30}{kept:>5} of {raw}")

@@ -45,8 +45,7 @@ def encode(tokenizer: Tokenizer, parts: list[Part]) -> tuple[list[int], list[boo
         new = tokenizer.encode(part.text, add_special_tokens=False).ids
         ids += new
         learn += [part.written] * len(new)
-    end = tokenizer.token_to_id(END_OF_TEXT)
-    return [*ids, end], [*learn, True]
+    return [*ids, int(tokenizer.token_to_id(END_OF_TEXT) or 0)], [*learn, True]
 
 
 def make_batch(rows: list[tuple[list[int], list[bool]]]) -> Batch:

@@ -50,10 +50,10 @@ def write_card(
     scores: Mapping[str, float],
     parameters: int,
 ) -> None:
-    rows = [
-        f"| {row['seen']:,} | {row['seconds']:,} | {row['loss']:.4f} | {sum(row['right'].values()) / len(row['right']):.3f} |"
-        for row in log
-    ]
+    rows = []
+    for row in log:
+        right = sum(row["right"].values()) / len(row["right"])
+        rows.append(f"| {row['seen']:,} | {row['seconds']:,} | {row['loss']:.4f} | {right:.3f} |")
     text = _TEXT.format(
         parameters=parameters,
         plan=", ".join(f"{k} {v}" for k, v in plan.items()),

@@ -8,6 +8,8 @@ and training starts from it. All other weights stay random and small.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from transformers import LlamaForCausalLM
 
@@ -51,7 +53,7 @@ def start_with_copying(model: LlamaForCausalLM, seed: int) -> None:
         second.o_proj.weight[:, queries] = noted.T * _REPEAT
 
 
-def _look_one_back(attention: torch.nn.Module, queries: slice, keys: slice, frequency: torch.Tensor) -> None:
+def _look_one_back(attention: Any, queries: slice, keys: slice, frequency: torch.Tensor) -> None:
     """Scores that depend on the distance alone and peak at one: the query is the key turned back by one position."""
     half = len(frequency)
     key = torch.zeros(2 * half)

@@ -1,4 +1,4 @@
-"""Phrasings of each question type. The first of each list is GeneTuring's or GeneHop's own and is drawn half the time."""
+"""Phrasings of each question type. The first of each list is the benchmark's own and is drawn half the time."""
 
 from __future__ import annotations
 

@@ -94,7 +94,16 @@ class Generator:
     def copy(self) -> list[Part]:
         """Warm-up: random identifiers, then the same again."""
         v = self.values
-        makers = [v.symbol, v.alias, v.gene_id, v.dna, v.word, v.ensembl, lambda: v.phrase(2, 5), lambda: v.band("7")]
+        makers: list[Callable[[], str]] = [
+            v.symbol,
+            v.alias,
+            v.gene_id,
+            v.dna,
+            v.word,
+            v.ensembl,
+            lambda: v.phrase(2, 5),
+            lambda: v.band("7"),
+        ]
         text = ", ".join(self.draw.choice(makers)() for _ in range(self.draw.randint(1, 8)))
         return [Part(f"Question: {text}\n", False), Part(f"Answer: {text}\n\n", True)]
 
@@ -297,7 +306,13 @@ class Generator:
         v, d = self.values, self.draw
         if not gene and d.random() < 0.06:
             return condense(BlastResult(length, ()), Focus()).text
-        species = ("Homo sapiens", "Mus musculus", "Rattus norvegicus", "Danio rerio", "Caenorhabditis elegans")
+        species: tuple[str, ...] = (
+            "Homo sapiens",
+            "Mus musculus",
+            "Rattus norvegicus",
+            "Danio rerio",
+            "Caenorhabditis elegans",
+        )
         species += ("Saccharomyces cerevisiae S288C", "Gallus gallus", "Drosophila melanogaster", "Bos taurus")
         main = "Homo sapiens" if human or gene else d.choice([*species, v.word().capitalize() + " " + v.word()])
         bits = float(d.randint(90, 280))
@@ -310,8 +325,18 @@ class Generator:
             if human and place == 0 and d.random() < 0.25:
                 accession = d.choice(["NC_000001.11", "NC_000007.14", "NC_000015.10", "NC_000023.11", "NC_000019.10"])
             score = bits if d.random() < 0.6 else bits - d.randint(0, 40)
-            hits.append(BlastHit(accession=accession, title=title, bits=score, expect=1e-40, identities=length - d.randint(0, 5),
-                                 align_length=length, subject_start=start, subject_stop=start + length - 1))  # fmt: skip
+            hits.append(
+                BlastHit(
+                    accession=accession,
+                    title=title,
+                    bits=score,
+                    expect=1e-40,
+                    identities=length - d.randint(0, 5),
+                    align_length=length,
+                    subject_start=start,
+                    subject_stop=start + length - 1,
+                )
+            )
         return condense(BlastResult(length, tuple(hits)), Focus()).text
 
     def _title(self, species: str, chromosome: str, gene: str) -> str:

@@ -80,7 +80,8 @@ class Values:
                 + self.chars(UPPER + DIGITS, 1, 3)
             )
         if style < 0.86:
-            return f"{d.choice(['RP11', 'RP4', 'CTD', 'LA16c', 'CTB'])}-{self.number(2, 4)}{d.choice(UPPER)}{self.number(1, 2)}.{self.number(1, 2)}"
+            library = d.choice(["RP11", "RP4", "CTD", "LA16c", "CTB"])
+            return f"{library}-{self.number(2, 4)}{d.choice(UPPER)}{self.number(1, 2)}.{self.number(1, 2)}"
         if style < 0.90:
             return f"{d.choice(['AC', 'AL', 'AP'])}{self.chars(DIGITS, 6, 6)}.{self.number(1, 1)}"
         if style < 0.95:
@@ -146,7 +147,8 @@ class Values:
             if organism == "human"
             else d.choice([str(d.randint(1, 30)), "X", "2R", "IV", "Un", "VIII", ""])
         )
-        kind: GeneType = d.choices(["protein-coding", "pseudogene", "ncRNA"], [6, 2, 2])[0]
+        kinds: list[GeneType] = ["protein-coding", "pseudogene", "ncRNA"]
+        kind = d.choices(kinds, [6, 2, 2])[0]
         symbol = self.symbol()
         if organism in ("mouse", "rat"):
             symbol = symbol.capitalize()

@@ -1,6 +1,6 @@
 """GeneTuring and GeneHop through an OpenAI-compatible endpoint.
 
-    python scripts/evals/geneturing.py QUESTIONS.jsonl --base-url http://127.0.0.1:8000/v1 --model arrowhead-tiny:genegpt
+    python scripts/evals/geneturing.py QUESTIONS.jsonl --base-url http://127.0.0.1:8000/v1 --model NAME:genegpt
 
 Each line of the questions file: {"set", "task", "question", "answer"}. Prints a table per task with the normalised and
 the strict score, and writes every question, answer and trace to --out (one JSON line each; a run that was stopped goes

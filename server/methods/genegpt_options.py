@@ -17,14 +17,14 @@ _MAX_ORGANISM = 60
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneGptOptions:
     """``mask``: six digits. ``grammar``: ``calls`` lets the model write only well-formed calls, ``grounded`` also only
-    sequences that stand in the question. ``condense`` False puts replies in as they came, cut to the reply budget.
-    ``cot`` None: where the question asks for it."""
+    sequences that stand in the question. ``organism`` "": the one the question names, else human. ``condense`` False
+    puts replies in as they came, cut to the reply budget. ``cot`` None: where the question asks for it."""
 
     mask: str
     max_calls: int
     grammar: GrammarMode = "grounded"
     condense: bool = True
-    organism: str = "human"
+    organism: str = ""
     cot: bool | None = None
     references: bool = True
 

@@ -63,7 +63,8 @@ def test_streamed_and_whole_answers_are_equal(client: openai.OpenAI) -> None:
     """Content, reasoning, annotations, finish reason and usage: the same from both."""
     whole = _ask(client)
     chunks = _stream(client, stream_options={"include_usage": True})
-    annotated = [c.delta.annotations for k in chunks for c in k.choices if getattr(c.delta, "annotations", None)]
+    deltas = [choice.delta for chunk in chunks for choice in chunk.choices]
+    annotated = [found for delta in deltas if (found := getattr(delta, "annotations", None))]
 
     assert _joined(chunks, "content") == whole.choices[0].message.content
     assert _joined(chunks, "reasoning_content") == whole.choices[0].message.reasoning_content  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ import socket
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -309,7 +310,7 @@ async def test_logs_hold_no_term_and_no_key(caplog: pytest.LogCaptureFixture) ->
 
 async def test_equal_calls_under_way_are_made_once() -> None:
     """Ten callers, one request; the order of parameters makes no difference."""
-    turned = NcbiCall("esearch", "gene", dict(reversed(SEARCH.params.items())))
+    turned = NcbiCall("esearch", "gene", dict(reversed(list(SEARCH.params.items()))))
     async with NcbiServer(in_turn(Answer(body=FOUND, delay_s=0.05))) as server:
         client = client_of(server.url)
         replies = await asyncio.gather(*(client.fetch(c) for c in [SEARCH, turned] * 5))
@@ -354,7 +355,7 @@ async def test_good_replies_are_remembered_and_failures_are_not(tmp_path: Path) 
 async def test_an_app_in_this_process_answers_without_network() -> None:
     """With an ASGI application given, even a remote base URL stays in the process; its crash is a typed error."""
 
-    async def app(scope: dict[str, object], receive: object, send) -> None:  # type: ignore[no-untyped-def]
+    async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] != "/entrez/eutils/esearch.fcgi":
             raise RuntimeError("no such path")
         await send({"type": "http.response.start", "status": 200, "headers": []})
