@@ -23,7 +23,9 @@ so whatever is right in an answer was copied from a reply. It is no medical devi
 
 - Prompt: `Question: ...` and a line feed, nothing else. End of answer: a blank line after `Answer: ...`.
 - Weights: bfloat16 safetensors. Tokenizer: byte-level; digits in threes, capitals in pairs, DNA in fours.
-- Made by `python -m scripts.train_embedded_model`; the run's settings: {plan}
+- Made by `python -m scripts.train_embedded_model`; the run's settings, one line for every time it was resumed with
+  others:
+{plans}
 
 ## Scores on held-out generated transcripts
 Share of transcripts in which every token the model writes (all calls and the answer) is right, greedily, 100 each:
@@ -45,7 +47,7 @@ Mean cross-entropy per written token since the row before, and the share of held
 
 def write_card(
     folder: Path,
-    plan: Mapping[str, Any],
+    plans: Sequence[Mapping[str, Any]],
     log: Sequence[Mapping[str, Any]],
     scores: Mapping[str, float],
     parameters: int,
@@ -56,7 +58,7 @@ def write_card(
         rows.append(f"| {row['seen']:,} | {row['seconds']:,} | {row['loss']:.4f} | {right:.3f} |")
     text = _TEXT.format(
         parameters=parameters,
-        plan=", ".join(f"{k} {v}" for k, v in plan.items()),
+        plans="\n".join("  - " + ", ".join(f"{k} {v}" for k, v in plan.items()) for plan in plans),
         scores="\n".join(f"| {kind} | {share:.2f} |" for kind, share in scores.items()),
         curve="\n".join(rows),
     )

@@ -1,0 +1,111 @@
+"""Every example of the README is run: the demo, the SDK program, the curl lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EMBEDDED = ROOT / "models" / "embedded" / "arrowhead-tiny" / "model.safetensors"
+pytestmark = pytest.mark.skipif(not EMBEDDED.exists(), reason="the embedded model's weights are not in this checkout")
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """The user's, with caches and data in a folder of the test's own."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return os.environ | {"XDG_CACHE_HOME": str(folder), "XDG_DATA_HOME": str(folder), "PATH": path}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The README's serve line, on a free port."""
+    line = next(b for b in _blocks("bash") if "arrowhead serve" in b).strip()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = line.replace("--port 8000", f"--port {port}").replace(
+        ".venv/bin/arrowhead", f"{sys.executable} -m server"
+    )
+    child = subprocess.Popen(
+        command.split(), cwd=ROOT, env=_environment(tmp_path_factory.mktemp("readme")), stderr=subprocess.DEVNULL
+    )
+    base = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(600):
+            assert child.poll() is None, "the server ended"
+            try:
+                if httpx.get(f"{base}/ready", trust_env=False).status_code == 200:
+                    break
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.3)
+        yield base
+    finally:
+        child.terminate()
+        child.wait(30)
+
+
+def test_the_demo_prints_the_transcript_of_the_readme(tmp_path: Path) -> None:
+    """The first command answers the question with the calls shown."""
+    wanted = next(b for b in _blocks("") if b.startswith("> What"))
+    command = [sys.executable, "-m", "server", "ask", "What is the official gene symbol of LMP10?"]
+    shown = subprocess.run(
+        [*command, "--model", "arrowhead-tiny:genegpt"],
+        cwd=ROOT, env=_environment(tmp_path), capture_output=True, text=True, timeout=240, check=True,
+    ).stdout  # fmt: skip
+
+    assert shown == wanted
+
+
+def test_the_two_commands_exist_and_can_be_run() -> None:
+    """The README's first two blocks name scripts that are there and executable."""
+    for line in (_blocks("bash")[0].strip(), _blocks("bash")[1].strip()):
+        assert os.access(ROOT / line, os.X_OK)
+
+
+def test_the_sdk_example_prints_the_answer(address: str, tmp_path: Path) -> None:
+    """The Python program runs as it stands, but for the port."""
+    program = _blocks("python")[0].replace("http://127.0.0.1:8000", address)
+    shown = subprocess.run(
+        [sys.executable, "-c", program],
+        env=_environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    ).stdout
+
+    assert shown.startswith("PSMB10")
+    assert "https://www.ncbi.nlm.nih.gov/gene/" in shown
+
+
+def test_the_curl_examples_answer(address: str, tmp_path: Path) -> None:
+    """Models are listed, and a SNP's gene is looked up."""
+    script = next(b for b in _blocks("bash") if b.startswith("curl")).replace("http://127.0.0.1:8000", address)
+    shown = subprocess.run(
+        ["bash", "-ec", script], env=_environment(tmp_path), capture_output=True, text=True, timeout=240, check=True
+    ).stdout
+    decoder, place, documents = json.JSONDecoder(), 0, []
+    while place < len(shown.rstrip()):
+        document, place = decoder.raw_decode(shown, place)
+        documents.append(document)
+        while place < len(shown) and shown[place].isspace():
+            place += 1
+
+    assert {m["id"] for m in documents[0]["data"]} == {"arrowhead-tiny", "arrowhead-tiny:genegpt"}
+    assert documents[1]["choices"][0]["message"]["content"].strip() == "APOE"
