@@ -1,0 +1,43 @@
+"""What tests in several folders share: one vLLM engine, as each start takes the better part of a minute."""
+
+from __future__ import annotations
+
+import importlib.util
+import runpy
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request, has_weights
+from models.engines.options import EngineOptions
+
+if TYPE_CHECKING:
+    from models.engines.vllm_engine import VllmEngine
+
+VLLM_OPTIONS = EngineOptions(dtype="float32", device="cpu", max_num_seqs=8, max_queue=4, kv_cache_bytes=256 * 2**20)
+
+
+@pytest.fixture(scope="session")
+def real_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded model where its weights are in the checkout, otherwise a random one."""
+    if has_weights(EMBEDDED_DIR):
+        return EMBEDDED_DIR
+    build = runpy.run_path(str(Path(__file__).parent / "tiny_models.py"))["build_llama"]
+    directory: Path = build(tmp_path_factory.mktemp("random-llama"), context=2048)
+    return directory
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def vllm_engine(real_model: Path) -> AsyncIterator[VllmEngine]:
+    """Tests that use it run on the session's event loop."""
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("the vLLM package is not installed")
+    from models.engines.vllm_engine import VllmEngine
+
+    engine = VllmEngine(card_from_request(ModelRequest(source=str(real_model))), VLLM_OPTIONS)
+    await engine.start()
+    yield engine
+    await engine.close()
