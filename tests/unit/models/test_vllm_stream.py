@@ -17,7 +17,9 @@ EOS = min(TOKENIZER.eos_token_ids)
 
 
 def output(ids: list[int], reason: str | None = None, logprobs: list[dict[int, float]] | None = None) -> Any:
-    entries = logprobs and [{i: SimpleNamespace(logprob=value) for i, value in entry.items()} for entry in logprobs]
+    entries: Any = logprobs and [
+        {i: SimpleNamespace(logprob=value) for i, value in entry.items()} for entry in logprobs
+    ]
     completion = SimpleNamespace(token_ids=ids, finish_reason=reason, stop_reason=None, logprobs=entries)
     return SimpleNamespace(outputs=[completion], num_cached_tokens=64, finished=reason is not None)
 
