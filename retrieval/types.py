@@ -39,10 +39,12 @@ class Focus:
 
     ``terms``: the search terms that led to the records, newest first, Entrez tags removed.
     ``organism``: the organism asked for, as NCBI's common or scientific name.
+    ``summaries``: whether a gene's prose summary can matter; who asks for a name, a place or a type does not need it.
     """
 
     terms: tuple[str, ...] = ()
     organism: str = "human"
+    summaries: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,9 @@ class Run:
         self.model.load_state_dict(load_file(self.folder / f"model-{state['seen']}.safetensors"))
         self.optimizers.restore(load_file(self.folder / f"optimizer-{state['seen']}.safetensors"))
         self.seen, self.log, earlier = state["seen"], state["log"], state["plans"]
-        self.plans = earlier + [p | {"from_token": self.seen} for p in self.plans if p | {"from_token": 0} not in earlier]
+        self.plans = earlier + [
+            p | {"from_token": self.seen} for p in self.plans if p | {"from_token": 0} not in earlier
+        ]
 
     def save(self) -> None:
         """The state file names the tensors and is replaced last: a kill leaves the old or the new state whole."""

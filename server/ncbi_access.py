@@ -6,6 +6,7 @@ is one client for each place. Knows nothing of what a call or a reply says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from retrieval.ncbi.organisms import organism_in
 from retrieval.ncbi.requests import NcbiSite
 from retrieval.ncbi.session import NcbiSession, SessionReply
 from retrieval.ncbi.transport import AsgiApp, SendLimits
-from retrieval.types import NcbiCall, RawReply
+from retrieval.types import Focus, NcbiCall, RawReply
 from server.methods.genegpt import Session
 from server.methods.genegpt_options import GeneGptOptions
 from server.settings import Settings, is_loopback
@@ -33,6 +34,19 @@ _GATEWAY = NcbiSite(
 )
 # A call ends a little before the loop gives it up, so that the error says what happened at NCBI.
 _GRACE = 0.95
+
+
+_FIELD = re.compile(
+    r"\b(symbol|alias(es)?|called|known as|chromosomes?|located?|locations?|where|convert|ensembl|identifier|"
+    r"protein-coding|codes? for|encode|organism|species)\b",
+    re.IGNORECASE,
+)
+_PROSE = re.compile(r"\b(function|role|summar|describe|explain|why|how|disease|related|pathway)", re.IGNORECASE)
+
+
+def asks_for_a_field(question: str) -> bool:
+    """Whether a name, a place or a type answers the question, so that prose would only stand in the way."""
+    return bool(_FIELD.search(question)) and not _PROSE.search(question)
 
 
 class _Router:
@@ -72,9 +86,9 @@ class _Remembering:
 class UncondensedSession:
     """Like the usual session, but a good reply goes in as it came; the loop cuts it to its budget."""
 
-    def __init__(self, router: _Router, organism: str) -> None:
+    def __init__(self, router: _Router) -> None:
         self._fetcher = _Remembering(router)
-        self._session = NcbiSession(self._fetcher, organism=organism)
+        self._session = NcbiSession(self._fetcher)
 
     async def __call__(self, url_text: str) -> SessionReply:
         reply = await self._session(url_text)
@@ -107,8 +121,9 @@ class NcbiAccess:
     def open_session(self, question: str, options: GeneGptOptions) -> Session:
         organism = options.organism or organism_in(question) or "human"
         if not options.condense:
-            return UncondensedSession(self.router, organism)
-        return NcbiSession(self.router, organism=organism, max_chars=self.max_chars)
+            return UncondensedSession(self.router)
+        about = Focus(organism=organism, summaries=not asks_for_a_field(question))
+        return NcbiSession(self.router, about=about, max_chars=self.max_chars)
 
     async def close(self) -> None:
         for closer in self.closers:

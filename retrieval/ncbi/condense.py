@@ -121,7 +121,7 @@ def _genes(genes: list[GeneRecord], num_failed: int, focus: Focus, max_chars: in
     # Summaries are long: they go to the best records while there is room for all records without them.
     for place, gene in enumerate(ranked):
         spare -= len(gene.summary) + 11
-        if not gene.summary or (spare < 0 and len(ranked) > 1):
+        if not focus.summaries or not gene.summary or (spare < 0 and len(ranked) > 1):
             break
         lines[place] = _gene_line(gene, summary=True)
     return fit(head, lines, max_chars, [g.uid for g in ranked])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
@@ -61,14 +60,11 @@ class _Topic:
 
 
 class NcbiSession:
-    """One per answer, one call at a time. ``terms`` are the question's own names, ``organism`` the one it is about."""
+    """One per answer, one call at a time. ``about``: the question's own terms, its organism, what it needs."""
 
-    def __init__(
-        self, client: Fetcher, *, terms: Sequence[str] = (), organism: str = "human", max_chars: int = 1200
-    ) -> None:
+    def __init__(self, client: Fetcher, *, about: Focus | None = None, max_chars: int = 1200) -> None:
         self._client = client
-        self._terms = tuple(terms)
-        self._organism = organism
+        self._about = about or Focus()
         self._max_chars = max_chars
         self._earlier: dict[str, SessionReply] = {}
         self._topics: dict[tuple[str, str], _Topic] = {}
@@ -121,8 +117,8 @@ class NcbiSession:
             topic = _topic_of(call.params["term"])
         else:
             topic = self._topic_of_ids(call.params.get("dbfrom", call.db), call.params.get("id", ""))
-        terms = tuple(dict.fromkeys((*topic.terms, *self._terms)))
-        return Focus(terms, topic.organism or self._organism)
+        terms = tuple(dict.fromkeys((*topic.terms, *self._about.terms)))
+        return Focus(terms, topic.organism or self._about.organism, self._about.summaries)
 
     def _topic_of_ids(self, db: str, ids: str) -> _Topic:
         """The topics of all these ids together, the last search first."""

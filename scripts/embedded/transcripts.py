@@ -136,7 +136,8 @@ class Generator:
         self._search(transcript, "gene", name, [g.uid for g in genes])
         if not genes:
             return NOT_FOUND
-        if found := self._read_genes(transcript, genes, Focus((name,), organism)):
+        focus = Focus((name,), organism, summaries=self.draw.random() < 0.15)
+        if found := self._read_genes(transcript, genes, focus):
             return found
         term = f"{name} AND {organism}[orgn]"
         retried = self._gene_hits(name, organism, matching=self.draw.random() < 0.6, single=False)
@@ -144,7 +145,7 @@ class Generator:
         self._search(transcript, "gene", term, [g.uid for g in retried])
         if not retried:
             return NOT_FOUND
-        return self._read_genes(transcript, retried, Focus((name,), organism)) or NOT_FOUND
+        return self._read_genes(transcript, retried, focus) or NOT_FOUND
 
     def _gene_hits(self, name: str, organism: str, *, matching: bool, single: bool) -> list[GeneRecord]:
         v, d = self.values, self.draw

@@ -58,6 +58,13 @@ def test_the_gene_asked_for_comes_first_and_is_counted() -> None:
     assert lines[3].startswith("3. Psmb10 (mouse) chr8")
 
 
+def test_summaries_are_left_out_where_a_field_is_asked_for() -> None:
+    """Prose is not shown to who asks for a name, a place or a type."""
+    text = condense(RecordList("gene", (PSMB10,)), Focus(("LMP10",), summaries=False)).text
+
+    assert "summary" not in text
+
+
 def test_another_organism_can_be_asked_for() -> None:
     """The focus names the organism."""
     assert "1. Psmb10 (mouse)" in _gene_text(PSMB10, MOUSE, term="Psmb10", organism="mouse")

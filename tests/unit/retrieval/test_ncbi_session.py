@@ -10,7 +10,7 @@ import pytest
 from retrieval.errors import NcbiError, NcbiRefusedByEgress, NcbiReplyError, NcbiTimeout
 from retrieval.ncbi.requests import NcbiSite
 from retrieval.ncbi.session import NcbiSession
-from retrieval.types import NcbiCall, RawReply
+from retrieval.types import Focus, NcbiCall, RawReply
 
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"
 SEARCH = EUTILS + "esearch.fcgi?db=gene&retmax=2&retmode=json&term="
@@ -83,7 +83,7 @@ async def test_the_organism_of_the_search_is_the_organism_of_its_records() -> No
     session = NcbiSession(Ncbi(lambda call: ids("1", "2") if call.endpoint == "esearch" else found))
     await session(SEARCH + "AAA+AND+Mus+musculus[orgn]")
     mouse = await session(EUTILS + "esummary.fcgi?db=gene&id=1,2")
-    fresh = NcbiSession(Ncbi(lambda _: found), terms=("AAA",))
+    fresh = NcbiSession(Ncbi(lambda _: found), about=Focus(("AAA",)))
     human = await fresh(EUTILS + "esummary.fcgi?db=gene&id=1,2")
 
     assert mouse.text.splitlines()[1].startswith("1. Aaa")
