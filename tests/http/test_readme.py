@@ -22,7 +22,9 @@ pytestmark = pytest.mark.skipif(not EMBEDDED.exists(), reason="the embedded mode
 
 
 def _blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    """Fences come in pairs, so every block is matched whole, whatever its language."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return [text for name, text in found if name == language]
 
 
 def _environment(folder: Path) -> dict[str, str]:
