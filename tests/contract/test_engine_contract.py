@@ -51,7 +51,7 @@ def build_engine(kind: str, directory: Path) -> Engine:
 @pytest_asyncio.fixture(
     scope="module",
     loop_scope="module",
-    params=["scripted", "transformers", pytest.param("vllm", marks=pytest.mark.vllm)],
+    params=["scripted", "transformers", pytest.param("vllm", marks=[pytest.mark.vllm, pytest.mark.timeout(900)])],
 )
 async def engine(request: pytest.FixtureRequest, tiny_llama: Path) -> AsyncIterator[Engine]:
     if request.param == "vllm" and importlib.util.find_spec("vllm") is None:
