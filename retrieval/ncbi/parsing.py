@@ -135,8 +135,7 @@ def _einfo(result: Mapping[str, Any]) -> ParsedReply:
 def _from_xml(call: NcbiCall, body: str) -> ParsedReply:
     if found := _DOCUMENT.findall(body):
         docs = [_xml_document(call.db, text) for text in found]
-        whole = body.rstrip().endswith((">",)) and body.count("<DocumentSummary ") == len(found)
-        return RecordList(call.db, tuple(docs), cut=not whole)
+        return RecordList(call.db, tuple(docs), cut=body.count("<DocumentSummary ") > len(found))
     try:
         root = ElementTree.fromstring(body)
     except ElementTree.ParseError as error:
