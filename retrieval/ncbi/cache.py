@@ -81,7 +81,7 @@ class ReplyCache:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             db = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
             try:
-                db.execute("PRAGMA journal_mode=WAL")
+                self._use_write_ahead_log(db)
                 db.execute("PRAGMA synchronous=NORMAL")
                 db.executescript(_SCHEMA)
                 self._path.chmod(0o600)  # it holds what was asked
@@ -90,6 +90,19 @@ class ReplyCache:
                 raise
             self._db = db
         return self._db
+
+    @staticmethod
+    def _use_write_ahead_log(db: sqlite3.Connection) -> None:
+        """Changing the journal mode does not wait for another process that changes it too; SQLite says "locked"."""
+        give_up_at = time.monotonic() + _BUSY_TIMEOUT_S
+        while True:
+            try:
+                db.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at:
+                    raise
+                time.sleep(0.01)
 
     def _close(self) -> None:
         if self._db is not None:
