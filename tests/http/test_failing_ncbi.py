@@ -1,0 +1,113 @@
+"""Whatever NCBI does wrong, the server answers: the error stands in the transcript and the answer is finished."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+from ncbi_server import Answer, NcbiServer, Seen
+
+EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
+CUT = json.dumps({"header": {}, "esearchresult": {"count": "1", "idlist": ["5699"]}})[:40].encode()
+PAGE = b"<!DOCTYPE html><html><body>NCBI is being maintained</body></html>"
+FAILURES = {
+    "throttled": Answer(status=429, headers={"Retry-After": "0"}, body=b'{"error":"API rate limit exceeded"}'),
+    "failing": Answer(status=500, body=b"Internal Server Error"),
+    "hanging": Answer(hang=True),
+    "dropped": Answer(drop=True),
+    "cut": Answer(body=CUT, headers={"Content-Type": "application/json"}),
+    "broken off": Answer(body=CUT, announced=5000),
+    "page": Answer(body=PAGE, headers={"Content-Type": "text/html"}),
+    "huge": Answer(stream_bytes=50 * 2**20, headers={"Content-Type": "application/json"}),
+    "huge, unannounced": Answer(stream_bytes=50 * 2**20, announced=-1),
+}
+ENDING = "Answer: not found, the call failed\n\n"
+
+
+def _answer(seen: Seen) -> Answer:
+    return FAILURES[seen.params["term"].replace("_", " ")]
+
+
+@pytest.fixture(scope="module")
+def failing_ncbi() -> Iterator[str]:
+    """Address of a loopback NCBI that fails in the way the term names."""
+    loop, started, ended = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    server = NcbiServer(_answer)
+
+    async def run() -> None:
+        async with server:
+            started.set()
+            await ended.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),), daemon=True)
+    thread.start()
+    assert started.wait(10)
+    yield server.url
+    loop.call_soon_threadsafe(ended.set)
+    thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def client(
+    failing_ncbi: str, serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[openai.OpenAI]:
+    script = tmp_path_factory.mktemp("failing") / "script.json"
+    calls = [
+        {"suffix": f"Question: {name}\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term={name.replace(' ', '_')}]->"}
+        for name in FAILURES
+    ]
+    script.write_text(json.dumps([*calls, {"regex": r"\[error: [^\]]+\]\n$", "text": ENDING}]))
+    settings = {
+        "ARROWHEAD_MODEL__SCRIPT": str(script),
+        "ARROWHEAD_NCBI__EUTILS_URL": failing_ncbi,
+        "ARROWHEAD_NCBI__TIMEOUT_S": "1",
+        "ARROWHEAD_NCBI__TOTAL_TIMEOUT_S": "5",
+        "ARROWHEAD_NCBI__RETRIES": "1",
+        "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",
+    }
+    with serve_with(settings) as running, running.client() as made:
+        yield made
+
+
+def _ask(client: openai.OpenAI, failure: str) -> tuple[str, str, dict[str, Any]]:
+    """Answer, finish reason and the one call of the trace."""
+    reply = client.chat.completions.create(
+        model="scripted:genegpt", messages=[{"role": "user", "content": failure}], timeout=60
+    )
+    url = str(client.base_url).rstrip("/") + f"/traces/{reply.id}"
+    with urllib.request.urlopen(url, timeout=10) as found:
+        (choice,) = json.load(found)["choices"]
+    (call,) = choice["calls"]
+    return reply.choices[0].message.content or "", reply.choices[0].finish_reason, call
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_failing_call_ends_in_a_finished_answer(client: openai.OpenAI, failure: str) -> None:
+    """200, an answer that says so, and the call's typed error in the trace."""
+    answer, finish_reason, call = _ask(client, failure)
+
+    assert (answer, finish_reason) == ("not found, the call failed", "stop")
+    assert call["status"] == "error"
+
+
+def test_a_storm_of_failures_costs_no_answer(client: openai.OpenAI) -> None:
+    """Four of every failure at once: all are answered, and the server goes on."""
+    with ThreadPoolExecutor(36) as pool:
+        answers = list(pool.map(lambda failure: _ask(client, failure), [*FAILURES] * 4))
+
+    assert {(answer, reason, call["status"]) for answer, reason, call in answers} == {
+        ("not found, the call failed", "stop", "error")
+    }
+    assert client.models.list().data
