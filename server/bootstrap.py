@@ -40,6 +40,7 @@ def build_services(settings: Settings) -> Services:
         total_timeout_s=settings.loop.total_timeout_s,
     )
     genegpt = GeneGpt(slot, access.open_session, limits, settings.loop.max_answer_tokens)
+    slot.when_loaded(genegpt.warm_up)
     methods: dict[str, Method] = {DIRECT: Direct(slot), genegpt.name: genegpt}
     traces = TraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from models.catalog import ModelCard
@@ -28,6 +28,11 @@ class EngineSlot:
         self._engine: Engine | None = None
         self._state: State = "loading"
         self._since = time.monotonic()
+        self._warm_up: list[Callable[[Engine], Awaitable[None]]] = []
+
+    def when_loaded(self, warm_up: Callable[[Engine], Awaitable[None]]) -> None:
+        """Run ``warm_up`` before the first request: what would make that one slow. Its failure costs a warning."""
+        self._warm_up.append(warm_up)
 
     @property
     def state(self) -> State:
@@ -57,6 +62,8 @@ class EngineSlot:
         try:
             self._engine = await _in_daemon_thread(self._build)
             await self._engine.start()
+            for warm_up in self._warm_up:
+                await self._run(warm_up, self._engine)
         except ArrowheadError as error:
             self._fail(error)
         except Exception as error:
@@ -66,6 +73,12 @@ class EngineSlot:
             self._loaded_in = time.monotonic() - self._since
             self._state = "ready"
             log.info("model ready: name=%s seconds=%.1f", self.card.name, self._loaded_in)
+
+    async def _run(self, warm_up: Callable[[Engine], Awaitable[None]], engine: Engine) -> None:
+        try:
+            await warm_up(engine)
+        except ArrowheadError as error:
+            log.warning("warm-up failed: name=%s cause=%s", self.card.name, error.message)
 
     def _fail(self, error: ArrowheadError) -> None:
         self.failure = error
