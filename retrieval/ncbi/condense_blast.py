@@ -13,6 +13,8 @@ from retrieval.types import Condensed
 _NEAR_BEST = 0.95  # hits with at least this share of the best bit score speak for the query
 _MAX_TITLE = 90
 _CHROMOSOME = re.compile(r"\bchromosome:? ?([0-9]{1,2}|X|Y|MT|[IVX]{1,5}|[2-4][LR])\b", re.IGNORECASE)
+# Clones are often placed by their band alone: "from 7p14-15".
+_BAND = re.compile(r"\bfrom ([0-9]{1,2}|X|Y)[pq](?:[0-9]|ter|cen)")
 _GENE = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9.@_-]{0,20})\)")
 # RefSeq accessions of the human chromosomes of GRCh38 (NCBI Assembly GCF_000001405): only on these are subject
 # positions genome coordinates.
@@ -60,7 +62,7 @@ def _place(near: list[BlastHit], organism: str) -> str:
 
 
 def _chromosome_of(hit: BlastHit) -> str:
-    found = _CHROMOSOME.search(hit.title)
+    found = _CHROMOSOME.search(hit.title) or _BAND.search(hit.title)
     return found[1].upper() if found else ""
 
 

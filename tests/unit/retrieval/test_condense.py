@@ -156,3 +156,18 @@ def test_positions_are_given_only_on_the_current_human_assembly(accession: str, 
     result = BlastResult(100, (_hit(accession, "Homo sapiens chromosome 15, primary assembly"),))
 
     assert condense(result, Focus()).text.split("\n")[0] == f"[1 blast hit: human {place}"
+
+
+@pytest.mark.parametrize(
+    ("title", "place"),
+    [
+        ("Homo sapiens clone UWGC:djs1 or RP11-16G1 from 7p14-15, complete sequence", "chr7"),
+        ("Homo sapiens BAC clone RP11-1 from Xq28", "chrX"),
+        ("Homo sapiens mRNA from 2 patients", "no chromosome"),
+    ],
+)
+def test_a_clone_is_placed_by_the_band_it_comes_from(title: str, place: str) -> None:
+    """Many clones' titles name no chromosome but their band."""
+    assert condense(BlastResult(100, (_hit("AC1.2", title),)), Focus()).text.startswith(
+        f"[1 blast hit: human {place}\n"
+    )
