@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import random
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,12 +11,11 @@ import torch
 from tokenizers import Tokenizer
 
 from scripts.embedded.tokenizer import END_OF_TEXT
-from scripts.embedded.transcripts import Generator, Part
+from scripts.embedded.transcript import Part
+from scripts.embedded.transcripts import Generator
 
 MAX_TOKENS = 1024
 _POOL = 256  # transcripts sorted by length together, so that a batch holds little padding
-
-
 _COPIES = 0.05  # share of plain copying among the tasks
 
 
@@ -25,7 +23,6 @@ _COPIES = 0.05  # share of plain copying among the tasks
 class StreamPlan:
     seed: int
     batch_tokens: int
-    warmup_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,28 +55,9 @@ def make_batch(rows: list[tuple[list[int], list[bool]]]) -> Batch:
     return Batch(ids, learn, sum(len(row) for row, _ in rows))
 
 
-def repeats(vocab_size: int, draw: random.Random) -> Batch:
-    """Warm-up: random tokens, other tokens, then the first again; only the repetition is learnt.
-
-    The distance differs from row to row: at a fixed one the model learns the distance instead of the content.
-    """
-    rows: list[tuple[list[int], list[bool]]] = []
-    while sum(len(ids) for ids, _ in rows) < 2048:
-        size, gap = draw.randint(4, 40), draw.randint(0, 380)
-        wanted = draw.choices(range(1, vocab_size), k=size)
-        ids = [*wanted, *draw.choices(range(1, vocab_size), k=gap), *wanted]
-        rows.append((ids, [False] * (size + gap + 1) + [True] * (size - 1)))
-    return make_batch(rows)
-
-
 def batches(tokenizer: Tokenizer, plan: StreamPlan, start: int = 0) -> Iterator[Batch]:
     """Endless. The stream depends on the plan and on ``start`` (tokens seen before) alone."""
     generator = Generator(plan.seed * 1_000_003 + start)
-    seen = start
-    while seen < plan.warmup_tokens:
-        batch = repeats(tokenizer.get_vocab_size(), generator.draw)
-        seen += batch.num_tokens
-        yield batch
     while True:
         pool: list[tuple[list[int], list[bool]]] = []
         while len(pool) < _POOL:

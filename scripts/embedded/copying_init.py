@@ -1,9 +1,13 @@
 """Initial weights in which copying already works.
 
-A transformer copies by two heads (Olsson et al. 2022, induction heads): one in an early layer notes at every token
-what stood before it, one in the next layer finds the place after an earlier occurrence of the current token and repeats
-what follows there. Random weights take millions of tokens to find this pair; here it is written down in closed form
-and training starts from it. All other weights stay random and small.
+A transformer copies by two kinds of heads (Olsson et al. 2022, induction heads): heads in an early layer note at every
+token what stood before it, a head in the next layer finds the place whose notes agree with the text just written and
+repeats what stands there. Random weights take millions of tokens to find this; here it is written down in closed form
+and training starts from it. The notes reach four tokens back: with one alone, ``PSMB10`` beside its alias ``PSMB1``
+or the second "of the" of a sentence send the copy astray.
+
+Layout of the residual stream: entry 0 a constant, the next entries of the lower half the token's own content, the
+upper half four notes (1, 2, 3, 4 tokens back). All other weights stay random and small.
 """
 
 from __future__ import annotations
@@ -13,54 +17,83 @@ from typing import Any
 import torch
 from transformers import LlamaForCausalLM
 
+NUM_COPYING_LAYERS = 2
+LAGS = (1, 2, 3, 4)
 _EMBEDDING = 0.06  # standard deviation of an embedding's entries
-_CONSTANT = 9.0  # the constant first entry, in the same unit: the head that looks one back needs a fixed signal
-_LOOK_BACK = 9.0  # sharpness of the look one back
-_NOTE = 0.2  # how loud the note of the previous token is
-_MATCH = 3.5  # sharpness of the match of content
-_REPEAT = 1.5  # how loud the repeated token is
+_CONSTANT = 9.0  # the constant first entry, in the same unit: the heads that look back need a fixed signal
+_LOOK_BACK = 1.5  # sharpness of the look back
 _NUM_POSITIONAL = 8  # rotary pairs (the fastest) that tell positions apart
+_NOTE = 0.2  # how loud a note is
+_MATCHED = (26, 20, 14, 12)  # entries compared per lag; together at most the slow rotary entries
+_WEIGHTS = (16.0, 9.0, 6.0, 5.0)  # what an agreement at each lag adds to the attention score
+_SLOW_FROM = 26  # rotary pairs from here on turn little within a transcript; faster ones would blur a match
+_REPEAT = 1.5  # how loud the repeated token is
+_CERTAINTY = 3.0  # scale of the last norm: with 1.0 even a perfect match leaves much of the probability to others
 
 
 @torch.no_grad()
 def start_with_copying(model: LlamaForCausalLM, seed: int) -> None:
-    """Overwrite the embeddings and the attention of the first two layers. Head size 64, one group per key head."""
+    """Overwrite the embeddings, the first layer's attention and one head of the second's.
+
+    Needs four query heads in two groups, head size 128 and width 256.
+    """
     draw = torch.Generator().manual_seed(seed)
     config = model.config
-    width, size = config.hidden_size, config.head_dim
+    half, size = config.hidden_size // 2, config.head_dim
     embedding = model.model.embed_tokens.weight
-    embedding.copy_(torch.randn(embedding.shape, generator=draw) * _EMBEDDING)
+    embedding.zero_()
+    embedding[:, 1:half] = torch.randn(embedding[:, 1:half].shape, generator=draw) * _EMBEDDING
     embedding[:, 0] = _CONSTANT * _EMBEDDING
-    bases = torch.linalg.qr(torch.randn(width, width, generator=draw))[0].T
-    bases[:, 0] = 0.0  # content is read beside the constant
-    groups = config.num_attention_heads // config.num_key_value_heads
+    model.model.norm.weight.fill_(_CERTAINTY)
     first, second = (layer.self_attn for layer in model.model.layers[:2])
     frequency = config.rope_parameters["rope_theta"] ** (-torch.arange(0, size, 2) / size)
+    room = half // len(LAGS)
+    for head, lag in enumerate(LAGS):
+        _look_back(first, head, lag, frequency)
+        note = slice(half + head * room, half + (head + 1) * room)
+        first.o_proj.weight[:, head * size : (head + 1) * size] = 0.0
+        first.o_proj.weight[note, head * size : head * size + room] = torch.eye(room) * _NOTE
     for key_head in range(config.num_key_value_heads):
-        keys = slice(key_head * size, (key_head + 1) * size)
-        query_head = key_head * groups
-        queries = slice(query_head * size, (query_head + 1) * size)
-        noted = bases[keys]  # [size, width]: what is noted of a token
-        place = bases.roll(width // 2, 0)[keys]  # [size, width]: where in the residual stream the note is kept
-        _look_one_back(first, queries, keys, frequency)
-        first.v_proj.weight[keys] = noted
-        first.o_proj.weight[:, queries] = place.T * _NOTE
-        slow = torch.ones(size)
-        slow[:16] = slow[size // 2 : size // 2 + 16] = 0.0  # fast rotary pairs would blur a match over a distance
-        second.q_proj.weight[queries] = noted * slow[:, None] * _MATCH
-        second.k_proj.weight[keys] = place * slow[:, None] * _MATCH
-        second.v_proj.weight[keys] = noted
-        second.o_proj.weight[:, queries] = noted.T * _REPEAT
+        values = torch.zeros(size, config.hidden_size)
+        values[:room, 1 : room + 1] = torch.eye(room)
+        first.v_proj.weight[key_head * size : (key_head + 1) * size] = values
+    _repeat_after_match(second, half, size)
 
 
-def _look_one_back(attention: Any, queries: slice, keys: slice, frequency: torch.Tensor) -> None:
-    """Scores that depend on the distance alone and peak at one: the query is the key turned back by one position."""
+def _look_back(attention: Any, head: int, lag: int, frequency: torch.Tensor) -> None:
+    """Scores that depend on the distance alone and peak at ``lag``: the query is the key turned back that far."""
     half = len(frequency)
     key = torch.zeros(2 * half)
     key[:_NUM_POSITIONAL] = 1.0
     query = torch.zeros(2 * half)
-    query[:half] = key[:half] * frequency.cos()
-    query[half:] = -key[:half] * frequency.sin()
-    for weight, vector in ((attention.q_proj.weight[queries], query), (attention.k_proj.weight[keys], key)):
-        weight.zero_()
-        weight[:, 0] = vector * _LOOK_BACK / 8.0
+    query[:half] = key[:half] * (lag * frequency).cos()
+    query[half:] = -key[:half] * (lag * frequency).sin()
+    key_head = head * attention.k_proj.out_features // attention.q_proj.out_features
+    for projection, place, vector in ((attention.q_proj, head, query), (attention.k_proj, key_head, key)):
+        rows = projection.weight[place * 2 * half : (place + 1) * 2 * half]
+        rows.zero_()
+        rows[:, 0] = vector * _LOOK_BACK
+
+
+def _repeat_after_match(attention: Any, half: int, size: int) -> None:
+    """Head 0: the text just written against the notes of every place; what stands there is repeated."""
+    room = half // len(LAGS)
+    slow = [i for start in (0, size // 2) for i in range(start + _SLOW_FROM, start + size // 2)]
+    query, key = torch.zeros(size, 2 * half), torch.zeros(size, 2 * half)
+    at = 0
+    for number, (entries, weight) in enumerate(zip(_MATCHED, _WEIGHTS, strict=True)):
+        # Own content is quieter than a note after the first layer; the scales were set by measurement.
+        source, loud = (1, 2.4) if number == 0 else (half + (number - 1) * room, 0.66)
+        target = half + number * room
+        for entry in range(entries):
+            query[slow[at], source + entry] = loud * weight / entries
+            key[slow[at], target + entry] = 0.66
+            at += 1
+    attention.q_proj.weight[:size] = query * size**0.5
+    attention.k_proj.weight[:size] = key
+    values = torch.zeros(size, 2 * half)
+    values[:, :size] = torch.eye(size)
+    values[0, 0] = 0.0
+    attention.v_proj.weight[:size] = values
+    attention.o_proj.weight[:, :size] = 0.0
+    attention.o_proj.weight[:size, :size] = torch.eye(size) * _REPEAT
