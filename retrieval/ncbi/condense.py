@@ -6,7 +6,7 @@ questions ask for, and the first line counts what follows:
 
     [3 ids: 5699,8138,19171]
     [3 gene records, 1 human named LMP10
-    1. PSMB10 (human) chr16 16q22.1 protein-coding; aliases LMP10, MECL1; proteasome 20S subunit beta 10; id 5699
+    1. PSMB10 (human) protein-coding chr16 16q22.1; aliases LMP10, MECL1; proteasome 20S subunit beta 10; id 5699
     2. ...]
 
 Pure: knows neither HTTP nor prompts.
@@ -129,7 +129,7 @@ def _genes(genes: list[GeneRecord], num_failed: int, focus: Focus, max_chars: in
 
 def _gene_line(gene: GeneRecord, *, summary: bool = False) -> str:
     place = f"chr{gene.chromosome} {gene.location}".strip() if gene.chromosome else "no chromosome"
-    parts = [f"{gene.symbol} ({gene.organism or 'unknown organism'}) {place} {gene.gene_type}"]
+    parts = [f"{gene.symbol} ({gene.organism or 'unknown organism'}) {gene.gene_type} {place}"]
     if gene.replaced_by:
         parts.append(f"replaced by id {gene.replaced_by}")
     if gene.aliases:
@@ -170,8 +170,8 @@ def _line(record: Record) -> str:
 
 
 def _snp_line(snp: SnpRecord) -> str:
-    genes = ", ".join(f"{name} (id {uid})" for name, uid in snp.genes) or "none"
-    parts = [f"rs{snp.uid} gene {genes} chr{snp.chromosome} {snp.position}".rstrip()]
+    genes = ", ".join(f"{name} (id {uid})" for name, uid in snp.genes) or "no gene"
+    parts = [f"{genes} rs{snp.uid} chr{snp.chromosome} {snp.position}".rstrip()]
     if snp.function:
         parts.append(snp.function)
     if snp.alleles:

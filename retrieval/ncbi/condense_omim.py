@@ -89,7 +89,8 @@ def _share_location(a: OmimRecord, b: OmimRecord) -> bool:
 def _row(gene: OmimRecord, phenotype: OmimRecord | None) -> str:
     place = gene.loci[0] if gene.loci else "no location"
     name = gene.title.lower()
-    return f"{gene.symbol} {place}; {_phenotype(phenotype)}; {name}" if phenotype else f"{gene.symbol} {place}; {name}"
+    about = f"{_phenotype(phenotype)}; {name}" if phenotype else name
+    return f"{gene.symbol} at {place}; {about}"
 
 
 def _phenotype(entry: OmimRecord) -> str:

@@ -12,7 +12,7 @@ from scripts.embedded.questions import phrase_question
 from scripts.embedded.transcript import MAX_ENTRIES, NOT_FOUND, Part, Transcript, search_url, summary_url
 from scripts.embedded.values import Values
 
-_ROW = re.compile(r"\n\d+\. (\S+) ([^;]+);")
+_ROW = re.compile(r"\n\d+\. (\S+) at ([^;]+);")
 
 
 class DiseaseKinds:

@@ -40,7 +40,7 @@ class GeneKinds:
         transcript, snp = self._read_snp("snp_gene")
         if isinstance(snp, str):
             return transcript.answer(snp)
-        return transcript.answer(snp.genes[0][0] if snp.genes else "none")
+        return transcript.answer(snp.genes[0][0] if snp.genes else "no gene")
 
     def snp_location(self) -> list[Part]:
         transcript, snp = self._read_snp("snp_location")
@@ -51,7 +51,7 @@ class GeneKinds:
         if isinstance(snp, str):
             return transcript.answer(snp)
         if not snp.genes:
-            return transcript.answer("none")
+            return transcript.answer("no gene")
         symbol, uid = snp.genes[0]
         gene = self.values.gene(uid=uid, symbol=symbol)
         if not gene.summary and self.draw.random() < 0.6:

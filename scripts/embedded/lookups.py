@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from retrieval.ncbi.condense import condense
 from retrieval.ncbi.records import FailedRecord, GeneRecord, IdList, RecordList
@@ -90,7 +91,7 @@ class Lookups:
         gene = v.gene(organism=organism, symbol=symbol)
         others = list(gene.aliases)
         others.insert(d.randrange(len(others) + 1), name)
-        return v.gene(organism=organism, symbol=symbol, aliases=tuple(others), name=gene.name)
+        return replace(gene, aliases=tuple(others))
 
     def _another(self, name: str, organism: str, first: GeneRecord | None) -> GeneRecord:
         v, d = self.values, self.draw
@@ -98,11 +99,11 @@ class Lookups:
         if first and kind < 0.15:  # a former entry of the same gene
             now = d.choice([first.uid, v.gene_id()])
             names: dict[str, object] = d.choice([{"symbol": first.symbol}, {"symbol": name}, {"aliases": (name,)}])
-            return v.gene(organism=organism, replaced_by=now, name=first.name, **names)
+            return v.gene(organism=organism, replaced_by=now, name=first.name, gene_type=first.gene_type, **names)
         elsewhere = d.choice([o for o in OTHER_ORGANISMS if o != organism] or ["mouse"])
         if first and kind < 0.45:  # an ortholog
             symbol = v.in_the_case_of(elsewhere, first.symbol)
-            return v.gene(organism=elsewhere, symbol=symbol, name=first.name)
+            return v.gene(organism=elsewhere, symbol=symbol, name=first.name, gene_type=first.gene_type)
         if kind < 0.6:
             same: dict[str, object] = {"symbol": name} if d.random() < 0.5 else {"aliases": (name,)}
             return v.gene(organism=elsewhere, **same)

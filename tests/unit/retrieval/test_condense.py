@@ -51,11 +51,11 @@ def test_the_gene_asked_for_comes_first_and_is_counted() -> None:
     lines = _gene_text(MOUSE, RETIRED, PSMB10).split("\n")
 
     assert lines[0] == "[3 gene records, 1 human named LMP10"
-    assert lines[1].startswith("1. PSMB10 (human) chr16 16q22.1 protein-coding; aliases LMP10, MECL1; ")
+    assert lines[1].startswith("1. PSMB10 (human) protein-coding chr16 16q22.1; aliases LMP10, MECL1; ")
     assert lines[1].endswith("; id 5699; summary: A subunit.")
     assert lines[2].startswith("2. MECL1 (human)")
     assert "replaced by id 5699" in lines[2]
-    assert lines[3].startswith("3. Psmb10 (mouse) chr8")
+    assert lines[3].startswith("3. Psmb10 (mouse) protein-coding chr8")
 
 
 def test_summaries_are_left_out_where_a_field_is_asked_for() -> None:
@@ -106,7 +106,7 @@ def test_phenotypes_stand_beside_the_gene_at_their_location() -> None:
 
     assert text == (
         "[3 omim entries, 1 on topic\n"
-        "1. KRT12 17q21.2; corneal dystrophy, meesmann, 1 (MECD1); keratin 12, type i\n"
+        "1. KRT12 at 17q21.2; corneal dystrophy, meesmann, 1 (MECD1); keratin 12, type i\n"
         "other: corneal dystrophy, lisch (LECD) Xp22.3]"
     )
 
@@ -116,7 +116,7 @@ def test_without_a_topic_the_most_relevant_gene_is_shown_and_said_to_be_off_topi
     entries = (OmimRecord(uid="1", prefix="*", title="ADENYLATE KINASE 1", symbol="AK1", loci=("9q34.11",)),)
 
     assert condense(RecordList("omim", entries), Focus(("haemolysis of some kind",))).text.startswith(
-        "[1 omim entry, 0 on topic\n1. AK1 9q34.11; adenylate kinase 1"
+        "[1 omim entry, 0 on topic\n1. AK1 at 9q34.11; adenylate kinase 1"
     )
 
 
@@ -125,7 +125,7 @@ def test_a_snp_line_starts_with_its_gene_and_chromosome() -> None:
     snp = SnpRecord(uid="1217074595", chromosome="20", position="20:50298395", genes=(("LINC01270", "284751"),))
 
     assert condense(RecordList("snp", (snp,)), Focus()).text == (
-        "[1 snp record\n1. rs1217074595 gene LINC01270 (id 284751) chr20 20:50298395]"
+        "[1 snp record\n1. LINC01270 (id 284751) rs1217074595 chr20 20:50298395]"
     )
 
 
