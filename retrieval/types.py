@@ -40,11 +40,13 @@ class Focus:
     ``terms``: the search terms that led to the records, newest first, Entrez tags removed.
     ``organism``: the organism asked for, as NCBI's common or scientific name.
     ``summaries``: whether a gene's prose summary can matter; who asks for a name, a place or a type does not need it.
+    ``places``: the question asks where genes lie, so map locations come first.
     """
 
     terms: tuple[str, ...] = ()
     organism: str = "human"
     summaries: bool = True
+    places: bool = False
 
 
 @dataclass(frozen=True, slots=True)

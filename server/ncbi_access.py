@@ -41,12 +41,18 @@ _FIELD = re.compile(
     r"protein-coding|codes? for|encode|organism|species)\b",
     re.IGNORECASE,
 )
+_PLACE = re.compile(r"\b(where|located?|locations?|chromosom\w*|loci|locus)\b", re.IGNORECASE)
 _PROSE = re.compile(r"\b(function|role|summar|describe|explain|why|how|disease|related|pathway)", re.IGNORECASE)
 
 
 def asks_for_a_field(question: str) -> bool:
     """Whether a name, a place or a type answers the question, so that prose would only stand in the way."""
     return bool(_FIELD.search(question)) and not _PROSE.search(question)
+
+
+def asks_for_places(question: str) -> bool:
+    """Whether map locations answer the question."""
+    return bool(_PLACE.search(question))
 
 
 class _Router:
@@ -122,7 +128,7 @@ class NcbiAccess:
         organism = options.organism or organism_in(question) or "human"
         if not options.condense:
             return UncondensedSession(self.router)
-        about = Focus(organism=organism, summaries=not asks_for_a_field(question))
+        about = Focus(organism=organism, summaries=not asks_for_a_field(question), places=asks_for_places(question))
         return NcbiSession(self.router, about=about, max_chars=self.max_chars)
 
     async def close(self) -> None:

@@ -19,14 +19,14 @@ _COMMON_WORDS = frozenset(
 
 def condense_omim(entries: list[OmimRecord], focus: Focus, max_chars: int) -> Condensed:
     wanted = _words(focus.terms[0]) if focus.terms else frozenset()
-    rows = _on_topic(entries, wanted)
+    rows = _on_topic(entries, wanted, places=focus.places)
     num_topic = len(rows)
     if not rows:
         rows = _best_gene(entries, wanted)
     numbered = {gene.uid for gene, _ in rows} | {p.uid for _, p in rows if p}
     text = f"[{len(entries)} omim entr{'y' if len(entries) == 1 else 'ies'}, {num_topic} on topic"
     for number, (gene, phenotype) in enumerate(rows, 1):
-        text += f"\n{number}. {_row(gene, phenotype)}"
+        text += f"\n{number}. {_row(gene, phenotype, places=focus.places)}"
     shown = len(numbered)
     others = [_other(e) for e in entries if e.uid not in numbered]
     for place, other in enumerate(others):
@@ -50,16 +50,26 @@ def _coverage(entry: OmimRecord, wanted: frozenset[str]) -> float:
     return len(wanted & have) / len(wanted) if wanted else 0.0
 
 
-def _on_topic(entries: list[OmimRecord], wanted: frozenset[str]) -> list[tuple[OmimRecord, OmimRecord | None]]:
-    """Genes whose own title, or whose location partner's, covers the topic best (at least half of its words)."""
+def _on_topic(
+    entries: list[OmimRecord], wanted: frozenset[str], *, places: bool
+) -> list[tuple[OmimRecord, OmimRecord | None]]:
+    """Genes whose own title, or whose location partner's, covers the topic best (at least half of its words).
+
+    Where ``places`` are asked for, a mapped phenotype without a gene in the reply counts too: its location is known.
+    """
     candidates: list[tuple[float, OmimRecord, OmimRecord | None]] = []
     genes = [e for e in entries if e.is_gene and e.symbol]
     for entry in entries:
         covered = _coverage(entry, wanted)
         if entry.is_gene and entry.symbol:
             candidates.append((covered, entry, None))
-        else:
-            candidates += [(covered, gene, entry) for gene in genes if _share_location(entry, gene)]
+            continue
+        partners = [gene for gene in genes if _share_location(entry, gene)]
+        candidates += [(covered, gene, entry) for gene in partners]
+        if places and not partners:
+            candidates.append((covered, entry, None))
+    if places:
+        candidates = [candidate for candidate in candidates if candidate[1].loci]
     best = max((covered for covered, *_ in candidates), default=0.0)
     if best < 0.5:
         return []
@@ -86,11 +96,11 @@ def _share_location(a: OmimRecord, b: OmimRecord) -> bool:
     return bool(set(a.loci) & set(b.loci))
 
 
-def _row(gene: OmimRecord, phenotype: OmimRecord | None) -> str:
+def _row(gene: OmimRecord, phenotype: OmimRecord | None, *, places: bool) -> str:
     place = gene.loci[0] if gene.loci else "no location"
-    name = gene.title.lower()
+    symbol, name = (gene.symbol, gene.title.lower()) if gene.is_gene else ("no gene", _phenotype(gene))
     about = f"{_phenotype(phenotype)}; {name}" if phenotype else name
-    return f"{gene.symbol} at {place}; {about}"
+    return f"{place} {symbol}; {about}" if places else f"{symbol} at {place}; {about}"
 
 
 def _phenotype(entry: OmimRecord) -> str:

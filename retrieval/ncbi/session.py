@@ -118,7 +118,7 @@ class NcbiSession:
         else:
             topic = self._topic_of_ids(call.params.get("dbfrom", call.db), call.params.get("id", ""))
         terms = tuple(dict.fromkeys((*topic.terms, *self._about.terms)))
-        return Focus(terms, topic.organism or self._about.organism, self._about.summaries)
+        return replace(self._about, terms=terms, organism=topic.organism or self._about.organism)
 
     def _topic_of_ids(self, db: str, ids: str) -> _Topic:
         """The topics of all these ids together, the last search first."""

@@ -12,7 +12,7 @@ from scripts.embedded.questions import phrase_question
 from scripts.embedded.transcript import MAX_ENTRIES, NOT_FOUND, Part, Transcript, search_url, summary_url
 from scripts.embedded.values import Values
 
-_ROW = re.compile(r"\n\d+\. (\S+) at ([^;]+);")
+_ROW = re.compile(r"\n\d+\. (no location|\S+) ")
 
 
 class DiseaseKinds:
@@ -33,10 +33,9 @@ class DiseaseKinds:
         url = summary_url("omim", ",".join(e.uid for e in entries))
         if failed := self.lookups.failed(transcript, url):
             return transcript.answer(failed)
-        reply = condense(RecordList("omim", tuple(entries)), Focus((name,))).text
+        reply = condense(RecordList("omim", tuple(entries)), Focus((name,), places=locations)).text
         transcript.call(url, reply)
-        found = [place if locations else symbol for symbol, place in _ROW.findall(reply)]
-        return transcript.answer(", ".join(dict.fromkeys(found)) or NOT_FOUND)
+        return transcript.answer(", ".join(dict.fromkeys(_ROW.findall(reply))) or NOT_FOUND)
 
     def _hits(self, disease: str) -> list[OmimRecord]:
         """Phenotypes on the topic with their genes, and others, as a search returns them."""

@@ -111,6 +111,24 @@ def test_phenotypes_stand_beside_the_gene_at_their_location() -> None:
     )
 
 
+def test_map_locations_come_first_where_places_are_asked_for() -> None:
+    """A phenotype without a gene in the reply is listed too, by its own location; one without location is not."""
+    entries = (
+        OmimRecord(uid="1", prefix="#", title="CORNEAL DYSTROPHY, MEESMANN, 1", symbol="MECD1", loci=("17q21.2",)),
+        OmimRecord(uid="2", prefix="*", title="KERATIN 12, TYPE I", symbol="KRT12", loci=("17q21.2",)),
+        OmimRecord(uid="3", prefix="#", title="CORNEAL DYSTROPHY, MEESMANN, 2", symbol="MECD2", loci=("12q13.13",)),
+        OmimRecord(uid="4", prefix="#", title="CORNEAL DYSTROPHY, MEESMANN, 3", symbol="MECD3"),
+    )
+    text = condense(RecordList("omim", entries), Focus(("Meesmann corneal dystrophy",), places=True)).text
+
+    assert text == (
+        "[4 omim entries, 2 on topic\n"
+        "1. 17q21.2 KRT12; corneal dystrophy, meesmann, 1 (MECD1); keratin 12, type i\n"
+        "2. 12q13.13 no gene; corneal dystrophy, meesmann, 2 (MECD2)\n"
+        "other: corneal dystrophy, meesmann, 3 (MECD3)]"
+    )
+
+
 def test_without_a_topic_the_most_relevant_gene_is_shown_and_said_to_be_off_topic() -> None:
     """Nothing covers half of the words: the count is 0 and one gene is offered."""
     entries = (OmimRecord(uid="1", prefix="*", title="ADENYLATE KINASE 1", symbol="AK1", loci=("9q34.11",)),)
