@@ -92,7 +92,8 @@ class Identifiers:
 
     def band(self, chromosome: str) -> str:
         arm, tail = self.draw.choice("pq"), self.draw.choice(["", f".{self.number(1, 1)}", f".{self.number(2, 2)}"])
-        return f"{chromosome}{arm}{self.draw.randint(11, 36)}{tail}"
+        upto = f"-{arm}{self.draw.randint(11, 36)}" if self.draw.random() < 0.08 else ""
+        return f"{chromosome}{arm}{self.draw.randint(11, 36)}{tail}{upto}"
 
     def relative(self, symbol: str) -> str:
         """A name that shares most of its letters with ``symbol``: an older form, a family member, another spelling."""

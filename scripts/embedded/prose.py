@@ -12,6 +12,13 @@ from retrieval.ncbi.records import GeneType
 from scripts.embedded.identifiers import LOWER, Identifiers
 from scripts.embedded.words import affixes, common_words
 
+# Short turns that come again and again in one summary: only what stands further back tells where a copy is.
+_FREQUENT = (
+    *("of", "the", "and", "in", "to", "a", "protein", "binding", "activity", "involved in", "gene", "of the"),
+    *("in the", "to the", "and the", "by the", "is a", "member of the", "this gene", "the protein", "regulation of"),
+    *("of this gene", "encoded by this gene", "has been", "and is", "that is", "of the protein", "as well as"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Prose(Identifiers):
@@ -64,10 +71,12 @@ class Prose(Identifiers):
     def _sentence(self) -> str:
         d = self.draw
         words = self.phrase(4, 22).split()
-        frequent = ["of", "the", "and", "in", "to", "a", "protein", "binding", "activity", "involved", "gene"]
         for at in range(len(words)):
-            if d.random() < 0.3:
-                words[at] = d.choice(frequent)
+            kind = d.random()
+            if kind < 0.35:
+                words[at] = d.choice(_FREQUENT)
+            elif kind < 0.5:  # prose repeats itself
+                words[at] = words[d.randrange(len(words))]
         if d.random() < 0.3:
             words.insert(d.randrange(len(words)), self.symbol())
         if d.random() < 0.15:

@@ -36,7 +36,7 @@ class Generator:
             "disease_location": (3.0, lambda: diseases.disease(locations=True)),
             "alignment": (0.8, lambda: sequences.place("alignment")),
             "species": (1.5, lambda: sequences.place("species")),
-            "snp_function": (1.5, genes.snp_function),
+            "snp_function": (3.5, genes.snp_function),
             "sequence_alias": (1.5, sequences.aliases),
             "other": (0.3, self._other),
         }
