@@ -27,8 +27,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from scripts.embedded.batches import Batch, StreamPlan, batches, encode, in_background, make_batch
 from scripts.embedded.card import write_card
 from scripts.embedded.copying_init import NUM_COPYING_LAYERS, start_with_copying
+from scripts.embedded.generator import Generator
 from scripts.embedded.tokenizer import build_tokenizer, save_tokenizer
-from scripts.embedded.transcripts import Generator
 
 HELD_OUT_SEED = 987_654_321
 
@@ -86,10 +86,10 @@ class Optimizers:
     def __init__(self, model: LlamaForCausalLM) -> None:
         matrices = [(n, p) for n, p in model.named_parameters() if p.ndim == 2 and n.startswith("model.layers.")]
         copying = [p for n, p in matrices if int(n.split(".")[2]) < NUM_COPYING_LAYERS]
-        inner = [*copying, *(p for n, p in matrices if int(n.split(".")[2]) >= NUM_COPYING_LAYERS)]
-        taken = {id(p) for p in inner}
+        later = [p for n, p in matrices if int(n.split(".")[2]) >= NUM_COPYING_LAYERS]
+        taken = {id(p) for _, p in matrices}
         rest = [p for p in model.parameters() if id(p) not in taken]
-        groups = [{"params": copying, "scale": 0.2}, {"params": inner[len(copying) :], "scale": 1.0}]
+        groups = [{"params": copying, "scale": 0.2}, {"params": later, "scale": 1.0}]
         others = [{"params": rest, "scale": 0.1}]
         self.all = [
             torch.optim.Muon(groups, lr=1.0, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),

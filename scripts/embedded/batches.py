@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from tokenizers import Tokenizer
 
+from scripts.embedded.generator import Generator
 from scripts.embedded.tokenizer import END_OF_TEXT
 from scripts.embedded.transcript import Part
-from scripts.embedded.transcripts import Generator
 
 MAX_TOKENS = 1024
 _POOL = 256  # transcripts sorted by length together, so that a batch holds little padding

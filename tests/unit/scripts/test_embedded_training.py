@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from retrieval.ncbi.call_urls import parse_call_url
 from scripts.embedded.batches import StreamPlan, batches, encode
+from scripts.embedded.generator import Generator
 from scripts.embedded.tokenizer import build_tokenizer
 from scripts.embedded.transcript import search_url
-from scripts.embedded.transcripts import Generator
 from scripts.embedded.values import Values
 from scripts.train_embedded_model import Plan, build_model
 
