@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Database = Literal["gene", "snp", "omim", "nuccore"]
-DATABASES: Final[tuple[Database, ...]] = ("gene", "snp", "omim", "nuccore")
+Database = Literal["gene", "snp", "omim", "nuccore", "pubmed", "pmc", "clinvar", "taxonomy", "medgen"]
+DATABASES: Final[tuple[Database, ...]] = (
+    "gene", "snp", "omim", "nuccore", "pubmed", "pmc", "clinvar", "taxonomy", "medgen",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,124 @@ class SequenceSegment:
     @property
     def uid(self) -> str:
         return f"{self.accession}:{self.start}-{self.stop}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Article:
+    """One PubMed record. ``xml`` is its element as NCBI sent it (PubmedArticle or PubmedBookArticle), UTF-8, without
+    declaration; efetch gives it back, and every other form is read from it. The rest is what searches need.
+
+    ``date`` is year-month-day as far as known ("2003", "2003-05", "2003-05-02"). ``authors`` are "Last FM", collective
+    names as they are. ``retracted_by``, ``corrected_by``: PMIDs of notices, from CommentsCorrections.
+    """
+
+    pmid: int
+    xml: str
+    title: str
+    abstract: str
+    journal: tuple[str, ...]
+    date: str
+    authors: tuple[str, ...]
+    types: tuple[str, ...]
+    mesh: tuple[str, ...]
+    mesh_major: tuple[str, ...]
+    keywords: tuple[str, ...]
+    languages: tuple[str, ...]
+    doi: str = ""
+    pmc: str = ""
+    retracted_by: tuple[str, ...] = ()
+    corrected_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullText:
+    """One PMC article. ``xml`` is its JATS article element, UTF-8, without declaration; ``body`` its plain text."""
+
+    pmcid: int
+    xml: str
+    pmid: str
+    doi: str
+    title: str
+    abstract: str
+    body: str
+    journal: tuple[str, ...]
+    date: str
+    authors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variation:
+    """One ClinVar variation: the GRCh38 row of variant_summary where there is one, else the GRCh37 one.
+
+    ``genes`` are (symbol, gene id) pairs; ``phenotypes`` names; ``position`` is 1-based, "" where unknown.
+    """
+
+    variation_id: int
+    allele_id: int
+    name: str
+    kind: str
+    genes: tuple[tuple[str, str], ...]
+    significance: str
+    last_evaluated: str
+    review_status: str
+    rs: str
+    phenotypes: tuple[str, ...]
+    phenotype_ids: tuple[str, ...]
+    assembly: str
+    chromosome: str
+    position: str
+    cytogenetic: str
+    origin: str
+    accessions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taxon:
+    """``names`` are (name, class) pairs of names.dmp other than the scientific name, e.g. ("mouse", "genbank common
+    name")."""
+
+    tax_id: int
+    parent_id: int
+    rank: str
+    scientific_name: str
+    names: tuple[tuple[str, str], ...] = ()
+    division: str = ""
+    genetic_code: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concept:
+    """One MedGen concept. ``cui`` is a UMLS or MedGen identifier (C0000744, CN000001); ``uid`` is Entrez's number."""
+
+    uid: int
+    cui: str
+    name: str
+    definition: str = ""
+    synonyms: tuple[str, ...] = ()
+    source_ids: tuple[tuple[str, str], ...] = ()
+    semantic_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One cross reference, both directions meant."""
+
+    source: Database
+    source_uid: str
+    target: Database
+    target_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A record that its source withdrew (DeleteCitation)."""
+
+    db: Database
+    uid: str
+
+
+Record = Gene | Snp | OmimEntry | SequenceSegment | Article | FullText | Variation | Taxon | Concept
+Entry = Record | Link | Removal
 
 
 @dataclass(frozen=True, slots=True)
