@@ -27,16 +27,18 @@ from retrieval.gateway.blast import BlastService
 from retrieval.gateway.blast_search import BlastSearcher
 from retrieval.gateway.errors import GatewayBindError, GatewayDataError, GatewayPortError
 from retrieval.gateway.eutils import ENDPOINTS, answer
+from retrieval.gateway.history import History
 from retrieval.gateway.loader import SAMPLE_DIR, corpus_fingerprint, load_corpus
 from retrieval.gateway.replies import PLAIN, Reply
-from retrieval.gateway.store import GatewayStore, build_store
+from retrieval.gateway.store import SITE, GatewayStore, build_store
 
 log = logging.getLogger(__name__)
 DEFAULT_PORT: Final = 8765
 _MAX_QUERY_STRING: Final = 32 * 1024
 _MAX_BODY: Final = 256 * 1024
 _MAX_FIELDS: Final = 100
-_STORE_NAME: Final = "gateway.sqlite"
+STORE_NAME: Final = "gateway.sqlite"
+SITE_MARK: Final = "filled-by-imports"  # beside the store: the site's own data, not a sample to be made again
 
 Answerer = Callable[[Mapping[str, str]], Awaitable[Reply]]
 
@@ -48,13 +50,19 @@ def default_data_dir() -> Path:
 
 
 def open_store(data_dir: Path, sample_dir: Path = SAMPLE_DIR) -> GatewayStore:
-    """The store in ``data_dir``, built from the sample where it is missing, damaged, or of another sample."""
-    path = data_dir / _STORE_NAME
+    """The store in ``data_dir``, built from the sample where it is missing, damaged, or of another sample.
+
+    Raises:
+        GatewayDataError: a store that a site filled cannot be read. It is never built over.
+    """
+    path = data_dir / STORE_NAME
     try:
         store = GatewayStore(path)
     except GatewayDataError:
+        if (data_dir / SITE_MARK).exists():
+            raise
         return _built(path, sample_dir)
-    if store.fingerprint == corpus_fingerprint(sample_dir):
+    if store.kind == SITE or store.fingerprint == corpus_fingerprint(sample_dir):
         return store
     store.close()
     return _built(path, sample_dir)
@@ -77,8 +85,9 @@ def create_gateway_app(store: GatewayStore) -> Starlette:
     """
     blast_dir = store.path.parent / f"blast-{store.fingerprint[:16]}"
     blast = BlastService(BlastSearcher(store.segments(), blast_dir))
+    history = History()
     routes = [
-        Route(f"/entrez/eutils/{name}.fcgi", _eutils_route(store, name), methods=["GET", "POST"]) for name in ENDPOINTS
+        Route(f"/entrez/eutils/{name}.fcgi", _eutils_route(store, name, history), methods=["GET", "POST"]) for name in ENDPOINTS
     ]
     blast_route = _blast_route(blast)
     routes += [Route(path, blast_route, methods=["GET", "POST"]) for path in ("/blast/Blast.cgi", "/Blast.cgi")]
@@ -93,9 +102,9 @@ def create_gateway_app(store: GatewayStore) -> Starlette:
     return Starlette(routes=routes, lifespan=lifespan)
 
 
-def _eutils_route(store: GatewayStore, endpoint: str) -> Callable[[Request], Awaitable[Response]]:
+def _eutils_route(store: GatewayStore, endpoint: str, history: History) -> Callable[[Request], Awaitable[Response]]:
     async def reply(params: Mapping[str, str]) -> Reply:
-        return await run_in_threadpool(answer, store, endpoint, params)
+        return await run_in_threadpool(answer, store, endpoint, params, history)
 
     async def route(request: Request) -> Response:
         return await _respond(request, endpoint, reply, str.lower)

@@ -8,15 +8,20 @@ from typing import Any, Final
 from retrieval.gateway.elink import LINKS
 from retrieval.gateway.records import DATABASES, Database
 from retrieval.gateway.replies import Reply, is_json, json_reply, text_of, xml_reply
-from retrieval.gateway.search import FIELDS, SearchField
+from retrieval.gateway.fields import FIELDS, SearchField
 from retrieval.gateway.store import GatewayStore
 
 _DOCTYPE: Final = "-//NLM//DTD einfo 20130322//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20130322/einfo.dtd"
 _MENUS: Final[Mapping[Database, tuple[str, str]]] = {
-    "gene": ("Gene", "Gene database (local sample)"),
-    "snp": ("SNP", "Single Nucleotide Polymorphisms (local sample)"),
-    "omim": ("OMIM", "OMIM records (local sample)"),
-    "nuccore": ("Nucleotide", "Core Nucleotide db (local sample)"),
+    "gene": ("Gene", "Gene database (local)"),
+    "snp": ("SNP", "Single Nucleotide Polymorphisms (local)"),
+    "omim": ("OMIM", "OMIM records (local)"),
+    "nuccore": ("Nucleotide", "Core Nucleotide db (local)"),
+    "pubmed": ("PubMed", "PubMed bibliographic records (local)"),
+    "pmc": ("PMC", "PubMed Central full-text records (local)"),
+    "clinvar": ("ClinVar", "ClinVar variations (local)"),
+    "taxonomy": ("Taxonomy", "Taxonomy (local)"),
+    "medgen": ("MedGen", "Medical Genetics concepts (local)"),
 }
 
 
@@ -56,7 +61,7 @@ def _field(search_field: SearchField) -> dict[str, str]:
         "fullname": search_field.full_name,
         "description": f"Tags: {', '.join(search_field.tags)}",
         "termcount": "0",
-        "isdate": "N",
+        "isdate": "Y" if search_field.lookup == "day" else "N",
         "isnumerical": "Y" if search_field.code in ("UID", "CPOS") else "N",
         "singletoken": "Y" if search_field.code in ("UID", "RS", "CHR") else "N",
         "hierarchy": "N",

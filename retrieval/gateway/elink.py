@@ -16,6 +16,18 @@ LINKS: Final[tuple[tuple[Database, Database], ...]] = (
     ("gene", "snp"),
     ("omim", "gene"),
     ("snp", "gene"),
+    ("gene", "pubmed"),
+    ("pubmed", "gene"),
+    ("gene", "clinvar"),
+    ("clinvar", "gene"),
+    ("clinvar", "snp"),
+    ("snp", "clinvar"),
+    ("clinvar", "omim"),
+    ("omim", "clinvar"),
+    ("omim", "medgen"),
+    ("medgen", "omim"),
+    ("pubmed", "pmc"),
+    ("pmc", "pubmed"),
 )
 
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from retrieval.gateway.query import Node, Query, QueryTooComplexError, Run, Term, parse_query, postfix, translation
 from retrieval.gateway.records import Database
 from retrieval.gateway.replies import Reply, is_json, json_reply, text_of, whole_number, xml_reply
-from retrieval.gateway.search import Hits, field_of, organism_of, search
+from retrieval.gateway.fields import field_of
+from retrieval.gateway.history import History, KeptSearch
+from retrieval.gateway.plan import Condition, term_condition
+from retrieval.gateway.search import Hits, Page, organism_of, search
 from retrieval.gateway.store import GatewayStore
 
 _DOCTYPE: Final = "-//NLM//DTD esearch 20060628//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20060628/esearch.dtd"
 _RETMAX_DEFAULT: Final = 20
 _RETMAX_HIGHEST: Final = 100_000
+_RETSTART_HIGHEST: Final = 10_000_000
+_MAX_DAYS: Final = 36_500
 
 
-def esearch(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Reply:
+def esearch(store: GatewayStore, db: Database, params: Mapping[str, str], history: History) -> Reply:
     term = params.get("term", "").strip()
     try:
         query = parse_query(term)
@@ -26,10 +32,51 @@ def esearch(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Rep
         return esearch_error(params, "Empty term and query_key - nothing todo")
     if query.tree is None:
         return _nothing(params, query.ignored or (term,))
-    hits = search(store, db, query.tree, by_relevance=params.get("sort", "").lower() == "relevance")
-    if params.get("rettype", "").lower() == "count":
-        return _count_only(params, len(hits.uids))
-    return _Page(store, db, query, hits, params).reply()
+    count_only = params.get("rettype", "").lower() == "count"
+    hits = search(store, db, query.tree, _page(params, count_only=count_only), _dates(db, params))
+    if count_only:
+        return _count_only(params, hits.count)
+    kept = ("", 0)
+    if params.get("usehistory", "").lower() in ("y", "yes", "true", "1"):
+        kept = history.keep(params.get("webenv", ""), KeptSearch(db, dict(params)))
+    return _Page((store, db), query, hits, params, kept).reply()
+
+
+def found_uids(store: GatewayStore, kept: KeptSearch, start: int, size: int) -> list[str]:
+    """One page of what a kept search finds now."""
+    if kept.uids:
+        return list(kept.uids[start : start + size])
+    query = parse_query(kept.params.get("term", "").strip())
+    if query.tree is None:
+        return []
+    page = Page(start, size, _sort(kept.params))
+    return search(store, kept.db, query.tree, page, _dates(kept.db, kept.params)).uids
+
+
+def _page(params: Mapping[str, str], *, count_only: bool) -> Page:
+    start = whole_number(params, "retstart", 0, _RETSTART_HIGHEST)
+    size = 0 if count_only else whole_number(params, "retmax", _RETMAX_DEFAULT, _RETMAX_HIGHEST)
+    return Page(start, size, _sort(params))
+
+
+def _sort(params: Mapping[str, str]) -> str:
+    wanted = params.get("sort", "").strip().lower().replace("+", " ").replace("_", " ")
+    return {"relevance": "relevance", "pub date": "pub_date", "date": "pub_date"}.get(wanted, "")
+
+
+def _dates(db: Database, params: Mapping[str, str]) -> Condition | None:
+    """mindate, maxdate and reldate (days back from today) as a condition on articles."""
+    if db not in ("pubmed", "pmc"):
+        return None
+    low, high = (params.get(name, "").strip() for name in ("mindate", "maxdate"))
+    days = whole_number(params, "reldate", 0, _MAX_DAYS)
+    if days:
+        low = (datetime.now(UTC).date() - timedelta(days=days)).strftime("%Y/%m/%d")
+    if not low and not high:
+        return None
+    span = Term(f"{low or '0001'}:{high or '3000'}", "pdat")
+    field = field_of(db, "pdat")
+    return term_condition(db, span, field, lambda _: ()) if field else None
 
 
 def esearch_error(params: Mapping[str, str], message: str) -> Reply:
@@ -58,18 +105,23 @@ def _nothing(params: Mapping[str, str], ignored: Sequence[str]) -> Reply:
     return xml_reply("eSearchResult", _DOCTYPE, inner)
 
 
+_Kept = tuple[str, int]  # WebEnv ("" where none was asked for) and query key
+
+
 class _Page:
     """One page of a search's reply."""
 
-    def __init__(self, store: GatewayStore, db: Database, query: Query, hits: Hits, params: Mapping[str, str]) -> None:
+    def __init__(
+        self, place: tuple[GatewayStore, Database], query: Query, hits: Hits, params: Mapping[str, str], kept: _Kept
+    ) -> None:
         if query.tree is None:
             raise ValueError("a query without terms has no page")
-        self._store, self._db, self._hits, self._params = store, db, hits, params
+        self._store, self._db = place
+        self._hits, self._params, self._kept = hits, params, kept
         self._tree: Node = query.tree
         self._ignored = query.ignored
-        self._start = whole_number(params, "retstart", 0, _RETMAX_HIGHEST)
-        size = whole_number(params, "retmax", _RETMAX_DEFAULT, _RETMAX_HIGHEST)
-        self._ids = hits.uids[self._start : self._start + size]
+        self._start = whole_number(params, "retstart", 0, _RETSTART_HIGHEST)
+        self._ids = hits.uids
 
     def reply(self) -> Reply:
         if is_json(self._params):
@@ -79,13 +131,13 @@ class _Page:
     @property
     def _unfound(self) -> bool:
         """Nothing is found because words are found nowhere (not because no record holds them all)."""
-        return not self._hits.uids and bool(self._hits.missing)
+        return not self._hits.count and bool(self._hits.missing)
 
     def _organism(self, term: Term) -> str | None:
         return organism_of(self._store, term)
 
     def _render(self, term: Term) -> str:
-        if (scientific := self._organism(term)) is not None and self._hits.uids:
+        if (scientific := self._organism(term)) is not None and self._hits.count:
             return f'"{scientific}"[Organism]'
         if self._unfound and term.tag:
             return term.written
@@ -122,15 +174,24 @@ class _Page:
         count, explode = str(self._hits.counts[term]), "Y" if organism else "N"
         return {"term": self._render(term), "field": field_name, "count": count, "explode": explode}
 
+    def _history(self) -> dict[str, str]:
+        environment, key = self._kept
+        return {"querykey": str(key), "webenv": environment} if environment else {}
+
+    def _history_markup(self) -> str:
+        environment, key = self._kept
+        return f"<QueryKey>{key}</QueryKey><WebEnv>{environment}</WebEnv>" if environment else ""
+
     def _missing(self) -> list[str]:
         return [term.written for term in self._hits.missing]
 
     def _as_mapping(self) -> dict[str, Any]:
         hits = self._hits
         result: dict[str, Any] = {
-            "count": str(len(hits.uids)),
+            "count": str(hits.count),
             "retmax": str(len(self._ids)),
             "retstart": str(self._start),
+            **self._history(),
             "idlist": self._ids,
             "translationset": self._translation_set(),
         }
@@ -152,7 +213,8 @@ class _Page:
         hits = self._hits
         ids = "".join(f"<Id>{text_of(uid)}</Id>\n" for uid in self._ids)
         parts = [
-            f"<Count>{len(hits.uids)}</Count><RetMax>{len(self._ids)}</RetMax><RetStart>{self._start}</RetStart>",
+            f"<Count>{hits.count}</Count><RetMax>{len(self._ids)}</RetMax><RetStart>{self._start}</RetStart>",
+            self._history_markup(),
             f"<IdList>\n{ids}</IdList>" if ids else "<IdList/>",
             self._translation_set_markup(),
             "" if self._unfound else self._stack_markup(),

@@ -1,12 +1,42 @@
-"""Which words of a record can be searched, and under which field. Knows nothing of SQL."""
+"""Which text of a record is searched under which field, and where the record stands among equals. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Final
 
-from retrieval.gateway.records import Gene, OmimEntry, Organism, SequenceSegment, Snp
+from retrieval.gateway import schema
+from retrieval.gateway.records import (
+    Article,
+    Concept,
+    Database,
+    FullText,
+    Gene,
+    OmimEntry,
+    Organism,
+    Record,
+    SequenceSegment,
+    Snp,
+    Taxon,
+    Variation,
+)
+from retrieval.gateway.tokens import index_words, words_of
 
 Fields = Iterator[tuple[str, str]]
+_HUMAN: Final = 9606
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What orders equally good hits. ``weight`` grows with how often a record is meant, 0 where unknown."""
+
+    weight: int = 0
+    live: bool = True
+    human: bool = True
+    number: int | None = None
 
 
 def organism_names(organism: Organism) -> tuple[str, ...]:
@@ -17,51 +47,259 @@ def organism_names(organism: Organism) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def gene_fields(gene: Gene) -> Fields:
-    yield "uid", str(gene.gene_id)
-    yield "sym", gene.symbol
-    yield "sym", gene.official_symbol
-    yield from (("alias", alias) for alias in gene.aliases)
-    yield from (("keyword", word) for word in gene.keywords)
-    yield "name", gene.name
-    yield from (("designation", text) for text in gene.designations)
-    yield from (("mim", number) for number in gene.mim)
-    yield "ens", gene.ensembl
-    yield "chr", gene.chromosome
-    yield "map", gene.map_location
-    yield "accn", gene.accession
-    yield "type", f"genetype {gene.gene_type.replace('-', ' ')}" if gene.gene_type else ""
-    yield "alive", "alive" if gene.status == 0 else ""
-    yield "text", gene.summary
-    yield from (("orgn", name) for name in organism_names(gene.organism))
+def columns_of(record: Record) -> tuple[str, ...]:
+    """The index row: one text for each of the database's columns, values between edges, then words' parts."""
+    texts: dict[str, list[str]] = {}
+    for field, text in fields_of(record):
+        if text:
+            texts.setdefault(field, []).append(text)
+    return tuple(_column(texts.get(name, ())) for name in schema.COLUMNS[database_of(record)])
 
 
-def snp_fields(snp: Snp) -> Fields:
-    yield "uid", str(snp.snp_id)
-    yield "rs", f"rs{snp.snp_id}"
-    for symbol, gene_id in snp.genes:
+def _column(values: list[str] | tuple[str, ...]) -> str:
+    whole = [words for text in values if (words := words_of(text))]
+    if not whole:
+        return ""
+    known = {word for words in whole for word in words}
+    parts = sorted(index_words(" ".join(known)) - known)
+    text = f" {schema.EDGE} ".join(" ".join(words) for words in whole)
+    tail = f" {schema.PART} " + f" {schema.PART} ".join(parts) if parts else ""
+    return f"{schema.EDGE} {text} {schema.EDGE}{tail}"
+
+
+@singledispatch
+def database_of(record: Record) -> Database:
+    raise TypeError(f"no record of a database: {type(record).__name__}")
+
+
+@singledispatch
+def fields_of(record: Record) -> Fields:
+    """(column of the index, text) of everything that can be searched."""
+    raise TypeError(f"no record of a database: {type(record).__name__}")
+
+
+@singledispatch
+def standing_of(record: Record) -> Standing:
+    return Standing()
+
+
+def uid_of(record: Record) -> int:
+    """Entrez's number of the record; of a sequence stretch there is none: the store gives it one."""
+    match record:
+        case Gene():
+            return record.gene_id
+        case Snp():
+            return record.snp_id
+        case OmimEntry():
+            return record.mim_number
+        case Article():
+            return record.pmid
+        case FullText():
+            return record.pmcid
+        case Variation():
+            return record.variation_id
+        case Taxon():
+            return record.tax_id
+        case Concept():
+            return record.uid
+        case SequenceSegment():
+            return 0
+
+
+@database_of.register
+def _(record: Gene) -> Database:
+    return "gene"
+
+
+@fields_of.register
+def _(record: Gene) -> Fields:
+    yield "sym", record.symbol
+    yield "sym", record.official_symbol
+    yield from (("alias", alias) for alias in record.aliases)
+    yield from (("keyword", word) for word in record.keywords)
+    yield "name", record.name
+    yield from (("designation", text) for text in record.designations)
+    yield from (("mim", number) for number in record.mim)
+    yield "ens", record.ensembl
+    yield "chr", record.chromosome
+    yield "map", record.map_location
+    yield "accn", record.accession
+    yield "type", f"genetype {record.gene_type.replace('-', ' ')}" if record.gene_type else ""
+    yield "alive", "alive" if record.status == 0 else ""
+    yield "text", record.summary
+    yield "orgn", f"txid{record.organism.tax_id}"
+
+
+@standing_of.register
+def _(record: Gene) -> Standing:
+    return Standing(record.weight, record.status == 0, record.organism.tax_id == _HUMAN)
+
+
+@database_of.register
+def _(record: Snp) -> Database:
+    return "snp"
+
+
+@fields_of.register
+def _(record: Snp) -> Fields:
+    for symbol, gene_id in record.genes:
         yield "gene", symbol
         yield "gene_id", gene_id
-    yield "chr", snp.chromosome
-    yield "pos", snp.position
-    yield "accn", snp.accession
-    yield "fxn", snp.function_class.replace("_", " ")
-    yield "fxn", snp.function_class
-    yield "clin", snp.clinical
-    yield from (("orgn", name) for name in ("Homo sapiens", "human", "txid9606"))
+    yield "chr", record.chromosome
+    yield "accn", record.accession
+    yield "fxn", record.function_class.replace("_", " ")
+    yield "fxn", record.function_class
+    yield "clin", record.clinical
 
 
-def omim_fields(entry: OmimEntry) -> Fields:
-    yield "uid", str(entry.mim_number)
-    yield "title", entry.title
-    yield "alt", entry.alternative_titles
-    yield "map", entry.locus
-    yield from (("orgn", name) for name in ("Homo sapiens", "human", "txid9606"))
+@standing_of.register
+def _(record: Snp) -> Standing:
+    return Standing(number=whole(record.position))
 
 
-def segment_fields(segment: SequenceSegment, organism: Organism) -> Fields:
-    yield "uid", segment.accession
-    yield "accn", segment.accession
-    yield "accn", segment.accession.split(".")[0]
-    yield "title", segment.title
-    yield from (("orgn", name) for name in organism_names(organism))
+@database_of.register
+def _(record: OmimEntry) -> Database:
+    return "omim"
+
+
+@fields_of.register
+def _(record: OmimEntry) -> Fields:
+    yield "title", record.title
+    yield "alt", record.alternative_titles
+    yield "map", record.locus
+
+
+@standing_of.register
+def _(record: OmimEntry) -> Standing:
+    return Standing(live=record.prefix != "^", number=len(words_of(record.title)))
+
+
+@database_of.register
+def _(record: SequenceSegment) -> Database:
+    return "nuccore"
+
+
+@fields_of.register
+def _(record: SequenceSegment) -> Fields:
+    yield "accn", record.accession
+    yield "accn", record.accession.split(".")[0]
+    yield "title", record.title
+    yield "orgn", f"txid{record.tax_id}"
+
+
+@standing_of.register
+def _(record: SequenceSegment) -> Standing:
+    return Standing(human=record.tax_id == _HUMAN)
+
+
+@database_of.register
+def _(record: Article) -> Database:
+    return "pubmed"
+
+
+@fields_of.register
+def _(record: Article) -> Fields:
+    yield "title", record.title
+    yield "abstract", record.abstract
+    yield from (("author", name) for name in record.authors)
+    yield from (("journal", name) for name in record.journal)
+    yield from (("mesh", heading) for heading in record.mesh)
+    yield from (("majr", heading) for heading in record.mesh_major)
+    yield from (("keyword", word) for word in record.keywords)
+    yield from (("type", name) for name in record.types)
+    yield from (("lang", name) for name in record.languages)
+    yield "doi", record.doi
+    yield "pmc", record.pmc
+    yield "filter", "hasabstract" if record.abstract else ""
+
+
+@standing_of.register
+def _(record: Article) -> Standing:
+    return Standing(number=day(record.date))
+
+
+@database_of.register
+def _(record: FullText) -> Database:
+    return "pmc"
+
+
+@fields_of.register
+def _(record: FullText) -> Fields:
+    yield "title", record.title
+    yield "abstract", record.abstract
+    yield "body", record.body
+    yield from (("author", name) for name in record.authors)
+    yield from (("journal", name) for name in record.journal)
+    yield "doi", record.doi
+    yield "pmid", record.pmid
+
+
+@standing_of.register
+def _(record: FullText) -> Standing:
+    return Standing(number=day(record.date))
+
+
+@database_of.register
+def _(record: Variation) -> Database:
+    return "clinvar"
+
+
+@fields_of.register
+def _(record: Variation) -> Fields:
+    yield "name", record.name
+    for symbol, gene_id in record.genes:
+        yield "gene", symbol
+        yield "gene_id", gene_id
+    yield "clin", record.significance
+    yield from (("dis", name) for name in record.phenotypes)
+    yield "type", record.kind
+    yield "chr", record.chromosome
+    yield "map", record.cytogenetic
+    yield from (("accn", accession) for accession in record.accessions)
+    yield "rs", record.rs
+    yield "review", record.review_status
+
+
+@standing_of.register
+def _(record: Variation) -> Standing:
+    return Standing(number=whole(record.position))
+
+
+@database_of.register
+def _(record: Taxon) -> Database:
+    return "taxonomy"
+
+
+@fields_of.register
+def _(record: Taxon) -> Fields:
+    yield "scientific", record.scientific_name
+    yield from (("name", name) for name, _ in record.names)
+    yield "level", record.rank
+    yield "parent", str(record.parent_id)
+    yield "orgn", f"txid{record.tax_id}"
+
+
+@database_of.register
+def _(record: Concept) -> Database:
+    return "medgen"
+
+
+@fields_of.register
+def _(record: Concept) -> Fields:
+    yield "title", record.name
+    yield from (("synonym", name) for name in record.synonyms)
+    yield "definition", record.definition
+    yield "cui", record.cui
+    yield from (("source", f"{source} {number}") for source, number in record.source_ids)
+    yield from (("source", number) for _, number in record.source_ids)
+    yield "semtype", record.semantic_type
+
+
+def whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def day(date: str) -> int | None:
+    """"2003-05-02" as 20030502; what is unknown counts as 0, so that a year stands before its months."""
+    found = re.match(r"(\d{4})(?:-(\d\d))?(?:-(\d\d))?", date)
+    return int(f"{found[1]}{found[2] or '00'}{found[3] or '00'}") if found else None

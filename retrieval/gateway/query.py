@@ -74,10 +74,15 @@ class _Lexeme:
     text: str
 
 
+_RANGE: Final = re.compile(r'"?([\w/.-]+)"?\s*(?:\[([^\]]*)\])?\s*:\s*"?([\w/.-]+)"?\s*\[([^\]]*)\]')
+
+
 def parse_query(text: str) -> Query:
     """QueryTooComplexError beyond the limits; anything else can be read."""
     if len(text) > MAX_TERM_CHARS:
         raise QueryTooComplexError(f"the term has {len(text)} characters, {MAX_TERM_CHARS} are allowed")
+    # A range is one term, however it is written: 2010:2015[dp], "2010"[Date] : "2015"[Date].
+    text = _RANGE.sub(r"\1:\3[\4]", text)
     lexemes = list(_lexemes(text))
     if sum(lexeme.kind in ("word", "quoted") for lexeme in lexemes) > MAX_TERMS:
         raise QueryTooComplexError(f"the term has more than {MAX_TERMS} words")

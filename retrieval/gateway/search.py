@@ -2,88 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from retrieval.gateway.fields import ALL, COLUMN_SCORE, FIELDS, ORGANISM, SearchField, field_of
+from retrieval.gateway.plan import (
+    Condition,
+    Everything,
+    Nothing,
+    Rows,
+    Words,
+    combine,
+    is_truncated,
+    phrase,
+    rows_of,
+    term_condition,
+    whole,
+)
 from retrieval.gateway.query import Node, Run, Term, terms_of
 from retrieval.gateway.records import Database
+from retrieval.gateway.schema import COLUMNS
 from retrieval.gateway.store import GatewayStore
 from retrieval.gateway.tokens import STOPWORDS, words_of
 
+__all__ = ["FIELDS", "Hits", "SearchField", "field_of", "organism_of", "search"]
 
-@dataclass(frozen=True, slots=True)
-class SearchField:
-    """One Entrez field of a database: its tags (lower case), and the index fields behind it (none: all)."""
-
-    code: str
-    full_name: str
-    tags: tuple[str, ...]
-    index: tuple[str, ...]
-
-
-_ALL: Final = SearchField("ALL", "All Fields", ("all", "all fields", "*"), ())
-_UID: Final = SearchField("UID", "UID", ("uid",), ("uid",))
-_ORGANISM: Final = SearchField("ORGN", "Organism", ("orgn", "organism", "taxonomy id", "porgn", "taxid"), ("orgn",))
-_CHROMOSOME: Final = SearchField("CHR", "Chromosome", ("chr", "chromosome"), ("chr",))
-_ACCESSION: Final = SearchField("ACCN", "Accession", ("accn", "accession", "nucleotide accession"), ("accn",))
-
-FIELDS: Final[Mapping[Database, tuple[SearchField, ...]]] = {
-    "gene": (
-        _ALL,
-        SearchField("UID", "UID", ("uid", "gene id", "geneid"), ("uid",)),
-        SearchField(
-            "GENE", "Gene Name", ("gene", "gene name", "sym", "symbol", "pref", "prefered symbol"), ("sym", "alias")
-        ),
-        SearchField(
-            "TITL", "Gene/Protein Name", ("titl", "title", "gfn", "gene full name", "name"), ("name", "designation")
-        ),
-        _ORGANISM,
-        _CHROMOSOME,
-        SearchField("MAP", "Default Map Location", ("map", "map location"), ("map",)),
-        SearchField("MIM", "MIM ID", ("mim", "mim id"), ("mim",)),
-        SearchField("PROP", "Properties", ("prop", "properties", "filter", "fltr", "sb"), ("type", "alive")),
-        _ACCESSION,
-    ),
-    "snp": (
-        _ALL,
-        _UID,
-        SearchField("RS", "Reference SNP ID", ("rs", "reference snp id", "snpid"), ("rs", "uid")),
-        SearchField("GENE", "Gene Name", ("gene", "gene name", "sym", "gene_name"), ("gene",)),
-        SearchField("GENE_ID", "Gene ID", ("gene_id", "gene id", "geneid"), ("gene_id",)),
-        _CHROMOSOME,
-        SearchField("CPOS", "Base Position", ("cpos", "chrpos", "base position", "position"), ("pos",)),
-        SearchField("FXN", "Function Class", ("fxn", "function class", "func"), ("fxn",)),
-        _ORGANISM,
-        _ACCESSION,
-    ),
-    "omim": (
-        _ALL,
-        SearchField("UID", "MIM ID", ("uid", "mim", "mim id"), ("uid",)),
-        SearchField("TITL", "Title", ("titl", "title", "ti"), ("title", "alt")),
-        SearchField("GENE", "Gene Name", ("gene", "gene name", "sym"), ("title",)),
-        SearchField("MAP", "Gene Map", ("map", "gmap", "gene map", "locus"), ("map",)),
-    ),
-    "nuccore": (
-        _ALL,
-        _UID,
-        _ACCESSION,
-        SearchField("TITL", "Title", ("titl", "title", "ti"), ("title",)),
-        _ORGANISM,
-    ),
-}
-
-# How much a hit in an index field says about the record being the one that was meant.
-_FIELD_SCORE: Final[Mapping[str, int]] = {
-    "uid": 100, "sym": 100, "rs": 100, "ens": 100, "accn": 90, "alias": 60, "gene": 60, "gene_id": 60, "mim": 60,
-    "keyword": 40, "title": 30, "name": 20, "pos": 20, "alt": 15, "designation": 10,
-}  # fmt: skip
+# Of more hits than this, relevance looks at the best of each column only: the rest differ in nothing that a name has.
+_MAX_RANKED: Final = 3_000
+_PHRASE_BONUS: Final = 20
+_PART_SCORE: Final = 5  # a word inside a name says less than the name
+_WHOLE_NOT_NEEDED: Final = frozenset({"title", "alt", "synonym", "dis", "abstract", "mesh", "majr"})
+_BY_TEXT: Final[frozenset[Database]] = frozenset({"pubmed", "pmc"})
+_NEWEST_FIRST: Final[frozenset[Database]] = frozenset({"pubmed", "pmc", "snp", "clinvar"})
+# Of an article, a word in the title or as a heading says more than one in the text.
+_TEXT_WEIGHTS: Final[Mapping[str, float]] = {"title": 4.0, "mesh": 2.0, "majr": 3.0, "keyword": 2.0, "abstract": 1.0}
 
 
 @dataclass(slots=True)
 class Hits:
-    """What one search found. ``uids`` are in order; ``counts`` are the hits of each term on its own."""
+    """What one search found: ``count`` in all, and the uids of one page of them, in order.
 
+    ``counts`` are the hits of each term on its own.
+    """
+
+    count: int
     uids: list[str]
     counts: dict[Term, int]
     missing: list[Term] = field(default_factory=list)
@@ -91,141 +54,191 @@ class Hits:
     loosened: bool = False
 
 
-def field_of(db: Database, tag: str) -> SearchField | None:
-    """The field a tag names; All Fields where there is no tag; None where the database has no such field."""
-    if not tag:
-        return _ALL
-    wanted = " ".join(tag.lower().split())
-    return next((f for f in FIELDS[db] if wanted in f.tags or wanted == f.code.lower()), None)
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which of the hits, and in which order: "relevance", "pub_date" or "" for the database's own."""
+
+    start: int = 0
+    size: int = 20
+    sort: str = ""
 
 
 def organism_of(store: GatewayStore, term: Term) -> str | None:
     """The scientific name where the term is an organism under an organism tag."""
-    return store.organism(term.text) if field_of("gene", term.tag) is _ORGANISM else None
+    return store.organism(term.text) if field_of("gene", term.tag) is ORGANISM else None
 
 
-def search(store: GatewayStore, db: Database, tree: Node, by_relevance: bool) -> Hits:
-    """All records the query matches, in order of relevance or of NCBI's default (gene weight, newest id first)."""
-    matches = {term: _match(store, db, term) for term in terms_of(tree)}
-    found = _evaluate(tree, lambda term: set(matches[term]))
+def search(store: GatewayStore, db: Database, tree: Node, page: Page, extra: Condition | None = None) -> Hits:
+    """One page of the records the query matches. ``extra`` narrows the search further (date limits)."""
+    terms = list(dict.fromkeys(terms_of(tree)))
+    conditions = {term: term_condition(db, term, field_of(db, term.tag) or ALL, store.tax_ids) for term in terms}
+    counts = {term: _count(store, db, condition) for term, condition in conditions.items()}
+    found = _evaluate(db, tree, conditions, counts)
+    if extra is not None:
+        found = combine(db, "AND", found, extra)
+    count = counts[tree] if isinstance(tree, Term) and extra is None else _count(store, db, found)
     loosened = False
-    if not found and db == "omim" and isinstance(tree, Run):
-        found = _most_words(tree, matches)
-        loosened = bool(found)
-    counts = {term: len(match) for term, match in matches.items()}
-    tags = [term.tag for term in matches if field_of(db, term.tag) is None]
-    ranked = _ranked(store, db, found, matches.values(), by_relevance)
-    return Hits(ranked, counts, [term for term, count in counts.items() if not count], tags, loosened)
+    if not count and db == "omim" and isinstance(tree, Run):
+        found, count = _most_words(store, tree, conditions)
+        loosened = bool(count)
+    hits = Hits(count, [], counts, [t for t in terms if not counts[t]], _unknown_tags(db, terms), loosened)
+    if count and page.size:
+        hits.uids = _page(store, db, _Found(found, count, terms), page)
+    return hits
 
 
-def _evaluate(node: Node, uids: Callable[[Term], set[str]]) -> set[str]:
+def _unknown_tags(db: Database, terms: list[Term]) -> list[str]:
+    return [term.tag for term in terms if field_of(db, term.tag) is None]
+
+
+def _count(store: GatewayStore, db: Database, condition: Condition) -> int:
+    if isinstance(condition, Nothing):
+        return 0
+    if isinstance(condition, Everything):
+        return store.count(db)
+    rows = rows_of(db, condition)
+    return int(store.query(f"SELECT count(*) FROM ({rows.sql})", rows.parameters)[0][0])
+
+
+def _evaluate(db: Database, node: Node, conditions: Mapping[Term, Condition], counts: Mapping[Term, int]) -> Condition:
     if isinstance(node, Term):
-        return uids(node)
+        return conditions[node]
     if isinstance(node, Run):
         # As Entrez does, words found nowhere are left out of a run, unless none is found.
-        known = [found for term in node.terms if (found := uids(term))]
-        return set.intersection(*known) if known else set()
-    left, right = _evaluate(node.left, uids), _evaluate(node.right, uids)
-    if node.operator == "AND":
-        return left & right
-    return left | right if node.operator == "OR" else left - right
+        known = [conditions[term] for term in node.terms if counts[term]]
+        joined: Condition = Everything() if known else Nothing()
+        for condition in known:
+            joined = combine(db, "AND", joined, condition)
+        return joined
+    left = _evaluate(db, node.left, conditions, counts)
+    return combine(db, node.operator, left, _evaluate(db, node.right, conditions, counts))
 
 
-def _most_words(run: Run, matches: Mapping[Term, Mapping[str, int]]) -> set[str]:
+def _most_words(store: GatewayStore, run: Run, conditions: Mapping[Term, Condition]) -> tuple[Condition, int]:
     """Records that hold at least half of the words, where none holds all of them.
 
     NCBI searches the whole text of OMIM entries; this store holds their titles, so a strict AND would miss too much.
     """
-    votes: dict[str, int] = {}
+    votes: dict[int, int] = {}
     for term in run.terms:
-        for uid in matches[term]:
+        rows = rows_of("omim", conditions[term])
+        for (uid,) in store.query(rows.sql, rows.parameters):
             votes[uid] = votes.get(uid, 0) + 1
     most = max(votes.values(), default=0)
-    return {uid for uid, count in votes.items() if count == most and 2 * count >= len(run.terms)}
+    if not most or 2 * most < len(run.terms):
+        return Nothing(), 0
+    best = [uid for uid, count in votes.items() if count == most]
+    return Rows(f"SELECT uid FROM omim WHERE uid IN ({','.join(map(str, best))})"), len(best)
 
 
-def _match(store: GatewayStore, db: Database, term: Term) -> dict[str, int]:
-    """uid -> score of one term; an unknown tag is ignored, as Entrez does."""
-    search_field = field_of(db, term.tag) or _ALL
-    words = [word for word in words_of(term.text) if term.quoted or word not in STOPWORDS]
-    if not words:
-        return {}
-    if term.text.endswith("*"):
-        words[-1] += "*"
-    if search_field is _ORGANISM:
-        return _organism_match(store, db, term, words)
-    if len(words) == 1:
-        found = store.uids_with_word(db, words[0], search_field.index)
-        return {uid: _score(store, db, uid, words[0], fields) for uid, fields in found.items()}
-    per_word = [store.uids_with_word(db, word, search_field.index) for word in words]
-    together = set.intersection(*map(set, per_word))
-    phrase = f" {' '.join(words_of(term.text))} "
-    return {
-        uid: max(_FIELD_SCORE.get(name, 1) for name in fields) + 20
-        for uid in together
-        if (fields := _fields_with_phrase(store, db, uid, phrase, search_field))
-    }
+# --- order -------------------------------------------------------------------------------------------------------
 
 
-def _organism_match(store: GatewayStore, db: Database, term: Term, words: list[str]) -> dict[str, int]:
-    """An organism by any of its names; words before the name ("LMP10 human[orgn]") are searched on their own."""
-    for first in range(len(words)):
-        if store.organism(" ".join(words[first:])) is None:
-            continue
-        name = f" {' '.join(words[first:])} "
-        holders = store.uids_with_word(db, words[-1], ("orgn",))
-        matched = {
-            uid: 0 for uid in holders if any(f == "orgn" and text == name for f, text in store.phrase_fields(db, uid))
-        }
-        for word in words[:first]:
-            others = _match(store, db, Term(word))
-            matched = {uid: score + others[uid] for uid, score in matched.items() if uid in others}
-        return matched
-    return {}
+@dataclass(frozen=True, slots=True)
+class _Found:
+    condition: Condition
+    count: int
+    terms: list[Term]
 
 
-def _fields_with_phrase(
-    store: GatewayStore, db: Database, uid: str, phrase: str, search_field: SearchField
-) -> set[str]:
-    wanted = search_field.index
-    return {f for f, text in store.phrase_fields(db, uid) if (not wanted or f in wanted) and phrase in text}
+def _page(store: GatewayStore, db: Database, found: _Found, page: Page) -> list[str]:
+    if page.sort == "relevance" and db in _BY_TEXT and isinstance(found.condition, Words):
+        uids = _by_text(store, db, found.condition, page)
+    elif page.sort == "relevance" and db not in _BY_TEXT:
+        uids = _by_relevance(store, db, found, page)
+    else:
+        uids = _by_default(store, db, found.condition, page)
+    return store.keys(uids) if db == "nuccore" else [str(uid) for uid in uids]
 
 
-def _score(store: GatewayStore, db: Database, uid: str, word: str, fields: Iterable[str]) -> int:
-    """The best field's score; a symbol or alias that only contains the word as a part counts as a name does."""
-    whole = {f for f, text in store.phrase_fields(db, uid) if text == f" {word} "}
-    return max(
-        _FIELD_SCORE.get(name, 1) if name in whole or name in ("title", "alt") else min(_FIELD_SCORE.get(name, 1), 5)
-        for name in fields
+def _by_default(store: GatewayStore, db: Database, condition: Condition, page: Page) -> list[int]:
+    rows = rows_of(db, condition)
+    if db in _NEWEST_FIRST and page.sort != "pub_date":
+        sql, limits = f"SELECT uid FROM ({rows.sql}) ORDER BY uid DESC LIMIT ? OFFSET ?", (page.size, page.start)
+        if isinstance(condition, Words):  # the index gives its rows in order, so that it stops early
+            sql = f"{rows.sql} ORDER BY rowid DESC LIMIT ? OFFSET ?"
+        return [row[0] for row in store.query(sql, (*rows.parameters, *limits))]
+    first = "number" if page.sort == "pub_date" else "weight"
+    sql = f"SELECT {db}.uid FROM ({rows.sql}) AS hit JOIN {db} ON {db}.uid = hit.uid "
+    sql += f"ORDER BY {first} DESC, {db}.uid DESC LIMIT ? OFFSET ?"
+    return [row[0] for row in store.query(sql, (*rows.parameters, page.size, page.start))]
+
+
+def _by_text(store: GatewayStore, db: Database, condition: Words, page: Page) -> list[int]:
+    """BM25 over the columns, newest first among equals."""
+    weights = ", ".join(str(_TEXT_WEIGHTS.get(column, 0.5)) for column in COLUMNS[db])
+    sql = (
+        f"SELECT rowid FROM {db}_index WHERE {db}_index MATCH ? "
+        f"ORDER BY bm25({db}_index, {weights}), rowid DESC LIMIT ? OFFSET ?"
     )
+    return [row[0] for row in store.query(sql, (condition.match, page.size, page.start))]
 
 
-def _ranked(
-    store: GatewayStore, db: Database, uids: set[str], matches: Iterable[Mapping[str, int]], by_relevance: bool
-) -> list[str]:
-    standing = store.standings(db, uids)
-    totals = dict.fromkeys(uids, 0)
-    if by_relevance:
-        for match in matches:
-            for uid in uids & match.keys():
-                totals[uid] += match[uid]
-    if by_relevance and db == "omim":
-        totals = {uid: total + _title_share(store, uid, total) for uid, total in totals.items()}
+def _by_relevance(store: GatewayStore, db: Database, found: _Found, page: Page) -> list[int]:
+    """What is named as asked before what holds the words somewhere; then living before dead, human before other."""
+    totals: dict[int, int] = {}
+    for term in found.terms:
+        for uid, score in _term_scores(store, db, term, found).items():
+            totals[uid] = totals.get(uid, 0) + score
+    if found.count <= _MAX_RANKED:
+        rows = rows_of(db, found.condition)
+        totals = dict.fromkeys((uid for (uid,) in store.query(rows.sql, rows.parameters)), 0) | totals
+    elif len(totals) < page.start + page.size:
+        more = Page(0, page.start + page.size, "")
+        totals = dict.fromkeys(_by_default(store, db, found.condition, more), 0) | totals
+    standing = store.standings(db, totals)
+    if db == "omim":  # of entries that match equally, the one whose title says little else was meant
+        totals = {uid: total + total // max(1, standing[uid].number or 1) for uid, total in totals.items()}
 
-    def order(uid: str) -> tuple[object, ...]:
+    def order(uid: int) -> tuple[object, ...]:
         s = standing[uid]
-        relevance = (-totals[uid], not s.live, not s.human) if by_relevance else ()
-        return (*relevance, -s.weight, -int(uid) if uid.isdigit() and not by_relevance else 0, _number(uid))
+        return (-totals[uid], not s.live, not s.human, -s.weight, uid)
 
-    return sorted(uids, key=order)
-
-
-def _number(uid: str) -> tuple[int, str]:
-    return (int(uid), "") if uid.isdigit() else (0, uid)
+    return sorted(totals, key=order)[page.start : page.start + page.size]
 
 
-def _title_share(store: GatewayStore, uid: str, total: int) -> int:
-    """Of entries that match equally, the one whose title says little else is the one that was meant."""
-    entry = store.omim(uid)
-    length = len(words_of(entry.title)) if entry else 1
-    return total // max(1, length)
+def _term_scores(store: GatewayStore, db: Database, term: Term, found: _Found) -> dict[int, int]:
+    """uid -> how well this term names the record, for hits of the whole query."""
+    search_field = field_of(db, term.tag) or ALL
+    words = [word for word in words_of(term.text) if term.quoted or word not in STOPWORDS]
+    if not words or search_field.lookup in ("organism", "number", "day"):
+        return {}
+    scores: dict[int, int] = {}
+    if search_field.lookup == "uid" or search_field is ALL:
+        scores |= _scored(store, db, term_condition(db, Term(term.text, "uid"), _uid_field(db), lambda _: ()), 100, found)
+    columns = search_field.columns or COLUMNS[db]
+    for score, names, expression in _tiers(columns, words, truncated=is_truncated(term)):
+        condition = Words(f"{{{' '.join(names)}}} : {expression}")
+        for uid, value in _scored(store, db, condition, score, found).items():
+            scores[uid] = max(value, scores.get(uid, 0))
+    return scores
+
+
+def _uid_field(db: Database) -> SearchField:
+    return next((f for f in FIELDS[db] if f.lookup == "uid"), ALL)
+
+
+def _tiers(columns: tuple[str, ...], words: list[str], *, truncated: bool) -> list[tuple[int, list[str], str]]:
+    """(score, columns, expression): names that are the words, then texts that hold them."""
+    tiers: list[tuple[int, list[str], str]] = []
+    scored = [name for name in columns if name in COLUMN_SCORE]
+    several = len(words) > 1
+    bonus = _PHRASE_BONUS if several else 0
+    anywhere = phrase(words, prefix=truncated)
+    for score in sorted({COLUMN_SCORE[name] for name in scored}, reverse=True):
+        names = [name for name in scored if COLUMN_SCORE[name] == score]
+        loose = [name for name in names if several or name in _WHOLE_NOT_NEEDED]
+        exact = [name for name in names if name not in loose]
+        tiers += [(score + bonus, loose, anywhere)] if loose else []
+        tiers += [(score, exact, whole(words))] if exact else []
+    if scored and not several:
+        tiers.append((_PART_SCORE, scored, anywhere))
+    return [*tiers, (1, list(columns), anywhere)]
+
+
+def _scored(store: GatewayStore, db: Database, condition: Condition, score: int, found: _Found) -> dict[int, int]:
+    rows = rows_of(db, combine(db, "AND", condition, found.condition))
+    sql = f"SELECT uid FROM ({rows.sql}) LIMIT ?"
+    return {uid: score for (uid,) in store.query(sql, (*rows.parameters, _MAX_RANKED))}
+
+

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_SEPARATORS: Final = re.compile(r"[\s,;:|/\\()\[\]{}\"<>=]+")
+_SEPARATORS: Final = re.compile(r"[\s\x00-\x1f\x7f,;:|/\\()\[\]{}\"<>=]+")
 _EDGES: Final = ".'-_*!?"
 STOPWORDS: Final = frozenset(
     {"a", "an", "and", "are", "by", "due", "for", "in", "is", "of", "on", "or", "the", "to", "with"}

@@ -1,0 +1,56 @@
+"""Records as bytes of the store and back: JSON, deflated. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from retrieval.gateway.records import (
+    Article,
+    Concept,
+    Database,
+    FullText,
+    Gene,
+    OmimEntry,
+    Organism,
+    Record,
+    SequenceSegment,
+    Snp,
+    Taxon,
+    Variation,
+)
+
+_KINDS: Final[Mapping[Database, type[Any]]] = {
+    "gene": Gene,
+    "snp": Snp,
+    "omim": OmimEntry,
+    "nuccore": SequenceSegment,
+    "pubmed": Article,
+    "pmc": FullText,
+    "clinvar": Variation,
+    "taxonomy": Taxon,
+    "medgen": Concept,
+}
+_LEVEL: Final = 3  # most of the gain for a third of the time of the default
+
+
+def encode(record: Record) -> bytes:
+    text = json.dumps(dataclasses.asdict(record), ensure_ascii=False, separators=(",", ":"))
+    return zlib.compress(text.encode(), _LEVEL)
+
+
+def decode(db: Database, body: bytes) -> Record:
+    """zlib.error or ValueError where the bytes are damaged."""
+    values = {key: _tuples(value) for key, value in json.loads(zlib.decompress(body)).items()}
+    if db == "gene":
+        values["organism"] = Organism(**{key: _tuples(value) for key, value in values["organism"].items()})
+    record: Record = _KINDS[db](**values)
+    return record
+
+
+def _tuples(value: Any) -> Any:
+    """JSON arrays back to the tuples the records hold."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

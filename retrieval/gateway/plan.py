@@ -1,0 +1,186 @@
+"""One term of a query as a condition of the store: words of the index, rows of a table, all or nothing. Pure SQL text.
+
+Conditions combine without being run, so that SQLite does the work on its own lists and no set of uids is held here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from retrieval.gateway import schema
+from retrieval.gateway.fields import ALL, ORGANISM, SearchField
+from retrieval.gateway.query import Operator, Term
+from retrieval.gateway.records import Database
+from retrieval.gateway.tokens import STOPWORDS, words_of
+
+_HUMAN: Final = 9606
+_MAX_DIGITS: Final = 18
+_UID: Final = re.compile(r"(?:rs|pmid:?|pmc|mim:?|txid|vcv0*)?\s*(\d{1,18})", re.IGNORECASE)
+_NUMBERS: Final = re.compile(r"(?:([0-9]{1,2}|X|Y|MT):)?(\d{1,18})(?:\s*:\s*(?:[0-9XYMT]{1,2}:)?(\d{1,18}))?")
+_DAY: Final = re.compile(r"(\d{4})(?:[/-](\d{1,2}))?(?:[/-](\d{1,2}))?")
+_MIN_PREFIX: Final = 2
+TaxIds = Callable[[str], Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """An FTS5 expression."""
+
+    match: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A statement that selects uids."""
+
+    sql: str
+    parameters: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    pass
+
+
+Condition = Words | Rows | Everything | Nothing
+
+
+def rows_of(db: Database, condition: Condition) -> Rows:
+    """The condition as a statement of its own."""
+    if isinstance(condition, Words):
+        return Rows(f"SELECT rowid AS uid FROM {db}_index WHERE {db}_index MATCH ?", (condition.match,))
+    if isinstance(condition, Everything):
+        return Rows(f"SELECT uid FROM {db}")
+    if isinstance(condition, Nothing):
+        return Rows(f"SELECT uid FROM {db} WHERE 0")
+    return condition
+
+
+def combine(db: Database, operator: Operator, left: Condition, right: Condition) -> Condition:
+    match operator, left, right:
+        case "AND", Everything(), other:
+            return other
+        case ("AND", other, Everything()) | ("OR", Nothing(), other) | ("OR" | "NOT", other, Nothing()):
+            return other
+        case ("OR", Everything(), _) | ("OR", _, Everything()):
+            return Everything()
+        case ("AND", Nothing(), _) | ("AND", _, Nothing()) | ("NOT", Nothing(), _) | ("NOT", _, Everything()):
+            return Nothing()
+        case _, Words(match=a), Words(match=b):
+            return Words(f"({a}) {operator} ({b})")
+    word = {"AND": "INTERSECT", "OR": "UNION", "NOT": "EXCEPT"}[operator]
+    a, b = rows_of(db, left), rows_of(db, right)
+    return Rows(f"SELECT uid FROM ({a.sql}) {word} SELECT uid FROM ({b.sql})", (*a.parameters, *b.parameters))
+
+
+def term_condition(db: Database, term: Term, field: SearchField, tax_ids: TaxIds) -> Condition:
+    """What one term of a query asks for; ``tax_ids`` gives the organisms of a name."""
+    match field.lookup:
+        case "uid":
+            return _uids(db, term)
+        case "number":
+            return _numbers(db, term)
+        case "day":
+            return _days(db, term.text)
+        case "organism":
+            return _organism(db, term, tax_ids)
+    words = [word for word in words_of(term.text) if term.quoted or word not in STOPWORDS]
+    if not words:
+        return Nothing()
+    if field.lookup == "author":
+        return Words(_in_columns(field.columns, author_phrase(words)))
+    found: Condition = Words(_in_columns(field.columns, phrase(words, prefix=is_truncated(term))))
+    if field is not ALL:
+        return found
+    # As Entrez maps a bare word: a number may be a uid, a name may be an organism's.
+    found = combine(db, "OR", found, _uids(db, term)) if _UID.fullmatch(term.text.strip()) else found
+    if not term.quoted and (ids := tax_ids(term.text)):
+        found = combine(db, "OR", found, _tax_condition(db, ids))
+    return found
+
+
+def is_truncated(term: Term) -> bool:
+    stem = term.text.rstrip("*")
+    return term.text.endswith("*") and len(stem) >= _MIN_PREFIX
+
+
+def phrase(words: Sequence[str], *, prefix: bool = False) -> str:
+    """The words side by side; with ``prefix`` the last one may go on."""
+    quoted = " ".join(words).replace('"', '""')
+    return f'"{quoted}" *' if prefix else f'"{quoted}"'
+
+
+def whole(words: Sequence[str]) -> str:
+    """A value that is these words and no more."""
+    return phrase([schema.EDGE, *words, schema.EDGE])
+
+
+def author_phrase(words: Sequence[str]) -> str:
+    """A name from its start; initials may be fewer than the record has (Smith J finds Smith JA)."""
+    return phrase([schema.EDGE, *words], prefix=len(words) > 1)
+
+
+def _in_columns(columns: Sequence[str], match: str) -> str:
+    return f"{{{' '.join(columns)}}} : {match}" if columns else match
+
+
+def _uids(db: Database, term: Term) -> Condition:
+    found = [int(m[1]) for part in re.split(r"[\s,]+", term.text.strip()) if (m := _UID.fullmatch(part))]
+    if not found:
+        return Nothing()
+    return Rows(f"SELECT uid FROM {db} WHERE uid IN ({','.join('?' * len(found))})", tuple(found))
+
+
+def _numbers(db: Database, term: Term) -> Condition:
+    """A position or a range of positions, with or without its chromosome."""
+    found = _NUMBERS.fullmatch(term.text.strip().removeprefix("chr"))
+    if found is None:
+        return Nothing()
+    low, high = int(found[2]), int(found[3] or found[2])
+    inside = Rows(f"SELECT uid FROM {db} WHERE number BETWEEN ? AND ?", (low, high))
+    if not found[1]:
+        return inside
+    return combine(db, "AND", inside, Words(_in_columns(("chr",), whole([found[1].lower()]))))
+
+
+def _days(db: Database, text: str) -> Condition:
+    """A year, month or day, or a range of them with ':'; Entrez's 3000 stands for no end."""
+    first, colon, last = text.strip().partition(":")
+    low, high = _DAY.fullmatch(first.strip()), _DAY.fullmatch((last if colon else first).strip())
+    if low is None or high is None:
+        return Nothing()
+    return Rows(f"SELECT uid FROM {db} WHERE number BETWEEN ? AND ?", (_edge(low, "00", "00"), _edge(high, "99", "99")))
+
+
+def _edge(found: re.Match[str], month: str, day: str) -> int:
+    return int(f"{found[1]}{(found[2] or month).zfill(2)}{(found[3] or day).zfill(2)}")
+
+
+def _organism(db: Database, term: Term, tax_ids: TaxIds) -> Condition:
+    """By any of its names; words before the name ("LMP10 human[orgn]") are searched on their own."""
+    words = words_of(term.text)
+    for first in range(len(words)):
+        ids = tax_ids(" ".join(words[first:]))
+        if not ids:
+            continue
+        found = _tax_condition(db, ids)
+        for word in words[:first]:
+            found = combine(db, "AND", found, Words(phrase([word])))
+        return found
+    return Nothing()
+
+
+def _tax_condition(db: Database, ids: Sequence[int]) -> Condition:
+    if db in schema.HUMAN_ONLY:
+        return Everything() if _HUMAN in ids else Nothing()
+    if ORGANISM.columns[0] not in schema.COLUMNS[db]:
+        return Nothing()
+    return Words(" OR ".join(_in_columns(ORGANISM.columns, whole([f"txid{tax_id}"])) for tax_id in ids))

@@ -1,0 +1,181 @@
+"""Writes records into a store. Owns what a change of a record means for index and links; opens no transaction."""
+
+from __future__ import annotations
+
+import dataclasses
+import sqlite3
+from collections.abc import Iterable
+from typing import Final
+
+from retrieval.gateway import indexing, schema
+from retrieval.gateway.codec import decode, encode
+from retrieval.gateway.records import (
+    Concept,
+    Database,
+    Entry,
+    Gene,
+    Link,
+    OmimEntry,
+    Organism,
+    Record,
+    Removal,
+    SequenceSegment,
+    Snp,
+    Taxon,
+)
+from retrieval.gateway.tokens import phrase_of
+
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A record as the store keeps it, ready to be written: everything costly is done."""
+
+    db: Database
+    uid: int
+    key: str | None
+    standing: indexing.Standing
+    body: bytes
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, record: Record) -> Row:
+        key = record.uid if isinstance(record, SequenceSegment) else None
+        return cls(
+            indexing.database_of(record),
+            indexing.uid_of(record),
+            key,
+            indexing.standing_of(record),
+            encode(record),
+            indexing.columns_of(record),
+        )
+
+
+class StoreWriter:
+    """Over one connection inside the caller's transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def put(self, entry: Entry) -> None:
+        """Write a record over the one of its uid; what only the old one knew of an OMIM entry or concept stays."""
+        if isinstance(entry, Removal):
+            self.remove(entry.db, int(entry.uid))
+        elif isinstance(entry, Link):
+            self.link(entry)
+        else:
+            self.put_row(Row.of(self._completed(entry)))
+            self._put_links(_links_of(entry))
+            self._put_organism(entry)
+
+    def put_row(self, row: Row) -> None:
+        uid = row.uid or self._uid_of_key(row.key)
+        if self._remove_index(row.db, uid):
+            self._connection.execute(f"DELETE FROM {row.db} WHERE uid = ?", (uid,))
+        standing = row.standing
+        self._connection.execute(
+            f"INSERT INTO {row.db} VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (uid, row.key, standing.weight, standing.live, standing.human, standing.number, row.body),
+        )
+        marks = ", ".join("?" * len(row.columns))
+        names = ", ".join(schema.COLUMNS[row.db])
+        self._connection.execute(
+            f"INSERT INTO {row.db}_index (rowid, {names}) VALUES (?, {marks})", (uid, *row.columns)
+        )
+
+    def remove(self, db: Database, uid: int) -> None:
+        """The record with its links; nothing where there is none."""
+        if self._remove_index(db, uid):
+            self._connection.execute(f"DELETE FROM {db} WHERE uid = ?", (uid,))
+        sql = "SELECT target, target_uid, source, uid FROM link WHERE source = ? AND uid = ?"
+        there = self._connection.execute(sql, (db, uid)).fetchall()
+        back = [(source, own, target, other) for target, other, source, own in there]
+        self._connection.executemany(
+            "DELETE FROM link WHERE source = ? AND uid = ? AND target = ? AND target_uid = ?", [*there, *back]
+        )
+
+    def link(self, link: Link) -> None:
+        self._put_links([link])
+
+    def weigh_genes(self) -> None:
+        """A gene weighs as many articles as are linked to it: NCBI's own weight is in none of its files."""
+        self._connection.execute(
+            "UPDATE gene SET weight = (SELECT count(*) FROM link WHERE source = 'gene' AND link.uid = gene.uid "
+            "AND target = 'pubmed')"
+        )
+
+    def clear(self) -> None:
+        """Everything but the schema."""
+        for db in schema.COLUMNS:
+            self._connection.execute(f"DELETE FROM {db}")
+            self._connection.execute(f"INSERT INTO {db}_index ({db}_index) VALUES ('delete-all')")
+        for table in ("link", "organism", "imported"):
+            self._connection.execute(f"DELETE FROM {table}")
+
+    def name_organism(self, organism: Organism) -> None:
+        rows = [
+            (phrase_of(name).strip(), organism.tax_id, organism.scientific_name)
+            for name in indexing.organism_names(organism)
+        ]
+        self._connection.executemany("INSERT OR IGNORE INTO organism VALUES (?, ?, ?)", rows)
+
+    def _remove_index(self, db: Database, uid: int) -> bool:
+        """Take the record's words out of the index, which forgets them only when told what they were."""
+        found = self._connection.execute(f"SELECT body FROM {db} WHERE uid = ?", (uid,)).fetchone()
+        if found is None:
+            return False
+        columns = indexing.columns_of(decode(db, found[0]))
+        names, marks = ", ".join(schema.COLUMNS[db]), ", ".join("?" * len(columns))
+        sql = f"INSERT INTO {db}_index ({db}_index, rowid, {names}) VALUES ('delete', ?, {marks})"
+        self._connection.execute(sql, (uid, *columns))
+        return True
+
+    def _uid_of_key(self, key: str | None) -> int:
+        found = self._connection.execute("SELECT uid FROM nuccore WHERE key = ?", (key,)).fetchone()
+        if found is None:
+            found = self._connection.execute("SELECT coalesce(max(uid), 0) + 1 FROM nuccore").fetchone()
+        return int(found[0])
+
+    def _completed(self, record: Record) -> Record:
+        if not isinstance(record, Concept | OmimEntry):
+            return record
+        db, uid = indexing.database_of(record), indexing.uid_of(record)
+        found = self._connection.execute(f"SELECT body FROM {db} WHERE uid = ?", (uid,)).fetchone()
+        return record if found is None else _merged(decode(db, found[0]), record)
+
+    def _put_links(self, links: Iterable[Link]) -> None:
+        rows = []
+        for link in links:
+            source, target = int(link.source_uid), int(link.target_uid)
+            rows += [(link.source, source, link.target, target), (link.target, target, link.source, source)]
+        self._connection.executemany("INSERT OR IGNORE INTO link VALUES (?, ?, ?, ?)", rows)
+
+    def _put_organism(self, record: Record) -> None:
+        if isinstance(record, Gene):
+            self.name_organism(record.organism)
+        elif isinstance(record, Taxon):
+            names = tuple(name for name, _ in record.names)
+            self.name_organism(Organism(record.tax_id, record.scientific_name, "", names))
+
+
+_LONGEST_LIST: Final = 2_000
+
+
+def _merged(old: Record, new: Record) -> Record:
+    """``new``, with what it leaves empty taken from ``old`` and its lists joined to it."""
+    values = {}
+    for field in dataclasses.fields(new):
+        was, now = getattr(old, field.name), getattr(new, field.name)
+        if isinstance(now, tuple):
+            now = tuple(dict.fromkeys((*was, *now)))[:_LONGEST_LIST]
+        values[field.name] = now or was
+    return dataclasses.replace(new, **values)
+
+
+def _links_of(record: Record) -> list[Link]:
+    """The cross references a record carries itself."""
+    if isinstance(record, Gene):
+        return [Link("gene", str(record.gene_id), "omim", mim) for mim in record.mim if mim.isdigit()]
+    if isinstance(record, Snp):
+        return [Link("snp", str(record.snp_id), "gene", gene) for _, gene in record.genes if gene.isdigit()]
+    return []
