@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import ArrowheadError
+from server.cli_gateway import add_gateway
 from server.settings_loading import SettingsInvalid, load_settings
 
 # Flag -> setting, for serve and ask. Every other setting has its variable and its line in the TOML file.
@@ -82,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     models = verbs.add_parser("models", help="list the models and methods that can be served")
     _add_settings(models, {"--model": _FLAGS["--model"], "--served-name": _FLAGS["--served-name"]})
     models.set_defaults(run=_models)
-    _add_gateway(verbs.add_parser("gateway", help="the local NCBI gateway"))
+    add_gateway(verbs.add_parser("gateway", help="the local NCBI gateway"))
     doctor = verbs.add_parser("doctor", help="check this machine and the settings")
     _add_settings(doctor, _FLAGS)
     doctor.set_defaults(run=_doctor)
@@ -93,15 +94,6 @@ def _add_settings(parser: argparse.ArgumentParser, flags: dict[str, tuple[str, s
     parser.add_argument("--config", type=Path, help="settings file (TOML)")
     for flag, (group, field, text) in flags.items():
         parser.add_argument(flag, dest=f"{group}.{field}", metavar=field.upper(), help=text)
-
-
-def _add_gateway(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    serve = verbs.add_parser("serve", help="speak E-utilities and BLAST over a local store")
-    serve.add_argument("--data", type=Path, help="folder of the store; default: as the server's")
-    serve.add_argument("--host", default="127.0.0.1")
-    serve.add_argument("--port", type=int, default=8765)
-    serve.set_defaults(run=_gateway)
 
 
 def _settings(args: argparse.Namespace) -> Any:
@@ -172,17 +164,6 @@ def _models(args: argparse.Namespace) -> int:
     if not cards:
         print("no model is installed: name one with --model, or install the embedded model's files", file=sys.stderr)
     return 0 if cards else 1
-
-
-def _gateway(args: argparse.Namespace) -> int:
-    from retrieval.gateway.app import serve
-    from server.bootstrap import gateway_dir
-    from server.logging_setup import setup_logging
-    from server.settings import LogSettings
-
-    setup_logging(LogSettings())
-    serve(args.data or gateway_dir(load_settings()), args.host, args.port)
-    return 0
 
 
 def _doctor(args: argparse.Namespace) -> int:

@@ -87,7 +87,8 @@ def create_gateway_app(store: GatewayStore) -> Starlette:
     blast = BlastService(BlastSearcher(store.segments(), blast_dir))
     history = History()
     routes = [
-        Route(f"/entrez/eutils/{name}.fcgi", _eutils_route(store, name, history), methods=["GET", "POST"]) for name in ENDPOINTS
+        Route(f"/entrez/eutils/{name}.fcgi", _eutils_route(store, name, history), methods=["GET", "POST"])
+        for name in ENDPOINTS
     ]
     blast_route = _blast_route(blast)
     routes += [Route(path, blast_route, methods=["GET", "POST"]) for path in ("/blast/Blast.cgi", "/Blast.cgi")]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from retrieval.gateway.elink import LINKS
+from retrieval.gateway.fields import FIELDS, SearchField
 from retrieval.gateway.records import DATABASES, Database
 from retrieval.gateway.replies import Reply, is_json, json_reply, text_of, xml_reply
-from retrieval.gateway.fields import FIELDS, SearchField
 from retrieval.gateway.store import GatewayStore
 
 _DOCTYPE: Final = "-//NLM//DTD einfo 20130322//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20130322/einfo.dtd"

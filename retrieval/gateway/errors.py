@@ -2,6 +2,7 @@
 
 GatewayError
 ├── GatewayDataError    a sample file or the store does not hold what it must
+├── GatewayBusyError    another import is at work on the store
 ├── GatewayBindError    a non-loopback address without leave
 └── GatewayPortError      nothing can listen there
 """
@@ -16,7 +17,11 @@ class GatewayError(RetrievalError):
 
 
 class GatewayDataError(GatewayError):
-    hint = "delete the gateway's data directory; it is built again at the next start"
+    hint = "a sample's store is built again when its file is deleted; a site's comes back by importing its files again"
+
+
+class GatewayBusyError(GatewayError):
+    hint = "wait until the other import is done"
 
 
 class GatewayBindError(GatewayError):

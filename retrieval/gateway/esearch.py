@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from retrieval.gateway.query import Node, Query, QueryTooComplexError, Run, Term, parse_query, postfix, translation
-from retrieval.gateway.records import Database
-from retrieval.gateway.replies import Reply, is_json, json_reply, text_of, whole_number, xml_reply
 from retrieval.gateway.fields import field_of
 from retrieval.gateway.history import History, KeptSearch
 from retrieval.gateway.plan import Condition, term_condition
+from retrieval.gateway.query import Node, Query, QueryTooComplexError, Run, Term, parse_query, postfix, translation
+from retrieval.gateway.records import Database
+from retrieval.gateway.replies import Reply, is_json, json_reply, text_of, whole_number, xml_reply
 from retrieval.gateway.search import Hits, Page, organism_of, search
 from retrieval.gateway.store import GatewayStore
 

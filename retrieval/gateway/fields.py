@@ -30,7 +30,9 @@ ORGANISM: Final = SearchField(
 )
 _CHROMOSOME: Final = SearchField("CHR", "Chromosome", ("chr", "chromosome"), ("chr",))
 _ACCESSION: Final = SearchField("ACCN", "Accession", ("accn", "accession", "nucleotide accession"), ("accn",))
-_AUTHOR: Final = SearchField("AUTH", "Author", ("au", "auth", "author", "full author name", "fau"), ("author",), "author")
+_AUTHOR: Final = SearchField(
+    "AUTH", "Author", ("au", "auth", "author", "full author name", "fau"), ("author",), "author"
+)
 _JOURNAL: Final = SearchField("JOUR", "Journal", ("ta", "jour", "journal"), ("journal",))
 _TITLE: Final = SearchField("TITL", "Title", ("ti", "titl", "title"), ("title",))
 _DAY: Final = SearchField(
@@ -116,7 +118,10 @@ FIELDS: Final[Mapping[Database, tuple[SearchField, ...]]] = {
         SearchField("GENE_ID", "Gene ID", ("gene_id", "gene id", "geneid"), ("gene_id",)),
         SearchField("VARNAME", "Variant name", ("varname", "variant name", "title", "titl", "ti"), ("name",)),
         SearchField(
-            "CLSI", "Clinical significance", ("clsi", "clinsig", "clinical significance", "properties", "prop"), ("clin",)
+            "CLSI",
+            "Clinical significance",
+            ("clsi", "clinsig", "clinical significance", "properties", "prop"),
+            ("clin",),
         ),
         SearchField("DIS", "Disease/Phenotype", ("dis", "disease", "disease/phenotype", "trait"), ("dis",)),
         SearchField("TYPE", "Type of variation", ("type", "vartype", "type of variation"), ("type",)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import singledispatch
@@ -23,7 +22,7 @@ from retrieval.gateway.records import (
     Taxon,
     Variation,
 )
-from retrieval.gateway.tokens import index_words, words_of
+from retrieval.gateway.tokens import day, index_words, whole, words_of
 
 Fields = Iterator[tuple[str, str]]
 _HUMAN: Final = 9606
@@ -293,13 +292,3 @@ def _(record: Concept) -> Fields:
     yield from (("source", f"{source} {number}") for source, number in record.source_ids)
     yield from (("source", number) for _, number in record.source_ids)
     yield "semtype", record.semantic_type
-
-
-def whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-
-
-def day(date: str) -> int | None:
-    """"2003-05-02" as 20030502; what is unknown counts as 0, so that a year stands before its months."""
-    found = re.match(r"(\d{4})(?:-(\d\d))?(?:-(\d\d))?", date)
-    return int(f"{found[1]}{found[2] or '00'}{found[3] or '00'}") if found else None

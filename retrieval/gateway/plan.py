@@ -77,8 +77,9 @@ def combine(db: Database, operator: Operator, left: Condition, right: Condition)
         case _, Words(match=a), Words(match=b):
             return Words(f"({a}) {operator} ({b})")
     word = {"AND": "INTERSECT", "OR": "UNION", "NOT": "EXCEPT"}[operator]
-    a, b = rows_of(db, left), rows_of(db, right)
-    return Rows(f"SELECT uid FROM ({a.sql}) {word} SELECT uid FROM ({b.sql})", (*a.parameters, *b.parameters))
+    first, second = rows_of(db, left), rows_of(db, right)
+    sql = f"SELECT uid FROM ({first.sql}) {word} SELECT uid FROM ({second.sql})"
+    return Rows(sql, (*first.parameters, *second.parameters))
 
 
 def term_condition(db: Database, term: Term, field: SearchField, tax_ids: TaxIds) -> Condition:

@@ -205,7 +205,9 @@ def _term_scores(store: GatewayStore, db: Database, term: Term, found: _Found) -
         return {}
     scores: dict[int, int] = {}
     if search_field.lookup == "uid" or search_field is ALL:
-        scores |= _scored(store, db, term_condition(db, Term(term.text, "uid"), _uid_field(db), lambda _: ()), 100, found)
+        scores |= _scored(
+            store, db, term_condition(db, Term(term.text, "uid"), _uid_field(db), lambda _: ()), 100, found
+        )
     columns = search_field.columns or COLUMNS[db]
     for score, names, expression in _tiers(columns, words, truncated=is_truncated(term)):
         condition = Words(f"{{{' '.join(names)}}} : {expression}")
@@ -240,5 +242,3 @@ def _scored(store: GatewayStore, db: Database, condition: Condition, score: int,
     rows = rows_of(db, combine(db, "AND", condition, found.condition))
     sql = f"SELECT uid FROM ({rows.sql}) LIMIT ?"
     return {uid: score for (uid,) in store.query(sql, (*rows.parameters, _MAX_RANKED))}
-
-

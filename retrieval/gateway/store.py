@@ -199,7 +199,9 @@ class GatewayStore:
             batch = wanted[first : first + _BATCH]
             marks = ",".join("?" * len(batch))
             rows = self.query(f"SELECT uid, weight, live, human, number FROM {db} WHERE uid IN ({marks})", batch)
-            found |= {uid: Standing(weight, bool(live), bool(human), number) for uid, weight, live, human, number in rows}
+            found |= {
+                uid: Standing(weight, bool(live), bool(human), number) for uid, weight, live, human, number in rows
+            }
         return found
 
     def keys(self, uids: Sequence[int]) -> list[str]:

@@ -26,7 +26,6 @@ from retrieval.gateway.records import (
 from retrieval.gateway.tokens import phrase_of
 
 
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
     """A record as the store keeps it, ready to be written: everything costly is done."""
@@ -65,8 +64,22 @@ class StoreWriter:
             self.link(entry)
         else:
             self.put_row(Row.of(self._completed(entry)))
-            self._put_links(_links_of(entry))
+            self._put_links(links_of(entry))
             self._put_organism(entry)
+
+    def apply(self, operation: Row | Link | Removal | Organism) -> None:
+        """One staged operation; records that several files make up are completed by what is there."""
+        match operation:
+            case Row(db="omim" | "medgen", body=body) as row:
+                self.put_row(Row.of(self._completed(decode(row.db, body))))
+            case Row():
+                self.put_row(operation)
+            case Link():
+                self.link(operation)
+            case Removal(db=db, uid=uid):
+                self.remove(db, int(uid))
+            case Organism():
+                self.name_organism(operation)
 
     def put_row(self, row: Row) -> None:
         uid = row.uid or self._uid_of_key(row.key)
@@ -172,7 +185,7 @@ def _merged(old: Record, new: Record) -> Record:
     return dataclasses.replace(new, **values)
 
 
-def _links_of(record: Record) -> list[Link]:
+def links_of(record: Record) -> list[Link]:
     """The cross references a record carries itself."""
     if isinstance(record, Gene):
         return [Link("gene", str(record.gene_id), "omim", mim) for mim in record.mim if mim.isdigit()]

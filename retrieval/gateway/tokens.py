@@ -28,3 +28,13 @@ def index_words(text: str) -> frozenset[str]:
 def phrase_of(text: str) -> str:
     """Words joined by single blanks, a blank on both ends, so that a phrase can be found as a substring."""
     return f" {' '.join(words_of(text))} "
+
+
+def whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def day(date: str) -> int | None:
+    """ "2003-05-02" as 20030502; what is unknown counts as 0, so that a year stands before its months."""
+    found = re.match(r"(\d{4})(?:-(\d\d))?(?:-(\d\d))?", date)
+    return int(f"{found[1]}{found[2] or '00'}{found[3] or '00'}") if found else None

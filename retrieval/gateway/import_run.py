@@ -1,0 +1,225 @@
+"""Imports one downloaded file into the store: read into a staging file, then merged in one transaction.
+
+Killed at any moment, the store is as it was or holds the whole file; the next run of the same import goes on where
+this one was. A bad record is passed over and reported; a bad file changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from retrieval.gateway.app import SITE_MARK, STORE_NAME, open_store
+from retrieval.gateway.errors import GatewayBusyError, GatewayDataError, ImportFileError
+from retrieval.gateway.importing.items import Bad, ReadOptions
+from retrieval.gateway.importing.kinds import FileKind
+from retrieval.gateway.importing.sources import Source
+from retrieval.gateway.records import Entry, Gene, Link, Organism, Removal, Taxon
+from retrieval.gateway.staging import Operation, Staging
+from retrieval.gateway.store import SITE
+from retrieval.gateway.store_write import Row, StoreWriter, links_of
+
+_BATCH: Final = 20_000
+_MAX_SHOWN: Final = 20
+_CHUNK: Final = 1 << 20
+# Files after which genes are weighed anew: the links to articles come from one, the genes from the other.
+_WEIGHING: Final = frozenset({"gene2pubmed", "gene_info"})
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """``phase``: checking, reading or merging; ``done`` of ``total`` bytes, or rows when merging."""
+
+    phase: str
+    done: int
+    total: int
+    entries: int = 0
+    bad: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """``already`` True: this very file was imported before, and nothing was done."""
+
+    entries: int
+    bad: int
+    first_bad: tuple[tuple[int, str], ...]
+    already: bool = False
+
+
+Watch = Callable[[Progress], None]
+
+
+def import_file(data_dir: Path, kind: FileKind, path: Path, options: ReadOptions, watch: Watch) -> ImportResult:
+    """Import one file. The first import of a site takes the place of the sample.
+
+    Raises:
+        ImportFileError: the file is not of its kind, cut or damaged; the store is as it was.
+        GatewayBusyError: another import is at work.
+        GatewayDataError: the store cannot be read or written.
+    """
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with _alone(data_dir):
+        open_store(data_dir).close()
+        digest = _sha256(path, watch)
+        with contextlib.closing(_connect(data_dir / STORE_NAME)) as store:
+            if _is_imported(store, kind.name, digest):
+                return ImportResult(0, 0, (), already=True)
+            staging = Staging(_staging_path(data_dir, kind.name, digest, options))
+            try:
+                _read(staging, kind, path, options, watch)
+            except ImportFileError:
+                staging.discard()
+                raise
+            except BaseException:
+                staging.close()
+                raise
+            result = ImportResult(staging.counts.entries, staging.counts.bad, tuple(staging.bad_records(_MAX_SHOWN)))
+            _mark(data_dir)
+            try:
+                _merge(store, staging, (kind.name, digest, path), watch)
+            except sqlite3.Error as error:
+                staging.close()
+                raise GatewayDataError(f"{data_dir / STORE_NAME}: cannot be written: {error}") from error
+            staging.discard()
+            return result
+
+
+@contextlib.contextmanager
+def _alone(data_dir: Path) -> Iterator[None]:
+    """The lock goes with the process, however it ends."""
+    handle = os.open(data_dir / "import.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise GatewayBusyError(f"{data_dir}: another import is at work") from error
+        yield
+    finally:
+        os.close(handle)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=30.0)
+    # Readers keep what they see while an import writes.
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cache_size = -131072")
+    return connection
+
+
+def _sha256(path: Path, watch: Watch) -> str:
+    """Of a folder, over its files in the order of their names."""
+    digest, done = hashlib.sha256(), 0
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    try:
+        total = sum(file.stat().st_size for file in files)
+        for file in files:
+            with file.open("rb") as handle:
+                while chunk := handle.read(_CHUNK):
+                    digest.update(chunk)
+                    done += len(chunk)
+                    watch(Progress("checking", done, total))
+    except OSError as error:
+        raise ImportFileError(path, f"cannot be read: {error.strerror}") from error
+    return digest.hexdigest()
+
+
+def _staging_path(data_dir: Path, kind: str, digest: str, options: ReadOptions) -> Path:
+    """Another choice of rows is another import: what was read under one does not count under the other."""
+    chosen = json.dumps([sorted(options.tax_ids or ()), options.only_in_genes])
+    return data_dir / "import" / f"{kind}-{digest[:24]}-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}.sqlite"
+
+
+def _is_imported(store: sqlite3.Connection, kind: str, digest: str) -> bool:
+    sql = "SELECT 1 FROM imported WHERE kind = ? AND sha256 = ?"
+    return store.execute(sql, (kind, digest)).fetchone() is not None
+
+
+def _read(staging: Staging, kind: FileKind, path: Path, options: ReadOptions, watch: Watch) -> None:
+    counts = staging.counts
+    if counts.read_all:
+        return
+    source = Source(path)
+    named: set[int] = set()
+    for item in kind.reader(source, options, counts.items):
+        counts.items += 1
+        if isinstance(item, Bad):
+            counts.bad += 1
+            staging.add_bad(item.line, item.reason)
+        else:
+            counts.entries += 1
+            for operation in _operations(item.entry, named):
+                staging.add(operation)
+        if counts.items % _BATCH == 0:
+            staging.commit()
+            watch(Progress("reading", source.consumed, source.total, counts.entries, counts.bad))
+    counts.read_all = True
+    staging.commit()
+    watch(Progress("reading", source.total, source.total, counts.entries, counts.bad))
+
+
+def _operations(entry: Entry, named: set[int]) -> Iterator[Operation]:
+    """What an entry means for the store; an organism is named once a file."""
+    if isinstance(entry, Link | Removal):
+        yield entry
+        return
+    yield Row.of(entry)
+    yield from links_of(entry)
+    if isinstance(entry, Gene) and entry.organism.tax_id not in named:
+        named.add(entry.organism.tax_id)
+        yield entry.organism
+    elif isinstance(entry, Taxon):
+        yield Organism(entry.tax_id, entry.scientific_name, "", tuple(name for name, _ in entry.names))
+
+
+def _mark(data_dir: Path) -> None:
+    """From here on the store is the site's, and is never made again from the sample."""
+    mark = data_dir / SITE_MARK
+    if not mark.exists():
+        mark.touch()
+        handle = os.open(data_dir, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _merge(store: sqlite3.Connection, staging: Staging, what: tuple[str, str, Path], watch: Watch) -> None:
+    kind, digest, path = what
+    total = staging.num_operations()
+    store.execute("BEGIN IMMEDIATE")
+    try:
+        writer = StoreWriter(store)
+        if store.execute("SELECT value FROM meta WHERE key = 'kind'").fetchone() != (SITE,):
+            writer.clear()
+            store.execute("INSERT OR REPLACE INTO meta VALUES ('kind', ?)", (SITE,))
+        for number, operation in enumerate(staging.operations(), 1):
+            writer.apply(operation)
+            if number % _BATCH == 0:
+                watch(Progress("merging", number, total, staging.counts.entries, staging.counts.bad))
+        if kind in _WEIGHING:
+            writer.weigh_genes()
+        counts = staging.counts
+        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        row = (kind, digest, path.name, _size(path), counts.entries, counts.bad, finished)
+        store.execute("INSERT INTO imported VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        store.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            store.execute("ROLLBACK")
+        raise
+    watch(Progress("merging", total, total, staging.counts.entries, staging.counts.bad))
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.iterdir()) if path.is_dir() else path.stat().st_size

@@ -1,0 +1,124 @@
+"""``arrowhead gateway serve | import | status``: the local NCBI gateway and what its store holds."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from server.settings_loading import load_settings
+
+
+def add_gateway(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    serve = verbs.add_parser("serve", help="speak E-utilities and BLAST over a local store")
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=8765)
+    serve.set_defaults(run=_serve)
+    imports = verbs.add_parser("import", help="take files downloaded from NCBI into the store")
+    imports.add_argument(
+        "kind", metavar="KIND", help="what the files are ('auto' looks at them); 'list' shows all kinds"
+    )
+    imports.add_argument("files", nargs="*", type=Path, metavar="FILE")
+    imports.add_argument("--tax-id", type=int, action="append", default=[], help="of gene files, only this organism")
+    imports.add_argument("--only-in-genes", action="store_true", help="of dbSNP, only variants in or near genes")
+    imports.set_defaults(run=_import)
+    status = verbs.add_parser("status", help="what the store holds, and from which files")
+    status.set_defaults(run=_status)
+    for verb in (serve, imports, status):
+        verb.add_argument("--data", type=Path, help="folder of the store; default: as the server's")
+
+
+def _data_dir(args: argparse.Namespace) -> Path:
+    from server.bootstrap import gateway_dir
+
+    return Path(args.data) if args.data else gateway_dir(load_settings())
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from retrieval.gateway.app import serve
+    from server.logging_setup import setup_logging
+    from server.settings import LogSettings
+
+    setup_logging(LogSettings())
+    serve(_data_dir(args), args.host, args.port)
+    return 0
+
+
+def _import(args: argparse.Namespace) -> int:
+    from retrieval.gateway.importing.items import ReadOptions
+    from retrieval.gateway.importing.kinds import KINDS, guess_kind
+
+    if args.kind == "list":
+        for kind in KINDS.values():
+            print(f"{kind.name}\t{kind.what}\t{kind.address}")
+        return 0
+    if args.kind != "auto" and args.kind not in KINDS:
+        print(f"arrowhead: no kind of file is called {args.kind!r}; known: auto, {', '.join(KINDS)}", file=sys.stderr)
+        return 2
+    options = ReadOptions(tax_ids=frozenset(args.tax_id) or None, only_in_genes=args.only_in_genes)
+    for path in args.files:
+        name = guess_kind(path) if args.kind == "auto" else args.kind
+        if name is None:
+            print(f"arrowhead: {path}: cannot tell what kind of file this is; name it", file=sys.stderr)
+            return 2
+        _import_one(_data_dir(args), name, path, options)
+    return 0
+
+
+def _import_one(data_dir: Path, kind: str, path: Path, options: object) -> None:
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from retrieval.gateway.import_run import Progress as Step
+    from retrieval.gateway.import_run import import_file
+    from retrieval.gateway.importing.items import ReadOptions
+    from retrieval.gateway.importing.kinds import KINDS
+
+    assert isinstance(options, ReadOptions)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(show_speed=True),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, transient=not sys.stderr.isatty()) as bars:
+        shown: dict[str, int] = {}
+
+        def watch(step: Step) -> None:
+            if step.phase not in shown:
+                shown[step.phase] = int(bars.add_task(f"{step.phase} {path.name}", total=step.total))
+            detail = f", {step.entries:,} entries, {step.bad:,} bad" if step.entries or step.bad else ""
+            bars.update(
+                shown[step.phase],  # type: ignore[arg-type]  # rich's TaskID is an int
+                completed=step.done,
+                total=step.total,
+                description=f"{step.phase} {path.name}{detail}",
+            )
+
+        result = import_file(data_dir, KINDS[kind], path, options, watch)
+    if result.already:
+        print(f"{path.name}: imported before, nothing to do")
+        return
+    print(f"{path.name}: {result.entries:,} entries imported, {result.bad:,} bad records passed over")
+    for line, reason in result.first_bad:
+        print(f"{path}:{line}: {reason}", file=sys.stderr)
+    if result.bad > len(result.first_bad):
+        print(f"{path}: {result.bad - len(result.first_bad):,} more bad records", file=sys.stderr)
+
+
+def _status(args: argparse.Namespace) -> int:
+    from retrieval.gateway.app import open_store
+    from retrieval.gateway.records import DATABASES
+
+    store = open_store(_data_dir(args))
+    try:
+        print(f"{store.path}: {store.kind} store")
+        for db in DATABASES:
+            print(f"{db}\t{store.count(db):,}")
+        for kind, name, entries, bad, finished in store.query(
+            "SELECT kind, name, entries, bad, finished FROM imported ORDER BY finished"
+        ):
+            print(f"imported {finished}\t{kind}\t{name}\t{entries:,} entries\t{bad:,} bad")
+    finally:
+        store.close()
+    return 0
