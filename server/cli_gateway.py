@@ -67,12 +67,12 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _import_one(data_dir: Path, kind: str, path: Path, options: object) -> None:
+    from retrieval.gateway.importing.items import ReadOptions
+    from retrieval.gateway.importing.kinds import KINDS
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from retrieval.gateway.import_run import Progress as Step
     from retrieval.gateway.import_run import import_file
-    from retrieval.gateway.importing.items import ReadOptions
-    from retrieval.gateway.importing.kinds import KINDS
 
     assert isinstance(options, ReadOptions)
     columns = (
