@@ -99,7 +99,7 @@ def _article(world: World, rng: random.Random, index: int) -> ArticleFacts:
     year = str(1960 + index % 66)
     month, day = _MONTHS[index % 12], str(index % 28 + 1)
     dates = ((year, month, day), (year, month), (year,), (_MEDLINE_DATES[index % 5],))
-    relation = _RELATIONS.get(int(draw * 100))
+    relation = _RELATIONS.get(index % 50)
     notices = ((relation, world.pmid(index + 1)),) if relation else ()
     retracted = (("D016441", "Retracted Publication"),) if relation == "RetractionIn" else ()
     return ArticleFacts(

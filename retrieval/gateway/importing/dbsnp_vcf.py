@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 from itertools import chain
 from typing import Final
 
@@ -115,14 +116,14 @@ def _is_wanted(text: str | None, options: ReadOptions) -> bool:
 
 
 def _item(group: list[tuple[int, str | None]], build: str) -> Item:
-    start = group[0][0]
-    try:
-        snp = _snp(group[0][1], build)
-        for _, text in group[1:]:
-            snp = merge_snps(snp, _snp(text, build))
-    except MalformedRecord as error:
-        return bad(start, error)
-    return Good(start, snp)
+    """One record; a malformed row, whose line is told, makes the whole of it Bad, as alleles would be missing."""
+    rows: list[Snp] = []
+    for number, text in group:
+        try:
+            rows.append(_snp(text, build))
+        except MalformedRecord as error:
+            return bad(number, error)
+    return Good(group[0][0], reduce(merge_snps, rows))
 
 
 def _snp(text: str | None, build: str) -> Snp:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -22,16 +23,18 @@ from retrieval.gateway.importing import (
     pubmed_xml,
     taxdump,
 )
+from retrieval.gateway.importing.archives import is_tar, tar_members
 from retrieval.gateway.importing.items import Reader
 from retrieval.gateway.importing.sources import Source
 from retrieval.gateway.records import Database
 
+_LOOKED_AT: Final = 10  # members of an archive
 _FTP: Final = "https://ftp.ncbi.nlm.nih.gov/"
 
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """``file``: what its publisher calls it; ``address``: where it lies; ``databases``: what it fills.
+    """``file``: what its publisher calls it; ``address``: where it lies; ``databases``: what it fills or links.
 
     ``names``: matches the file names, small letters, without .gz; ``head``: matches the first lines of the content.
     """
@@ -79,28 +82,41 @@ _KINDS: Final = (
              clinvar.read, r"variant_summary.*\.txt", r"#AlleleID\tType\tName\t"),
     FileKind("taxdump", "the taxonomy", "taxdump.tar.gz, taxdmp.zip, or a directory with names.dmp and nodes.dmp",
              _FTP + "pub/taxonomy/taxdump.tar.gz", ("taxonomy",), taxdump.read,
-             r"(new_)?taxdu?mp.*\.(tar|tgz|zip)", r"$^"),
+             r"(new_)?taxdu?mp.*\.(tar|tgz|zip)", r"(?!)"),
     FileKind("pubmed", "PubMed's baseline and update files", "pubmed26n0001.xml.gz and the like",
              _FTP + "pubmed/baseline/", ("pubmed",), pubmed_xml.read,
              r"pubmed\d+n\d+\.xml", r"(<[?!][^>]*>\s*)*<PubmedArticleSet"),
     FileKind("pmc", "full texts of PubMed Central", "oa_comm_xml.PMC000xxxxxx.baseline.DATE.tar.gz and the like",
-             _FTP + "pub/pmc/oa_bulk/", ("pmc", "pubmed"), pmc_jats.read,
+             _FTP + "pub/pmc/oa_bulk/", ("pmc",), pmc_jats.read,
              r"(oa|author)_.*\.(tar|tgz)|pmc\d+\.n?xml", r"(<[?!][^>]*>\s*)*<(pmc-articleset|article)[\s>]"),
 )  # fmt: skip
 KINDS: Final[Mapping[str, FileKind]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 
 
 def guess_kind(path: Path) -> str | None:
-    """By the first lines, else by the file's name; None where neither tells, or the file cannot be read."""
+    """By the content's beginning, else by the file's name; None where neither tells, or the file cannot be read."""
     if path.is_dir():
         return "taxdump" if (path / taxdump.NAMES).is_file() and (path / taxdump.NODES).is_file() else None
     try:
-        head = next(Source(path).chunks(), b"")[:65536].decode("utf-8", "replace").removeprefix("\ufeff")
+        source = Source(path)
+        head = next(source.chunks(), b"")[:65536].decode("utf-8", "replace").removeprefix("\ufeff")
+        inside = _kind_inside(source) if is_tar(source) else None
     except ImportFileError:
         return None
+    if inside:
+        return inside
     head = head.replace("\r\n", "\n").lstrip("\n")
     for kind in _KINDS:
         if re.match(kind.head, head):
             return kind.name
     name = path.name.lower().removesuffix(".gz").removesuffix(".bgz")
     return next((kind.name for kind in _KINDS if re.fullmatch(kind.names, name)), None)
+
+
+def _kind_inside(source: Source) -> str | None:
+    for member in islice(tar_members(source), _LOOKED_AT):
+        if member.name.endswith(".dmp"):
+            return "taxdump"
+        if member.name.endswith((".xml", ".nxml")):
+            return "pmc"
+    return None

@@ -156,8 +156,8 @@ class _Cutter:
         if not name:
             if not self._has(1):
                 raise self._error(f"the file ends before </{self._layout.root}>: it is cut")
-            stray = self._find(b"<", self._layout.max_record, 1)
-            return RawRecord(self._line, "", self._pass(stray), f"text between records: {shown(self._start())}")
+            trouble = f"text between records: {shown(self._start())}"
+            return RawRecord(self._line, "", self._pass(self._find(b"<", self._layout.max_record, 1)), trouble)
         if name not in self._layout.records:
             record = self._record(name)
             return RawRecord(record.line, name, b"", record.trouble or f"an element <{name}> is not expected here")
