@@ -12,16 +12,18 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from retrieval.gateway.app import SITE_MARK, STORE_NAME, open_store
+from retrieval.gateway.codec import decode
 from retrieval.gateway.errors import GatewayBusyError, GatewayDataError, ImportFileError
 from retrieval.gateway.importing.items import Bad, ReadOptions
 from retrieval.gateway.importing.kinds import FileKind
+from retrieval.gateway.importing.organisms import organism_of
 from retrieval.gateway.importing.sources import Source
 from retrieval.gateway.records import Entry, Gene, Link, Organism, Removal, Taxon
 from retrieval.gateway.staging import Operation, Staging
@@ -75,6 +77,7 @@ def import_file(data_dir: Path, kind: FileKind, path: Path, options: ReadOptions
             if _is_imported(store, kind.name, digest):
                 return ImportResult(0, 0, (), already=True)
             staging = Staging(_staging_path(data_dir, kind.name, digest, options))
+            options = replace(options, organisms=_StoredOrganisms(store))
             try:
                 _read(staging, kind, path, options, watch)
             except ImportFileError:
@@ -92,6 +95,26 @@ def import_file(data_dir: Path, kind: FileKind, path: Path, options: ReadOptions
                 raise GatewayDataError(f"{data_dir / STORE_NAME}: cannot be written: {error}") from error
             staging.discard()
             return result
+
+
+class _StoredOrganisms(Mapping[int, Organism]):
+    """The imported taxonomy's organisms, each read when a gene is of it."""
+
+    def __init__(self, store: sqlite3.Connection) -> None:
+        self._store = store
+
+    def __getitem__(self, tax_id: int) -> Organism:
+        found = self._store.execute("SELECT body FROM taxonomy WHERE uid = ?", (tax_id,)).fetchone()
+        taxon = decode("taxonomy", found[0]) if found else None
+        if not isinstance(taxon, Taxon):
+            raise KeyError(tax_id)
+        return organism_of(taxon)
+
+    def __iter__(self) -> Iterator[int]:
+        return (row[0] for row in self._store.execute("SELECT uid FROM taxonomy ORDER BY uid"))
+
+    def __len__(self) -> int:
+        return int(self._store.execute("SELECT count(*) FROM taxonomy").fetchone()[0])
 
 
 @contextlib.contextmanager
@@ -179,7 +202,7 @@ def _operations(entry: Entry, named: set[int]) -> Iterator[Operation]:
         named.add(entry.organism.tax_id)
         yield entry.organism
     elif isinstance(entry, Taxon):
-        yield Organism(entry.tax_id, entry.scientific_name, "", tuple(name for name, _ in entry.names))
+        yield organism_of(entry)
 
 
 def _mark(data_dir: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import sqlite3
 from collections.abc import Iterable
-from typing import Final
 
 from retrieval.gateway import indexing, schema
 from retrieval.gateway.codec import decode, encode
+from retrieval.gateway.importing.concepts import merge_concepts, merge_omim
+from retrieval.gateway.importing.organisms import organism_of
 from retrieval.gateway.records import (
     Concept,
     Database,
@@ -167,22 +168,14 @@ class StoreWriter:
         if isinstance(record, Gene):
             self.name_organism(record.organism)
         elif isinstance(record, Taxon):
-            names = tuple(name for name, _ in record.names)
-            self.name_organism(Organism(record.tax_id, record.scientific_name, "", names))
-
-
-_LONGEST_LIST: Final = 2_000
+            self.name_organism(organism_of(record))
 
 
 def _merged(old: Record, new: Record) -> Record:
-    """``new``, with what it leaves empty taken from ``old`` and its lists joined to it."""
-    values = {}
-    for field in dataclasses.fields(new):
-        was, now = getattr(old, field.name), getattr(new, field.name)
-        if isinstance(now, tuple):
-            now = tuple(dict.fromkeys((*was, *now)))[:_LONGEST_LIST]
-        values[field.name] = now or was
-    return dataclasses.replace(new, **values)
+    """A concept or an entry of which several files each know a part."""
+    if isinstance(old, Concept) and isinstance(new, Concept):
+        return merge_concepts(old, new)
+    return merge_omim(old, new) if isinstance(old, OmimEntry) and isinstance(new, OmimEntry) else new
 
 
 def links_of(record: Record) -> list[Link]:

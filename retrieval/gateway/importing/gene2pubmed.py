@@ -1,0 +1,42 @@
+"""NCBI Gene's ``gene2pubmed``: one row is a gene that an article is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from retrieval.gateway.importing.items import NO_OPTIONS, Item, ReadOptions
+from retrieval.gateway.importing.sources import Source
+from retrieval.gateway.importing.tables import Shape, Table, identifier, one_per_row, open_table
+from retrieval.gateway.records import Link
+
+SHAPE: Final = Shape("gene2pubmed", ("tax_id", "GeneID", "PubMed_ID"))
+
+
+def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
+    """A Link gene-pubmed for each row of the organisms in ``options.tax_ids``."""
+    table = open_table(source, SHAPE)
+    yield from one_per_row(table.rows, skip, _wanted(table, options), _parser(table))
+
+
+def _wanted(table: Table, options: ReadOptions) -> Callable[[str], bool] | None:
+    if options.tax_ids is None:
+        return None
+    (tax_at,) = table.indices("tax_id")
+    tax_ids = {str(tax_id) for tax_id in options.tax_ids}
+
+    def wanted(text: str) -> bool:
+        head = text.split("\t", tax_at + 1)
+        return len(head) <= tax_at or head[tax_at] in tax_ids
+
+    return wanted
+
+
+def _parser(table: Table) -> Callable[[str], Link]:
+    gene_at, pubmed_at = table.indices("GeneID", "PubMed_ID")
+
+    def parse(text: str) -> Link:
+        cells = table.cells(text)
+        return Link("gene", identifier(cells[gene_at], "GeneID"), "pubmed", identifier(cells[pubmed_at], "PubMed_ID"))
+
+    return parse

@@ -1,0 +1,113 @@
+"""NCBI Gene's ``gene_info``: one row is a live gene record. See the README of ftp.ncbi.nlm.nih.gov/gene."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from typing import Final
+
+from retrieval.gateway.importing.items import NO_OPTIONS, Item, MalformedRecord, ReadOptions
+from retrieval.gateway.importing.organisms import organism
+from retrieval.gateway.importing.sources import Source
+from retrieval.gateway.importing.tables import Shape, Table, given, many, one_per_row, open_table, whole
+from retrieval.gateway.records import Gene, Organism
+
+SHAPE: Final = Shape(
+    "gene_info",
+    ("tax_id", "GeneID", "Symbol", "LocusTag", "Synonyms", "dbXrefs", "chromosome", "map_location", "description",
+     "type_of_gene", "Symbol_from_nomenclature_authority", "Full_name_from_nomenclature_authority",
+     "Nomenclature_status", "Other_designations"),
+)  # fmt: skip
+_STATUS: Final = {"O": "Official", "I": "Interim", "-": "", "": ""}
+# A row that NCBI Gene keeps for literature on an organism's genes that have no record yet.
+_PLACEHOLDER: Final = "NEWENTRY"
+
+
+def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
+    """A Gene for each row, but for placeholders (NEWENTRY) and organisms outside ``options.tax_ids``.
+
+    The name is the nomenclature authority's full name, else the description; a locus tag is the first alias, as NCBI's
+    summaries have it; identifiers of dbXrefs other than MIM and the first of Ensembl are keywords.
+    """
+    table = open_table(source, SHAPE)
+    yield from one_per_row(table.rows, skip, _wanted(table, options), _parser(table, options))
+
+
+def _wanted(table: Table, options: ReadOptions) -> Callable[[str], bool]:
+    tax_at, symbol_at = table.indices("tax_id", "Symbol")
+    last = max(tax_at, symbol_at)
+    tax_ids = None if options.tax_ids is None else {str(tax_id) for tax_id in options.tax_ids}
+
+    def wanted(text: str) -> bool:
+        head = text.split("\t", last + 1)
+        if len(head) <= last:
+            return True  # malformed, which is to be told
+        return head[symbol_at] != _PLACEHOLDER and (tax_ids is None or head[tax_at] in tax_ids)
+
+    return wanted
+
+
+def _parser(table: Table, options: ReadOptions) -> Callable[[str], Gene]:
+    pick = itemgetter(*table.indices(*SHAPE.columns))
+    organisms: dict[str, Organism] = {}
+
+    def parse(text: str) -> Gene:
+        row = pick(table.cells(text))
+        tax, gene, symbol, tag, synonyms, xrefs, chromosome, place, description, kind, official, full, status, other = (
+            row
+        )
+        if tax not in organisms:
+            organisms[tax] = organism(whole(tax, "tax_id"), options.organisms)
+        if status not in _STATUS:
+            raise MalformedRecord(f"Nomenclature_status: O, I or - was expected, not {status[:20]!r}")
+        mim, ensembl, further = _references(xrefs)
+        full, official = given(full), given(official)
+        return Gene(
+            gene_id=whole(gene, "GeneID"),
+            symbol=given(symbol),
+            name=full or given(description),
+            organism=organisms[tax],
+            official_symbol=official if official != symbol else "",
+            gene_type=given(kind),
+            chromosome=given(chromosome).replace("|", ", "),
+            map_location=given(place),
+            aliases=_aliases(tag, symbol, synonyms),
+            designations=_designations(description, full, other),
+            mim=mim,
+            ensembl=ensembl,
+            nomenclature=_STATUS[status],
+            keywords=further,
+        )
+
+    return parse
+
+
+def _aliases(tag: str, symbol: str, synonyms: str) -> tuple[str, ...]:
+    aliases = many(synonyms)
+    return aliases if tag in ("-", "", symbol) or tag in aliases else (tag, *aliases)
+
+
+def _designations(description: str, full: str, other: str) -> tuple[str, ...]:
+    """The description joins them where the full name has taken its place."""
+    designations = many(other)
+    if full and description not in ("-", full) and description not in designations:
+        return (description, *designations)
+    return designations
+
+
+def _references(cell: str) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+    """(MIM numbers, first Ensembl gene, other identifiers) of "MIM:1|HGNC:HGNC:5|Ensembl:ENSG1|AllianceGenome:…"."""
+    if cell == "-":
+        return (), "", ()
+    mim: list[str] = []
+    ensembl = ""
+    further: list[str] = []
+    for reference in cell.split("|"):
+        database, _, value = reference.partition(":")
+        if database == "MIM":
+            mim.append(value)
+        elif database == "Ensembl" and not ensembl:
+            ensembl = value
+        elif value:
+            further.append(value)
+    return tuple(mim), ensembl, tuple(dict.fromkeys(further))

@@ -1,0 +1,37 @@
+"""NCBI Gene's ``mim2gene_medgen``: which gene and which MedGen concept belong to an OMIM number.
+
+Columns: MIM number, GeneID, type ("gene" or "phenotype"), Source, MedGenCUI, Comment; "-" where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from retrieval.gateway.importing.concepts import concept_uid
+from retrieval.gateway.importing.items import NO_OPTIONS, Item, ReadOptions
+from retrieval.gateway.importing.sources import Source
+from retrieval.gateway.importing.tables import Shape, Table, identifier, open_table, several_per_row
+from retrieval.gateway.records import Link
+
+SHAPE: Final = Shape("mim2gene_medgen", ("MIM number", "GeneID", "type", "MedGenCUI"))
+
+
+def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
+    """Links omim-gene and omim-medgen; none for a row with neither."""
+    table = open_table(source, SHAPE)
+    yield from several_per_row(table.rows, skip, _parser(table))
+
+
+def _parser(table: Table) -> Callable[[str], list[Link]]:
+    mim_at, gene_at, cui_at = table.indices("MIM number", "GeneID", "MedGenCUI")
+
+    def parse(text: str) -> list[Link]:
+        cells = table.cells(text)
+        mim, gene, cui = identifier(cells[mim_at], "MIM number"), cells[gene_at], cells[cui_at]
+        links = [] if gene == "-" else [Link("omim", mim, "gene", identifier(gene, "GeneID"))]
+        if cui != "-":
+            links.append(Link("omim", mim, "medgen", str(concept_uid(cui))))
+        return links
+
+    return parse

@@ -1,0 +1,155 @@
+"""Full texts of PubMed Central in JATS XML: one article, a pmc-articleset, or a tar(.gz) of such files.
+
+The open-access packages (ftp.ncbi.nlm.nih.gov/pub/pmc/oa_bulk) are tar.gz files of one .xml or .nxml an article.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from retrieval.gateway.errors import ImportFileError
+from retrieval.gateway.importing.archives import Member, is_tar, tar_members
+from retrieval.gateway.importing.dates import date_of
+from retrieval.gateway.importing.items import NO_OPTIONS, Good, Item, MalformedRecord, ReadOptions, bad
+from retrieval.gateway.importing.jats_text import plain_text
+from retrieval.gateway.importing.sources import Source
+from retrieval.gateway.importing.tables import whole
+from retrieval.gateway.importing.xml_records import Layout, RawRecord, parse, records, text_of
+from retrieval.gateway.records import FullText
+
+LAYOUT: Final = Layout("pmc-articleset", frozenset(("article",)), alone="article", max_record=64 * 2**20)
+_MEMBER: Final = Layout("", frozenset(("article",)), alone="article", max_record=LAYOUT.max_record)
+_SUFFIXES: Final = (".xml", ".nxml")
+_NUMBER: Final = re.compile(r"(?:PMC)?([0-9]+)(?:\.[0-9]+)?", re.ASCII)
+_NUMBER_IN_NAME: Final = re.compile(r"PMC([0-9]+)", re.ASCII)
+_GIVEN: Final = re.compile(r"[^\W\d_]+")
+_MARKS: Final = frozenset(("xref", "fn"))
+_ID_TYPES: Final = ("pmc", "pmcid", "pmcaid", "pmc-id")
+# Of an article's dates, the first of these: when it could first be read, then its issue, last PMC's own.
+_DATE_TYPES: Final = ("epub", "pub", "ppub", "epub-ppub", "collection", "pmc-release", "")
+
+
+def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
+    """A FullText for each article. ``line`` counts members in an archive, else it is where the article begins.
+
+    ``body`` is the text of sections, captions and tables, without references; see ``plain_text``.
+    """
+    if not is_tar(source):
+        for record in records(source, source.chunks(), LAYOUT):
+            if skip > 0:
+                skip -= 1
+            else:
+                yield _item(record, record.line, source.path.name)
+        return
+    found = False
+    for member in tar_members(source):
+        if not member.name.endswith(_SUFFIXES):
+            continue
+        found = True
+        if skip > 0:
+            skip -= 1
+        else:
+            yield _member_item(source, member)
+    if not found:
+        raise source.error("the archive holds no .xml or .nxml file")
+
+
+def _member_item(source: Source, member: Member) -> Item:
+    """One member is one item; what is wrong with its file is a Bad, with the archive an ImportFileError."""
+    parts, size = [], 0
+    for part in member.content:
+        size += len(part)
+        if size > _MEMBER.max_record:
+            return bad(member.number, f"{member.name}: larger than {_MEMBER.max_record} bytes")
+        parts.append(part)
+    try:
+        (record,) = records(source, iter(parts), _MEMBER)
+    except ImportFileError as error:
+        return bad(member.number, f"{member.name}: {error.reason}")
+    return _item(record, member.number, member.name)
+
+
+def _item(record: RawRecord, line: int, name: str) -> Item:
+    try:
+        element, xml = parse(record)
+        return Good(line, _full_text(element, xml, name))
+    except MalformedRecord as error:
+        return bad(line, f"{name}: {error}")
+
+
+def _full_text(element: Element, xml: str, name: str) -> FullText:
+    meta, journal = element.find("{*}front/{*}article-meta"), element.find("{*}front/{*}journal-meta")
+    if meta is None:
+        raise MalformedRecord("article: no front matter with article-meta within")
+    ids: dict[str, str] = {}
+    for found in meta.findall("{*}article-id"):
+        ids.setdefault(found.get("pub-id-type", ""), text_of(found))
+    return FullText(
+        pmcid=_pmcid(ids, name),
+        xml=xml,
+        pmid=ids.get("pmid", ""),
+        doi=ids.get("doi", ""),
+        title=" ".join(plain_text(meta.find("{*}title-group/{*}article-title"), _MARKS).split()),
+        abstract=_abstract(meta),
+        body=plain_text(element.find("{*}body")),
+        journal=_journal(journal),
+        date=_date(meta),
+        authors=_authors(meta),
+    )
+
+
+def _pmcid(ids: Mapping[str, str], name: str) -> int:
+    """From the article's own ids, else from the name of its file."""
+    for kind in _ID_TYPES:
+        if found := _NUMBER.fullmatch(ids.get(kind, "")):
+            return whole(found[1], "article-id")
+    if named := _NUMBER_IN_NAME.search(name):
+        return whole(named[1], "file name")
+    raise MalformedRecord("article: no PMC number among its article-ids, nor in the file's name")
+
+
+def _abstract(meta: Element) -> str:
+    """The abstract proper; teasers, graphical ones and the like have a type."""
+    found = meta.findall("{*}abstract")
+    proper = [abstract for abstract in found if not abstract.get("abstract-type")] or found[:1]
+    return "\n".join(filter(None, map(plain_text, proper)))
+
+
+def _journal(meta: Element | None) -> tuple[str, ...]:
+    """Title, abbreviations and ISSNs; not the identifiers of publishers."""
+    if meta is None:
+        return ()
+    titles = [*meta.findall(".//{*}journal-title"), *meta.findall(".//{*}abbrev-journal-title")]
+    short = [at for at in meta.findall("{*}journal-id") if at.get("journal-id-type") in ("nlm-ta", "iso-abbrev")]
+    texts = (text_of(part) for part in (*titles, *short, *meta.findall("{*}issn")))
+    return tuple(dict.fromkeys(filter(None, texts)))
+
+
+def _date(meta: Element) -> str:
+    dates = {at.get("pub-type") or at.get("date-type") or "": at for at in reversed(meta.findall("{*}pub-date"))}
+    ranked = [*(dates[kind] for kind in _DATE_TYPES if kind in dates), *dates.values()]
+    return next(filter(None, map(date_of, ranked)), "")
+
+
+def _authors(meta: Element) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for author in meta.findall("{*}contrib-group/{*}contrib"):
+        if author.get("contrib-type", "author") != "author":
+            continue
+        name = author.find(".//{*}name")
+        text = text_of(author.find(".//{*}collab")) if name is None else _name(name)
+        if text:
+            names[text] = None
+    return tuple(names)
+
+
+def _name(name: Element) -> str:
+    """ "Last FM": initials as given, else the first letters of the given names."""
+    given = name.find("{*}given-names")
+    first = (
+        "" if given is None else given.get("initials") or "".join(part[0] for part in _GIVEN.findall(text_of(given)))
+    )
+    return " ".join(filter(None, (text_of(name.find("{*}surname")), first, text_of(name.find("{*}suffix")))))
