@@ -7,6 +7,16 @@ from typing import Final
 
 from retrieval.gateway.records import Organism, Taxon
 
+# What people call some of them besides.
+_CALLED: Final[Mapping[int, tuple[str, ...]]] = {
+    4932: ("yeast", "baker's yeast"),
+    559292: ("yeast", "baker's yeast"),
+    6239: ("worm", "nematode"),
+    7227: ("fly",),
+    9913: ("cow", "bovine"),
+    10090: ("mouse",),
+    10116: ("rat",),
+}
 # (scientific name, common name as NCBI Gene prints it) of the organisms most genes are asked about.
 _USUAL: Final[Mapping[int, tuple[str, str]]] = {
     3702: ("Arabidopsis thaliana", "thale cress"),
@@ -40,7 +50,7 @@ def organism(tax_id: int, known: Mapping[int, Organism]) -> Organism:
     if tax_id in known:
         return known[tax_id]
     scientific, common = _USUAL.get(tax_id, (f"taxid {tax_id}", ""))
-    return Organism(tax_id, scientific, common)
+    return Organism(tax_id, scientific, common, _CALLED.get(tax_id, ()))
 
 
 def organism_of(taxon: Taxon) -> Organism:

@@ -17,8 +17,8 @@ from Bio import Entrez
 
 from retrieval.gateway.app import open_store
 from retrieval.gateway.eutils import answer
-from retrieval.gateway.replies import Reply
 from retrieval.gateway.records import DATABASES
+from retrieval.gateway.replies import Reply
 from retrieval.gateway.store import GatewayStore
 
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[4] / "shared" / "data"))
