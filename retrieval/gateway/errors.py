@@ -2,6 +2,7 @@
 
 GatewayError
 ├── GatewayDataError    a sample file or the store does not hold what it must
+│   └── BlastDatabaseError  a BLAST database cannot be made, or is not whole
 ├── GatewayBindError    a non-loopback address without leave
 └── GatewayPortError      nothing can listen there
 """
@@ -17,6 +18,10 @@ class GatewayError(RetrievalError):
 
 class GatewayDataError(GatewayError):
     hint = "delete the gateway's data directory; it is built again at the next start"
+
+
+class BlastDatabaseError(GatewayDataError):
+    hint = "make the database again from its FASTA files, or take its folder away"
 
 
 class GatewayBindError(GatewayError):
