@@ -178,10 +178,12 @@ def _gateway(args: argparse.Namespace) -> int:
     from retrieval.gateway.app import serve
     from server.bootstrap import gateway_dir
     from server.logging_setup import setup_logging
+    from server.ncbi_access import blast_options
     from server.settings import LogSettings
 
     setup_logging(LogSettings())
-    serve(args.data or gateway_dir(load_settings()), args.host, args.port)
+    settings = load_settings()
+    serve(args.data or gateway_dir(settings), args.host, args.port, blast_options=blast_options(settings))
     return 0
 
 

@@ -186,11 +186,18 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def serve(data_dir: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *, allow_remote: bool = False) -> None:
+def serve(
+    data_dir: Path,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    *,
+    allow_remote: bool = False,
+    blast_options: BlastOptions | None = None,
+) -> None:
     """Serves until interrupted. GatewayBindError on a non-loopback ``host`` unless ``allow_remote``."""
     if not is_loopback(host) and not allow_remote:
         raise GatewayBindError(f"{host} is not a loopback address; the gateway has no access control")
-    app = create_gateway_app(open_store(data_dir))
+    app = create_gateway_app(open_store(data_dir), blast_options)
     try:
         listener = socket.create_server((host.strip("[]"), port), family=_family(host))
     except OSError as error:
