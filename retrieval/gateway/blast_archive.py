@@ -61,8 +61,10 @@ class ArchiveResult:
             arguments += ["-max_target_seqs", str(hits)]
         await _expect_unchanged(database)
         work = Work(arguments, self.archive, database.folder, self.query.private)
-        report = (await run_program(work, self.limits)).decode(errors="replace")
-        await _expect_unchanged(database)
+        try:
+            report = (await run_program(work, self.limits)).decode(errors="replace")
+        finally:  # that it was replaced is the better reason also for a failure
+            await _expect_unchanged(database)
         if order.report == "text":
             report = _as_ncbi_writes(report, order.rid)
         return await asyncio.to_thread(reply_with, order, report)

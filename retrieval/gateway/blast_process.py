@@ -30,6 +30,11 @@ _SAID: Final = re.compile(r"^(?:BLAST [^\n]*?error: *|Error: *)(?:Error: *)?", r
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "LC_ALL": "C",
     "BLAST_USAGE_REPORT": "false",
+    # blast_formatter asks GenBank for a sequence that its database does not have; without these it finds no server.
+    "CONN_DISPD_DISABLE": "1",
+    "CONN_LBSMD_DISABLE": "1",
+    "CONN_LINKERD_DISABLE": "1",
+    "CONN_NAMERD_DISABLE": "1",
     "NCBI_CONFIG__BLAST__BLAST_USAGE_REPORT": "false",
     "NCBI_CONFIG__BLAST__DATA_LOADERS": "none",
     "NCBI_DONT_USE_LOCAL_CONFIG": "1",

@@ -28,6 +28,10 @@ async def test_a_program_gets_no_more_of_the_environment_than_it_needs(
     assert set(lines) - {f"PATH={os.environ['PATH']}", f"PWD={tmp_path}"} == {
         "LC_ALL=C",
         "BLAST_USAGE_REPORT=false",
+        "CONN_DISPD_DISABLE=1",
+        "CONN_LBSMD_DISABLE=1",
+        "CONN_LINKERD_DISABLE=1",
+        "CONN_NAMERD_DISABLE=1",
         "NCBI_CONFIG__BLAST__BLAST_USAGE_REPORT=false",
         "NCBI_CONFIG__BLAST__DATA_LOADERS=none",
         "NCBI_DONT_USE_LOCAL_CONFIG=1",

@@ -150,7 +150,9 @@ async def test_a_search_is_run_again_when_its_database_is_replaced_meanwhile(
     rid = await put(service, "ACGT" * 10, DATABASE="genes")
     assert "Status=READY" in await finished(service, rid)
     assert (await get(service, rid, "XML")).status == 200
-    (tmp_path / "site" / "genes.nin").write_text("another")
+    (tmp_path / "site" / "genes.next").touch()
+    script(tmp_path, "blast_formatter", "/bin/cat > /dev/null; /bin/mv genes.next genes.nin; exit 1")
+    assert "Status=UNKNOWN" in (await get(service, rid, "XML")).body
     page = (await get(service, rid, "XML")).body
     assert "Status=UNKNOWN" in page and "database genes was replaced since the search" in page
 
