@@ -23,9 +23,17 @@ def add_gateway(parser: argparse.ArgumentParser) -> None:
     imports.add_argument("--tax-id", type=int, action="append", default=[], help="of gene files, only this organism")
     imports.add_argument("--only-in-genes", action="store_true", help="of dbSNP, only variants in or near genes")
     imports.set_defaults(run=_import)
+    database = verbs.add_parser("blast-database", help="make a BLAST database from FASTA files")
+    database.add_argument("name", metavar="NAME", help="small letters, digits, - and _")
+    database.add_argument("files", nargs="+", type=Path, metavar="FASTA")
+    database.add_argument("--molecule", choices=("nucl", "prot"), required=True)
+    database.add_argument("--title", default="")
+    database.add_argument("--tax-id", type=int, help="of all sequences, where they are of one organism")
+    database.add_argument("--default", action="store_true", help="answers for NCBI's usual names (nt, nr)")
+    database.set_defaults(run=_blast_database)
     status = verbs.add_parser("status", help="what the store holds, and from which files")
     status.set_defaults(run=_status)
-    for verb in (serve, imports, status):
+    for verb in (serve, imports, database, status):
         verb.add_argument("--data", type=Path, help="folder of the store; default: as the server's")
 
 
@@ -38,10 +46,11 @@ def _data_dir(args: argparse.Namespace) -> Path:
 def _serve(args: argparse.Namespace) -> int:
     from retrieval.gateway.app import serve
     from server.logging_setup import setup_logging
+    from server.ncbi_access import blast_options
     from server.settings import LogSettings
 
     setup_logging(LogSettings())
-    serve(_data_dir(args), args.host, args.port)
+    serve(_data_dir(args), args.host, args.port, blast_options=blast_options(load_settings()))
     return 0
 
 
@@ -67,12 +76,12 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _import_one(data_dir: Path, kind: str, path: Path, options: object) -> None:
-    from retrieval.gateway.importing.items import ReadOptions
-    from retrieval.gateway.importing.kinds import KINDS
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from retrieval.gateway.import_run import Progress as Step
     from retrieval.gateway.import_run import import_file
+    from retrieval.gateway.importing.items import ReadOptions
+    from retrieval.gateway.importing.kinds import KINDS
 
     assert isinstance(options, ReadOptions)
     columns = (
@@ -104,6 +113,22 @@ def _import_one(data_dir: Path, kind: str, path: Path, options: object) -> None:
         print(f"{path}:{line}: {reason}", file=sys.stderr)
     if result.bad > len(result.first_bad):
         print(f"{path}: {result.bad - len(result.first_bad):,} more bad records", file=sys.stderr)
+
+
+def _blast_database(args: argparse.Namespace) -> int:
+    from retrieval.gateway.blast_build import build_blast_database
+
+    made = build_blast_database(
+        args.files,
+        _data_dir(args) / "blast",
+        name=args.name,
+        title=args.title or args.name,
+        molecule=args.molecule,
+        taxids=args.tax_id,
+        default=args.default,
+    )
+    print(f"{made.name}: {made.sequences:,} sequences, {made.letters:,} letters")
+    return 0
 
 
 def _status(args: argparse.Namespace) -> int:

@@ -13,6 +13,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from retrieval.gateway.app import create_gateway_app, open_store
+from retrieval.gateway.blast_engine import BlastOptions
+from retrieval.gateway.blast_process import RunLimits
 from retrieval.ncbi.blast import BlastTiming
 from retrieval.ncbi.cache import ReplyCache
 from retrieval.ncbi.client import ClientConfig, NcbiClient, RetryPolicy
@@ -119,7 +121,7 @@ class NcbiAccess:
             GatewayDataError: that cannot be done.
         """
         places = _places(settings)
-        app = create_gateway_app(open_store(gateway_dir)) if None in places else None
+        app = create_gateway_app(open_store(gateway_dir), blast_options(settings)) if None in places else None
         clients = {place: _client(settings, place, app) for place in dict.fromkeys(places)}
         router = _Router(clients[places[0]], clients[places[1]])
         return cls(router, settings.ncbi.max_reply_chars, tuple(client.aclose for client in clients.values()))
@@ -134,6 +136,16 @@ class NcbiAccess:
     async def close(self) -> None:
         for closer in self.closers:
             await closer()
+
+
+def blast_options(settings: Settings) -> BlastOptions:
+    gateway = settings.gateway
+    return BlastOptions(
+        workers=gateway.blast_workers,
+        threads=gateway.blast_threads,
+        limits=RunLimits(wall_s=gateway.blast_timeout_s, cpu_s=gateway.blast_cpu_s),
+        blastdb_dirs=gateway.blastdb_dirs,
+    )
 
 
 def _places(settings: Settings) -> tuple[str | None, str | None]:

@@ -150,6 +150,18 @@ class LoopSettings(_Group):
 
 class GatewaySettings(_Group):
     data_dir: Path | None = Field(default=None, description="store of the built-in gateway; unset: XDG data folder")
+    blastdb_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
+        default=(), description="further folders with BLAST databases, as NCBI's preformatted ones; a,b"
+    )
+    blast_workers: int = Field(default=1, ge=1, le=64, description="BLAST searches at once")
+    blast_threads: int = Field(default=1, ge=1, le=64, description="threads of one search")
+    blast_timeout_s: Seconds = Field(default=60.0, description="wall-clock time of one search")
+    blast_cpu_s: int = Field(default=60, ge=1, description="processor time of one search, over all its threads")
+
+    @field_validator("blastdb_dirs", mode="before")
+    @classmethod
+    def _comma_list(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
 class TraceSettings(_Group):

@@ -23,8 +23,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retrieval.gateway.blast import BlastService
-from retrieval.gateway.blast_search import BlastSearcher
+from retrieval.gateway.blast import BlastService, open_blast
+from retrieval.gateway.blast_engine import BlastOptions
 from retrieval.gateway.errors import GatewayBindError, GatewayDataError, GatewayPortError
 from retrieval.gateway.eutils import ENDPOINTS, answer
 from retrieval.gateway.history import History
@@ -77,14 +77,14 @@ def _built(path: Path, sample_dir: Path) -> GatewayStore:
     return GatewayStore(path)
 
 
-def create_gateway_app(store: GatewayStore) -> Starlette:
+def create_gateway_app(store: GatewayStore, blast_options: BlastOptions | None = None) -> Starlette:
     """E-utilities under /entrez/eutils/*.fcgi, BLAST under /blast/Blast.cgi and /Blast.cgi; GET and POST.
 
     The BLAST database is kept beside the store's file. The application can be mounted in another one or called over
     an in-process transport: it needs no lifespan events, though its lifespan ends running searches.
     """
     blast_dir = store.path.parent / f"blast-{store.fingerprint[:16]}"
-    blast = BlastService(BlastSearcher(store.segments(), blast_dir))
+    blast = open_blast(store.segments(), blast_dir, blast_options)
     history = History()
     routes = [
         Route(f"/entrez/eutils/{name}.fcgi", _eutils_route(store, name, history), methods=["GET", "POST"])
@@ -128,7 +128,7 @@ async def _respond(request: Request, endpoint: str, reply: Answerer, case: Calla
         result, params = Reply(refused.status, PLAIN, f"{refused.reason}\n"), {}
     else:
         result = await reply(params)
-    body = result.body.encode()
+    body = result.content
     elapsed_ms = 1000 * (time.perf_counter() - started)
     log.info(
         "%s db=%s status=%d bytes=%d ms=%.1f", endpoint, _loggable_db(params), result.status, len(body), elapsed_ms
@@ -196,11 +196,18 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def serve(data_dir: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *, allow_remote: bool = False) -> None:
+def serve(
+    data_dir: Path,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    *,
+    allow_remote: bool = False,
+    blast_options: BlastOptions | None = None,
+) -> None:
     """Serves until interrupted. GatewayBindError on a non-loopback ``host`` unless ``allow_remote``."""
     if not is_loopback(host) and not allow_remote:
         raise GatewayBindError(f"{host} is not a loopback address; the gateway has no access control")
-    app = create_gateway_app(open_store(data_dir))
+    app = create_gateway_app(open_store(data_dir), blast_options)
     try:
         listener = socket.create_server((host.strip("[]"), port), family=_family(host))
     except OSError as error:

@@ -4,116 +4,160 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 import string
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from retrieval.errors import BlastFailed
 from retrieval.gateway import blast_render as render
-from retrieval.gateway.blast_hits import BlastResult
-from retrieval.gateway.blast_search import BlastQuery, BlastSearcher, Task, clean_sequence
-from retrieval.gateway.replies import HTML, PLAIN, XML, Reply, whole_number
+from retrieval.gateway.blast_archive import DatabaseReplaced
+from retrieval.gateway.blast_engine import BlastEngine, BlastOptions, SearchResult
+from retrieval.gateway.blast_formats import page_order
+from retrieval.gateway.blast_parameters import shown
+from retrieval.gateway.blast_request import BlastQuery
+from retrieval.gateway.blast_sample import SampleDatabase
+from retrieval.gateway.records import SequenceSegment
+from retrieval.gateway.replies import HTML, Reply
 
 log = logging.getLogger(__name__)
 _RID_LETTERS: Final = string.digits + string.ascii_uppercase
-_RID_LENGTH: Final = 11
-_MAX_HITS: Final = 100
-_DATABASES: Final = frozenset({"nt", "core_nt", "nr", "refseq_rna", "refseq_genomes", "nt_euk"})
+_RID_LENGTH: Final = 16  # 36^16: nobody guesses another one's
+_TOO_MANY: Final = "Error: too many searches are waiting, try again later"
+_SITE_FOLDER: Final = "blast"
 
 
 @dataclass(slots=True)
 class _Job:
-    query: BlastQuery
+    """``query`` is let go when the search has ended; a result keeps what it needs."""
+
+    query: BlastQuery | None
     created: float
-    result: BlastResult | None = None
+    result: SearchResult | None = None
     failure: str = ""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
+    @property
+    def size(self) -> int:
+        return self.result.size if self.result else 0
+
+
+def open_blast(
+    segments: Sequence[SequenceSegment], sample_dir: Path, options: BlastOptions | None = None
+) -> BlastService:
+    """The service over the built-in sample (kept in ``sample_dir``), the databases in the folder "blast" beside it, and
+    those of ``options.blastdb_dirs``."""
+    chosen = options or BlastOptions()
+    roots = (sample_dir.parent / _SITE_FOLDER, *chosen.blastdb_dirs)
+    engine = BlastEngine(SampleDatabase(segments, sample_dir), roots, chosen)
+    engine.prepare()
+    return BlastService(engine, chosen)
+
 
 class BlastService:
-    """Searches wait in one queue and run one at a time; a RID is forgotten ``ttl_s`` seconds after its Put."""
+    """Searches wait in one queue; a RID is forgotten ``ttl_s`` seconds after its Put, or when room is needed."""
 
     def __init__(
-        self,
-        searcher: BlastSearcher,
-        *,
-        max_waiting: int = 20,
-        max_kept: int = 200,
-        ttl_s: float = 36 * 3600.0,
-        clock: Callable[[], float] = time.monotonic,
+        self, engine: BlastEngine, options: BlastOptions, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._searcher = searcher
-        self._max_waiting = max_waiting
-        self._max_kept = max_kept
-        self._ttl_s = ttl_s
+        self._engine = engine
+        self._options = options
         self._clock = clock
         self._jobs: dict[str, _Job] = {}
-        self._turn = asyncio.Semaphore(1)
-        if reason := searcher.unavailable():
-            log.warning("BLAST searches will fail: %s", reason)
+        self._turn = asyncio.Semaphore(options.workers)
+        self._pages = 0
+        self._page_turn = asyncio.Semaphore(options.workers + 1)  # a page is short; one never waits for searches
+        self._last_s = 1.0
 
     async def answer(self, params: Mapping[str, str]) -> Reply:
         """``params`` with upper-case names."""
         self._forget_old()
         command = params.get("CMD", "").strip().lower()
         if command == "put":
-            return self._put(params)
+            return await self._put(params)
         if command == "get":
-            return self._get(params)
+            return await self._get(params)
         if command == "delete":
             self._drop(params.get("RID", "").strip())
             return Reply(200, HTML, render.status_page("UNKNOWN"))
-        return Reply(400, HTML, render.refusal_page("Error: CMD must be Put or Get"))
+        return Reply(400, HTML, render.refusal_page("Error: CMD must be Put, Get or Delete"))
 
     async def aclose(self) -> None:
-        """Ends all searches."""
+        """Ends all searches and forgets all results."""
         running = [job.task for job in self._jobs.values() if job.task is not None]
         for rid in list(self._jobs):
             self._drop(rid)
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _put(self, params: Mapping[str, str]) -> Reply:
+    async def _put(self, params: Mapping[str, str]) -> Reply:
+        if self._unfinished() >= self._options.max_waiting:
+            return Reply(429, HTML, render.refusal_page(_TOO_MANY))
         try:
-            query = _query(params)
+            query = await self._engine.read(params)
         except ValueError as error:
             return Reply(200, HTML, render.refusal_page(str(error)))
-        if sum(job.task is not None for job in self._jobs.values()) >= self._max_waiting:
-            return Reply(429, HTML, render.refusal_page("Error: too many searches are waiting, try again later"))
+        if (ahead := self._unfinished()) >= self._options.max_waiting:  # others came while this one was read
+            return Reply(429, HTML, render.refusal_page(_TOO_MANY))
         rid = "".join(secrets.choice(_RID_LETTERS) for _ in range(_RID_LENGTH))
         job = _Job(query, self._clock())
         self._jobs[rid] = job
-        job.task = asyncio.get_running_loop().create_task(self._work(job))
-        return Reply(200, HTML, render.put_page(rid, rtoe_s=1))
+        job.task = asyncio.get_running_loop().create_task(self._work(job, query))
+        rtoe_s = math.ceil(self._last_s * (1 + ahead / self._options.workers))
+        return Reply(200, HTML, render.put_page(rid, rtoe_s))
 
-    async def _work(self, job: _Job) -> None:
+    def _unfinished(self) -> int:
+        return sum(job.task is not None for job in self._jobs.values())
+
+    async def _work(self, job: _Job, query: BlastQuery) -> None:
         try:
             async with self._turn:
-                job.result = await self._searcher.search(job.query)
+                started = self._clock()
+                job.result = await self._engine.search(query)
+                self._last_s = max(1.0, self._clock() - started)
         except BlastFailed as error:
             job.failure = error.message
-            log.warning("a BLAST search failed: %s", error.message)
-        except Exception:
+            # The reason goes to the one who asked; it is made from what the program said about the query.
+            log.warning("a %s search in %s failed", query.program.name, query.database.name)
+        except Exception as error:
             job.failure = "the search broke off"
-            log.exception("a BLAST search broke off")
+            log.error("a %s search broke off: %s", query.program.name, type(error).__name__)
         finally:
-            job.task = None
+            job.query = job.task = None
+            self._make_room()
 
-    def _get(self, params: Mapping[str, str]) -> Reply:
+    async def _get(self, params: Mapping[str, str]) -> Reply:
         rid = params.get("RID", "").strip()
         job = self._jobs.get(rid)
-        info_only = params.get("FORMAT_OBJECT", "").strip().lower() == "searchinfo"
         if job is None:
-            return Reply(200, HTML, render.status_page("UNKNOWN", f"Error: Results for RID {rid[:40]} not found"))
+            return Reply(200, HTML, render.status_page("UNKNOWN", f"Error: Results for RID {shown(rid)} not found"))
         if job.failure:
             return Reply(200, HTML, render.status_page("FAILED", f"Error: {job.failure}"))
         if job.result is None:
             return Reply(200, HTML, render.status_page("WAITING"))
-        if info_only:
-            return Reply(200, HTML, render.status_page("READY", hits=bool(job.result.hits)))
-        return _result_reply(rid, job.result, params.get("FORMAT_TYPE", "").strip().lower())
+        if params.get("FORMAT_OBJECT", "").strip().lower() == "searchinfo":
+            return Reply(200, HTML, render.status_page("READY", hits=job.result.has_hits))
+        return await self._page(job.result, params)
+
+    async def _page(self, result: SearchResult, params: Mapping[str, str]) -> Reply:
+        if self._pages >= self._options.max_waiting:
+            return Reply(429, HTML, render.status_page("READY", _TOO_MANY))
+        self._pages += 1
+        try:
+            order = page_order(params)
+            async with self._page_turn:
+                return await result.page(order)
+        except ValueError as error:
+            return Reply(200, HTML, render.status_page("ERROR", str(error)))
+        except DatabaseReplaced as error:
+            return Reply(200, HTML, render.status_page("UNKNOWN", f"Error: {error.message}"))
+        except BlastFailed as error:
+            return Reply(200, HTML, render.status_page("FAILED", f"Error: {error.message}"))
+        finally:
+            self._pages -= 1
 
     def _drop(self, rid: str) -> None:
         job = self._jobs.pop(rid, None)
@@ -122,40 +166,16 @@ class BlastService:
 
     def _forget_old(self) -> None:
         now = self._clock()
-        for rid in [rid for rid, job in self._jobs.items() if now - job.created > self._ttl_s]:
+        for rid in [rid for rid, job in self._jobs.items() if now - job.created > self._options.ttl_s]:
             self._drop(rid)
-        finished = [rid for rid, job in self._jobs.items() if job.task is None]
-        for rid in finished[: max(0, len(self._jobs) - self._max_kept)]:
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """The oldest finished searches go until count and bytes fit."""
+        finished = [(rid, job.size) for rid, job in self._jobs.items() if job.task is None]
+        held = sum(size for _, size in finished)
+        for rid, size in finished:
+            if len(self._jobs) <= self._options.max_kept and held <= self._options.max_kept_bytes:
+                break
             self._drop(rid)
-
-
-def _result_reply(rid: str, result: BlastResult, format_type: str) -> Reply:
-    if format_type == "xml":
-        return Reply(200, XML, render.xml_page(result))
-    if format_type == "text":
-        return Reply(200, PLAIN, render.text_page(rid, result))
-    return Reply(200, HTML, render.html_page(rid, result))
-
-
-def _query(params: Mapping[str, str]) -> BlastQuery:
-    """ValueError, for the reader, where the search cannot be run."""
-    program = params.get("PROGRAM", "blastn").strip().lower()
-    if program not in ("blastn", "megablast"):
-        raise ValueError(f"Error: program {program[:20]} is not available here, only blastn and megablast are")
-    database = params.get("DATABASE", "nt").strip().lower()
-    if database not in _DATABASES:
-        raise ValueError(f"Error: database {database[:40]} was not found")
-    megablast = program == "megablast" or params.get("MEGABLAST", "").strip().lower() in ("on", "true", "yes", "1")
-    task: Task = "megablast" if megablast else "blastn"
-    hits = max(1, whole_number(params, "HITLIST_SIZE", 50, _MAX_HITS))
-    return BlastQuery(clean_sequence(params.get("QUERY", "")), task, hits, _expect(params.get("EXPECT", "")))
-
-
-def _expect(text: str) -> float:
-    try:
-        value = float(text) if text.strip() else 10.0
-    except ValueError:
-        raise ValueError("Error: EXPECT is not a number") from None
-    if not 0 < value <= 1000:
-        raise ValueError("Error: EXPECT must be above 0 and at most 1000")
-    return value
+            held -= size

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 from xml.etree import ElementTree
 
 from retrieval.gateway.records import SequenceSegment
+
+NO_TITLE: Final = "No definition line"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,35 +44,57 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlastResult:
-    """``statistics``: BLAST's Statistics_* values by their bare names (db-num, db-len, kappa …)."""
+    """Of one query. ``statistics``: BLAST's Statistics_* values by their bare names (db-num, db-len, kappa …).
+
+    ``query_title`` is "" where the query had none.
+    """
 
     program: str
     version: str
+    query_title: str
     query_length: int
     hits: tuple[Hit, ...]
     parameters: tuple[tuple[str, str], ...]
     statistics: Mapping[str, str]
 
 
-def read_result(xml: bytes, segments: Mapping[str, SequenceSegment]) -> BlastResult:
-    """``segments``: by the name each one has in the BLAST database. ValueError where the output is no BLAST XML."""
+def read_results(xml: bytes, segments: Mapping[str, SequenceSegment]) -> tuple[BlastResult, ...]:
+    """One result for each query. ``segments``: by the name each one has in the BLAST database.
+
+    ValueError where the output is no BLAST XML, KeyError where it names another sequence.
+    """
     try:
         root = ElementTree.fromstring(xml)
     except ElementTree.ParseError as error:
         raise ValueError(f"blast wrote no XML: {error}") from error
-    hits = [_hit(element, segments) for element in root.iter("Hit")]
+    parameters = tuple((e.tag, e.text or "") for e in root.iterfind("BlastOutput_param/Parameters/*"))
+    return tuple(_result(root, iteration, parameters, segments) for iteration in root.iter("Iteration"))
+
+
+def _result(
+    root: ElementTree.Element,
+    iteration: ElementTree.Element,
+    parameters: tuple[tuple[str, str], ...],
+    segments: Mapping[str, SequenceSegment],
+) -> BlastResult:
+    title = iteration.findtext("Iteration_query-def", "")
     return BlastResult(
         program=root.findtext("BlastOutput_program", ""),
         version=root.findtext("BlastOutput_version", ""),
-        query_length=int(root.findtext("BlastOutput_query-len", "0")),
-        hits=_merged(hits),
-        parameters=tuple((e.tag, e.text or "") for e in root.iterfind("BlastOutput_param/Parameters/*")),
-        statistics={e.tag.removeprefix("Statistics_"): e.text or "" for e in root.iterfind(".//Statistics/*")},
+        query_title="" if title == NO_TITLE else title,
+        query_length=int(iteration.findtext("Iteration_query-len", "0")),
+        hits=_merged([_hit(element, segments) for element in iteration.iter("Hit")]),
+        parameters=parameters,
+        statistics={e.tag.removeprefix("Statistics_"): e.text or "" for e in iteration.iter() if _is_statistic(e)},
     )
 
 
+def _is_statistic(element: ElementTree.Element) -> bool:
+    return element.tag.startswith("Statistics_")
+
+
 def _hit(element: ElementTree.Element, segments: Mapping[str, SequenceSegment]) -> Hit:
-    segment = segments[element.findtext("Hit_def", "").split()[0]]
+    segment = segments[element.findtext("Hit_accession", "")]
     hsps = tuple(_hsp(hsp, segment.start - 1) for hsp in element.iter("Hsp"))
     return Hit(segment.accession, segment.title, segment.record_length, hsps)
 

@@ -1,16 +1,17 @@
-"""BLAST results and status pages in the layout of NCBI's BLAST URL API: Text, XML, HTML. Pure."""
+"""Status pages of NCBI's BLAST URL API, and results of the built-in sample in its layouts: Text, XML, Tabular. Pure."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from retrieval.gateway.blast_hits import BlastResult, Hit, Hsp
+from retrieval.gateway.blast_hits import NO_TITLE, BlastResult, Hit, Hsp
 from retrieval.gateway.replies import text_of
 
+SAMPLE_NAME: Final = "sample"
 DATABASE_TITLE: Final = "Arrowhead sample of nucleotide records"
-_REFERENCE: Final = (
+REFERENCE: Final = (
     'Zheng Zhang, Scott Schwartz, Lukas Wagner, and Webb Miller (2000), "A greedy algorithm for aligning DNA '
     'sequences", J Comput Biol 2000; 7(1-2):203-14.'
 )
@@ -39,41 +40,47 @@ def status_page(status: str, message: str = "", hits: bool | None = None) -> str
     )
 
 
-def html_page(rid: str, result: BlastResult) -> str:
-    return _html(text_page(rid, result))
+def html_page(text: str) -> str:
+    """A page for a browser around ``text``."""
+    return _html(f"<p><!--\nQBlastInfoBegin\n\tStatus=READY\nQBlastInfoEnd\n--><p>\n<pre>{text_of(text)}</pre>")
 
 
 def _html(inner: str) -> str:
     return f"<!DOCTYPE html>\n<html>\n<head><title>NCBI Blast</title></head>\n<body>\n{inner}\n</body>\n</html>\n"
 
 
-def text_page(rid: str, result: BlastResult) -> str:
-    head = "<p><!--\nQBlastInfoBegin\n\tStatus=READY\nQBlastInfoEnd\n--><p>\n<PRE>\n"
-    parts = [head, _preamble(rid, result)]
-    if result.hits:
-        parts += [_table(result), "\nALIGNMENTS\n", *map(_alignments, result.hits)]
-    else:
-        parts.append("\n\n<b>No significant similarity found.</b>\n\n")
-    parts.append(_trailer(result))
+def enveloped(text: str) -> str:
+    """What NCBI puts before a result in Text and Tabular."""
+    return f"<p><!--\nQBlastInfoBegin\n\tStatus=READY\nQBlastInfoEnd\n--><p>\n<PRE>\n{text}"
+
+
+def text_report(rid: str, results: Sequence[BlastResult], descriptions: int, alignments: int) -> str:
+    """``results``: at least one; ``descriptions`` and ``alignments``: hits to list and to show."""
+    parts = [_preamble(rid, results[0])]
+    for result in results:
+        parts.append(f"Query= {result.query_title}\nLength={result.query_length}\n\n")
+        if result.hits:
+            shown = map(_alignments, result.hits[:alignments])
+            parts += [_table(result.hits[:descriptions]), "\nALIGNMENTS\n", *shown]
+        else:
+            parts.append("\n\n<b>No significant similarity found.</b>\n\n")
+        parts.append(_trailer(result))
     return "".join(parts)
 
 
 def _preamble(rid: str, result: BlastResult) -> str:
-    reference = textwrap.fill(f"Reference: {_REFERENCE}", 58)
+    reference = textwrap.fill(f"Reference: {REFERENCE}", 58)
     numbers = f"{_number(result, 'db-num')} sequences; {_number(result, 'db-len')} total letters"
-    return (
-        f"{result.version}\n{reference}\n\n\nRID: {rid}\n\n\nDatabase: {DATABASE_TITLE}\n           {numbers}\n"
-        f"Query= \nLength={result.query_length}\n\n"
-    )
+    return f"{result.version}\n{reference}\n\n\nRID: {rid}\n\n\nDatabase: {DATABASE_TITLE}\n           {numbers}\n"
 
 
 def _number(result: BlastResult, name: str) -> str:
     return f"{int(result.statistics.get(name, '0') or 0):,}"
 
 
-def _table(result: BlastResult) -> str:
+def _table(hits: Sequence[Hit]) -> str:
     head = f"\n{'':67}Score     E     Max\n{'Sequences producing significant alignments:':66}(Bits)  Value  Ident\n\n"
-    return head + "".join(map(_row, result.hits))
+    return head + "".join(map(_row, hits))
 
 
 def _row(hit: Hit) -> str:
@@ -145,40 +152,54 @@ def _trailer(result: BlastResult) -> str:
     )
 
 
-def xml_page(result: BlastResult) -> str:
-    parameters = "".join(f"      <{tag}>{text_of(value)}</{tag}>\n" for tag, value in result.parameters)
-    statistics = "".join(
-        f"      <Statistics_{name}>{text_of(value)}</Statistics_{name}>\n" for name, value in result.statistics.items()
-    )
-    hits = "".join(_hit_markup(number, hit) for number, hit in enumerate(result.hits, 1))
+def xml_report(results: Sequence[BlastResult]) -> str:
+    """``results``: at least one."""
+    first = results[0]
+    parameters = "".join(f"      <{tag}>{text_of(value)}</{tag}>\n" for tag, value in first.parameters)
     return (
         '<?xml version="1.0"?>\n<!DOCTYPE BlastOutput PUBLIC "-//NCBI//NCBI BlastOutput/EN" '
         '"http://www.ncbi.nlm.nih.gov/dtd/NCBI_BlastOutput.dtd">\n<BlastOutput>\n'
-        f"  <BlastOutput_program>{result.program}</BlastOutput_program>\n"
-        f"  <BlastOutput_version>{text_of(result.version)}</BlastOutput_version>\n"
-        f"  <BlastOutput_reference>{text_of(_REFERENCE)}</BlastOutput_reference>\n"
-        f"  <BlastOutput_db>nt</BlastOutput_db>\n  {_query_markup('BlastOutput', result.query_length)}\n"
+        f"  <BlastOutput_program>{first.program}</BlastOutput_program>\n"
+        f"  <BlastOutput_version>{text_of(first.version)}</BlastOutput_version>\n"
+        f"  <BlastOutput_reference>{text_of(REFERENCE)}</BlastOutput_reference>\n"
+        f"  <BlastOutput_db>{SAMPLE_NAME}</BlastOutput_db>\n  {_query_markup('BlastOutput', 1, first)}\n"
         f"  <BlastOutput_param>\n    <Parameters>\n{parameters}    </Parameters>\n  </BlastOutput_param>\n"
-        f"<BlastOutput_iterations>\n<Iteration>\n  <Iteration_iter-num>1</Iteration_iter-num>\n"
-        f"  {_query_markup('Iteration', result.query_length)}\n<Iteration_hits>\n{hits}</Iteration_hits>\n"
-        f"  <Iteration_stat>\n    <Statistics>\n{statistics}    </Statistics>\n  </Iteration_stat>\n"
-        "</Iteration>\n</BlastOutput_iterations>\n</BlastOutput>\n\n"
+        f"<BlastOutput_iterations>\n{''.join(_iteration(n, r) for n, r in enumerate(results, 1))}"
+        "</BlastOutput_iterations>\n</BlastOutput>\n\n"
     )
 
 
-def _query_markup(prefix: str, length: int) -> str:
-    values = (("ID", "Query_1"), ("def", "No definition line"), ("len", str(length)))
+def _iteration(number: int, result: BlastResult) -> str:
+    statistics = "".join(
+        f"      <Statistics_{name}>{text_of(value)}</Statistics_{name}>\n" for name, value in result.statistics.items()
+    )
+    hits = "".join(_hit_markup(index, hit) for index, hit in enumerate(result.hits, 1))
+    message = "" if hits else "  <Iteration_message>No hits found</Iteration_message>\n"
+    return (
+        f"<Iteration>\n  <Iteration_iter-num>{number}</Iteration_iter-num>\n"
+        f"  {_query_markup('Iteration', number, result)}\n<Iteration_hits>\n{hits}</Iteration_hits>\n"
+        f"  <Iteration_stat>\n    <Statistics>\n{statistics}    </Statistics>\n  </Iteration_stat>\n"
+        f"{message}</Iteration>\n"
+    )
+
+
+def _query_markup(prefix: str, number: int, result: BlastResult) -> str:
+    title = text_of(result.query_title or NO_TITLE)
+    values = (("ID", f"Query_{number}"), ("def", title), ("len", str(result.query_length)))
     return "\n  ".join(f"<{prefix}_query-{name}>{value}</{prefix}_query-{name}>" for name, value in values)
 
 
 def _hit_markup(number: int, hit: Hit) -> str:
-    source = "ref" if "_" in hit.accession else "gb"
     hsps = "".join(_hsp_markup(index, hsp) for index, hsp in enumerate(hit.hsps, 1))
     return (
-        f"<Hit>\n  <Hit_num>{number}</Hit_num>\n  <Hit_id>{source}|{hit.accession}|</Hit_id>\n"
+        f"<Hit>\n  <Hit_num>{number}</Hit_num>\n  <Hit_id>{sequence_id(hit)}</Hit_id>\n"
         f"  <Hit_def>{text_of(hit.title)}</Hit_def>\n  <Hit_accession>{hit.accession.split('.')[0]}</Hit_accession>\n"
         f"  <Hit_len>{hit.record_length}</Hit_len>\n  <Hit_hsps>\n{hsps}  </Hit_hsps>\n</Hit>\n"
     )
+
+
+def sequence_id(hit: Hit) -> str:
+    return f"{'ref' if '_' in hit.accession else 'gb'}|{hit.accession}|"
 
 
 def _hsp_markup(number: int, hsp: Hsp) -> str:

@@ -2,6 +2,7 @@
 
 GatewayError
 ├── GatewayDataError    a sample file or the store does not hold what it must
+│   └── BlastDatabaseError  a BLAST database cannot be made, or is not whole
 ├── GatewayBusyError    another import is at work on the store
 ├── ImportFileError     a file to import cannot be read, is cut or damaged, or is of another kind
 ├── GatewayBindError    a non-loopback address without leave
@@ -39,6 +40,10 @@ class ImportFileError(GatewayError):
         self.reason = reason
         self.line = line
         self.offset = offset
+
+
+class BlastDatabaseError(GatewayDataError):
+    hint = "make the database again from its FASTA files, or take its folder away"
 
 
 class GatewayBindError(GatewayError):

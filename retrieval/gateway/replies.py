@@ -12,6 +12,7 @@ JSON: Final = "application/json; charset=UTF-8"
 XML: Final = "text/xml; charset=UTF-8"
 PLAIN: Final = "text/plain; charset=UTF-8"
 HTML: Final = "text/html; charset=UTF-8"
+ZIP: Final = "application/zip"
 _DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8" ?>\n'
 # XML 1.0 has no way to write these characters.
 _UNWRITABLE: Final = {code: None for code in range(32) if chr(code) not in "\t\n\r"} | {0xFFFE: None, 0xFFFF: None}
@@ -19,9 +20,16 @@ _UNWRITABLE: Final = {code: None for code in range(32) if chr(code) not in "\t\n
 
 @dataclass(frozen=True, slots=True)
 class Reply:
+    """``data`` stands in for ``body`` where the reply is no text."""
+
     status: int
     content_type: str
     body: str
+    data: bytes = b""
+
+    @property
+    def content(self) -> bytes:
+        return self.data or self.body.encode()
 
 
 def text_of(value: object) -> str:

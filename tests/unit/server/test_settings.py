@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from server.ncbi_access import blast_options
 from server.settings import is_loopback
 from server.settings_loading import SettingsInvalid, load_settings
 
@@ -122,3 +123,14 @@ def test_a_broken_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def test_loopback_is_judged_by_the_name_alone(host: str, expected: bool) -> None:
     """No name is resolved: only addresses and localhost count."""
     assert is_loopback(host) is expected
+
+
+def test_blast_folders_come_as_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And reach the gateway's options with the limits of a search."""
+    monkeypatch.setenv("ARROWHEAD_GATEWAY__BLASTDB_DIRS", "/db/a, /db/b")
+    monkeypatch.setenv("ARROWHEAD_GATEWAY__BLAST_CPU_S", "600")
+
+    options = blast_options(load_settings())
+
+    assert options.blastdb_dirs == (Path("/db/a"), Path("/db/b"))
+    assert (options.workers, options.threads, options.limits.cpu_s) == (1, 1, 600)

@@ -1,0 +1,111 @@
+"""Puts a finished folder in the place of an old one so that a kill at any moment leaves one of them, whole.
+
+Linux exchanges two folders in one step (renameat2). Where the file system cannot, the old one is moved aside first;
+``recover`` then puts it back if the process died in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+_CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
+_POLL_S: Final = 0.1
+
+
+def draft_beside(target: Path) -> Path:
+    """A new empty folder on the same file system; its name tells whose draft it is."""
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.build-", dir=target.parent))
+    draft.chmod(0o755)
+    return draft
+
+
+def put_in_place(draft: Path, target: Path) -> None:
+    """``draft`` becomes ``target``, on the disk when this returns; the old one is removed, by a kill left beside it."""
+    sync_folder(draft)
+    if not target.exists():
+        draft.rename(target)
+    elif not _exchanged(draft, target):
+        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
+        target.rename(aside)
+        draft.rename(target)
+        _sync(target.parent)
+        shutil.rmtree(aside, ignore_errors=True)
+    _sync(target.parent)
+    shutil.rmtree(draft, ignore_errors=True)
+
+
+def recover(target: Path) -> None:
+    """Removes what a killed builder of ``target`` left; its lock must be held. A target moved aside is put back."""
+    aside = sorted(target.parent.glob(f".{target.name}.old-*"))
+    if aside and not target.exists():
+        aside.pop().rename(target)
+    for leftover in (*aside, *target.parent.glob(f".{target.name}.build-*")):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def recover_all(directory: Path) -> None:
+    """``recover`` for every folder of ``directory`` that nobody is building; what cannot be written is left alone."""
+    names = {path.name.split(".")[1] for kind in ("build", "old") for path in directory.glob(f".*.{kind}-*")}
+    for name in names:
+        with contextlib.suppress(OSError), sole_builder(directory / name, wait_s=0):
+            recover(directory / name)
+
+
+@contextlib.contextmanager
+def sole_builder(target: Path, wait_s: float) -> Iterator[None]:
+    """Holds the lock of ``target``, which a killed process loses by itself. TimeoutError where another one holds it."""
+    handle = os.open(target.parent / f".{target.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        until = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise TimeoutError(f"{target.name} is being built by another process") from None
+                time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Every file of the folder, and the folder's own list of them, onto the disk."""
+    for path in folder.iterdir():
+        _sync(path)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _exchanged(left: Path, right: Path) -> bool:
+    """False where the system has no such call or the file system does not know it."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    if call(_AT_FDCWD, os.fsencode(left), _AT_FDCWD, os.fsencode(right), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _CANNOT:
+        return False
+    raise OSError(code, os.strerror(code), str(right))

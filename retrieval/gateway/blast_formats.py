@@ -1,0 +1,105 @@
+"""FORMAT_TYPE of a Get: which form of a result is asked for, and the reply around it. Pure.
+
+XML2 and JSON2 are zip archives as at NCBI (an index file and one file for each query); their single-file forms are
+XML2_S and JSON2_S.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from retrieval.gateway.blast_parameters import MAX_HITS, shown
+from retrieval.gateway.blast_render import enveloped, html_page
+from retrieval.gateway.replies import HTML, JSON, PLAIN, XML, ZIP, Reply, whole_number
+
+Form = Literal["html", "text", "tabular", "csv", "xml", "xml2", "xml2_s", "json2", "json2_s"]
+# What is rendered, before the reply's own wrapping.
+Report = Literal["text", "tabular", "csv", "xml", "xml2_s", "json2_s"]
+_REPORTS: Final[Mapping[Form, Report]] = {
+    "html": "text", "text": "text", "tabular": "tabular", "csv": "csv", "xml": "xml",
+    "xml2": "xml2_s", "xml2_s": "xml2_s", "json2": "json2_s", "json2_s": "json2_s",
+}  # fmt: skip
+_SPACE: Final = "http://www.ncbi.nlm.nih.gov"
+_SCHEMA: Final = f"{_SPACE} {_SPACE}/data_specs/schema_alt/NCBI_BlastOutput2.xsd"
+_XS: Final = "http://www.w3.org/2001/XMLSchema-instance"
+_OUTPUT: Final = re.compile(r"^<BlastOutput2>\n(.*?)^</BlastOutput2>\n", re.MULTILINE | re.DOTALL)
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the time is of no use, and equal results make equal archives
+
+
+@dataclass(frozen=True, slots=True)
+class PageOrder:
+    """``hits``: None for as many as were searched for. ``descriptions`` and ``alignments`` count in Text and HTML."""
+
+    rid: str
+    form: Form
+    hits: int | None
+    descriptions: int
+    alignments: int
+
+    @property
+    def report(self) -> Report:
+        return _REPORTS[self.form]
+
+
+def page_order(params: Mapping[str, str]) -> PageOrder:
+    """ValueError, for the reader, for a form that is not made here. HTML where none is named, as at NCBI."""
+    form = params.get("FORMAT_TYPE", "").strip().lower() or "html"
+    if params.get("ALIGNMENT_VIEW", "").strip().lower() == "tabular" and form in ("html", "text", "csv"):
+        form = "csv" if form == "csv" else "tabular"
+    if form not in get_args(Form):
+        names = ", ".join(("HTML", "Text", "Tabular", "CSV", "XML", "XML2", "XML2_S", "JSON2", "JSON2_S"))
+        raise ValueError(f"Error: FORMAT_TYPE {shown(form)} is not made here; there are {names}")
+    hits = whole_number(params, "HITLIST_SIZE", 0, MAX_HITS) or None
+    counts = (whole_number(params, name, MAX_HITS, MAX_HITS) for name in ("DESCRIPTIONS", "ALIGNMENTS"))
+    return PageOrder(params.get("RID", "").strip(), form, hits, *counts)  # type: ignore[arg-type]
+
+
+def reply_with(order: PageOrder, report: str) -> Reply:
+    """The reply to a Get, from the report it was ordered with."""
+    if order.form == "html":
+        return Reply(200, HTML, html_page(report))
+    if order.form in ("text", "tabular"):
+        return Reply(200, PLAIN, enveloped(report))
+    if order.form == "csv":
+        return Reply(200, PLAIN, report)
+    if order.form in ("xml", "xml2_s"):
+        return Reply(200, XML, report)
+    if order.form == "json2_s":
+        return Reply(200, JSON, report)
+    files = _json_files(order.rid, report) if order.form == "json2" else _xml_files(order.rid, report)
+    return Reply(200, ZIP, "", _zipped(files))
+
+
+def _json_files(rid: str, report: str) -> list[tuple[str, str]]:
+    parts = json.loads(report)["BlastOutput2"]
+    names = [f"{rid}_{number}.json" for number in range(1, len(parts) + 1)]
+    index = json.dumps({"BlastJSON": [{"File": name} for name in names]}, indent=1) + "\n"
+    bodies = [json.dumps({"BlastOutput2": part}, indent=2) + "\n" for part in parts]
+    return [(f"{rid}.json", index), *zip(names, bodies, strict=True)]
+
+
+def _xml_files(rid: str, report: str) -> list[tuple[str, str]]:
+    attributes = f'xmlns="{_SPACE}" xmlns:xs="{_XS}" xs:schemaLocation="{_SCHEMA}"'
+    parts = _OUTPUT.findall(report)
+    names = [f"{rid}_{number}.xml" for number in range(1, len(parts) + 1)]
+    includes = "".join(f'\t<xi:include href="{name}"/>\n' for name in names)
+    declaration = '<?xml version="1.0"?>\n'
+    index = (
+        f'{declaration}<BlastXML2 {attributes} xmlns:xi="http://www.w3.org/2003/XInclude">\n{includes}</BlastXML2>\n'
+    )
+    bodies = [f"{declaration}<BlastOutput2 {attributes}>\n{part}</BlastOutput2>\n" for part in parts]
+    return [(f"{rid}.xml", index), *zip(names, bodies, strict=True)]
+
+
+def _zipped(files: Sequence[tuple[str, str]]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files:
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), text, zipfile.ZIP_DEFLATED)
+    return target.getvalue()

@@ -1,0 +1,216 @@
+"""A Put's parameters as arguments of blast+, as the BLAST Common URL API documents them. Pure.
+
+Every value is checked and written anew: what a caller sends never becomes an argument itself. What the API does not
+know is ignored, as NCBI does; what it knows and cannot be done here is refused by name.
+Source: https://blast.ncbi.nlm.nih.gov/doc/blast-help/urlapi.html; pairs of gap costs as blast+ 2.12 lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from retrieval.gateway.blast_scores import check_nucleotide_scores, check_protein_costs
+from retrieval.gateway.blast_sequences import SHORT_QUERY, Molecule, QuerySequence
+from retrieval.gateway.replies import whole_number
+
+PROGRAMS: Final[Mapping[str, tuple[Molecule, Molecule]]] = {  # of the query, of the database
+    "blastn": ("nucl", "nucl"),
+    "blastp": ("prot", "prot"),
+    "blastx": ("nucl", "prot"),
+    "tblastn": ("prot", "nucl"),
+    "tblastx": ("nucl", "nucl"),
+}
+DEFAULT_HITS: Final = 50
+MAX_HITS: Final = 5000
+_MAX_EXPECT: Final = 1_000_000.0
+_LAST: Final = 999_999_999  # blast+ takes a place behind the end for the end
+_YES: Final = frozenset({"on", "true", "yes", "t", "1", "y"})
+_NO: Final = frozenset({"", "off", "false", "no", "f", "0", "n", "none", "(none)"})
+# Known to the older API, all of them with an effect on the result.
+_REFUSED: Final = (
+    "PHI_PATTERN", "PSSM", "TEMPLATE_TYPE", "TEMPLATE_LENGTH", "UNGAPPED_ALIGNMENT", "OTHER_ADVANCED", "SEARCHSP_EFF",
+    "QUERY_FILE", "BL2SEQ", "SUBJECTS", "NEGATIVE_GILIST", "GILIST",
+)  # fmt: skip
+_SHORT_EXPECT: Final = {"blastn": "1000", "blastp": "50000"}
+_GENETIC_CODES: Final = frozenset((*range(1, 7), *range(9, 17), *range(21, 32), 33))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """``name``: a program of blast+; ``task``: its -task, "" for one without tasks."""
+
+    name: str
+    task: str
+
+    @property
+    def query_molecule(self) -> Molecule:
+        return PROGRAMS[self.name][0]
+
+    @property
+    def database_molecule(self) -> Molecule:
+        return PROGRAMS[self.name][1]
+
+
+def read_program(params: Mapping[str, str]) -> Program:
+    """The program before the query is known. ValueError where there is no such one."""
+    name = params.get("PROGRAM", "blastn").strip().lower() or "blastn"
+    service = params.get("SERVICE", "plain").strip().lower()
+    if service not in ("plain", "megablast", ""):
+        raise ValueError(f"Error: SERVICE {shown(service)} is not available here")
+    if name != "megablast" and name not in PROGRAMS:
+        raise ValueError(f"Error: PROGRAM {shown(name)} is not one of {', '.join(PROGRAMS)}, megablast")
+    if name in ("blastn", "megablast"):
+        mega = name == "megablast" or service == "megablast" or is_on(params, "MEGABLAST")
+        return Program("blastn", "megablast" if mega else "blastn")
+    return Program(name, "" if name == "tblastx" else name)
+
+
+def for_short_queries(program: Program, params: Mapping[str, str], queries: Sequence[QuerySequence]) -> Program:
+    """The task for short queries where all of them are short, unless SHORT_QUERY_ADJUST or a WORD_SIZE says else."""
+    wanted = params.get("SHORT_QUERY_ADJUST", "true").strip().lower() in _YES
+    if not wanted or program.name not in _SHORT_EXPECT or params.get("WORD_SIZE", "").strip():
+        return program
+    if any(len(query.letters) > SHORT_QUERY for query in queries):
+        return program
+    return Program(program.name, f"{program.name}-short")
+
+
+def search_arguments(program: Program, params: Mapping[str, str]) -> tuple[str, ...]:
+    """blast+ arguments of all parameters but database, query and hit list. ValueError for a bad value."""
+    for name in _REFUSED:
+        if params.get(name, "").strip().lower() not in _NO:
+            raise ValueError(f"Error: {name} is not available here")
+    short = program.task.endswith("-short")
+    given = [*_task(program), "-evalue", _expect(params, _SHORT_EXPECT[program.name] if short else "10")]
+    given += _word_size(program, params) + _filter(program, params) + _query_range(params)
+    if is_on(params, "LCASE_MASK"):
+        given.append("-lcase_masking")
+    given += _nucleotide(program, params) if program.name == "blastn" else _protein(program, params)
+    return tuple(given)
+
+
+def hit_list_size(params: Mapping[str, str], default: int = DEFAULT_HITS) -> int:
+    return max(1, whole_number(params, "HITLIST_SIZE", default, MAX_HITS))
+
+
+def is_on(params: Mapping[str, str], name: str) -> bool:
+    return params.get(name, "").strip().lower() in _YES
+
+
+def shown(text: str) -> str:
+    """A caller's word as an error page may repeat it."""
+    return "".join(c if c.isprintable() else " " for c in text.strip())[:40]
+
+
+def _task(program: Program) -> list[str]:
+    return ["-task", program.task] if program.task else []
+
+
+def _expect(params: Mapping[str, str], default: str) -> str:
+    text = params.get("EXPECT", "").strip() or default
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("Error: EXPECT is not a number") from None
+    if not 0 < value <= _MAX_EXPECT:
+        raise ValueError(f"Error: EXPECT must be above 0 and at most {_MAX_EXPECT:.0f}")
+    return f"{value:g}"
+
+
+def _integer(params: Mapping[str, str], name: str, low: int, high: int) -> int | None:
+    text = params.get(name, "").strip()
+    if not text:
+        return None
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10 and low <= int(text) <= high):
+        raise ValueError(f"Error: {name} must be a whole number from {low} to {high}")
+    return int(text)
+
+
+def _word_size(program: Program, params: Mapping[str, str]) -> list[str]:
+    low, high = (4, 100) if program.name == "blastn" else (2, 3) if program.name == "tblastx" else (2, 7)
+    size = _integer(params, "WORD_SIZE", low, high)
+    return [] if size is None else ["-word_size", str(size)]
+
+
+def _filter(program: Program, params: Mapping[str, str]) -> list[str]:
+    """F, T, L and mL: off, on, on, and only while words are looked up. Off for short queries, else as blast+ does."""
+    option = "-dust" if program.name == "blastn" else "-seg"
+    text = params.get("FILTER", "").replace(" ", "").replace(";", "").lower()
+    if not text:
+        return [option, "no"] if program.task.endswith("-short") else []
+    if text in _NO:
+        return [option, "no"]
+    letter = text.removeprefix("m")
+    if letter not in (*_YES, "l"):
+        raise ValueError(f"Error: FILTER {shown(params['FILTER'])} is not one of F, T, L, mT, mL")
+    return [option, "yes", "-soft_masking", "true" if text != letter else "false"]
+
+
+def _query_range(params: Mapping[str, str]) -> list[str]:
+    first, last = (_integer(params, name, 1, _LAST) for name in ("QUERY_FROM", "QUERY_TO"))
+    if first is None and last is None:
+        return []
+    if first is not None and last is not None and first > last:
+        raise ValueError("Error: QUERY_FROM is behind QUERY_TO")
+    return ["-query_loc", f"{first or 1}-{last or _LAST}"]
+
+
+def _gap_costs(params: Mapping[str, str]) -> tuple[int, int] | None:
+    text = " ".join(params.get("GAPCOSTS", "").replace(",", " ").split())
+    if not text:
+        return None
+    parts = text.split(" ")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
+        raise ValueError('Error: GAPCOSTS must be two whole numbers like "5 2"')
+    return int(parts[0]), int(parts[1])
+
+
+def _nucleotide(program: Program, params: Mapping[str, str]) -> list[str]:
+    reward, penalty = _integer(params, "NUCL_REWARD", 1, 100), _integer(params, "NUCL_PENALTY", -100, -1)
+    defaults = {"megablast": (1, -2), "blastn-short": (1, -3)}.get(program.task, (2, -3))
+    scores = (reward or defaults[0], penalty or defaults[1])
+    costs = check_nucleotide_scores(scores, _gap_costs(params), linear=program.task == "megablast")
+    given = ["-reward", str(scores[0]), "-penalty", str(scores[1])] if reward or penalty else []
+    given += ["-gapopen", str(costs[0]), "-gapextend", str(costs[1])] if costs else []
+    identity = _integer(params, "PERC_IDENT", 0, 100)
+    return given + ([] if identity is None else ["-perc_identity", str(identity)])
+
+
+def _protein(program: Program, params: Mapping[str, str]) -> list[str]:
+    matrix = (params.get("MATRIX", "") or params.get("MATRIX_NAME", "")).strip().upper()
+    costs = _gap_costs(params) if program.name != "tblastx" else None
+    check_protein_costs(matrix or ("PAM30" if program.task == "blastp-short" else "BLOSUM62"), costs)
+    given = ["-matrix", matrix] if matrix else []
+    given += ["-gapopen", str(costs[0]), "-gapextend", str(costs[1])] if costs else []
+    threshold = _integer(params, "THRESHOLD", 1, 999)
+    given += [] if threshold is None else ["-threshold", str(threshold)]
+    return given + _composition(program, params) + _genetic_codes(program, params)
+
+
+def _composition(program: Program, params: Mapping[str, str]) -> list[str]:
+    if program.name == "tblastx":
+        return []
+    mode = params.get("COMPOSITION_BASED_STATISTICS", "").strip().lower()
+    if not mode:
+        return ["-comp_based_stats", "0"] if program.task == "blastp-short" else []
+    mode = {"no": "0", "off": "0", "false": "0", "f": "0", "yes": "2", "on": "2", "true": "2", "t": "2"}.get(mode, mode)
+    if mode not in ("0", "1", "2", "3"):
+        raise ValueError("Error: COMPOSITION_BASED_STATISTICS must be 0, 1, 2 or 3")
+    return ["-comp_based_stats", mode]
+
+
+def _genetic_codes(program: Program, params: Mapping[str, str]) -> list[str]:
+    given: list[str] = []
+    for name, option, programs in (
+        ("GENETIC_CODE", "-query_gencode", ("blastx", "tblastx")),
+        ("DB_GENETIC_CODE", "-db_gencode", ("tblastn", "tblastx")),
+    ):
+        code = _integer(params, name, 1, 33)
+        if code is not None and program.name in programs:
+            if code not in _GENETIC_CODES:
+                raise ValueError(f"Error: {name} {code} is no genetic code")
+            given += [option, str(code)]
+    return given

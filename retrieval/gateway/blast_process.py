@@ -1,0 +1,196 @@
+"""Runs one program of ncbi-blast+: fixed argument lists, no shell, text through standard input, every resource bounded.
+
+A program gets an environment of its own: no usage reports to NCBI, no look-up of sequences over the network, no
+configuration file of the user's. Memory is limited by RLIMIT_DATA: databases are mapped read-only and shared, and a
+limit of the address space would keep any database larger than itself from opening.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import resource
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from retrieval.errors import BlastFailed
+
+_MIB: Final = 1024 * 1024
+_CHUNK: Final = 65_536
+_KEPT_ERRORS: Final = 8192
+_MAX_ERROR_TEXT: Final = 300
+_LETTER_RUN: Final = re.compile(r"[A-Z*-]{10,}|[acgtun]{10,}")
+_SAID: Final = re.compile(r"^(?:BLAST [^\n]*?error: *|Error: *)(?:Error: *)?", re.MULTILINE)
+ENVIRONMENT: Final[Mapping[str, str]] = {
+    "LC_ALL": "C",
+    "BLAST_USAGE_REPORT": "false",
+    # blast_formatter asks GenBank for a sequence that its database does not have; without these it finds no server.
+    "CONN_DISPD_DISABLE": "1",
+    "CONN_LBSMD_DISABLE": "1",
+    "CONN_LINKERD_DISABLE": "1",
+    "CONN_NAMERD_DISABLE": "1",
+    "NCBI_CONFIG__BLAST__BLAST_USAGE_REPORT": "false",
+    "NCBI_CONFIG__BLAST__DATA_LOADERS": "none",
+    "NCBI_DONT_USE_LOCAL_CONFIG": "1",
+    "NCBI_DONT_USE_NCBIRC": "1",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLimits:
+    """Of one run. ``wall_s`` and ``cpu_s``: seconds, the latter over all threads; ``memory_bytes``: private memory that
+    can be written; ``max_output``: bytes; ``nice``: added to the server's own niceness."""
+
+    wall_s: float = 60.0
+    cpu_s: int = 60
+    memory_bytes: int = 4096 * _MIB
+    max_output: int = 32 * _MIB
+    nice: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What to run. ``private``: texts that no error message may repeat."""
+
+    arguments: Sequence[str]
+    text: bytes
+    directory: Path
+    private: Sequence[str] = ()
+
+    @property
+    def program(self) -> str:
+        return self.arguments[0]
+
+
+def missing_programs(names: Sequence[str]) -> str:
+    """What to tell the reader where one of the programs is not installed, or ""."""
+    missing = [name for name in names if shutil.which(name) is None]
+    return f"{' and '.join(missing)} not found: install ncbi-blast+ (apt install ncbi-blast+)" if missing else ""
+
+
+def environment() -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", os.defpath), **ENVIRONMENT}
+
+
+def guarded(arguments: Sequence[str]) -> list[str]:
+    """The command line that dies with its parent, so that a killed server leaves no search behind."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--", *arguments] if setpriv else [*arguments]
+
+
+def limit_process(pid: int, limits: RunLimits) -> None:
+    """Limits are set on the running process: code between fork and exec is unsafe in a process with threads."""
+    bounds = {
+        resource.RLIMIT_CPU: (limits.cpu_s, limits.cpu_s + 2),
+        resource.RLIMIT_DATA: (limits.memory_bytes, limits.memory_bytes),
+        resource.RLIMIT_CORE: (0, 0),  # a core file would hold the sequence
+        resource.RLIMIT_FSIZE: (0, 0),
+    }
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it may have ended already
+        for kind, bound in bounds.items():
+            _lower(pid, kind, bound)
+        os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + limits.nice)
+
+
+def _lower(pid: int, kind: int, bound: tuple[int, int]) -> None:
+    """A limit that is tighter already stays: nobody but root may raise one."""
+    _, hard = resource.prlimit(pid, kind)
+    if hard == resource.RLIM_INFINITY or hard > bound[1]:
+        resource.prlimit(pid, kind, bound)
+    else:
+        resource.prlimit(pid, kind, (min(bound[0], hard), hard))
+
+
+def kill_group(pid: int) -> None:
+    """Of a process that has not been waited for yet: its number cannot have been given to another one."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+async def run_program(work: Work, limits: RunLimits) -> bytes:
+    """What the program wrote. BlastFailed where it is missing, fails, or passes a limit; killed when cancelled."""
+    process = await _started(work)
+    try:
+        limit_process(process.pid, limits)
+        async with asyncio.timeout(limits.wall_s):
+            output, errors, _ = await asyncio.gather(
+                _output(process, limits.max_output), _errors(process), _feed(process, work.text)
+            )
+            await process.wait()
+    except TimeoutError as error:
+        raise BlastFailed(f"{work.program} ran longer than {limits.wall_s:g} s") from error
+    finally:
+        if process.returncode is None:
+            kill_group(process.pid)
+        await process.wait()
+    if len(output) > limits.max_output:
+        raise BlastFailed(f"{work.program} wrote more than the {limits.max_output} bytes that are allowed")
+    if process.returncode:
+        raise BlastFailed(_failure(work, process.returncode, errors, limits))
+    return output
+
+
+async def _started(work: Work) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *guarded(work.arguments),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=work.directory,
+            env=environment(),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise BlastFailed(f"{work.program} cannot be started: {error.strerror}") from error
+
+
+async def _feed(process: asyncio.subprocess.Process, text: bytes) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its exit status says what is wrong
+        process.stdin.write(text)
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+async def _output(process: asyncio.subprocess.Process, most: int) -> bytes:
+    assert process.stdout is not None
+    kept = bytearray()
+    while chunk := await process.stdout.read(_CHUNK):
+        kept += chunk
+        if len(kept) > most:
+            kill_group(process.pid)
+            break
+    return bytes(kept)
+
+
+async def _errors(process: asyncio.subprocess.Process) -> bytes:
+    """The end of what it complained about; the rest is read and let go, so that the pipe never fills."""
+    assert process.stderr is not None
+    kept = b""
+    while chunk := await process.stderr.read(_CHUNK):
+        kept = (kept + chunk)[-_KEPT_ERRORS:]
+    return kept
+
+
+def _failure(work: Work, status: int, errors: bytes, limits: RunLimits) -> str:
+    if status in (-signal.SIGXCPU, -signal.SIGKILL):
+        return f"{work.program} used more than {limits.cpu_s} s of processor time, or was killed"
+    return f"{work.program} failed: {said(errors, work.private) or f'exit status {status}'}"
+
+
+def said(errors: bytes, private: Sequence[str] = ()) -> str:
+    """The program's own error, without the sequence, the query's title and the server's paths."""
+    text = errors.decode(errors="replace")
+    if found := list(_SAID.finditer(text)):
+        text = text[found[-1].end() :]
+    for secret in sorted(filter(None, private), key=len, reverse=True):
+        text = text.replace(secret, "…")
+    text = re.sub(r"(?<![\w/])/\S*/", "", text)
+    return " ".join(_LETTER_RUN.sub("…", text).split())[:_MAX_ERROR_TEXT].strip()
