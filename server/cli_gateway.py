@@ -127,7 +127,7 @@ def _blast_database(args: argparse.Namespace) -> int:
         taxids=args.tax_id,
         default=args.default,
     )
-    print(f"{made.name}: {made.sequences:,} sequences, {made.letters:,} letters")
+    print(f"{made.name}: {made.sequences or 0:,} sequences, {made.letters or 0:,} letters")
     return 0
 
 

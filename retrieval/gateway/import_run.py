@@ -222,6 +222,7 @@ def _merge(store: sqlite3.Connection, staging: Staging, what: tuple[str, str, Pa
     total = staging.num_operations()
     store.execute("BEGIN IMMEDIATE")
     try:
+        watch(Progress("merging", 0, total, staging.counts.entries, staging.counts.bad))
         writer = StoreWriter(store)
         if store.execute("SELECT value FROM meta WHERE key = 'kind'").fetchone() != (SITE,):
             writer.clear()
