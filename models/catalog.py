@@ -13,6 +13,7 @@ from typing import Any, Literal
 from models.errors import ModelNotFound
 
 PromptForm = Literal["base", "chat"]
+Summaries = Literal["lead", "full"]
 
 EMBEDDED_NAME = "arrowhead-tiny"
 EMBEDDED_DIR = Path(__file__).parent / "embedded" / EMBEDDED_NAME
@@ -34,8 +35,9 @@ class ModelCard:
     ``source`` is a local directory or a hub id (``owner/name``). ``weights_sha256`` maps file name to hex digest;
     an empty map checks nothing. ``prompt_form`` says whether methods write plain text or use the chat template.
     ``genegpt_mask`` is the default choice of GeneGPT's prompt parts: ``full``, ``slim`` or six digits 0/1 in the
-    order Dc.1, Dc.2, Dm.1-Dm.4. ``allow_download`` lets an engine fetch a hub id; otherwise only files already
-    here are used.
+    order Dc.1, Dc.2, Dm.1-Dm.4. ``summaries`` is the default of GeneGPT's option of that name: ``full``, or ``lead``
+    for a model whose memory is too short to use more than a first sentence. ``allow_download`` lets an engine fetch a
+    hub id; otherwise only files already here are used.
     """
 
     name: str
@@ -47,6 +49,7 @@ class ModelCard:
     context_length: int = _FALLBACK_CONTEXT
     prompt_form: PromptForm = "base"
     genegpt_mask: str = "slim"
+    summaries: Summaries = "full"
     allow_download: bool = False
 
     def __post_init__(self) -> None:
@@ -162,6 +165,7 @@ def _embedded_card(directory: Path) -> ModelCard:
         context_length=context_length(directory),
         prompt_form="base",
         genegpt_mask=facts.get("genegpt_mask", "000000"),
+        summaries=facts.get("summaries", "lead"),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Endpoint = Literal["esearch", "esummary", "efetch", "elink", "einfo", "blast_put", "blast_get"]
+SummaryPart = Literal["none", "lead", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,14 @@ class Focus:
 
     ``terms``: the search terms that led to the records, newest first, Entrez tags removed.
     ``organism``: the organism asked for, as NCBI's common or scientific name.
-    ``summaries``: whether a gene's prose summary can matter; who asks for a name, a place or a type does not need it.
-    ``places``: the question asks where genes lie, so map locations come first.
+    ``summary``: how much of a gene's prose summary can matter; who asks for a name, a place or a type needs none of it,
+    and ``lead``, its first sentence, is what a model with a short memory can use.
+    ``places``: the question asks where genes lie, so places stand before names.
     """
 
     terms: tuple[str, ...] = ()
     organism: str = "human"
-    summaries: bool = True
+    summary: SummaryPart = "full"
     places: bool = False
 
 

@@ -1,6 +1,6 @@
 """Trains the embedded model from scratch on generated transcripts.
 
-    python -m scripts.train_embedded_model --tokens 30e6 --run runs/embedded
+    python -m scripts.train_embedded_model --tokens 16e6 --run runs/embedded
 
 Reproducible by its seed on one machine (the order of floating-point sums is the machine's), resumable at any moment
 (``--resume``), on CPU or GPU. Writes the weights, the tokenizer and the model card to ``--out`` at the end, and the
@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -52,9 +53,9 @@ class Plan:
         return self.learning_rate * max(0.0, min(rise, fall))
 
 
-def build_model(plan: Plan, vocab_size: int) -> LlamaForCausalLM:
+def build_model(plan: Plan, tokenizer: Tokenizer) -> LlamaForCausalLM:
     config = LlamaConfig(
-        vocab_size=vocab_size,
+        vocab_size=tokenizer.get_vocab_size(),
         hidden_size=plan.width,
         intermediate_size=plan.inner,
         num_hidden_layers=plan.layers,
@@ -67,12 +68,12 @@ def build_model(plan: Plan, vocab_size: int) -> LlamaForCausalLM:
         eos_token_id=0,
         pad_token_id=0,
         rms_norm_eps=1e-5,
-        rope_theta=1e8,
+        rope_theta=1e12,
         attn_implementation="sdpa",
     )
     torch.manual_seed(plan.seed)
     model = LlamaForCausalLM(config)
-    start_with_copying(model, plan.seed)
+    start_with_copying(model, lambda text: tokenizer.encode(text).ids[-1], plan.seed)
     return model
 
 
@@ -156,7 +157,7 @@ class Run:
     def __init__(self, plan: Plan, folder: Path, device: str) -> None:
         self.plan, self.folder, self.device = plan, folder, device
         self.tokenizer = build_tokenizer()
-        self.model = build_model(plan, self.tokenizer.get_vocab_size()).to(device)
+        self.model = build_model(plan, self.tokenizer).to(device)
         self.optimizers = Optimizers(self.model)
         self.seen = 0
         self.log: list[dict[str, Any]] = []
@@ -234,10 +235,10 @@ class Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokens", type=float, default=20e6, help="tokens to train on")
+    parser.add_argument("--tokens", type=float, default=16e6, help="tokens to train on")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--batch-tokens", type=int, default=4096)
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
+    parser.add_argument("--learning-rate", type=float, default=1.5e-3)
     parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--inner", type=int, default=640)

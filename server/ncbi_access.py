@@ -43,7 +43,7 @@ _FIELD = re.compile(
     r"protein-coding|codes? for|encode|organism|species)\b",
     re.IGNORECASE,
 )
-_PLACE = re.compile(r"\b(where|located?|locations?|chromosom\w*|loci|locus)\b", re.IGNORECASE)
+_PLACE = re.compile(r"\b(where|located?|locations?|chromosom\w*|loci|locus|align)\b", re.IGNORECASE)
 _PROSE = re.compile(r"\b(function|role|summar|describe|explain|why|how|disease|related|pathway)", re.IGNORECASE)
 
 
@@ -130,7 +130,8 @@ class NcbiAccess:
         organism = options.organism or organism_in(question) or "human"
         if not options.condense:
             return UncondensedSession(self.router)
-        about = Focus(organism=organism, summaries=not asks_for_a_field(question), places=asks_for_places(question))
+        summary = "none" if asks_for_a_field(question) else options.summaries
+        about = Focus(organism=organism, summary=summary, places=asks_for_places(question))
         return NcbiSession(self.router, about=about, max_chars=self.max_chars)
 
     async def close(self) -> None:

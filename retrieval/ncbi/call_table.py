@@ -55,17 +55,19 @@ DB_ALIASES: Final[Mapping[str, str]] = MappingProxyType({"nucleotide": "nuccore"
 NUCLEOTIDE_DATABASES: Final = ("nt", "core_nt", "refseq_rna", "refseq_select_rna", "refseq_genomes", "pdbnt")
 PROTEIN_DATABASES: Final = ("nr", "refseq_protein", "refseq_select_prot", "swissprot", "pdb", "landmark")
 
-# Shapes of the grammar's search terms, in the text of a URL ('+' is the space). Longest possible: 10 words of 28
-# letters and 9 spaces = 289; or 3 clauses of 3 words of 24 letters with a tag and two operators = 268.
+# Shapes of the grammar's search terms, in the text of a URL (between words '+' or a space). Longest possible: 10 words
+# of 28 letters and 9 spaces = 289; or 3 clauses of 3 words of 24 letters with a tag and two operators = 268.
 ENTREZ_TAGS: Final = (
     "sym", "gene", "orgn", "uid", "title", "ti", "tiab", "All+Fields",
     "chr", "acc", "accn", "rs", "dis", "pdat", "au", "mesh",
 )  # fmt: skip
+_SPACE = "[+ ]"
 _BODY = "[A-Za-z0-9._,'/:-]"
 _LONG_WORD = f"([A-Za-z0-9]{_BODY}{{0,27}}|\\([A-Za-z0-9]{_BODY}{{0,25}}\\))"
 _WORD = f"[A-Za-z0-9]{_BODY}{{0,23}}"
-_CLAUSE = f"{_WORD}(\\+{_WORD}){{0,2}}(\\[({'|'.join(t.replace('+', chr(92) + '+') for t in ENTREZ_TAGS)})\\])?"
-_WRITTEN_TERM = f"({_LONG_WORD}(\\+{_LONG_WORD}){{0,9}}|{_CLAUSE}(\\+(AND|OR|NOT)\\+{_CLAUSE}){{0,2}})"
+_CLAUSE = f"{_WORD}({_SPACE}{_WORD}){{0,2}}(\\[({'|'.join(t.replace('+', chr(92) + '+') for t in ENTREZ_TAGS)})\\])?"
+_OPERATION = f"({_SPACE}(AND|OR|NOT){_SPACE}{_CLAUSE}){{0,2}}"
+_WRITTEN_TERM = f"({_LONG_WORD}({_SPACE}{_LONG_WORD}){{0,9}}|{_CLAUSE}{_OPERATION})"
 
 _TERM = rf"[^\x00-\x1f\x7f<>]{{1,{MAX_TERM_CHARS}}}"
 _IDENTIFIER = r"[A-Za-z0-9_.:\-]{1,40}"

@@ -1,8 +1,8 @@
 """Condenses parsed replies: what a model sees after the arrow.
 
 One bracketed text of whole records, what was asked about first, within a character budget, ending in a note of what
-was left out. The layout is frozen: the embedded model is trained on it. Every numbered line starts with what
-questions ask for, and the first line counts what follows:
+was left out. The layout is frozen: the embedded model is trained on it. The first line counts what follows, numbered
+lines start with what the question asks for, and dashes are what they rest on:
 
     [3 ids: 5699,8138,19171]
     [3 gene records, 1 human named LMP10
@@ -32,7 +32,10 @@ from retrieval.ncbi.records import (
     SnpRecord,
     TextRecord,
 )
-from retrieval.types import Condensed, Focus
+from retrieval.types import Condensed, Focus, SummaryPart
+
+# A capital begins the next sentence: "e.g. thyroid" and "et al., 2004" do not end one.
+_SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 
 
 def condense(parsed: ParsedReply, focus: Focus, *, max_chars: int = 1200) -> Condensed:
@@ -40,7 +43,7 @@ def condense(parsed: ParsedReply, focus: Focus, *, max_chars: int = 1200) -> Con
     if isinstance(parsed, IdList):
         return _ids(parsed, max_chars)
     if isinstance(parsed, BlastResult):
-        return condense_blast(parsed, max_chars)
+        return condense_blast(parsed, max_chars, places=focus.places)
     records = [r for r in parsed.records if not isinstance(r, FailedRecord)]
     failed = [r for r in parsed.records if isinstance(r, FailedRecord)]
     if not records:
@@ -116,20 +119,24 @@ def _genes(genes: list[GeneRecord], num_failed: int, focus: Focus, max_chars: in
     head = f"{counted(len(genes) + num_failed, 'gene record')}, {len(named)} {common_name(focus.organism)}"
     if focus.terms:
         head += f" named {focus.terms[0]}"
-    lines = [_gene_line(g) for g in ranked]
+    lines = [_gene_line(g, focus) for g in ranked]
     spare = max_chars - len(head) - 20 - sum(map(len, lines))
     # Summaries are long: they go to the best records while there is room for all records without them.
     for place, gene in enumerate(ranked):
-        spare -= len(gene.summary) + 11
-        if not focus.summaries or not gene.summary or (spare < 0 and len(ranked) > 1):
+        summary = _summary(gene, focus.summary)
+        spare -= len(summary) + 11
+        if not summary or (spare < 0 and len(ranked) > 1):
             break
-        lines[place] = _gene_line(gene, summary=True)
+        lines[place] = (
+            f"{summary}; {lines[place]}" if focus.summary == "lead" else f"{lines[place]}; summary: {summary}"
+        )
     return fit(head, lines, max_chars, [g.uid for g in ranked])
 
 
-def _gene_line(gene: GeneRecord, *, summary: bool = False) -> str:
+def _gene_line(gene: GeneRecord, focus: Focus) -> str:
     place = f"chr{gene.chromosome} {gene.location}".strip() if gene.chromosome else "no chromosome"
-    parts = [f"{gene.symbol} ({gene.organism or 'unknown organism'}) {gene.gene_type} {place}"]
+    what = f"{gene.symbol} ({gene.organism or 'unknown organism'}) {gene.gene_type}"
+    parts = [f"{place} {what}" if focus.places else f"{what} {place}"]
     if gene.replaced_by:
         parts.append(f"replaced by id {gene.replaced_by}")
     if gene.aliases:
@@ -137,14 +144,20 @@ def _gene_line(gene: GeneRecord, *, summary: bool = False) -> str:
     if gene.name:
         parts.append(gene.name)
     parts.append(f"id {gene.uid}")
-    if summary:
-        parts.append(f"summary: {_without_credit(gene.summary)}")
     return "; ".join(parts)
 
 
-def _without_credit(summary: str) -> str:
-    """The "[provided by …]" note names who wrote the summary, not what the gene does."""
-    return re.sub(r"\s*\[(?:supplied|provided) by [^\]]*\]\.?", "", summary).strip()
+def _summary(gene: GeneRecord, part: SummaryPart) -> str:
+    """Without the "[provided by ...]" note, which names who wrote the summary, not what the gene does.
+
+    Where a lead is wanted and there is none, the type is all that is known of what the gene does.
+    """
+    if part == "none":
+        return ""
+    if part == "lead" and not gene.summary:
+        return f"{gene.gene_type}, no summary"
+    whole = re.sub(r"\s*\[(?:supplied|provided) by [^\]]*\]\.?", "", gene.summary).strip()
+    return _SENTENCE_END.split(whole, maxsplit=1)[0] if part == "lead" else whole
 
 
 # Other records
@@ -163,7 +176,6 @@ def _line(record: Record) -> str:
         SnpRecord: _snp_line,
         DocRecord: _doc_line,
         TextRecord: _text_line,
-        GeneRecord: _gene_line,
     }
     handler = handlers.get(type(record))
     return handler(record) if handler else r_id(record)

@@ -1,4 +1,4 @@
-"""BLAST hits, condensed: first what the best hits agree on (organism, chromosome, gene), then the hits."""
+"""BLAST hits, condensed: line 1 says what the best hits agree on (organism, place, gene), dashes are the hits."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ _GRCH38_VERSIONS |= {"11": 10, "12": 12, "13": 11, "14": 9, "15": 10, "16": 10, 
 _GRCH38_VERSIONS |= {"20": 11, "21": 9, "22": 11, "X": 11, "Y": 10}
 
 
-def condense_blast(result: BlastResult, max_chars: int) -> Condensed:
+def condense_blast(result: BlastResult, max_chars: int, *, places: bool) -> Condensed:
+    """``places``: the place stands before the organism."""
     if not result.hits:
         return Condensed("[0 blast hits]", 0, empty=True)
     best = max(hit.bits for hit in result.hits)
     near = [hit for hit in result.hits if hit.bits >= _NEAR_BEST * best]
     organism = _most(filter(None, (species_of_title(hit.title) for hit in near)))
     organism = organism or _most(filter(None, (species_of_title(hit.title) for hit in result.hits)))
-    head = f"{len(result.hits)} blast hit{'' if len(result.hits) == 1 else 's'}: {organism or 'unknown organism'}"
-    head += f" {_place(near, organism)}"
+    agreed = [organism or "unknown organism", _place(near, organism)]
+    head = f"{len(result.hits)} blast hit{'' if len(result.hits) == 1 else 's'}\n1. "
+    head += " ".join(reversed(agreed) if places else agreed)
     if gene := _most(filter(None, map(_gene_of, near))):
         head += f" gene {gene}"
     text, shown = f"[{head}", 0
     for hit in result.hits:
-        row = f"\n{shown + 1}. {_row(hit, result.query_length)}"
+        row = f"\n- {_row(hit, result.query_length)}"
         if shown and len(text) + len(row) > max_chars:
             text += f"\n{len(result.hits) - shown} more left out"
             break

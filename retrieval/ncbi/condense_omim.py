@@ -1,7 +1,8 @@
 """OMIM entries, condensed: phenotypes beside the genes of the same reply that share their map location.
 
 OMIM's document summaries do not say which gene causes which phenotype, but a phenotype entry with a known cause
-carries the location of its gene. Numbered lines are genes on the topic asked for; everything else follows as "other".
+carries the location of its gene. Line 1 lists the genes on the topic asked for, or where they lie; dashes say
+which entries these come from; everything else follows as "other".
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ def condense_omim(entries: list[OmimRecord], focus: Focus, max_chars: int) -> Co
         rows = _best_gene(entries, wanted)
     numbered = {gene.uid for gene, _ in rows} | {p.uid for _, p in rows if p}
     text = f"[{len(entries)} omim entr{'y' if len(entries) == 1 else 'ies'}, {num_topic} on topic"
-    for number, (gene, phenotype) in enumerate(rows, 1):
-        text += f"\n{number}. {_row(gene, phenotype, places=focus.places)}"
+    if listed := _listed(rows, places=focus.places):
+        text += f"{'' if num_topic else ', nearest'}\n1. {listed}"
+    for gene, phenotype in rows:
+        text += f"\n- {_row(gene, phenotype)}"
     shown = len(numbered)
     others = [_other(e) for e in entries if e.uid not in numbered]
     for place, other in enumerate(others):
@@ -96,11 +99,17 @@ def _share_location(a: OmimRecord, b: OmimRecord) -> bool:
     return bool(set(a.loci) & set(b.loci))
 
 
-def _row(gene: OmimRecord, phenotype: OmimRecord | None, *, places: bool) -> str:
+def _listed(rows: list[tuple[OmimRecord, OmimRecord | None]], *, places: bool) -> str:
+    """What answers the question: symbols, or where ``places`` are asked for, map locations; each once, in order."""
+    found = (gene.loci[:1] if places else (gene.symbol,) for gene, _ in rows)
+    return ", ".join(dict.fromkeys(name for names in found for name in names))
+
+
+def _row(gene: OmimRecord, phenotype: OmimRecord | None) -> str:
     place = gene.loci[0] if gene.loci else "no location"
     symbol, name = (gene.symbol, gene.title.lower()) if gene.is_gene else ("no gene", _phenotype(gene))
     about = f"{_phenotype(phenotype)}; {name}" if phenotype else name
-    return f"{place} {symbol}; {about}" if places else f"{symbol} at {place}; {about}"
+    return f"{symbol} at {place}; {about}"
 
 
 def _phenotype(entry: OmimRecord) -> str:

@@ -67,6 +67,7 @@ def write_card(
         "licence": "apache-2.0",
         "description": "The small model that ships with Arrowhead: NCBI look-ups, copied from replies",
         "genegpt_mask": "000000",
+        "summaries": "lead",
         "weights_sha256": {
             file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.glob("*.safetensors"))
         },

@@ -12,7 +12,7 @@ from scripts.embedded.questions import phrase_question
 from scripts.embedded.transcript import MAX_ENTRIES, NOT_FOUND, Part, Transcript, search_url, summary_url
 from scripts.embedded.values import Values
 
-_ROW = re.compile(r"\n\d+\. (no location|\S+) ")
+_LISTED = re.compile(r"\n1\. ([^\n]+)")
 
 
 class DiseaseKinds:
@@ -35,7 +35,8 @@ class DiseaseKinds:
             return transcript.answer(failed)
         reply = condense(RecordList("omim", tuple(entries)), Focus((name,), places=locations)).text
         transcript.call(url, reply)
-        return transcript.answer(", ".join(dict.fromkeys(_ROW.findall(reply))) or NOT_FOUND)
+        listed = _LISTED.search(reply)
+        return transcript.answer(listed[1] if listed else NOT_FOUND)
 
     def _hits(self, disease: str) -> list[OmimRecord]:
         """Phenotypes on the topic with their genes, and others, as a search returns them."""

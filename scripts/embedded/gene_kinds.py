@@ -29,7 +29,7 @@ class GeneKinds:
         if kind != "conversion" and self.draw.random() < 0.3:
             name = v.alias()
         transcript = Transcript(phrase_question(self.draw, kind, name, organism))
-        gene = self.lookups.gene(transcript, name, organism, known_name=kind != "conversion")
+        gene = self.lookups.gene(transcript, name, Focus((name,), organism, "none", places=kind == "location"))
         if isinstance(gene, str):
             return transcript.answer(gene)
         place = f"chr{gene.chromosome}" if gene.chromosome else "no chromosome"
@@ -54,13 +54,15 @@ class GeneKinds:
             return transcript.answer("no gene")
         symbol, uid = snp.genes[0]
         gene = self.values.gene(uid=uid, symbol=symbol)
-        if not gene.summary and self.draw.random() < 0.6:
+        if not gene.summary and self.draw.random() < 0.5:
             gene = self.values.gene(uid=uid, symbol=symbol, gene_type="protein-coding", summary=self.values.summary())
         url = summary_url("gene", uid)
         if failed := self.lookups.failed(transcript, url):
             return transcript.answer(failed)
-        transcript.call(url, condense(RecordList("gene", (gene,)), Focus()).text)
-        return transcript.answer(gene.summary or gene.gene_type)
+        reply = condense(RecordList("gene", (gene,)), Focus(summary="lead")).text
+        transcript.call(url, reply)
+        lead = reply.split("\n1. ", 1)[1].split(f"; {symbol} (", 1)[0]
+        return transcript.answer(lead.removesuffix(", no summary"))
 
     def _read_snp(self, kind: str) -> tuple[Transcript, SnpRecord | str]:
         number = self.values.rs_number()

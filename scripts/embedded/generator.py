@@ -26,18 +26,18 @@ class Generator:
         sequences = SequenceKinds(self.values)
         self.kinds: dict[str, tuple[float, Callable[[], list[Part]]]] = {
             "copy": (0.0, self.copy),
-            "alias": (2.0, lambda: genes.gene("alias")),
+            "alias": (2.4, lambda: genes.gene("alias")),
             "conversion": (0.8, lambda: genes.gene("conversion")),
             "location": (1.2, lambda: genes.gene("location")),
             "coding": (1.5, lambda: genes.gene("coding")),
             "snp_gene": (2.2, genes.snp_gene),
             "snp_location": (0.6, genes.snp_location),
-            "disease": (2.0, lambda: diseases.disease(locations=False)),
-            "disease_location": (3.0, lambda: diseases.disease(locations=True)),
+            "disease": (1.6, lambda: diseases.disease(locations=False)),
+            "disease_location": (1.6, lambda: diseases.disease(locations=True)),
             "alignment": (0.8, lambda: sequences.place("alignment")),
             "species": (1.5, lambda: sequences.place("species")),
-            "snp_function": (3.5, genes.snp_function),
-            "sequence_alias": (1.5, sequences.aliases),
+            "snp_function": (3.2, genes.snp_function),
+            "sequence_alias": (1.6, sequences.aliases),
             "other": (0.3, self._other),
         }
 

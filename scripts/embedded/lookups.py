@@ -43,13 +43,12 @@ class Lookups:
             count = self.draw.randint(1, 9)
         transcript.call(search_url(db, term), condense(IdList(count, tuple(asked)), Focus()).text)
 
-    def gene(
-        self, transcript: Transcript, name: str, organism: str = "human", *, known_name: bool = True
-    ) -> GeneRecord | str:
+    def gene(self, transcript: Transcript, name: str, focus: Focus) -> GeneRecord | str:
         """Search, then read the summaries; the gene, or the answer that stands for none.
 
-        ``known_name``: the records carry the name asked for; an Ensembl identifier finds one that does not.
+        An Ensembl identifier finds one record, which does not carry it; other names find records that do.
         """
+        organism, known_name = focus.organism, not name.startswith("ENSG")
         if failed := self.failed(transcript, search_url("gene", name)):
             return failed
         matching = self.draw.random() < (0.86 if known_name else 0.0)
@@ -59,7 +58,6 @@ class Lookups:
         self.search(transcript, "gene", name, [g.uid for g in genes])
         if not genes:
             return NOT_FOUND
-        focus = Focus((name,), organism, summaries=self.draw.random() < 0.1)
         if found := self._read(transcript, genes, focus):
             return found
         term = f"{name} AND {organism}[orgn]"

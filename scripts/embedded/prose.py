@@ -65,12 +65,12 @@ class Prose(Identifiers):
 
     def summary(self) -> str:
         """Sentences as the summaries of genes have them: clauses, brackets, capitals, a reference now and then."""
-        sentences = [self._sentence() for _ in range(self.draw.choice([1, 1, 2, 2, 3, 4, 5]))]
+        sentences = [self._sentence() for _ in range(self.draw.choice([1, 1, 2, 3]))]
         return ". ".join(s[:1].upper() + s[1:] for s in sentences) + "."
 
     def _sentence(self) -> str:
         d = self.draw
-        words = self.phrase(4, 22).split()
+        words = self.phrase(4, 30).split()
         for at in range(len(words)):
             kind = d.random()
             if kind < 0.35:

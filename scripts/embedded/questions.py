@@ -1,4 +1,4 @@
-"""Phrasings of each question type. The first of each list is the benchmark's own and is drawn half the time."""
+"""Phrasings of each question type. The first of each list is the benchmark's own and is drawn more often."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _PHRASES: dict[str, tuple[str, ...]] = {
 
 def phrase_question(draw: random.Random, kind: str, subject: str, organism: str = "human") -> str:
     phrases = _PHRASES[kind]
-    text = (phrases[0] if draw.random() < 0.5 else draw.choice(phrases)).format(subject)
+    text = (phrases[0] if draw.random() < 0.4 else draw.choice(phrases)).format(subject)
     if organism == "human":
         return text
     return f"{text.rstrip('?.').replace(' on human genome', '')} in {organism}?"

@@ -17,8 +17,12 @@ from scripts.embedded.values import Values
 _SPECIES = ("Homo sapiens", "Mus musculus", "Rattus norvegicus", "Danio rerio", "Caenorhabditis elegans",
             "Saccharomyces cerevisiae S288C", "Gallus gallus", "Drosophila melanogaster", "Bos taurus")  # fmt: skip
 _GENOME = ("NC_000001.11", "NC_000007.14", "NC_000015.10", "NC_000023.11", "NC_000019.10")
-_HEAD = re.compile(r"\[\d+ blast hits?: (.+?) (chr\S+|no chromosome)")
-_HEAD_GENE = re.compile(r"\[\d+ blast hits?: [^\n]* gene ([^\s\]]+)")
+_PLACE = "(chr[^\\s\\]]+|no chromosome)"
+_FIRST = {
+    "alignment": re.compile(rf"\[\d+ blast hits?\n1\. {_PLACE}"),
+    "species": re.compile(rf"\[\d+ blast hits?\n1\. ([^\n]+?) {_PLACE}"),
+}
+_FIRST_GENE = re.compile(r"\[\d+ blast hits?\n1\. [^\n]* gene ([^\s\]]+)")
 
 
 class SequenceKinds:
@@ -30,18 +34,18 @@ class SequenceKinds:
     def place(self, kind: str) -> list[Part]:
         """``kind``: alignment or species."""
         transcript, reply = self._blast(kind, human=kind == "alignment")
-        found = _HEAD.match(reply)
+        found = _FIRST[kind].match(reply)
         if not found:
             return transcript.answer(reply if not reply.startswith("[") else NOT_FOUND)
-        return transcript.answer(found[1] if kind == "species" else found[2].rstrip("]"))
+        return transcript.answer(found[1])
 
     def aliases(self) -> list[Part]:
         symbol = self.values.symbol() if self.draw.random() < 0.9 else ""
         transcript, reply = self._blast("sequence_alias", human=True, gene=symbol)
-        named = _HEAD_GENE.match(reply)
+        named = _FIRST_GENE.match(reply)
         if not named:
             return transcript.answer(reply if not reply.startswith("[") else NOT_FOUND)
-        gene = self.lookups.gene(transcript, named[1])
+        gene = self.lookups.gene(transcript, named[1], Focus((named[1],), summary="none"))
         if isinstance(gene, str):
             return transcript.answer(gene)
         return transcript.answer(", ".join([gene.symbol, *gene.aliases]))
@@ -53,14 +57,14 @@ class SequenceKinds:
         url = f"{BLAST_PUT}{sequence}{BLAST_END}"
         if failed := self.lookups.failed(transcript, url):
             return transcript, failed
-        reply = self._hits(len(sequence), human=human, gene=gene)
+        reply = self._hits(len(sequence), Focus(places=kind == "alignment"), human=human, gene=gene)
         transcript.call(url, reply)
         return transcript, reply
 
-    def _hits(self, length: int, *, human: bool, gene: str = "") -> str:
+    def _hits(self, length: int, focus: Focus, *, human: bool, gene: str = "") -> str:
         v, d = self.values, self.draw
         if d.random() < 0.06:
-            return condense(BlastResult(length, ()), Focus()).text
+            return condense(BlastResult(length, ()), focus).text
         main = "Homo sapiens" if human else d.choice([*_SPECIES, v.word().capitalize() + " " + v.word()])
         bits, chromosome = float(d.randint(90, 280)), v.chromosome()
         hits = []
@@ -80,7 +84,7 @@ class SequenceKinds:
                 subject_stop=start + d.choice([-1, 1]) * (length - 1),
             )
             hits.append(hit)
-        return condense(BlastResult(length, tuple(hits)), Focus()).text
+        return condense(BlastResult(length, tuple(hits)), focus).text
 
     def _title(self, species: str, chromosome: str, gene: str) -> str:
         v, d = self.values, self.draw

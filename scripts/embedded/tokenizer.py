@@ -1,8 +1,9 @@
 """Builds the embedded model's tokenizer: byte-level, with identifiers cut the same way wherever they stand.
 
-Digits go in threes from the left, capitals in pairs, DNA in fours, lower-case words by BPE; the fixed parts of the
-call URLs and the arrow ``]->`` are single tokens. The cut depends on the identifier alone, so that a symbol in the
-question, in the URL and in the reply is the same token sequence and copying it is token for token.
+Digits go in threes from the left, capitals in pairs, DNA in fours, lower-case words by BPE; a frequent word of plain
+prose takes the space before it along, so that a few tokens of context tell one place in a text from another; the fixed
+parts of the call URLs and the arrow ``]->`` are single tokens. The cut depends on the identifier alone, so that a
+symbol in the question, in the URL and in the reply is the same token sequence and copying it is token for token.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from scripts.embedded.words import affixes, common_words
+from scripts.embedded.words import affixes, common_words, prose_words
 
 END_OF_TEXT = "<|endoftext|>"
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"
@@ -39,7 +40,8 @@ _NUM_WORD_TOKENS = 1100
 
 def _pattern() -> str:
     literals = [re.escape(text).replace(r"\-", "-") for text in sorted(_LITERALS, key=len, reverse=True)]
-    rest = ["[ACGT]{4}(?=[ACGT]{8})", "[A-Z]{1,2}", "[a-z]+", "[0-9]{1,3}", "\\s", "."]
+    with_space = "(?<=[a-z]) (?:" + "|".join(sorted(prose_words(), key=len, reverse=True)) + ")(?![A-Za-z0-9])"
+    rest = ["[ACGT]{4}(?=[ACGT]{8})", with_space, "[A-Z]{1,2}", "[a-z]+", "[0-9]{1,3}", "\\s", "."]
     return "|".join([*literals, *_STEMS, *rest])
 
 
@@ -63,6 +65,7 @@ def build_tokenizer() -> Tokenizer:
     # The byte-level alphabet writes a space as "Ġ"; the literals hold none but those of "Question: " and "Answer: ".
     tokens = [END_OF_TEXT, *sorted(pre_tokenizers.ByteLevel.alphabet()), *words]
     tokens += [word for word in common_words() if len(word) > 1]
+    tokens += [f"Ġ{word}" for word in prose_words()]
     tokens += [text.replace(" ", "Ġ") for text in _LITERALS] + [stem.split("(")[0] for stem in _STEMS]
     digits, letters = "0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     tokens += ["".join(p) for n in (2, 3) for p in itertools.product(digits, repeat=n)]

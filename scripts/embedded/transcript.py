@@ -38,7 +38,8 @@ def most_asked(db: str) -> int:
 
 
 def search_url(db: str, term: str) -> str:
-    query = f"db={db}&retmax={most_asked(db)}&retmode=json&sort=relevance&term={term.replace(' ', '+')}"
+    # Spaces stay as they are: the term is the question's text, token for token.
+    query = f"db={db}&retmax={most_asked(db)}&retmode=json&sort=relevance&term={term}"
     return f"{EUTILS}esearch.fcgi?{query}"
 
 

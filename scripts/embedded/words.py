@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-COMMON = """the of and in to is a with by for this that from are be as on or an has which at it was been may also
+# Frequent words of plain scientific English; none of them begins the name of a disease.
+PROSE = """the of and in to is a with by for this that from are be as on or an has which at it was been may also
 other not its can have these encoded member family protein gene proteins genes involved predicted enable binding
-activity located several part located act upstream within human mouse associated mutations cause result function
-functions cell cells membrane nuclear nucleus cytoplasm regulation regulates regulatory transcription factor
-factors receptor receptors kinase phosphatase domain domains subunit complex containing required role process
-pathway signaling response expression expressed tissue tissues variants multiple alternative splicing isoforms
-found been observed identified encodes belongs acts through between interacts interaction synthesis transport
-channel enzyme catalyzes formation development differentiation growth proliferation apoptosis cycle division
-repair damage replication elongation initiation translation ribosomal mitochondrial small large nucleolar
-pseudogene antisense long non coding intergenic microRNA host transcript similar known described however
-different important likely many most some including such disease syndrome disorder deficiency type autosomal
+activity located several part act upstream within human mouse associated mutations cause result function functions
+cell cells membrane nuclear nucleus cytoplasm regulation regulates regulatory transcription factor factors receptor
+receptors kinase phosphatase domain domains subunit complex containing required role process pathway signaling
+response expression expressed tissue tissues variants multiple alternative splicing isoforms found observed
+identified encodes belongs acts through between interacts interaction synthesis transport channel enzyme catalyzes
+formation development differentiation proliferation apoptosis cycle division repair damage replication elongation
+initiation translation ribosomal small large nucleolar pseudogene antisense long non coding intergenic host
+transcript similar known described however one two three four five both each into their there those then than when
+while during after before among about over under such only same but were had does did could more most many some few
+all any no new high low first second third major minor specific general common distinct different various single
+together thought shown plays play roles form forms formed composed consists contain contains class group groups
+members results resulting system systems processes product products cellular component components structure
+structures active positive negative implicated encoding ortholog region regions integral extracellular
+transmembrane target targets organization conserved highly addition key variety regulate regulator core binds
+secreted survival acting parts well used using based characterized leads leading against following responsible
+important essential critical necessary likely possible potential abundant widely mainly primarily largely thus
+therefore without downstream upon via including"""
+
+COMMON = """growth mitochondrial microRNA disease syndrome disorder deficiency type autosomal
 recessive dominant linked early onset late severe mild familial congenital hereditary progressive juvenile
 infantile isolated combined primary secondary susceptibility resistance dystrophy atrophy dysplasia myopathy
 neuropathy encephalopathy cardiomyopathy anemia ataxia deafness blindness cancer carcinoma tumor leukemia
@@ -55,8 +66,12 @@ ectasia ism in ase ol ine ate ide al ic ous oid ation ion ive ful ness ment ance
 ophthalmia oderma ochondria optosis olysis ophagy okinesis"""
 
 
+def prose_words() -> list[str]:
+    return sorted(set(PROSE.split()))
+
+
 def common_words() -> list[str]:
-    return sorted(set(COMMON.lower().split()))
+    return sorted({*PROSE.split(), *COMMON.lower().split()})
 
 
 def affixes() -> tuple[list[str], list[str], list[str]]:

@@ -137,7 +137,7 @@ class GeneGpt:
                     yield _done(step, splitter.answer, options)
 
     def _options(self, ask: Ask) -> GeneGptOptions:
-        return parse_options(ask.options, default_mask=self._slot.card.genegpt_mask, max_calls=self._limits.max_calls)
+        return parse_options(ask.options, card=self._slot.card, max_calls=self._limits.max_calls)
 
     def _request(self, ask: Ask, options: GeneGptOptions, question: str, engine: Engine) -> LoopRequest:
         wanted = ask.sampling

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from models.catalog import ModelCard, Summaries
 from server.methods.base import OptionInvalid
 from server.methods.genegpt_prompt import resolve_mask
 
 GrammarMode = Literal["off", "calls", "grounded"]
 _GRAMMARS: tuple[GrammarMode, ...] = ("off", "calls", "grounded")
+_SUMMARIES: tuple[Summaries, ...] = ("lead", "full")
 _MAX_ORGANISM = 60
 
 
@@ -18,7 +20,8 @@ _MAX_ORGANISM = 60
 class GeneGptOptions:
     """``mask``: six digits. ``grammar``: ``calls`` lets the model write only well-formed calls, ``grounded`` also only
     sequences that stand in the question. ``organism`` "": the one the question names, else human. ``condense`` False
-    puts replies in as they came, cut to the reply budget. ``cot`` None: where the question asks for it."""
+    puts replies in as they came, cut to the reply budget. ``summaries``: how much of genes' prose summaries replies
+    hold, where the question leaves room for prose. ``cot`` None: where the question asks for it."""
 
     mask: str
     max_calls: int
@@ -27,15 +30,17 @@ class GeneGptOptions:
     organism: str = ""
     cot: bool | None = None
     references: bool = True
+    summaries: Summaries = "full"
 
 
-def parse_options(given: Mapping[str, Any], *, default_mask: str, max_calls: int) -> GeneGptOptions:
-    """``max_calls`` is the server's limit and the default; a request can lower it.
+def parse_options(given: Mapping[str, Any], *, card: ModelCard, max_calls: int) -> GeneGptOptions:
+    """The defaults are the model's. ``max_calls`` is the server's limit and the default; a request can lower it.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    checked: dict[str, Any] = {"mask": resolve_mask(default_mask) or "001001", "max_calls": max_calls}
+    mask = resolve_mask(card.genegpt_mask) or "001001"
+    checked: dict[str, Any] = {"mask": mask, "max_calls": max_calls, "summaries": card.summaries}
     for key, value in given.items():
         checked[key] = _check(key, value, max_calls)
     return GeneGptOptions(**checked)
@@ -54,10 +59,12 @@ def _check(key: str, value: Any, max_calls: int) -> Any:
         case "organism":
             is_name = isinstance(value, str) and 0 < len(value) <= _MAX_ORGANISM and value.isprintable()
             return _need(is_name, value, key, f"a name of at most {_MAX_ORGANISM} characters")
+        case "summaries":
+            return _need(value in _SUMMARIES, value, key, "one of " + ", ".join(_SUMMARIES))
         case "condense" | "cot" | "references":
             return _need(isinstance(value, bool), value, key, "true or false")
         case _:
-            known = "mask, max_calls, grammar, condense, organism, cot, references"
+            known = "mask, max_calls, grammar, condense, organism, cot, references, summaries"
             name = f"arrowhead.{key[:40]}"
             raise OptionInvalid(f"{name}: there is no such option; options are {known}", param=name)
 

@@ -31,7 +31,7 @@ QUESTIONS = (
     "What are genes related to Meesmann corneal dystrophy?",
 )
 CALLS = r"https://eutils\.ncbi\.nlm\.nih\.gov/entrez/eutils/esearch\.fcgi\?db=(gene|snp)&term=[A-Za-z0-9+]{1,40}"
-ANY_CALL = CallSyntax("[https://", "]->", lambda text: re.fullmatch(r"https://[!-Z\\^-~]{3,2000}", text) is not None)
+ANY_CALL = CallSyntax("[https://", "]->", lambda text: re.fullmatch(r"https://[ -Z\\^-~]{3,2000}", text) is not None)
 REPLY = "[5699: PSMB10 | proteasome 20S subunit beta 10 | human | 16q22.1]\n"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from retrieval.ncbi.condense import condense
@@ -60,9 +62,38 @@ def test_the_gene_asked_for_comes_first_and_is_counted() -> None:
 
 def test_summaries_are_left_out_where_a_field_is_asked_for() -> None:
     """Prose is not shown to who asks for a name, a place or a type."""
-    text = condense(RecordList("gene", (PSMB10,)), Focus(("LMP10",), summaries=False)).text
+    text = condense(RecordList("gene", (PSMB10,)), Focus(("LMP10",), summary="none")).text
 
     assert "summary" not in text
+
+
+def test_the_lead_of_a_summary_is_its_first_sentence() -> None:
+    """Abbreviations do not end it, and the note of who wrote the summary is no part of it."""
+    prose = (
+        "Binds iron, e.g. ferric ions (Hanai et al., 2004 [PubMed 1]). Located in the cytoplasm. [provided by RefSeq]"
+    )
+    gene = replace(PSMB10, summary=prose)
+
+    lead, full = (condense(RecordList("gene", (gene,)), Focus(summary=part)).text for part in ("lead", "full"))
+
+    assert "\n1. Binds iron, e.g. ferric ions (Hanai et al., 2004 [PubMed 1]).; PSMB10 (human) " in lead
+    assert full.endswith(" [PubMed 1]). Located in the cytoplasm.]")
+
+
+def test_where_a_lead_is_wanted_and_there_is_none_the_type_stands_for_it() -> None:
+    """Nothing else is known of what the gene does."""
+    gene = replace(PSMB10, summary="", gene_type="ncRNA")
+
+    assert (
+        "\n1. ncRNA, no summary; PSMB10 (human) " in condense(RecordList("gene", (gene,)), Focus(summary="lead")).text
+    )
+
+
+def test_the_place_of_a_gene_comes_first_where_places_are_asked_for() -> None:
+    """What is asked for begins the line."""
+    text = condense(RecordList("gene", (PSMB10,)), Focus(summary="none", places=True)).text
+
+    assert "\n1. chr16 16q22.1 PSMB10 (human) protein-coding; " in text
 
 
 def test_another_organism_can_be_asked_for() -> None:
@@ -106,12 +137,13 @@ def test_phenotypes_stand_beside_the_gene_at_their_location() -> None:
 
     assert text == (
         "[3 omim entries, 1 on topic\n"
-        "1. KRT12 at 17q21.2; corneal dystrophy, meesmann, 1 (MECD1); keratin 12, type i\n"
+        "1. KRT12\n"
+        "- KRT12 at 17q21.2; corneal dystrophy, meesmann, 1 (MECD1); keratin 12, type i\n"
         "other: corneal dystrophy, lisch (LECD) Xp22.3]"
     )
 
 
-def test_map_locations_come_first_where_places_are_asked_for() -> None:
+def test_line_one_lists_map_locations_where_places_are_asked_for() -> None:
     """A phenotype without a gene in the reply is listed too, by its own location; one without location is not."""
     entries = (
         OmimRecord(uid="1", prefix="#", title="CORNEAL DYSTROPHY, MEESMANN, 1", symbol="MECD1", loci=("17q21.2",)),
@@ -123,8 +155,9 @@ def test_map_locations_come_first_where_places_are_asked_for() -> None:
 
     assert text == (
         "[4 omim entries, 2 on topic\n"
-        "1. 17q21.2 KRT12; corneal dystrophy, meesmann, 1 (MECD1); keratin 12, type i\n"
-        "2. 12q13.13 no gene; corneal dystrophy, meesmann, 2 (MECD2)\n"
+        "1. 17q21.2, 12q13.13\n"
+        "- KRT12 at 17q21.2; corneal dystrophy, meesmann, 1 (MECD1); keratin 12, type i\n"
+        "- no gene at 12q13.13; corneal dystrophy, meesmann, 2 (MECD2)\n"
         "other: corneal dystrophy, meesmann, 3 (MECD3)]"
     )
 
@@ -134,7 +167,7 @@ def test_without_a_topic_the_most_relevant_gene_is_shown_and_said_to_be_off_topi
     entries = (OmimRecord(uid="1", prefix="*", title="ADENYLATE KINASE 1", symbol="AK1", loci=("9q34.11",)),)
 
     assert condense(RecordList("omim", entries), Focus(("haemolysis of some kind",))).text.startswith(
-        "[1 omim entry, 0 on topic\n1. AK1 at 9q34.11; adenylate kinase 1"
+        "[1 omim entry, 0 on topic, nearest\n1. AK1\n- AK1 at 9q34.11; adenylate kinase 1"
     )
 
 
@@ -163,7 +196,7 @@ def test_blast_hits_are_summed_up_by_the_best_of_them() -> None:
         ),
     )
 
-    assert condense(result, Focus()).text.startswith("[3 blast hits: human chr15\n1. CP034493.1 ")
+    assert condense(result, Focus()).text.startswith("[3 blast hits\n1. human chr15\n- CP034493.1 ")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +206,7 @@ def test_positions_are_given_only_on_the_current_human_assembly(accession: str, 
     """GRCh37's chromosomes carry other versions, so their positions are not passed off as GRCh38's."""
     result = BlastResult(100, (_hit(accession, "Homo sapiens chromosome 15, primary assembly"),))
 
-    assert condense(result, Focus()).text.split("\n")[0] == f"[1 blast hit: human {place}"
+    assert condense(result, Focus()).text.split("\n")[1] == f"1. human {place}"
 
 
 @pytest.mark.parametrize(
@@ -187,5 +220,5 @@ def test_positions_are_given_only_on_the_current_human_assembly(accession: str, 
 def test_a_clone_is_placed_by_the_band_it_comes_from(title: str, place: str) -> None:
     """Many clones' titles name no chromosome but their band."""
     assert condense(BlastResult(100, (_hit("AC1.2", title),)), Focus()).text.startswith(
-        f"[1 blast hit: human {place}\n"
+        f"[1 blast hit\n1. human {place}\n"
     )

@@ -55,6 +55,7 @@ def test_the_grammar_uses_no_syntax_that_grammar_engines_lack() -> None:
         EUTILS + "esearch.fcgi?db=gene&retmax=5&retmode=json&sort=relevance&term=LMP10",
         EUTILS + "esearch.fcgi?db=gene&term=BRCA1[sym]+AND+Homo+sapiens[orgn]",
         EUTILS + "esearch.fcgi?db=omim&retmax=20&retmode=json&sort=relevance&term=Meesmann+corneal+dystrophy",
+        EUTILS + "esearch.fcgi?db=omim&retmax=20&retmode=json&sort=relevance&term=Meesmann corneal dystrophy",
         EUTILS + "esummary.fcgi?db=snp&retmax=10&retmode=json&id=1217074595",
         EUTILS + "efetch.fcgi?db=nuccore&rettype=fasta&id=NC_000020.11",
         EUTILS + "elink.fcgi?dbfrom=gene&db=omim&id=5699",

@@ -29,9 +29,9 @@ def test_any_text_survives_the_tokenizer(text: str) -> None:
     assert TOKENIZER.decode(ids) == text or "<|endoftext|>" in text
 
 
-@pytest.mark.parametrize("make", ["symbol", "alias", "ensembl", "rs_number", "gene_id", "dna"])
-def test_an_identifier_is_cut_the_same_way_in_question_url_and_reply(make: str) -> None:
-    """The tokens of an identifier do not depend on what stands around it."""
+@pytest.mark.parametrize("make", ["symbol", "alias", "ensembl", "rs_number", "gene_id", "dna", "disease"])
+def test_a_name_is_cut_the_same_way_in_question_url_and_reply(make: str) -> None:
+    """The tokens of an identifier or a disease do not depend on what stands around it."""
     values = Values(random.Random(3))
     for _ in range(100):
         name = getattr(values, make)()
@@ -102,7 +102,7 @@ def test_copying_works_before_any_training() -> None:
     """Freshly built, the model repeats a text it has seen before: the closed-form weights do what they say."""
     model = build_model(
         Plan(tokens=1, seed=7, batch_tokens=1, learning_rate=0.0, layers=5, width=256, inner=640),
-        TOKENIZER.get_vocab_size(),
+        TOKENIZER,
     )
     right = total = 0
     for seed in range(8):

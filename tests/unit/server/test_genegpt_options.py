@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from models.catalog import ModelCard
 from models.decoding.types import CallReply, CallStatus
 from server.methods import references
 from server.methods.base import OptionInvalid
@@ -15,11 +16,15 @@ from server.methods.genegpt_options import parse_options
 ESEARCH = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi"
 
 
-def test_defaults_are_the_cards_mask_and_the_servers_limit() -> None:
-    """Nothing given: the model card and the settings decide."""
-    options = parse_options({}, default_mask="slim", max_calls=10)
+CARD = ModelCard(name="m", source="x", genegpt_mask="slim", summaries="lead")
 
-    assert (options.mask, options.max_calls, options.grammar, options.references) == ("001001", 10, "grounded", True)
+
+def test_defaults_are_the_cards_and_the_servers_limit() -> None:
+    """Nothing given: the model card and the settings decide."""
+    options = parse_options({}, card=CARD, max_calls=10)
+
+    assert (options.mask, options.summaries, options.max_calls) == ("001001", "lead", 10)
+    assert (options.grammar, options.references) == ("grounded", True)
 
 
 def test_every_option_is_taken() -> None:
@@ -32,8 +37,9 @@ def test_every_option_is_taken() -> None:
         "organism": "mouse",
         "cot": True,
         "references": False,
+        "summaries": "full",
     }
-    options = parse_options(given, default_mask="none", max_calls=10)
+    options = parse_options(given, card=CARD, max_calls=10)
 
     assert options.mask == "111111"
     assert {name: getattr(options, name) for name in given if name != "mask"} == {
@@ -55,13 +61,15 @@ def test_every_option_is_taken() -> None:
         ("organism", "a\nb"),
         ("condense", "yes"),
         ("cot", 1),
+        ("summaries", "none"),
+        ("summaries", ["lead"]),
         ("masks", "full"),
     ],
 )
 def test_a_bad_option_is_named(key: str, value: Any) -> None:
     """The key is in param and message."""
     with pytest.raises(OptionInvalid) as refused:
-        parse_options({key: value}, default_mask="slim", max_calls=10)
+        parse_options({key: value}, card=CARD, max_calls=10)
 
     assert refused.value.param == f"arrowhead.{key}"
     assert key in refused.value.message
