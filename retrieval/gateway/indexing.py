@@ -60,7 +60,8 @@ def _column(values: list[str] | tuple[str, ...]) -> str:
     if not whole:
         return ""
     known = {word for words in whole for word in words}
-    parts = sorted(index_words(" ".join(known)) - known)
+    hyphenated = " ".join(word for word in known if "-" in word)
+    parts = sorted(index_words(hyphenated) - known) if hyphenated else []
     text = f" {schema.EDGE} ".join(" ".join(words) for words in whole)
     tail = f" {schema.PART} " + f" {schema.PART} ".join(parts) if parts else ""
     return f"{schema.EDGE} {text} {schema.EDGE}{tail}"
