@@ -17,6 +17,7 @@ from Bio import Entrez
 
 from retrieval.gateway.app import open_store
 from retrieval.gateway.eutils import answer
+from retrieval.gateway.records import DATABASES
 from retrieval.gateway.replies import Reply
 from retrieval.gateway.store import GatewayStore
 
@@ -207,7 +208,7 @@ def test_biopython_reads_omim_summaries(store: GatewayStore) -> None:
 
 def test_biopython_reads_einfo_and_elink(store: GatewayStore) -> None:
     """Lists of databases, one database, and links satisfy their DTDs."""
-    assert list(as_entrez(call(store, "einfo"))["DbList"]) == ["gene", "snp", "omim", "nuccore"]
+    assert list(as_entrez(call(store, "einfo"))["DbList"]) == list(DATABASES)
     info = as_entrez(call(store, "einfo", db="gene"))["DbInfo"][0]
     assert int(info["Count"]) >= 300
     (linkset,) = as_entrez(call(store, "elink", dbfrom="gene", db="omim", id="1080"))
