@@ -29,14 +29,14 @@ from retrieval.gateway.errors import GatewayBindError, GatewayDataError, Gateway
 from retrieval.gateway.eutils import ENDPOINTS, answer
 from retrieval.gateway.history import History
 from retrieval.gateway.loader import SAMPLE_DIR, corpus_fingerprint, load_corpus
-from retrieval.gateway.replies import PLAIN, Reply
+from retrieval.gateway.replies import PLAIN, REPEATED, Reply
 from retrieval.gateway.store import SITE, GatewayStore, build_store
 
 log = logging.getLogger(__name__)
 DEFAULT_PORT: Final = 8765
 _MAX_QUERY_STRING: Final = 32 * 1024
 _MAX_BODY: Final = 256 * 1024
-_MAX_FIELDS: Final = 100
+_MAX_FIELDS: Final = 1_000  # elink takes an id parameter for each link set
 STORE_NAME: Final = "gateway.sqlite"
 SITE_MARK: Final = "filled-by-imports"  # beside the store: the site's own data, not a sample to be made again
 
@@ -150,7 +150,7 @@ class _RefusedError(Exception):
 
 
 async def _params(request: Request, case: Callable[[str], str]) -> dict[str, str]:
-    """Names in one case; a repeated ``id`` is joined with commas, of other repeats the last one counts."""
+    """Names in one case; the values of a repeated ``id`` are kept apart, of other repeats the last one counts."""
     query = request.scope.get("query_string", b"")
     if len(query) > _MAX_QUERY_STRING:
         raise _RefusedError(414, "Request-URI Too Long")
@@ -158,7 +158,7 @@ async def _params(request: Request, case: Callable[[str], str]) -> dict[str, str
     params: dict[str, str] = {}
     for name, value in _fields(texts):
         key = case(name)
-        params[key] = f"{params[key]},{value}" if key == "id" and key in params else value
+        params[key] = f"{params[key]}{REPEATED}{value}" if key == "id" and key in params else value
     return params
 
 

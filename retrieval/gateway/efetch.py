@@ -1,33 +1,117 @@
-"""efetch: gene as numbered text, snp as rootless XML, nucleotide stretches as FASTA, omim as its summary text."""
+"""efetch: whole records, in the forms of their database."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from retrieval.gateway.documents import gene_text
-from retrieval.gateway.esummary import document_of, snp_markup
+from retrieval.gateway.efetch_forms import WHOLE, form_of
+from retrieval.gateway.esummary import esummary
 from retrieval.gateway.records import Database, SequenceSegment
-from retrieval.gateway.replies import PLAIN, XML, Reply, uid_list, whole_number
+from retrieval.gateway.replies import (
+    PLAIN,
+    XML,
+    Reply,
+    efetch_error,
+    prolog,
+    text_of,
+    uid_list,
+    whole_number,
+)
 from retrieval.gateway.store import GatewayStore
+from retrieval.gateway.summaries import Summaries
 
 _LINE: Final = 70  # letters of a FASTA line at NCBI
-_MAX_IDS: Final = 1_000
+_MAX_IDS: Final = 10_000
 _RETMAX: Final = 10_000
+_MAX_CHARS: Final = 64 * 2**20
+_NO_IDS: Final = "ID list is empty! Possibly it has no correct IDs."
+_OLDER: Final[frozenset[Database]] = frozenset({"gene", "snp", "omim", "nuccore"})
+# Those whose docsum has a text form, if another mode than xml is asked for.
+_SUMMARY_TEXTS: Final[frozenset[Database]] = _OLDER | {"pubmed"}
+_SUMMARIES_ONLY: Final[frozenset[Database]] = frozenset({"clinvar", "medgen"})
+_PREFIXES: Final[Mapping[Database, str]] = {"pmc": "pmc", "snp": "rs", "taxonomy": "txid"}
+# The DTD of esearch has a list of ids, too; of efetch's own there is none.
+_ID_LIST: Final = "-//NLM//DTD esearch 20060628//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20060628/esearch.dtd"
 
 
 def efetch(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Reply:
-    uids = uid_list(params)[:_MAX_IDS]
+    """``rettype`` and ``retmode`` as in table 1 of https://www.ncbi.nlm.nih.gov/books/NBK25499/."""
+    uids = uid_list(params)
     if not uids:
         return Reply(200, PLAIN, "Supplied+id+parameter+is+empty.\n")
+    if len(uids) > _MAX_IDS:
+        return efetch_error(f"Too many UIDs in request. Maximum number of UIDs is {_MAX_IDS}.")
     start = whole_number(params, "retstart", 0, _RETMAX)
     uids = uids[start : start + whole_number(params, "retmax", _RETMAX, _RETMAX)]
+    rettype, retmode = (params.get(name, "").strip().lower() for name in ("rettype", "retmode"))
+    try:
+        if rettype == "uilist":
+            return _uid_list(store, db, uids, retmode)
+        if rettype == "docsum" and (retmode in ("", "xml") or db not in _SUMMARY_TEXTS):
+            return esummary(store, db, {"id": ",".join(uids)})
+        return _older(store, db, uids, params) if db in _OLDER else _newer(store, db, uids, (rettype, retmode))
+    except _TooLargeError:
+        return efetch_error(f"The reply would be larger than {_MAX_CHARS} characters. Ask for fewer UIDs.")
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+def _joined(pieces: Iterable[str]) -> str:
+    kept, size = list[str](), 0
+    for piece in pieces:
+        size += len(piece)
+        if size > _MAX_CHARS:
+            raise _TooLargeError
+        kept.append(piece)
+    return "".join(kept)
+
+
+def _numbers(db: Database, uids: list[str]) -> list[str]:
+    """The ids that can be uids, as NCBI reads them: leading zeros and a database's prefix do not count."""
+    bare = (uid.lower().removeprefix(_PREFIXES.get(db, "")) for uid in uids)
+    return list(dict.fromkeys(str(int(uid)) for uid in bare if uid.isascii() and uid.isdigit() and len(uid) <= 12))
+
+
+def _newer(store: GatewayStore, db: Database, uids: list[str], wanted: tuple[str, str]) -> Reply:
+    numbers = [number for number in _numbers(db, uids) if number != "0"]
+    if not numbers:
+        return efetch_error(_NO_IDS)
+    if db in _SUMMARIES_ONLY and wanted[0] in WHOLE:
+        return esummary(store, db, {"id": ",".join(numbers)})
+    form = form_of(db, *wanted)
+    if form is None:
+        return efetch_error(f"Report '{wanted[0][:40]}' not found in '{db}' presentation")
+    found = (record for number in numbers if (record := store.record(db, number)) is not None)
+    return Reply(200, form.content_type, f"{form.head}{_joined(form.pieces(store, found))}{form.tail}")
+
+
+def _uid_list(store: GatewayStore, db: Database, uids: list[str], retmode: str) -> Reply:
+    """Those that are in the store."""
+    if db == "nuccore":
+        known = [segment.uid for uid in uids for segment in _stretches(store, uid)]
+    else:
+        numbers = _numbers(db, uids)
+        there = store.standings(db, map(int, numbers))
+        known = [number for number in numbers if int(number) in there]
+    if retmode == "xml":
+        ids = "".join(f"\t<Id>{text_of(uid)}</Id>\n" for uid in known)
+        return Reply(200, XML, f"{prolog('IdList', _ID_LIST)}<IdList>\n{ids}</IdList>\n")
+    return Reply(200, PLAIN, "".join(f"{uid}\n" for uid in known))
+
+
+def _older(store: GatewayStore, db: Database, uids: list[str], params: Mapping[str, str]) -> Reply:
+    """Databases that answer in their one form whatever rettype they are asked for."""
     if db == "gene":
-        return Reply(200, PLAIN, "".join(_genes(store, uids)) + "\n")
+        return Reply(200, PLAIN, _joined(_genes(store, uids)) + "\n")
     if db == "snp":
         return _snps(store, uids)
     if db == "omim":
-        return Reply(200, PLAIN, "".join(_entries(store, uids)) + "\n")
+        return Reply(200, PLAIN, _joined(_entries(store, uids)) + "\n")
     return _fasta(store, uids, params)
 
 
@@ -38,12 +122,12 @@ def _genes(store: GatewayStore, uids: list[str]) -> Iterator[str]:
 
 
 def _snps(store: GatewayStore, uids: list[str]) -> Reply:
-    bare = (uid[2:] if uid.lower().startswith("rs") else uid for uid in uids)
-    known = (document_of(store, "snp", str(int(uid))) for uid in bare if uid.isascii() and uid.isdigit())
-    body = "\n".join(snp_markup(document) for document in known if document)
+    forms = Summaries(store)
+    known = (snp for uid in _numbers("snp", uids) if (snp := store.snp(uid)) is not None)
+    body = _joined(forms.markup(snp) + "\n" for snp in known)
     if not body:
         return Reply(400, PLAIN, "cannot get document summary\n")
-    return Reply(200, XML, body + "\n")
+    return Reply(200, XML, body)
 
 
 def _entries(store: GatewayStore, uids: list[str]) -> Iterator[str]:
@@ -60,22 +144,27 @@ def _entries(store: GatewayStore, uids: list[str]) -> Iterator[str]:
 def _fasta(store: GatewayStore, uids: list[str], params: Mapping[str, str]) -> Reply:
     first = whole_number(params, "seq_start", 0, 10**11)
     last = whole_number(params, "seq_stop", 10**11, 10**11)
-    segments = [segment for uid in uids for segment in store.segments(uid.split(":")[0]) if _named(segment, uid)]
-    pieces = [piece for segment in segments if (piece := _clipped(segment, first, last))]
-    if not pieces:
-        return Reply(400, PLAIN, "Error: Failed to retrieve sequence\n")
-    return Reply(200, PLAIN, "\n".join(pieces) + "\n")
+    segments = (segment for uid in uids for segment in _stretches(store, uid))
+    parts = (part for segment in segments if (part := _clipped(segment, first, last)) is not None)
+    body = _joined(map(_fasta_entry, parts))
+    return Reply(200, PLAIN, body) if body else Reply(400, PLAIN, "Error: Failed to retrieve sequence\n")
 
 
-def _named(segment: SequenceSegment, uid: str) -> bool:
-    return uid in (segment.uid, segment.accession, segment.accession.split(".")[0])
+def _stretches(store: GatewayStore, uid: str) -> list[SequenceSegment]:
+    """Those that a uid or an accession, with or without its version, names."""
+    found = store.segments(uid.split(":")[0])
+    return [segment for segment in found if uid in (segment.uid, segment.accession, segment.accession.split(".")[0])]
 
 
-def _clipped(segment: SequenceSegment, first: int, last: int) -> str:
-    """The part of a stretch between two 1-based positions of its record, as FASTA; "" where they do not meet."""
+def _clipped(segment: SequenceSegment, first: int, last: int) -> SequenceSegment | None:
+    """The part of a stretch between two 1-based positions of its record; None where they do not meet."""
     low, high = max(segment.start, first), min(segment.stop, last)
     if low > high:
-        return ""
+        return None
     letters = segment.sequence[low - segment.start : high - segment.start + 1]
-    lines = (letters[at : at + _LINE] for at in range(0, len(letters), _LINE))
-    return f">{segment.accession}:{low}-{high} {segment.title}\n" + "\n".join(lines) + "\n"
+    return dataclasses.replace(segment, start=low, stop=high, sequence=letters)
+
+
+def _fasta_entry(part: SequenceSegment) -> str:
+    lines = (part.sequence[at : at + _LINE] for at in range(0, len(part.sequence), _LINE))
+    return f">{part.uid} {part.title}\n" + "\n".join(lines) + "\n\n"

@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from retrieval.gateway.elink import LINKS
+from retrieval.gateway.docsum import build_of
+from retrieval.gateway.elink import LINKS, MENUS
 from retrieval.gateway.fields import FIELDS, SearchField
 from retrieval.gateway.records import DATABASES, Database
 from retrieval.gateway.replies import Reply, is_json, json_reply, text_of, xml_reply
 from retrieval.gateway.store import GatewayStore
 
 _DOCTYPE: Final = "-//NLM//DTD einfo 20130322//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20130322/einfo.dtd"
-_MENUS: Final[Mapping[Database, tuple[str, str]]] = {
-    "gene": ("Gene", "Gene database (local)"),
-    "snp": ("SNP", "Single Nucleotide Polymorphisms (local)"),
-    "omim": ("OMIM", "OMIM records (local)"),
-    "nuccore": ("Nucleotide", "Core Nucleotide db (local)"),
-    "pubmed": ("PubMed", "PubMed bibliographic records (local)"),
-    "pmc": ("PMC", "PubMed Central full-text records (local)"),
-    "clinvar": ("ClinVar", "ClinVar variations (local)"),
-    "taxonomy": ("Taxonomy", "Taxonomy (local)"),
-    "medgen": ("MedGen", "Medical Genetics concepts (local)"),
-}
+_SAMPLE_DAY: Final = "2023/05/02 00:00"
 
 
 def einfo_list(params: Mapping[str, str]) -> Reply:
@@ -33,20 +24,26 @@ def einfo_list(params: Mapping[str, str]) -> Reply:
 
 
 def einfo_database(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Reply:
-    menu, description = _MENUS[db]
+    menu, description = MENUS[db]
     info: dict[str, Any] = {
         "dbname": db,
         "menuname": menu,
         "description": description,
-        "dbbuild": f"Build-{store.fingerprint[:12]}",
+        "dbbuild": build_of(store),
         "count": str(store.count(db)),
-        "lastupdate": "2023/05/02 00:00",
+        "lastupdate": _last_update(store),
         "fieldlist": [_field(search_field) for search_field in FIELDS[db]],
         "linklist": [_link(source, target) for source, target in LINKS if source == db],
     }
     if is_json(params):
         return json_reply("einfo", {"einforesult": {"dbinfo": [info]}})
     return xml_reply("eInfoResult", _DOCTYPE, _markup(info))
+
+
+def _last_update(store: GatewayStore) -> str:
+    """When the last import was done, to the minute; without one, the day of the sample's facts."""
+    finished = store.query("SELECT max(finished) FROM imported")[0][0]
+    return _SAMPLE_DAY if finished is None else finished[:16].replace("-", "/").replace("T", " ")
 
 
 def einfo_error(params: Mapping[str, str], message: str) -> Reply:
@@ -70,7 +67,7 @@ def _field(search_field: SearchField) -> dict[str, str]:
 
 
 def _link(source: Database, target: Database) -> dict[str, str]:
-    menu, description = _MENUS[target]
+    menu, description = MENUS[target]
     return {"name": f"{source}_{target}", "menu": f"{menu} Links", "description": description, "dbto": target}
 
 

@@ -12,7 +12,7 @@ from retrieval.gateway.esearch import esearch, esearch_error, found_uids
 from retrieval.gateway.esummary import esummary, esummary_error
 from retrieval.gateway.history import History, KeptSearch
 from retrieval.gateway.records import DATABASES, Database
-from retrieval.gateway.replies import PLAIN, Reply, uid_list, whole_number, xml_reply
+from retrieval.gateway.replies import Reply, efetch_error, text_of, uid_list, whole_number, xml_reply
 from retrieval.gateway.store import GatewayStore
 
 _DATABASES: Final[Mapping[str, Database]] = {**{db: db for db in DATABASES}, "nucleotide": "nuccore"}
@@ -30,7 +30,7 @@ def answer(store: GatewayStore, endpoint: str, params: Mapping[str, str], histor
     if endpoint == "einfo" and not written:
         return einfo_list(params)
     if endpoint == "elink":
-        return _elink(store, params)
+        return _elink(store, params, history)
     db = _DATABASES.get(written.strip().lower())
     if db is None:
         return _bad_database(endpoint, params, written)
@@ -40,33 +40,51 @@ def answer(store: GatewayStore, endpoint: str, params: Mapping[str, str], histor
         return esearch(store, db, params, history)
     if endpoint == "epost":
         return epost(db, params, history)
-    if not params.get("id", "").strip() and params.get("query_key", "").strip():
-        kept = history.find(params.get("webenv", ""), params["query_key"].strip())
-        if kept is None or kept.db != db:
-            return _ERRORS.get(endpoint, esummary_error)(params, "Unable to obtain query #1")
-        params = _with_ids(store, kept, params)
-    return _BY_DATABASE[endpoint](store, db, params)
+    try:
+        return _BY_DATABASE[endpoint](store, db, _with_ids(store, db, params, history))
+    except _HistoryError as error:
+        return _ERRORS[endpoint](params, str(error))
 
 
-def _with_ids(store: GatewayStore, kept: KeptSearch, params: Mapping[str, str]) -> Mapping[str, str]:
-    """The call with one page of the kept search's uids, and no paging left to do."""
+class _HistoryError(Exception):
+    """What a call names on the history server is not there."""
+
+
+def _with_ids(store: GatewayStore, db: Database, params: Mapping[str, str], history: History) -> Mapping[str, str]:
+    """The call; where it names a kept search, with one page of its uids, and no paging left to do."""
+    key, environment = params.get("query_key", "").strip(), params.get("webenv", "")
+    if params.get("id", "").strip() or not key:
+        return params
+    kept = history.find(environment, key)
+    if kept is None or kept.db != db:
+        raise _HistoryError("Unable to obtain query #1")
     start = whole_number(params, "retstart", 0, 10_000_000)
     size = whole_number(params, "retmax", _HISTORY_PAGE, _HISTORY_PAGE)
+    uids = found_uids(store, kept, start, size)
+    if not uids:
+        place = f"query_key: {key}, WebEnv: {environment}, retstart: {start}, retmax: {size}"
+        raise _HistoryError(f"Cannot retrieve history data. {place}")
     rest = {name: value for name, value in params.items() if name not in ("retstart", "retmax")}
-    return rest | {"id": ",".join(found_uids(store, kept, start, size))}
+    return rest | {"id": ",".join(uids)}
+
+
+_EPOST_DOCTYPE: Final = "-//NLM//DTD epost 20090526//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20090526/epost.dtd"
 
 
 def epost(db: Database, params: Mapping[str, str], history: History) -> Reply:
     """Ids kept under a WebEnv, for calls that name it."""
-    uids = tuple(uid_list(params)[:_HISTORY_PAGE])
+    uids = tuple(uid_list(params))
     if not uids:
-        return xml_reply("ePostResult", _EPOST_DOCTYPE, "\n\t<ERROR>Empty id list - nothing todo</ERROR>\n")
+        return _epost_error(params, "Empty ID list; Nothing to store")
+    if len(uids) > _HISTORY_PAGE:
+        return _epost_error(params, f"Too many UIDs in request. Maximum number of UIDs is {_HISTORY_PAGE}.")
     environment, key = history.keep(params.get("webenv", ""), KeptSearch(db, {}, uids))
     inner = f"\n\t<QueryKey>{key}</QueryKey>\n\t<WebEnv>{environment}</WebEnv>\n"
     return xml_reply("ePostResult", _EPOST_DOCTYPE, inner)
 
 
-_EPOST_DOCTYPE: Final = "-//NLM//DTD epost 20090526//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20090526/epost.dtd"
+def _epost_error(_: Mapping[str, str], message: str) -> Reply:
+    return xml_reply("ePostResult", _EPOST_DOCTYPE, f"\n\t<ERROR>{text_of(message)}</ERROR>\n")
 
 
 _BY_DATABASE: Final[Mapping[str, Callable[[GatewayStore, Database, Mapping[str, str]], Reply]]] = {
@@ -78,19 +96,30 @@ _ERRORS: Final[Mapping[str, Callable[[Mapping[str, str], str], Reply]]] = {
     "esummary": esummary_error,
     "elink": elink_error,
     "einfo": einfo_error,
+    "epost": _epost_error,
+    "efetch": lambda _, message: efetch_error(message),
 }
 
 
-def _elink(store: GatewayStore, params: Mapping[str, str]) -> Reply:
-    written = params.get("dbfrom", ""), params.get("db", "") or params.get("dbfrom", "")
-    source, target = (_DATABASES.get(name.strip().lower()) for name in written)
-    if source is None or target is None:
-        return _bad_database("elink", params, written[0] if source is None else written[1])
-    return elink(store, source, target, params)
+def _elink(store: GatewayStore, params: Mapping[str, str], history: History) -> Reply:
+    """``db`` may name several databases; without it, or with a link's name, elink knows what is meant."""
+    source = _DATABASES.get(params.get("dbfrom", "pubmed").strip().lower())
+    if source is None:
+        return _bad_database("elink", params, params["dbfrom"])
+    targets = _split(params.get("db", ""))
+    wrong = next((name for name in targets if name not in (*_DATABASES, "all")), None)
+    if wrong is not None:
+        return _bad_database("elink", params, wrong)
+    params = {**params, "db": ",".join(_DATABASES.get(name, name) for name in targets)}
+    try:
+        return elink(store, source, _with_ids(store, source, params, history), history)
+    except _HistoryError as error:
+        return elink_error(params, str(error))
+
+
+def _split(names: str) -> list[str]:
+    return [name for part in names.split(",") if (name := part.strip().lower())]
 
 
 def _bad_database(endpoint: str, params: Mapping[str, str], written: str) -> Reply:
-    message = f"Invalid db name specified: {written[:60]}"
-    if endpoint == "efetch":
-        return Reply(400, PLAIN, message + "\n")
-    return _ERRORS[endpoint](params, message)
+    return _ERRORS[endpoint](params, f"Invalid db name specified: {written[:60]}")

@@ -13,7 +13,12 @@ XML: Final = "text/xml; charset=UTF-8"
 PLAIN: Final = "text/plain; charset=UTF-8"
 HTML: Final = "text/html; charset=UTF-8"
 ZIP: Final = "application/zip"
+# Between the values of an ``id`` that a call names several times: elink answers each of them on its own.
+REPEATED: Final = "&"
 _DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8" ?>\n'
+_EFETCH_DOCTYPE: Final = (
+    "-//NLM//DTD efetch 20131226//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20131226/efetch.dtd"
+)
 # XML 1.0 has no way to write these characters.
 _UNWRITABLE: Final = {code: None for code in range(32) if chr(code) not in "\t\n\r"} | {0xFFFE: None, 0xFFFF: None}
 
@@ -43,11 +48,15 @@ def json_reply(kind: str, content: Mapping[str, Any], version: str = "0.3") -> R
     return Reply(200, JSON, json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
-def xml_reply(root: str, doctype: str, inner: str) -> Reply:
-    """``doctype`` is "public id|system URL"; ``inner`` is the markup inside the root element."""
+def prolog(root: str, doctype: str) -> str:
+    """``doctype`` is "public id|system URL"."""
     public, _, system = doctype.partition("|")
-    head = f'{_DECLARATION}<!DOCTYPE {root} PUBLIC "{public}" "{system}">\n'
-    return Reply(200, XML, f"{head}<{root}>{inner}</{root}>\n")
+    return f'{_DECLARATION}<!DOCTYPE {root} PUBLIC "{public}" "{system}">\n'
+
+
+def xml_reply(root: str, doctype: str, inner: str) -> Reply:
+    """``inner`` is the markup inside the root element."""
+    return Reply(200, XML, f"{prolog(root, doctype)}<{root}>{inner}</{root}>\n")
 
 
 def is_json(params: Mapping[str, str]) -> bool:
@@ -60,7 +69,18 @@ def whole_number(params: Mapping[str, str], name: str, default: int, highest: in
     return min(int(text), highest) if text.isascii() and text.isdigit() and len(text) < 12 else default
 
 
+def uid_groups(params: Mapping[str, str]) -> list[list[str]]:
+    """The ids of each ``id`` parameter of a call, in order, without repeats."""
+    lists = ([part.strip() for part in group.split(",")] for group in params.get("id", "").split(REPEATED))
+    return [group for ids in lists if (group := list(dict.fromkeys(filter(None, ids))))]
+
+
 def uid_list(params: Mapping[str, str]) -> list[str]:
-    """The ids of a call, in order, without repeats."""
-    parts = (part.strip() for part in params.get("id", "").split(","))
-    return list(dict.fromkeys(part for part in parts if part))
+    """All ids of a call, in order, without repeats."""
+    return list(dict.fromkeys(uid for group in uid_groups(params) for uid in group))
+
+
+def efetch_error(message: str, status: int = 400) -> Reply:
+    """efetch's error body, whatever form was asked for."""
+    body = f"<eFetchResult>\n\t<ERROR>{text_of(message)}</ERROR>\n</eFetchResult>\n"
+    return Reply(status, XML, f"{prolog('eEfetchResult', _EFETCH_DOCTYPE)}{body}")

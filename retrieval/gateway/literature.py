@@ -1,0 +1,216 @@
+"""Reads the citation out of a PubMed element: an article, a book or a chapter.
+
+The stored element begins with its tag, so no document type stands before it and no entity can be declared in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from retrieval.gateway.citations import Book, Citation, Journal, Notice, Person
+from retrieval.gateway.errors import GatewayDataError
+from retrieval.gateway.records import Article
+
+_ROOTS: Final = ("<PubmedArticle", "<PubmedBookArticle")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_UNLABELLED: Final = ("", "UNLABELLED")
+Elements = Iterable[Element]
+
+
+def element_of(article: Article) -> Element:
+    """GatewayDataError where the stored text is no PubMed element."""
+    try:
+        if not article.xml.lstrip().startswith(_ROOTS):
+            raise GatewayDataError(f"PMID {article.pmid}: the store holds no PubMed element")
+        return ElementTree.fromstring(article.xml)
+    except ElementTree.ParseError as error:
+        raise GatewayDataError(f"PMID {article.pmid}: the stored element cannot be read ({error})") from error
+
+
+def citation_of(element: Element) -> Citation:
+    return _chapter(element) if element.tag == "PubmedBookArticle" else _article(element)
+
+
+def words(element: Element | None) -> str:
+    """All text within, markup dropped, white space made single blanks."""
+    return "" if element is None else " ".join("".join(element.itertext()).split())
+
+
+def texts(elements: Elements) -> tuple[str, ...]:
+    return tuple(text for element in elements if (text := words(element)))
+
+
+def shown_date(element: Element | None) -> str:
+    """ "2016 Mar 5", "2000 Spring", or what stands there as MedlineDate."""
+    if element is None:
+        return ""
+    part = _date_parts(element)
+    month = part.get("month", "")
+    if month.isascii() and month.isdigit() and 1 <= int(month) <= 12:
+        month = _MONTHS[int(month) - 1]
+    day = part.get("day", "").lstrip("0")
+    spoken = (part.get("year", ""), month or part.get("season", ""), day if month else "")
+    return part.get("medlinedate", "") or " ".join(filter(None, spoken))
+
+
+def numbered_date(element: Element | None, separator: str = "") -> str:
+    """ "20160305", or with a separator between; "" where a part is missing."""
+    part = {} if element is None else _date_parts(element)
+    numbers = [part.get(name, "").rjust(2, "0") for name in ("year", "month", "day")]
+    return separator.join(numbers) if all(number.isdigit() and int(number) for number in numbers) else ""
+
+
+def _date_parts(element: Element) -> dict[str, str]:
+    """By name in small letters, as JATS writes them."""
+    return {child.tag.rpartition("}")[2].lower(): words(child) for child in element}
+
+
+def people(elements: Elements) -> tuple[Person, ...]:
+    """Authors, editors or investigators, those marked as invalid left out."""
+    found = (_person(element) for element in elements if element.get("ValidYN") != "N")
+    return tuple(person for person in found if person.name)
+
+
+def _person(element: Element) -> Person:
+    last, fore = words(element.find("LastName")), words(element.find("ForeName"))
+    initials, suffix = words(element.find("Initials")), words(element.find("Suffix"))
+    group = words(element.find("CollectiveName"))
+    identifiers = tuple(f"{found.get('Source', '')}: {words(found)}" for found in element.findall("Identifier"))
+    affiliations = texts(element.findall("AffiliationInfo/Affiliation"))
+    if not last:
+        return Person(group or fore, group or fore, bool(group), affiliations, identifiers)
+    full = ", ".join(filter(None, (last, " ".join(filter(None, (fore or initials, suffix))))))
+    return Person(" ".join(filter(None, (last, initials, suffix))), full, False, affiliations, identifiers)
+
+
+def _article(root: Element) -> Citation:
+    citation = _part(root, "MedlineCitation")
+    article = _part(citation, "Article")
+    located = [at for at in article.findall("ELocationID") if at.get("ValidYN") != "N"]
+    return Citation(
+        uid=words(citation.find("PMID")),
+        title=words(article.find("ArticleTitle")),
+        vernacular=words(article.find("VernacularTitle")),
+        authors=people(article.findall("AuthorList/Author")),
+        journal=_journal(citation, article),
+        published=shown_date(article.find("Journal/JournalIssue/PubDate")),
+        epublished=shown_date(article.find("ArticleDate")),
+        model=article.get("PubModel", ""),
+        owner=citation.get("Owner", "NLM"),
+        status=citation.get("Status", ""),
+        publication_status=words(root.find("PubmedData/PublicationStatus")),
+        languages=texts(article.findall("Language")),
+        types=texts(article.findall("PublicationTypeList/PublicationType")),
+        ids=_ids(root.findall("PubmedData/ArticleIdList/ArticleId")),
+        history=_history(root.findall("PubmedData/History/PubMedPubDate")),
+        notices=tuple(map(_notice, citation.findall("CommentsCorrectionsList/CommentsCorrections"))),
+        abstract=sections(article.findall("Abstract/AbstractText")),
+        rights=words(article.find("Abstract/CopyrightInformation")),
+        locations=tuple((at.get("EIdType", ""), words(at)) for at in located),
+        conflicts=words(citation.find("CoiStatement")),
+    )
+
+
+def _chapter(root: Element) -> Citation:
+    document = _part(root, "BookDocument")
+    book = _part(document, "Book")
+    ids = [*document.findall("ArticleIdList/ArticleId"), *root.findall("PubmedBookData/ArticleIdList/ArticleId")]
+    return Citation(
+        uid=words(document.find("PMID")),
+        title=words(document.find("ArticleTitle")),
+        vernacular=words(document.find("VernacularTitle")),
+        authors=people(_listed(document, "authors")) or people(_listed(book, "authors")),
+        journal=Journal(volume=words(book.find("Volume")), pages=_pages(document)),
+        published=shown_date(book.find("PubDate")),
+        status="Publisher",
+        publication_status=words(root.find("PubmedBookData/PublicationStatus")),
+        languages=texts(document.findall("Language")),
+        types=texts(document.findall("PublicationType")),
+        ids=tuple(dict.fromkeys(_ids(ids))),
+        history=_history(root.findall("PubmedBookData/History/PubMedPubDate")),
+        abstract=sections(document.findall("Abstract/AbstractText")),
+        rights=words(document.find("Abstract/CopyrightInformation")),
+        locations=tuple((at.get("EIdType", ""), words(at)) for at in book.findall("ELocationID")),
+        book=_book(document, book),
+    )
+
+
+def _part(element: Element, name: str) -> Element:
+    found = element.find(name)
+    return Element(name) if found is None else found
+
+
+def _listed(element: Element, kind: str) -> list[Element]:
+    """People of the author lists of one kind; a list without a kind is one of authors."""
+    lists = (found for found in element.findall("AuthorList") if found.get("Type", "authors") == kind)
+    return [author for found in lists for author in found.findall("Author")]
+
+
+def _journal(citation: Element, article: Element) -> Journal:
+    issns = [(words(at), at.get("IssnType", "")) for at in article.findall("Journal/ISSN")]
+    issns += [(words(at), "Linking") for at in citation.findall("MedlineJournalInfo/ISSNLinking")]
+    abbreviation = words(article.find("Journal/ISOAbbreviation"))
+    return Journal(
+        abbreviation=words(citation.find("MedlineJournalInfo/MedlineTA")) or abbreviation,
+        title=words(article.find("Journal/Title")),
+        nlm_id=words(citation.find("MedlineJournalInfo/NlmUniqueID")),
+        country=words(citation.find("MedlineJournalInfo/Country")),
+        issns=tuple(issns),
+        volume=words(article.find("Journal/JournalIssue/Volume")),
+        issue=words(article.find("Journal/JournalIssue/Issue")),
+        pages=_pages(article),
+    )
+
+
+def _pages(element: Element) -> str:
+    first, last = words(element.find("Pagination/StartPage")), words(element.find("Pagination/EndPage"))
+    return words(element.find("Pagination/MedlinePgn")) or "-".join(filter(None, (first, last)))
+
+
+def _book(document: Element, book: Element) -> Book:
+    title, chapter = _part(book, "BookTitle"), _part(document, "ArticleTitle")
+    begun, ended = (shown_date(book.find(name)) for name in ("BeginningDate", "EndingDate"))
+    return Book(
+        title=words(title),
+        publisher=words(book.find("Publisher/PublisherName")),
+        place=words(book.find("Publisher/PublisherLocation")),
+        medium=words(book.find("Medium")),
+        edition=words(book.find("Edition")),
+        collection=words(book.find("CollectionTitle")),
+        volume_title=words(book.find("VolumeTitle")),
+        report=words(book.find("ReportNumber")),
+        isbns=texts(book.findall("Isbn")),
+        name=title.get("book", "") or chapter.get("book", ""),
+        part=chapter.get("part", ""),
+        years=f"{begun}-{ended}" if begun else shown_date(book.find("PubDate")),
+        contributed=shown_date(document.find("ContributionDate")),
+        revised=shown_date(document.find("DateRevised")),
+        editors=people(_listed(book, "editors")),
+    )
+
+
+def _ids(elements: Elements) -> tuple[tuple[str, str], ...]:
+    return tuple((at.get("IdType", "pubmed"), text) for at in elements if (text := words(at)))
+
+
+def _history(elements: Elements) -> tuple[tuple[str, str], ...]:
+    found = ((at.get("PubStatus", ""), numbered_date(at, "/"), at) for at in elements)
+    return tuple((status, f"{day} {_clock(at)}") for status, day, at in found if day)
+
+
+def _clock(element: Element) -> str:
+    return ":".join((words(element.find(name)) or "0").rjust(2, "0") for name in ("Hour", "Minute"))
+
+
+def _notice(element: Element) -> Notice:
+    source, pmid, note = (words(element.find(name)) for name in ("RefSource", "PMID", "Note"))
+    return Notice(element.get("RefType", ""), source, pmid, note)
+
+
+def sections(elements: Elements) -> tuple[tuple[str, str], ...]:
+    """(label, text) of an abstract's parts; the label is "" where it says nothing."""
+    labelled = ((part.get("Label", ""), words(part)) for part in elements)
+    return tuple(("" if label in _UNLABELLED else label, text) for label, text in labelled if text)
