@@ -28,7 +28,8 @@ _FLAGS: dict[str, tuple[str, str, str]] = {
     "--max-model-len": ("model", "max_model_len", "tokens of prompt and answer together"),
     "--max-num-seqs": ("model", "max_num_seqs", "sequences decoded together"),
     "--kv-cache-gib": ("model", "kv_cache_gib", "memory for cached prefixes"),
-    "--egress": ("egress", "mode", "off (nothing leaves this machine) or ncbi"),
+    "--egress": ("egress", "mode", "off (nothing leaves this machine), local-first or ncbi"),
+    "--audit-log": ("audit", "path", "audit log of what leaves"),
     "--email": ("ncbi", "email", "contact address for NCBI"),
     "--eutils-url": ("ncbi", "eutils_url", "E-utilities address"),
     "--blast-url": ("ncbi", "blast_url", "BLAST address"),
@@ -83,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_settings(models, {"--model": _FLAGS["--model"], "--served-name": _FLAGS["--served-name"]})
     models.set_defaults(run=_models)
     _add_gateway(verbs.add_parser("gateway", help="the local NCBI gateway"))
+    _add_audit(verbs.add_parser("audit", help="the log of what left this machine"))
     doctor = verbs.add_parser("doctor", help="check this machine and the settings")
     _add_settings(doctor, _FLAGS)
     doctor.set_defaults(run=_doctor)
@@ -102,6 +104,22 @@ def _add_gateway(parser: argparse.ArgumentParser) -> None:
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8765)
     serve.set_defaults(run=_gateway)
+
+
+def _add_audit(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    for name, text, run in (
+        ("verify", "check that no line was changed, moved or lost", _audit_verify),
+        ("show", "print the lines", _audit_show),
+    ):
+        verb = verbs.add_parser(name, help=text)
+        verb.add_argument("file", nargs="*", type=Path, help="default: the server's log with its older files")
+        verb.add_argument("--config", type=Path, help="settings file (TOML)")
+        verb.set_defaults(run=run)
+        if name == "show":
+            verb.add_argument("--since", metavar="TIME", help="2026-01-31 or 2026-01-31T08:00:00Z")
+            verb.add_argument("--request-id", metavar="ID", help="an answer's id, e.g. chatcmpl-…")
+            verb.add_argument("--json", action="store_true", help="the lines as they stand in the file")
 
 
 def _settings(args: argparse.Namespace) -> Any:
@@ -183,6 +201,25 @@ def _gateway(args: argparse.Namespace) -> int:
     setup_logging(LogSettings())
     serve(args.data or gateway_dir(load_settings()), args.host, args.port)
     return 0
+
+
+def _audit_files(args: argparse.Namespace) -> list[Path]:
+    from server.bootstrap import audit_path
+
+    return args.file or [audit_path(load_settings(None, args.config))]
+
+
+def _audit_verify(args: argparse.Namespace) -> int:
+    from server.cli_audit import verify_log
+
+    return verify_log(_audit_files(args))
+
+
+def _audit_show(args: argparse.Namespace) -> int:
+    from server.cli_audit import Wanted, parse_since, show_log
+
+    since = parse_since(args.since) if args.since else None
+    return show_log(_audit_files(args), Wanted(since=since, request_id=args.request_id, as_json=args.json))
 
 
 def _doctor(args: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from server.egress_settings import EGRESS_MODES, EgressMode
 from server.methods.base import OptionInvalid
 from server.methods.genegpt_prompt import resolve_mask
 
@@ -18,7 +19,8 @@ _MAX_ORGANISM = 60
 class GeneGptOptions:
     """``mask``: six digits. ``grammar``: ``calls`` lets the model write only well-formed calls, ``grounded`` also only
     sequences that stand in the question. ``organism`` "": the one the question names, else human. ``condense`` False
-    puts replies in as they came, cut to the reply budget. ``cot`` None: where the question asks for it."""
+    puts replies in as they came, cut to the reply budget. ``cot`` None: where the question asks for it. ``egress``
+    None: the mode of the request's key."""
 
     mask: str
     max_calls: int
@@ -27,6 +29,7 @@ class GeneGptOptions:
     organism: str = ""
     cot: bool | None = None
     references: bool = True
+    egress: EgressMode | None = None
 
 
 def parse_options(given: Mapping[str, Any], *, default_mask: str, max_calls: int) -> GeneGptOptions:
@@ -51,13 +54,15 @@ def _check(key: str, value: Any, max_calls: int) -> Any:
             return _need(is_number and 0 <= value <= max_calls, value, key, f"a number from 0 to {max_calls}")
         case "grammar":
             return _need(value in _GRAMMARS, value, key, "one of " + ", ".join(_GRAMMARS))
+        case "egress":
+            return _need(value in EGRESS_MODES, value, key, "one of " + ", ".join(EGRESS_MODES))
         case "organism":
             is_name = isinstance(value, str) and 0 < len(value) <= _MAX_ORGANISM and value.isprintable()
             return _need(is_name, value, key, f"a name of at most {_MAX_ORGANISM} characters")
         case "condense" | "cot" | "references":
             return _need(isinstance(value, bool), value, key, "true or false")
         case _:
-            known = "mask, max_calls, grammar, condense, organism, cot, references"
+            known = "mask, max_calls, grammar, condense, organism, cot, references, egress"
             name = f"arrowhead.{key[:40]}"
             raise OptionInvalid(f"{name}: there is no such option; options are {known}", param=name)
 
