@@ -1,7 +1,7 @@
 """Errors of the retrieval layer.
 
 RetrievalError
-└── NcbiError                    every one has ``url`` (without key and e-mail) and ``attempts``
+└── NcbiError                    every one has ``url`` (without key and e-mail), ``attempts`` and ``route``
     ├── CallRejected             the text is no allowed call; ``param`` names the part
     ├── NcbiRefusedByEgress      the egress mode does not allow it
     ├── NcbiThrottled            429 or "rate limit exceeded", retries used up
@@ -16,6 +16,7 @@ RetrievalError
 from __future__ import annotations
 
 from models.errors import ArrowheadError
+from retrieval.types import Route
 
 
 class RetrievalError(ArrowheadError):
@@ -27,6 +28,7 @@ class NcbiError(RetrievalError):
         super().__init__(message, param=param)
         self.url = url
         self.attempts = attempts
+        self.route: Route | None = None
 
 
 class CallRejected(NcbiError):
@@ -34,7 +36,7 @@ class CallRejected(NcbiError):
 
 
 class NcbiRefusedByEgress(NcbiError):
-    hint = "egress.mode is off; the server's operator can allow NCBI"
+    hint = "egress.mode and egress.allow of the server, and arrowhead.egress of the request, decide what may leave"
 
 
 class NcbiThrottled(NcbiError):

@@ -22,6 +22,23 @@ class NcbiCall:
     params: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Where a call went. ``went_to``: "gateway", a host, or "" for nowhere; ``url`` as it may be shown.
+
+    ``left``: its values went to another machine in this call (a reply from the cache takes nothing along). ``withheld``
+    names the classes of values that kept it here; ``note`` says what else happened on the way.
+    """
+
+    mode: str
+    went_to: str
+    url: str = ""
+    classes: tuple[str, ...] = ()
+    left: bool = False
+    withheld: tuple[str, ...] = ()
+    note: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class RawReply:
     """A reply as received: HTTP status, body decoded as UTF-8, where it came from."""
@@ -32,6 +49,7 @@ class RawReply:
     num_bytes: int
     from_cache: bool = False
     attempts: int = 1
+    route: Route | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,24 @@ from models.decoding.types import LoopLimits
 from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
 from models.errors import ModelNotFound
+from retrieval.ncbi.transport import HttpSender
+from server.audit import AuditLog
+from server.audit_lines import AuditRecord
+from server.auditor import Auditor
+from server.egress import Egress
+from server.egress_policy import EgressPolicy
+from server.egress_settings import key_id
 from server.engine_slot import EngineSlot
 from server.methods.base import Method
 from server.methods.direct import Direct
 from server.methods.genegpt import GeneGpt
 from server.ncbi_access import NcbiAccess
+from server.ncbi_places import build_places, send_limits
 from server.services import DIRECT, Components, Services
 from server.settings import ModelSettings, Settings
 from server.settings_loading import xdg_dir
 from server.traces import TraceStore
+from server.version import installed_version
 
 METHOD_NAMES = (GeneGpt.name,)
 _GIB = 1024**3
@@ -29,23 +38,60 @@ def build_services(settings: Settings) -> Services:
     Raises:
         ModelNotFound: there is no model to serve.
         GatewayError and its kind: the built-in gateway's store cannot be made.
+        AuditFailed: the audit log cannot be written.
     """
     card = choose_card(settings)
     slot = EngineSlot(card, lambda: create_engine(settings.model.engine, card, engine_options(settings.model)))
-    access = NcbiAccess.open(settings, gateway_dir(settings))
+    sender = HttpSender(send_limits(settings))
+    built = build_places(settings, gateway_dir(settings), sender)
+    auditor = Auditor(audit_log(settings), settings.audit.on_failure)
+    egress = Egress(EgressPolicy.of(settings.egress), built.places, auditor)
     limits = LoopLimits(
         max_calls=settings.loop.max_calls,
         max_reply_tokens=settings.loop.max_reply_tokens,
         call_timeout_s=settings.loop.call_timeout_s,
         total_timeout_s=settings.loop.total_timeout_s,
     )
-    genegpt = GeneGpt(slot, access.open_session, limits, settings.loop.max_answer_tokens)
+    access = NcbiAccess(egress, settings.ncbi.max_reply_chars)
+    genegpt = GeneGpt(slot, access, limits, settings.loop.max_answer_tokens)
     slot.when_loaded(genegpt.warm_up)
     methods: dict[str, Method] = {DIRECT: Direct(slot), genegpt.name: genegpt}
     traces = TraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )
-    return Services(Components(settings=settings, slot=slot, methods=methods, traces=traces, closers=(access.close,)))
+    auditor.begin(start_record(settings, egress.policy))
+    return Services(
+        Components(
+            settings=settings,
+            slot=slot,
+            methods=methods,
+            traces=traces,
+            egress=egress,
+            closers=(auditor.close, sender.close, built.close),
+        )
+    )
+
+
+def audit_log(settings: Settings) -> AuditLog | None:
+    """None where the operator keeps none: with mode off there is nothing to record unless a path is named."""
+    if settings.egress.mode == "off" and settings.audit.path is None:
+        return None
+    return AuditLog(audit_path(settings), level=settings.audit.level, max_bytes=settings.audit.max_bytes)
+
+
+def audit_path(settings: Settings) -> Path:
+    return settings.audit.path or xdg_dir("state") / "audit.jsonl"
+
+
+def start_record(settings: Settings, policy: EgressPolicy) -> AuditRecord:
+    """What was allowed, and to whom, from here on."""
+    keys = {name: policy.ceiling(name) for name in key_ids(settings)}
+    detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed), "keys": keys}
+    return AuditRecord(event="start", mode=policy.mode, detail=detail)
+
+
+def key_ids(settings: Settings) -> list[str]:
+    return [key_id(key.get_secret_value()) for key in settings.server.api_keys]
 
 
 def find_cards(settings: Settings) -> list[ModelCard]:

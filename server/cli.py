@@ -29,7 +29,8 @@ _FLAGS: dict[str, tuple[str, str, str]] = {
     "--max-model-len": ("model", "max_model_len", "tokens of prompt and answer together"),
     "--max-num-seqs": ("model", "max_num_seqs", "sequences decoded together"),
     "--kv-cache-gib": ("model", "kv_cache_gib", "memory for cached prefixes"),
-    "--egress": ("egress", "mode", "off (nothing leaves this machine) or ncbi"),
+    "--egress": ("egress", "mode", "off (nothing leaves this machine), local-first or ncbi"),
+    "--audit-log": ("audit", "path", "audit log of what leaves"),
     "--email": ("ncbi", "email", "contact address for NCBI"),
     "--eutils-url": ("ncbi", "eutils_url", "E-utilities address"),
     "--blast-url": ("ncbi", "blast_url", "BLAST address"),
@@ -84,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_settings(models, {"--model": _FLAGS["--model"], "--served-name": _FLAGS["--served-name"]})
     models.set_defaults(run=_models)
     add_gateway(verbs.add_parser("gateway", help="the local NCBI gateway"))
+    _add_audit(verbs.add_parser("audit", help="the log of what left this machine"))
     doctor = verbs.add_parser("doctor", help="check this machine and the settings")
     _add_settings(doctor, _FLAGS)
     doctor.set_defaults(run=_doctor)
@@ -94,6 +96,22 @@ def _add_settings(parser: argparse.ArgumentParser, flags: dict[str, tuple[str, s
     parser.add_argument("--config", type=Path, help="settings file (TOML)")
     for flag, (group, field, text) in flags.items():
         parser.add_argument(flag, dest=f"{group}.{field}", metavar=field.upper(), help=text)
+
+
+def _add_audit(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    for name, text, run in (
+        ("verify", "check that no line was changed, moved or lost", _audit_verify),
+        ("show", "print the lines", _audit_show),
+    ):
+        verb = verbs.add_parser(name, help=text)
+        verb.add_argument("file", nargs="*", type=Path, help="default: the server's log with its older files")
+        verb.add_argument("--config", type=Path, help="settings file (TOML)")
+        verb.set_defaults(run=run)
+        if name == "show":
+            verb.add_argument("--since", metavar="TIME", help="2026-01-31 or 2026-01-31T08:00:00Z")
+            verb.add_argument("--request-id", metavar="ID", help="an answer's id, e.g. chatcmpl-…")
+            verb.add_argument("--json", action="store_true", help="the lines as they stand in the file")
 
 
 def _settings(args: argparse.Namespace) -> Any:
@@ -164,6 +182,25 @@ def _models(args: argparse.Namespace) -> int:
     if not cards:
         print("no model is installed: name one with --model, or install the embedded model's files", file=sys.stderr)
     return 0 if cards else 1
+
+
+def _audit_files(args: argparse.Namespace) -> list[Path]:
+    from server.bootstrap import audit_path
+
+    return args.file or [audit_path(load_settings(None, args.config))]
+
+
+def _audit_verify(args: argparse.Namespace) -> int:
+    from server.cli_audit import verify_log
+
+    return verify_log(_audit_files(args))
+
+
+def _audit_show(args: argparse.Namespace) -> int:
+    from server.cli_audit import Wanted, parse_since, show_log
+
+    since = parse_since(args.since) if args.since else None
+    return show_log(_audit_files(args), Wanted(since=since, request_id=args.request_id, as_json=args.json))
 
 
 def _doctor(args: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 from models.errors import ArrowheadError
 from server.bootstrap import build_services
+from server.egress_policy import NOTHING_LEFT
 from server.errors import RequestError
 from server.methods.base import Ask, CallReplied, Done, Message, Sampling
 from server.methods.call_lines import call_line
@@ -86,7 +87,8 @@ async def _answer(question: Question, services: Services) -> None:
             elif isinstance(event, Done):
                 _print(event.answer or f"(no answer: {event.finish_reason})")
     if question.as_json:
-        _print(json.dumps({"model": served.id, **recorder.record()}, ensure_ascii=False, indent=2))
+        left = services.egress.left_by(asked.request_id) if services.egress else NOTHING_LEFT
+        _print(json.dumps({"model": served.id, **recorder.record(left=left)}, ensure_ascii=False, indent=2))
 
 
 def _ask_server(question: Question) -> None:

@@ -46,7 +46,7 @@ def _data_dir(args: argparse.Namespace) -> Path:
 def _serve(args: argparse.Namespace) -> int:
     from retrieval.gateway.app import serve
     from server.logging_setup import setup_logging
-    from server.ncbi_access import blast_options
+    from server.ncbi_places import blast_options
     from server.settings import LogSettings
 
     setup_logging(LogSettings())

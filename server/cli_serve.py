@@ -9,13 +9,18 @@ import sys
 import uvicorn
 
 from server.app import create_app
-from server.bootstrap import build_services
+from server.bootstrap import build_services, key_ids
+from server.egress_policy import EgressPolicy
 from server.services import Services
 from server.settings import ServerSettings, Settings
 from server.settings_loading import SettingsInvalid, variable_name
 
 _TICK_S = 0.5
-_EGRESS = {"off": "nothing leaves this machine", "ncbi": "calls go to the configured NCBI addresses"}
+_EGRESS = {
+    "off": "nothing leaves this machine",
+    "local-first": "calls go out only for what the gateway lacks, as far as their values may",
+    "ncbi": "calls go to the configured NCBI addresses, as far as their values may",
+}
 
 
 def run_server(settings: Settings) -> int:
@@ -72,8 +77,8 @@ def address_of(listener: socket.socket) -> str:
 async def _announce(services: Services, server: uvicorn.Server, address: str) -> None:
     """Progress on one line of a terminal, then the address; ends the server when the model cannot be loaded."""
     slot, on_terminal = services.slot, sys.stderr.isatty()
-    mode = services.settings.egress.mode
-    _say(f"egress {mode}: {_EGRESS[mode]}\nloading {slot.card.name} ...{chr(13) if on_terminal else chr(10)}")
+    _say(egress_lines(services))
+    _say(f"loading {slot.card.name} ...{chr(13) if on_terminal else chr(10)}")
     while slot.state == "loading":
         if on_terminal:
             _say(f"\rloading {slot.card.name} ... {slot.seconds:.0f} s ")
@@ -85,6 +90,17 @@ async def _announce(services: Services, server: uvicorn.Server, address: str) ->
         server.should_exit = True
         return
     _say(f"{chr(10) if on_terminal else ''}ready after {slot.seconds:.1f} s: {address}/v1\n")
+
+
+def egress_lines(services: Services) -> str:
+    """The mode, what may leave, and the keys by their ids."""
+    policy = EgressPolicy.of(services.settings.egress)
+    lines = [f"egress {policy.mode}: {_EGRESS[policy.mode]}"]
+    if policy.mode != "off":
+        lines.append(f"may leave ({policy.profile}): {', '.join(policy.allowed) or 'nothing'}")
+    keys = [f"{name} {policy.ceiling(name)}" for name in key_ids(services.settings)]
+    lines += [f"keys: {', '.join(keys)}"] if keys else []
+    return "\n".join(lines) + "\n"
 
 
 def _say(text: str) -> None:

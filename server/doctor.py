@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from models.errors import ArrowheadError
-from server.bootstrap import choose_card, gateway_dir
+from server.audit_reading import snapshot, verify
+from server.bootstrap import audit_log, audit_path, choose_card, gateway_dir, key_ids
+from server.egress_policy import EgressPolicy
 from server.settings import Settings
 
 Status = Literal["ok", "warn", "fail"]
@@ -30,7 +32,7 @@ class Finding(NamedTuple):
 def examine(settings: Settings) -> list[Finding]:
     """All checks; each one that breaks becomes a finding, not an exception."""
     checks: list[Callable[[Settings], Finding]] = [
-        _python, _packages, _cuda, _vllm, _model, _blast, _store, _disk, _port, _egress,
+        _python, _packages, _cuda, _vllm, _model, _blast, _store, _disk, _port, _egress, _keys, _audit,
     ]  # fmt: skip
     findings = []
     for check in checks:
@@ -91,7 +93,7 @@ def _model(settings: Settings) -> Finding:
 
 
 def _blast(settings: Settings) -> Finding:
-    if settings.ncbi.blast_url or settings.egress.mode == "ncbi":
+    if settings.egress.mode == "ncbi" or (settings.egress.mode == "off" and settings.ncbi.blast_url):
         return Finding("ok", "blast", f"BLAST is asked at {settings.ncbi.blast_url or 'NCBI'}")
     missing = [name for name in ("blastn", "makeblastdb") if shutil.which(name) is None]
     if missing:
@@ -138,4 +140,29 @@ def _egress(settings: Settings) -> Finding:
         target = settings.ncbi.eutils_url or "the built-in gateway"
         return Finding("ok", "egress", f"off: nothing leaves this machine; calls go to {target}")
     limit = "10 requests/s" if settings.ncbi.api_key else "3 requests/s; an NCBI API key allows 10"
-    return Finding("ok", "egress", f"ncbi: calls go to {settings.ncbi.eutils_url or 'NCBI'}, {limit}")
+    policy, target = EgressPolicy.of(settings.egress), settings.ncbi.eutils_url or "NCBI"
+    first = "the gateway first, then " if policy.mode == "local-first" else ""
+    may = f"{policy.profile}: {', '.join(policy.allowed) or 'nothing'} may leave"
+    return Finding("ok", "egress", f"{policy.mode}: calls go to {first}{target}, {limit}; {may}")
+
+
+def _keys(settings: Settings) -> Finding:
+    """By their ids, which egress.key_modes and the audit log use."""
+    policy = EgressPolicy.of(settings.egress)
+    named = [f"{name} (egress {policy.ceiling(name)})" for name in key_ids(settings)]
+    return Finding("ok", "keys", ", ".join(named) or "none: whoever reaches the address may ask")
+
+
+def _audit(settings: Settings) -> Finding:
+    if audit_log(settings) is None:
+        return Finding("ok", "audit", "none: nothing can leave; audit.path keeps one all the same")
+    path = audit_path(settings)
+    if path.exists():
+        report = verify(snapshot([path]))
+        if report.problem:
+            return Finding("fail", "audit", f"broken: {report.problem}")
+        return Finding("ok", "audit", f"{path}, {report.num_lines} lines, whole")
+    parent = next(p for p in path.parents if p.exists())
+    if not _writable(parent):
+        return Finding("fail", "audit", f"{parent} cannot be written; set audit.path")
+    return Finding("ok", "audit", f"will be begun at {path}")

@@ -9,6 +9,7 @@ ArrowheadError
     ├── ForbiddenHost            Host header or content type of another site
     ├── ModelUnknown             no such model or method
     ├── TraceNotFound
+    ├── EgressRaised             the request asks for more than its key or the server has
     └── TooManyRequests          the server is full
 
 Knows nothing of FastAPI. Texts of unknown exceptions never reach a client: they can hold paths or questions.
@@ -30,6 +31,7 @@ from models.errors import (
     UnsupportedParam,
 )
 from retrieval.errors import NcbiError, NcbiRefusedByEgress, NcbiThrottled, NcbiTimeout, RetrievalError
+from server.audit import AuditFailed
 from server.methods.base import MethodError, OptionInvalid
 from server.settings_loading import SettingsInvalid
 
@@ -68,6 +70,10 @@ class TraceNotFound(RequestError):
     pass
 
 
+class EgressRaised(RequestError):
+    hint = "leave arrowhead.egress out, or ask for a lower mode"
+
+
 class TooManyRequests(RequestError):
     retryable = True
     hint = "try again later"
@@ -104,6 +110,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     ForbiddenHost: (403, "permission_error", "forbidden"),
     ModelUnknown: (404, _INVALID, "model_not_found"),
     TraceNotFound: (404, _INVALID, "trace_not_found"),
+    EgressRaised: (403, "permission_error", "egress_not_allowed"),
     TooManyRequests: (429, "rate_limit_error", "queue_full"),
     RequestError: (400, _INVALID, "invalid_request"),
     ContextTooLong: (422, _INVALID, "context_length_exceeded"),
@@ -119,6 +126,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     NcbiError: (502, _SERVER, "ncbi_error"),
     RetrievalError: (500, _SERVER, "retrieval_error"),
     MethodError: (500, _SERVER, "method_error"),
+    AuditFailed: (500, _SERVER, "audit_failed"),
     SettingsInvalid: (500, _SERVER, "settings_invalid"),
     ArrowheadError: (500, _SERVER, "internal_error"),
 }

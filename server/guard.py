@@ -5,7 +5,6 @@ Deny by default: only the health routes are open without a key. A pure ASGI laye
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import logging
@@ -17,6 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.errors import ArrowheadError
+from server.egress_settings import key_digest
 from server.errors import ErrorReply, ForbiddenHost, Unauthorized, error_reply
 from server.logging_setup import request_id
 from server.settings import ServerSettings, is_loopback
@@ -25,10 +25,6 @@ log = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/health", "/ready"})
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
-
-
-def key_digest(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
 
 
 class Guard:
@@ -96,4 +92,3 @@ def log_failure(error: BaseException) -> None:
         return
     frames = "".join(traceback.format_tb(error.__traceback__))
     log.error("unexpected %s\n%s", type(error).__name__, frames)
-    log.debug("unexpected", exc_info=error)

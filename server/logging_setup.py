@@ -1,14 +1,18 @@
-"""Log format and levels. Question text, replies, URLs and keys never stand in a log above DEBUG; this file keeps the
-libraries that would write them quiet."""
+"""Log format and levels. Question text, replies, URLs and keys never stand in a log, at no level: this file keeps the
+libraries that would write them quiet, and prints exceptions without their messages, which may quote any of them."""
 
 from __future__ import annotations
 
 import json
 import logging
 import sys
+import traceback
 from contextvars import ContextVar
+from types import TracebackType
 
 from server.settings import LogSettings
+
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 
@@ -19,10 +23,31 @@ _TALKATIVE = ("httpx", "httpcore", "httpx2", "httpcore2", "uvicorn.access", "asy
 class _RequestIdFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.request_id = request_id.get()
+        if record.name == "asyncio":
+            # Behind its first line stand the task and its exception with all they hold.
+            record.msg, record.args = record.getMessage().partition("\n")[0], ()
         return True
 
 
-class _JsonFormatter(logging.Formatter):
+class _PlainFormatter(logging.Formatter):
+    """An exception is its type and where it happened."""
+
+    def formatException(self, ei: _ExcInfo) -> str:  # noqa: N802
+        return "\n".join(_outline(ei[1]))
+
+
+def _outline(error: BaseException | None) -> list[str]:
+    lines: list[str] = []
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+        lines += [type(error).__name__, *([frames] if frames else [])]
+        error = error.__cause__ or error.__context__
+    return lines
+
+
+class _JsonFormatter(_PlainFormatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "time": self.formatTime(record),
@@ -40,7 +65,7 @@ def setup_logging(settings: LogSettings) -> None:
     """Log to stderr; called once, by the command line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_RequestIdFilter())
-    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s")
+    text = _PlainFormatter("%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s")
     handler.setFormatter(_JsonFormatter() if settings.format == "json" else text)
     root = logging.getLogger()
     root.handlers[:] = [handler]

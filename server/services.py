@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from server.egress import Egress
 from server.engine_slot import EngineSlot
 from server.errors import ModelUnknown, TooManyRequests
 from server.methods.base import Method
@@ -27,12 +28,14 @@ class Served(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Components:
-    """``methods`` by name, the plain model under ``direct``. ``closers`` run at the end, last one first."""
+    """``methods`` by name, the plain model under ``direct``. ``egress`` None: no method makes calls. ``closers`` run at
+    the end, last one first."""
 
     settings: Settings
     slot: EngineSlot
     methods: Mapping[str, Method]
     traces: TraceStore
+    egress: Egress | None = None
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
 
 
@@ -43,6 +46,7 @@ class Services:
         self.settings = components.settings
         self.slot = components.slot
         self.traces = components.traces
+        self.egress = components.egress
         self._methods = components.methods
         self._closers = components.closers
         self.created = int(time.time())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -20,13 +20,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from server.egress_settings import AuditSettings, EgressSettings, key_id
+from server.settings_group import SettingsGroup
+
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 NCBI_HOME = "https://www.ncbi.nlm.nih.gov"
-EgressMode = Literal["off", "ncbi"]
-
-
-class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
 def is_loopback(host: str) -> bool:
@@ -49,7 +47,7 @@ def _with_path(url: str, default_path: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
-class ServerSettings(_Group):
+class ServerSettings(SettingsGroup):
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8000, ge=0, le=65_535, description="0 takes a free port")
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
@@ -78,7 +76,7 @@ class ServerSettings(_Group):
         return keys
 
 
-class ModelSettings(_Group):
+class ModelSettings(SettingsGroup):
     name: str | None = Field(default=None, description="directory or hub id; unset serves the embedded model")
     served_name: str | None = Field(default=None, description="name clients use")
     revision: str | None = Field(default=None, description="hub revision")
@@ -101,13 +99,13 @@ class ModelSettings(_Group):
         return self
 
 
-class NcbiSettings(_Group):
+class NcbiSettings(SettingsGroup):
     eutils_url: str | None = Field(
-        default=None, description="unset: NCBI with egress.mode ncbi, else the built-in gateway"
+        default=None, description="stands for NCBI; with egress.mode off, unset is the built-in gateway"
     )
     blast_url: str | None = Field(default=None, description="unset: as eutils_url")
     api_key: SecretStr | None = Field(default=None, description="NCBI API key: 10 requests/s instead of 3")
-    email: str = Field(default="", description="contact NCBI asks for; required with egress.mode ncbi")
+    email: str = Field(default="", description="contact NCBI asks for; required unless egress.mode is off")
     tool: str = Field(default="arrowhead", pattern=r"^[\w.-]{1,64}$")
     rate_per_s: float | None = Field(
         default=None, gt=0, le=10_000, description="unset: NCBI's rule; no limit on loopback"
@@ -136,11 +134,7 @@ class NcbiSettings(_Group):
         return _with_path(url, "/blast/Blast.cgi") if url else None
 
 
-class EgressSettings(_Group):
-    mode: EgressMode = Field(default="off", description="off: nothing leaves the machine; ncbi: calls go to NCBI")
-
-
-class LoopSettings(_Group):
+class LoopSettings(SettingsGroup):
     max_calls: int = Field(default=10, ge=0, le=100, description="calls of one answer")
     max_reply_tokens: int = Field(default=1500, ge=16, description="tokens of one reply; the rest is cut")
     max_answer_tokens: int = Field(default=2048, ge=1, description="tokens the model may write for one answer")
@@ -148,7 +142,7 @@ class LoopSettings(_Group):
     total_timeout_s: Seconds = 600.0
 
 
-class GatewaySettings(_Group):
+class GatewaySettings(SettingsGroup):
     data_dir: Path | None = Field(default=None, description="store of the built-in gateway; unset: XDG data folder")
     blastdb_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(), description="further folders with BLAST databases, as NCBI's preformatted ones; a,b"
@@ -164,13 +158,13 @@ class GatewaySettings(_Group):
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
-class TraceSettings(_Group):
+class TraceSettings(SettingsGroup):
     max_traces: int = Field(default=1000, ge=0, description="answers kept in memory")
     max_bytes: int = Field(default=67_108_864, ge=0, description="memory for them")
     dir: Path | None = Field(default=None, description="also append each trace to a JSONL file here")
 
 
-class LogSettings(_Group):
+class LogSettings(SettingsGroup):
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     format: Literal["text", "json"] = "text"
 
@@ -190,6 +184,7 @@ class Settings(BaseSettings):
     model: ModelSettings = ModelSettings()
     ncbi: NcbiSettings = NcbiSettings()
     egress: EgressSettings = EgressSettings()
+    audit: AuditSettings = AuditSettings()
     loop: LoopSettings = LoopSettings()
     gateway: GatewaySettings = GatewaySettings()
     traces: TraceSettings = TraceSettings()
@@ -213,8 +208,12 @@ class Settings(BaseSettings):
                     f"ncbi.{name}: {urlsplit(url).hostname} is another machine and egress.mode is off: "
                     "set egress.mode to ncbi to allow it, or use a loopback address"
                 )
+        known = {key_id(key.get_secret_value()) for key in self.server.api_keys}
+        if strangers := sorted(set(self.egress.key_modes) - known):
+            ids = ", ".join(sorted(known)) or "none, as server.api_keys is not set"
+            raise ValueError(f"egress.key_modes: no key has the id {strangers[0]}; ids: {ids}")
         remote = any(not is_loopback(urlsplit(url or NCBI_HOME).hostname or "") for url in self.ncbi_urls)
-        if self.egress.mode == "ncbi" and remote and not self.ncbi.email:
+        if self.egress.mode != "off" and remote and not self.ncbi.email:
             raise ValueError("ncbi.email: NCBI asks for a contact address with every request: set ncbi.email")
         return self
 

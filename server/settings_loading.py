@@ -40,8 +40,8 @@ def config_file(flag: Path | None = None) -> Path | None:
 
 
 def xdg_dir(kind: str) -> Path:
-    """Our folder below XDG's ``data`` or ``cache`` folder; not created."""
-    fallback = {"data": ".local/share", "cache": ".cache"}[kind]
+    """Our folder below XDG's ``data``, ``cache`` or ``state`` folder; not created."""
+    fallback = {"data": ".local/share", "cache": ".cache", "state": ".local/state"}[kind]
     return Path(os.environ.get(f"XDG_{kind.upper()}_HOME") or Path.home() / fallback) / "arrowhead"
 
 

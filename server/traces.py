@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from server.egress_policy import NOTHING_LEFT
 from server.methods.base import (
     Ask,
     CallMade,
@@ -76,8 +77,8 @@ class TraceRecorder:
         elif text:
             self._spans.append([origin, text])
 
-    def record(self, error: str | None = None) -> dict[str, Any]:
-        """``error``: the code of the error that ended the answer."""
+    def record(self, error: str | None = None, left: str = NOTHING_LEFT) -> dict[str, Any]:
+        """``error``: the code of the error that ended the answer. ``left``: what it sent to other machines."""
         done = self._done
         return {
             "question": self._ask.question,
@@ -90,6 +91,7 @@ class TraceRecorder:
             "transcript": "".join(text for _, text in self._spans),
             "spans": [{"kind": origin, "text": text} for origin, text in self._spans],
             "calls": self._calls,
+            "egress": left,
             "steps": self._steps,
             "references": self._references,
             "usage": asdict(done.usage) if done else None,

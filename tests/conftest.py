@@ -1,15 +1,19 @@
-"""What tests in several folders share: one vLLM engine, as each start takes the better part of a minute."""
+"""What tests in several folders share: no network, and one vLLM engine, as each start takes most of a minute."""
 
 from __future__ import annotations
 
 import importlib.util
 import runpy
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+
+sys.path.insert(0, str(Path(__file__).parent / "network_block"))
+import pytest_network_block
 
 from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request, has_weights
 from models.engines.options import EngineOptions
@@ -18,6 +22,10 @@ if TYPE_CHECKING:
     from models.engines.vllm_engine import VllmEngine
 
 VLLM_OPTIONS = EngineOptions(dtype="float32", device="cpu", max_num_seqs=8, max_queue=4, kv_cache_bytes=256 * 2**20)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(pytest_network_block)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 from models.catalog import ModelCard
 from models.engines import grouped_attention
 from models.engines.hf_tokenizer import HfTokenizer
+from models.engines.hub_access import stay_off_the_hub
 from models.engines.kv_slots import KvShape
 from models.engines.options import EngineOptions
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
@@ -50,6 +51,8 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
     device = _device(options.device)
     card.verify_weights()
     local_only = card.is_local or not card.allow_download
+    if local_only:
+        stay_off_the_hub()
     tokenizer = HfTokenizer.load(card.source, revision=card.revision, local_only=local_only)
     model = _load_weights(card, device, _dtype(options, device), local_only)
     config = model.config.get_text_config()

@@ -21,6 +21,7 @@ from models.catalog import ModelCard
 from models.engines import vllm_compat, vllm_launch
 from models.engines.base import Tokenizer
 from models.engines.hf_tokenizer import HfTokenizer
+from models.engines.hub_access import stay_off_the_hub
 from models.engines.options import EngineOptions
 from models.engines.process_guard import ProcessGuard
 from models.engines.request_check import check_request
@@ -138,6 +139,8 @@ class VllmEngine:
         self._card.verify_weights()
         os.environ.update(vllm_launch.environment(self._card, self._options, os.environ))
         local_only = self._card.is_local or not self._card.allow_download
+        if local_only:
+            stay_off_the_hub()
         tokenizer = await asyncio.to_thread(
             HfTokenizer.load, self._card.source, revision=self._card.revision, local_only=local_only
         )

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -23,11 +23,12 @@ from retrieval.ncbi.inflight import InFlight
 from retrieval.ncbi.ratelimit import Clock, RateLimiter, SystemClock, interval_for, ncbi_rate
 from retrieval.ncbi.reply_checks import check_body, check_status, max_age_s
 from retrieval.ncbi.requests import NcbiSite, build_request, cache_key, is_loopback_url, public_url
-from retrieval.ncbi.transport import AsgiApp, HttpSender, SendLimits
+from retrieval.ncbi.transport import HttpSender, SendLimits
 from retrieval.types import NcbiCall, RawReply
 
 _log = logging.getLogger(__name__)
 _BLAST: Final = ("blast_put", "blast_get")
+BeforeSending = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +48,8 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """``rate_per_s`` None is NCBI's rule (3, or 10 with a key), 0 no limit. ``blast`` None is NCBI's rule as well.
-
-    ``allow_remote`` False refuses every base URL that is not this machine's.
+    """``rate_per_s`` None is NCBI's rule (3, or 10 with a key), 0 no limit. ``limits`` are those of a sender that the
+    client makes for itself. ``allow_remote`` False refuses every base URL that is not this machine's.
     """
 
     site: NcbiSite = field(default_factory=NcbiSite)
@@ -63,7 +63,8 @@ class ClientConfig:
 class NcbiClient:
     """One per process: the rate limit holds for all that share it. Everything runs on one event loop.
 
-    ``app`` answers in this process, in place of the network. ``jitter`` returns numbers from 0 to 1.
+    ``sender`` may be shared with other clients, and is then closed by who made it; None makes one of its own.
+    ``jitter`` returns numbers from 0 to 1.
     """
 
     def __init__(
@@ -71,28 +72,29 @@ class NcbiClient:
         config: ClientConfig,
         *,
         cache: ReplyCache | None = None,
-        app: AsgiApp | None = None,
+        sender: HttpSender | None = None,
         clock: Clock | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.site = config.site
         self._config = config
         self._cache = cache
-        self._in_process = app is not None
         self._clock = clock or SystemClock()
         self._jitter = jitter
-        self._sender = HttpSender(config.limits, app)
+        self._owns_sender = sender is None
+        self._sender = sender or HttpSender(config.limits)
         rate = ncbi_rate(has_key=bool(config.site.api_key)) if config.rate_per_s is None else config.rate_per_s
         self._limiter = RateLimiter(interval_for(rate) if rate else 0.0, self._clock)
         self._put_gate = RateLimiter(config.blast.put_interval_s, self._clock)
         self._blast = BlastRunner(self._send, config.blast, self._clock)
         self._in_flight: InFlight[RawReply] = InFlight()
 
-    async def fetch(self, call: NcbiCall) -> RawReply:
+    async def fetch(self, call: NcbiCall, *, before: BeforeSending | None = None) -> RawReply:
         """The reply to a checked call: from the cache, from an equal call under way, or from NCBI.
 
         A BLAST Put comes back as the search's result. Status and transport are good; what the body says is not judged,
-        except where another try would have mended it.
+        except where another try would have mended it. ``before`` runs once, right before the first request of this
+        call, and not at all where none is made; what it raises stops the request.
 
         Raises:
             NcbiError: one of its kinds, with ``url`` (no key, no e-mail) and ``attempts``.
@@ -102,23 +104,26 @@ class NcbiClient:
             self._check_egress(call)
             if self._cache is not None and (cached := await self._cache.get(key)) is not None:
                 return cached
-            return await self._in_flight.run(key, lambda: self._fetch_and_store(call, key))
+            return await self._in_flight.run(key, lambda: self._fetch_and_store(call, key, before))
         except NcbiError as error:
             error.url = error.url or public_url(call, self.site)
             raise
 
     async def aclose(self) -> None:
-        await self._sender.close()
+        if self._owns_sender:
+            await self._sender.close()
         if self._cache is not None:
             await self._cache.close()
 
     def _check_egress(self, call: NcbiCall) -> None:
         """By the URL's text alone: not even a name is looked up for what may not leave."""
-        if self._config.allow_remote or self._in_process or is_loopback_url(self.site.base_of(call)):
+        if self._config.allow_remote or self._sender.in_process or is_loopback_url(self.site.base_of(call)):
             return
         raise NcbiRefusedByEgress("calls to NCBI are switched off on this server")
 
-    async def _fetch_and_store(self, call: NcbiCall, key: str) -> RawReply:
+    async def _fetch_and_store(self, call: NcbiCall, key: str, before: BeforeSending | None) -> RawReply:
+        if before is not None:
+            await before()
         if call.endpoint in _BLAST:
             reply = await self._blast.run(call, key)
         else:

@@ -41,6 +41,12 @@ def common_name(scientific: str, common: str = "") -> str:
     return known or _SHORT.get(common.lower(), common) or scientific
 
 
+def is_organism(name: str) -> bool:
+    """Whether the text is one of the names known here, scientific or common, and nothing else."""
+    plain = " ".join(name.lower().split())
+    return plain in _COMMON or plain in _SHORT or any(plain == common.lower() for common in _COMMON.values())
+
+
 def species_of_title(title: str) -> str:
     """The species a nucleotide definition line starts with, as a common name; "" where it names none."""
     text = title

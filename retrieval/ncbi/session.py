@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
 from retrieval.errors import CallRejected, NcbiError, NcbiMalformed, NcbiRefusedByEgress
@@ -19,7 +19,7 @@ from retrieval.ncbi.neutralise import neutralise
 from retrieval.ncbi.parsing import parse_reply
 from retrieval.ncbi.records import IdList, ParsedReply
 from retrieval.ncbi.requests import NcbiSite, cache_key, public_url
-from retrieval.types import Condensed, Focus, NcbiCall, RawReply
+from retrieval.types import Condensed, Focus, NcbiCall, RawReply, Route
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,9 @@ class Fetcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SessionReply:
-    """``text`` is one paragraph of data that triggers nothing. ``record`` is JSON-able, without key and e-mail."""
+    """``text`` is one paragraph of data that triggers nothing. ``record`` is JSON-able, without key and e-mail; its
+    ``egress`` says where the call went, None where it went nowhere (refused before, or the same as an earlier one).
+    """
 
     text: str
     status: ReplyStatus
@@ -81,16 +83,18 @@ class NcbiSession:
         key = cache_key(call, site)
         if key in self._earlier:
             return _repeated(self._earlier[key], _record(started) | known)
+        raw: RawReply | None = None
         try:
             raw = await self._client.fetch(call)
             parsed = _within_retmax(call, _parse(call, raw))
         except NcbiError as error:
-            reply = _failed(_status_of(error), error.message, _record(started, error=error) | known)
+            shown = _shown(raw.route if raw else error.route)
+            reply = _failed(_status_of(error), error.message, _record(started, error=error) | known | shown)
             if not error.retryable:
                 self._earlier[key] = reply
             return reply
         condensed = self._condense(call, parsed)
-        record = _record(started, raw=raw, condensed=condensed) | known
+        record = _record(started, raw=raw, condensed=condensed) | known | _shown(raw.route)
         reply = SessionReply(neutralise(condensed.text), "empty" if condensed.empty else "ok", record)
         self._earlier[key] = reply
         return reply
@@ -144,7 +148,8 @@ def _parse(call: NcbiCall, raw: RawReply) -> ParsedReply:
     except NcbiError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # A shape nobody has seen yet must not end the answer; the log says where to look, without the text.
+        # A shape nobody has seen yet must not end the answer; the log says where to look, without the text (its
+        # format leaves the messages of exceptions out).
         _log.exception("reply of %s db=%s cannot be read", call.endpoint, call.db)
         raise NcbiMalformed(f"the reply of {call.endpoint} has an unknown shape") from error
 
@@ -188,4 +193,14 @@ def _record(
         "num_records": condensed.num_records if condensed else 0,
         "num_left_out": condensed.num_left_out if condensed else 0,
         "ids": list(condensed.ids) if condensed else [],
+        "egress": None,
     }
+
+
+def _shown(route: Route | None) -> dict[str, Any]:
+    """Where the call went, for the record; nothing where nobody said."""
+    if route is None:
+        return {}
+    egress = asdict(route)
+    url = egress.pop("url")
+    return {"egress": egress} | ({"url": url} if url else {})

@@ -1,4 +1,4 @@
-"""Sends one request and reads one reply within its limits. The only file that imports httpx.
+"""Sends one request and reads one reply within its limits. The only file that imports httpx or opens connections.
 
 It drives httpx's transport, not its client: so there are no redirects, cookies or proxies from the environment, and
 no log line with the URL, which holds the question and the key. Knows nothing of calls, retries or caches.
@@ -17,7 +17,9 @@ from retrieval.errors import NcbiMalformed, NcbiTimeout, NcbiTooLarge, NcbiUnava
 from retrieval.ncbi.requests import OutgoingRequest
 
 Message = MutableMapping[str, Any]
-AsgiApp = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +46,20 @@ class HttpReply:
 
 
 class HttpSender:
-    """With ``app``, requests go to that ASGI application in this process instead of to the network."""
+    """The one way to the network, one object per process: what shares it shares its connections.
+
+    With ``app``, requests go to that ASGI application in this process instead.
+    """
 
     def __init__(self, limits: SendLimits, app: AsgiApp | None = None) -> None:
         self._limits = limits
         self._app = app
         self._transport: httpx.AsyncBaseTransport | None = None
         self._opening = asyncio.Lock()
+
+    @property
+    def in_process(self) -> bool:
+        return self._app is not None
 
     async def send(self, request: OutgoingRequest) -> HttpReply:
         """Raises NcbiTimeout, NcbiUnavailable, NcbiTooLarge or NcbiMalformed; any HTTP status is a reply."""

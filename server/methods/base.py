@@ -42,13 +42,16 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One answer to be given. ``prompt`` is set instead of ``messages`` where the client sent plain text."""
+    """One answer to be given. ``prompt`` is set instead of ``messages`` where the client sent plain text. ``key_id``
+    names the API key that asks, "" on a server without keys.
+    """
 
     request_id: str
     messages: tuple[Message, ...] = ()
     prompt: str | None = None
     sampling: Sampling = Sampling()
     options: Mapping[str, Any] = field(default_factory=dict)
+    key_id: str = ""
 
     @property
     def question(self) -> str:

@@ -15,7 +15,7 @@ condensed; the header never changes, so that its computation is shared by all re
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import Any, Protocol
@@ -77,20 +77,25 @@ class Session(Protocol):
     async def __call__(self, url_text: str) -> SessionReply: ...
 
 
-SessionMaker = Callable[[str, GeneGptOptions], Session]
+class Lookups(Protocol):
+    """Where the calls of answers go."""
+
+    def check(self, ask: Ask, options: GeneGptOptions) -> None:
+        """Raises an ArrowheadError for what this asker may not have."""
+        ...
+
+    def open(self, ask: Ask, question: str, options: GeneGptOptions) -> Session: ...
 
 
 class GeneGpt:
-    """``open_session`` is given the question and the options of each answer."""
+    """``lookups`` opens the session of each answer, with its question as it stands in the prompt."""
 
     name = "genegpt"
     description = "GeneGPT: answers genomics questions with NCBI E-utilities and BLAST calls made in mid-sentence"
 
-    def __init__(
-        self, slot: EngineSlot, open_session: SessionMaker, limits: LoopLimits, max_answer_tokens: int
-    ) -> None:
+    def __init__(self, slot: EngineSlot, lookups: Lookups, limits: LoopLimits, max_answer_tokens: int) -> None:
         self._slot = slot
-        self._open_session = open_session
+        self._lookups = lookups
         self._limits = limits
         self._max_answer_tokens = max_answer_tokens
         self._prompt = Prompt.load()
@@ -103,7 +108,7 @@ class GeneGpt:
             pass
 
     def check(self, ask: Ask) -> None:
-        self._options(ask)
+        self._lookups.check(ask, self._options(ask))
         if ask.sampling.logprobs is not None and ask.prompt is None:
             raise OptionInvalid(
                 "logprobs: the answer of a method is a part of its transcript; /v1/completions reports them",
@@ -116,7 +121,7 @@ class GeneGpt:
         multi_hop = COT_TRIGGER in question
         engine = self._slot.get()
         request = self._request(ask, options, question, engine)
-        session = self._open_session(question, options)
+        session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=multi_hop)
         records: list[Mapping[str, Any]] = []
         shown = 0

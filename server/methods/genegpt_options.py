@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from models.catalog import ModelCard, Summaries
+from server.egress_settings import EGRESS_MODES, EgressMode
 from server.methods.base import OptionInvalid
 from server.methods.genegpt_prompt import resolve_mask
 
@@ -21,7 +22,8 @@ class GeneGptOptions:
     """``mask``: six digits. ``grammar``: ``calls`` lets the model write only well-formed calls, ``grounded`` also only
     sequences that stand in the question. ``organism`` "": the one the question names, else human. ``condense`` False
     puts replies in as they came, cut to the reply budget. ``summaries``: how much of genes' prose summaries replies
-    hold, where the question leaves room for prose. ``cot`` None: where the question asks for it."""
+    hold, where the question leaves room for prose. ``cot`` None: where the question asks for it. ``egress`` None: the
+    mode of the request's key."""
 
     mask: str
     max_calls: int
@@ -31,6 +33,7 @@ class GeneGptOptions:
     cot: bool | None = None
     references: bool = True
     summaries: Summaries = "full"
+    egress: EgressMode | None = None
 
 
 def parse_options(given: Mapping[str, Any], *, card: ModelCard, max_calls: int) -> GeneGptOptions:
@@ -56,6 +59,8 @@ def _check(key: str, value: Any, max_calls: int) -> Any:
             return _need(is_number and 0 <= value <= max_calls, value, key, f"a number from 0 to {max_calls}")
         case "grammar":
             return _need(value in _GRAMMARS, value, key, "one of " + ", ".join(_GRAMMARS))
+        case "egress":
+            return _need(value in EGRESS_MODES, value, key, "one of " + ", ".join(EGRESS_MODES))
         case "organism":
             is_name = isinstance(value, str) and 0 < len(value) <= _MAX_ORGANISM and value.isprintable()
             return _need(is_name, value, key, f"a name of at most {_MAX_ORGANISM} characters")
@@ -64,7 +69,7 @@ def _check(key: str, value: Any, max_calls: int) -> Any:
         case "condense" | "cot" | "references":
             return _need(isinstance(value, bool), value, key, "true or false")
         case _:
-            known = "mask, max_calls, grammar, condense, organism, cot, references, summaries"
+            known = "mask, max_calls, grammar, condense, organism, cot, references, summaries, egress"
             name = f"arrowhead.{key[:40]}"
             raise OptionInvalid(f"{name}: there is no such option; options are {known}", param=name)
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from models.types import TokenLogprob
+from server.egress_settings import id_of_digest
 from server.methods.base import Ask, Done, Event, TextDelta
 from server.openai_api.body import read_json
 from server.openai_api.exchange import Exchange, unless_disconnected
@@ -45,6 +46,7 @@ def _exchange(services: Services, body: ChatRequest, owner: str) -> Exchange:
         messages=tuple(message.to_message() for message in body.messages),
         sampling=body.sampling,
         options=body.arrowhead or {},
+        key_id=id_of_digest(owner),
     )
     return Exchange(services, services.find(body.model), fan_out(ask, body.n or 1), head)
 

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from server.egress_settings import id_of_digest
 from server.methods.base import Ask, Done, TranscriptDelta
 from server.openai_api.body import read_json
 from server.openai_api.exchange import Exchange, unless_disconnected
@@ -42,7 +43,13 @@ def _exchange(services: Services, body: CompletionRequest, owner: str) -> Exchan
     head = TraceHead(f"cmpl-{uuid.uuid4().hex}", body.model, owner, int(time.time()))
     asks: list[Ask] = []
     for number, prompt in enumerate(body.prompts):
-        ask = Ask(request_id=f"{head.id}-{number}", prompt=prompt, sampling=body.sampling, options=body.arrowhead or {})
+        ask = Ask(
+            request_id=f"{head.id}-{number}",
+            prompt=prompt,
+            sampling=body.sampling,
+            options=body.arrowhead or {},
+            key_id=id_of_digest(owner),
+        )
         asks += fan_out(ask, body.n or 1)
     return Exchange(services, services.find(body.model), asks, head)
 

@@ -13,7 +13,7 @@ from fastapi import Request
 
 from server.errors import InvalidRequest, error_reply
 from server.logging_setup import request_id
-from server.methods.base import Ask
+from server.methods.base import Ask, Done
 from server.openai_api.fanout import Indexed, run_all
 from server.openai_api.rendering import Choice
 from server.services import Served, Services
@@ -53,12 +53,15 @@ class Exchange:
                     async for item in merged:
                         self.choices[item.choice].feed(item.event)
                         self._recorders[item.choice].feed(item.event)
+                        if isinstance(item.event, Done):
+                            self._say_what_left(item.choice)
                         yield item
                 failure = None
             except Exception as error:
                 failure = error_reply(error).code
                 raise
             finally:
+                self._forget_what_left()
                 self._log(failure, time.monotonic() - began)
                 await asyncio.shield(self._store(failure))
 
@@ -69,7 +72,19 @@ class Exchange:
                 pass
 
     async def _store(self, failure: str | None) -> None:
-        await self._services.traces.put(self.head, [recorder.record(failure) for recorder in self._recorders])
+        both = zip(self._recorders, self.choices, strict=True)
+        await self._services.traces.put(self.head, [recorder.record(failure, choice.left) for recorder, choice in both])
+
+    def _say_what_left(self, index: int) -> None:
+        if self._services.egress is not None:
+            self.choices[index].left = self._services.egress.left_by(self._asks[index].request_id)
+
+    def _forget_what_left(self) -> None:
+        """Answers that ended early, too, have left what they left."""
+        for index, ask in enumerate(self._asks):
+            self._say_what_left(index)
+            if self._services.egress is not None:
+                self._services.egress.forget(ask.request_id)
 
     def _log(self, failure: str | None, seconds: float) -> None:
         usages = [choice.done.usage for choice in self.choices if choice.done]

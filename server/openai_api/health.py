@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from server.egress_policy import NOTHING_LEFT, EgressPolicy
 from server.errors import RETRY_AFTER_S
 from server.services import Services
+from server.version import installed_version
 
 router = APIRouter()
 
@@ -21,15 +22,19 @@ async def health() -> dict[str, str]:
 
 @router.get("/ready")
 async def ready(request: Request) -> Response:
-    """503 with the reason while the model loads, after it failed, and while the server stops."""
+    """503 with the reason while the model loads, after it failed, and while the server stops. ``left`` says in words
+    what has gone to other machines since the start."""
     services: Services = request.app.state.services
-    slot = services.slot
+    slot, policy = services.slot, EgressPolicy.of(services.settings.egress)
     state = "draining" if services.draining else slot.state
     body: dict[str, Any] = {
         "status": state,
         "model": slot.card.name,
         "seconds": round(slot.seconds, 1),
-        "egress": services.settings.egress.mode,
+        "egress": policy.mode,
+        "egress_profile": policy.profile,
+        "egress_allows": list(policy.allowed),
+        "left": services.egress.left if services.egress else NOTHING_LEFT,
         "in_flight": services.in_flight,
     }
     if slot.failure is not None:
@@ -42,7 +47,4 @@ async def ready(request: Request) -> Response:
 
 @router.get("/version")
 async def get_version() -> dict[str, str]:
-    try:
-        return {"version": version("arrowhead")}
-    except PackageNotFoundError:
-        return {"version": "unknown"}
+    return {"version": installed_version()}

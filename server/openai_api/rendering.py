@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from models.decoding.types import LoopFinish, LoopUsage
 from models.types import TokenLogprob
+from server.egress_policy import NOTHING_LEFT
 from server.methods.base import CallMade, CallReplied, Done, Event, Evidence, Reference, TextDelta, TranscriptDelta
 
 Decode = Callable[[Sequence[int]], str]
@@ -27,7 +28,7 @@ FINISH: dict[LoopFinish, OpenAIFinish] = {
 
 @dataclass(slots=True)
 class Choice:
-    """One answer as it grows; fed each of its events."""
+    """One answer as it grows; fed each of its events. ``left`` says what it sent to other machines."""
 
     trace_id: str
     content: list[str] = field(default_factory=list)
@@ -36,6 +37,7 @@ class Choice:
     logprobs: list[TokenLogprob] = field(default_factory=list)
     references: tuple[Reference, ...] = ()
     calls: list[dict[str, Any]] = field(default_factory=list)
+    left: str = NOTHING_LEFT
     done: Done | None = None
 
     def feed(self, event: Event) -> None:
@@ -73,6 +75,7 @@ class Choice:
             "answer": done.answer if done else "",
             "finish_reason": done.finish_reason if done else "abort",
             "calls": self.calls,
+            "egress": self.left,
         }
 
 

@@ -120,12 +120,12 @@ class Running:
 
 
 @contextmanager
-def serve(environment: dict[str, str], *flags: str) -> Iterator[Running]:
-    """``arrowhead serve`` on a free port until the block ends."""
+def serve(environment: dict[str, str], *flags: str, stdout: int = subprocess.DEVNULL) -> Iterator[Running]:
+    """``arrowhead serve`` on a free port until the block ends. ``stdout``: file descriptor for what it prints there."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
     command = [sys.executable, "-m", "server", "serve", "--port", "0", *flags]
     process = subprocess.Popen(
-        command, cwd=ROOT, env=clean | environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        command, cwd=ROOT, env=clean | environment, stderr=subprocess.PIPE, stdout=stdout, text=True
     )
     lines: list[str] = []
     ready = threading.Event()
@@ -141,7 +141,7 @@ def serve(environment: dict[str, str], *flags: str) -> Iterator[Running]:
     try:
         assert ready.wait(90), "the server did not become ready:\n" + "".join(lines)
         found = re.search(r"ready after [\d.]+ s: (http://\S+)/v1", "".join(lines))
-        assert found, "the server ended:\n" + "".join(lines)
+        assert found, f"the server ended with {process.poll()}:\n" + "".join(lines)
         yield Running(found[1], process, lambda: "".join(lines))
     finally:
         process.terminate()
@@ -181,7 +181,7 @@ def running(environment: dict[str, str]) -> Iterator[Running]:
 @pytest.fixture(scope="session")
 def serve_with(environment: dict[str, str]) -> Callable[..., AbstractContextManager[Running]]:
     """``serve_with(variables, *flags)``: a server of one's own, with further settings."""
-    return lambda variables, *flags: serve(environment | variables, *flags)
+    return lambda variables, *flags, **options: serve(environment | variables, *flags, **options)
 
 
 @pytest.fixture

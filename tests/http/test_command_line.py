@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,9 @@ TRANSCRIPT = (
 
 
 def _run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    # No variable of the user's, but those that keep the command off the network.
     path = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    path |= {name: os.environ[name] for name in ("PYTHONPATH", "NETWORK_BLOCK_LOG") if name in os.environ}
     return subprocess.run(
         [sys.executable, "-m", "server", *arguments],
         cwd=ROOT,
@@ -90,6 +93,9 @@ def test_ask_uses_the_built_in_gateway_by_default(environment: dict[str, str], t
         ({"ARROWHEAD_MODEL__SCRIPT": "/nonexistent.json"}, ["ask", "x"], 1, "/nonexistent.json"),
         ({"ARROWHEAD_MODEL__SCRIPT": "/nonexistent.json"}, ["serve", "--port", "0"], 1, "could not be loaded"),
         ({}, ["gateway", "serve", "--host", "0.0.0.0"], 1, "0.0.0.0"),
+        ({"ARROWHEAD_AUDIT__PATH": "/dev/null/audit.jsonl"}, ["serve", "--port", "0"], 1, "/dev/null/audit.jsonl"),
+        ({}, ["audit", "verify", "/nonexistent/audit.jsonl"], 1, "/nonexistent/audit.jsonl"),
+        ({}, ["audit", "show", "--since", "once"], 2, "--since once"),
         ({}, ["fly"], 2, "invalid choice"),
     ],
 )
@@ -116,6 +122,8 @@ def test_doctor_reports_every_check(environment: dict[str, str]) -> None:
     done = _run(environment, "doctor")
     found = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
 
-    assert set(found) == {"python", "packages", "cuda", "vllm", "model", "blast", "gateway", "disk", "port", "egress"}
-    assert found["python"] == found["model"] == found["egress"] == "ok"
+    assert set(found) == {
+        "python", "packages", "cuda", "vllm", "model", "blast", "gateway", "disk", "port", "egress", "keys", "audit",
+    }  # fmt: skip
+    assert found["python"] == found["model"] == found["egress"] == found["keys"] == found["audit"] == "ok"
     assert done.returncode == (1 if "fail" in found.values() else 0)

@@ -29,7 +29,7 @@ from retrieval.errors import (
 from retrieval.ncbi.cache import ReplyCache
 from retrieval.ncbi.client import ClientConfig, NcbiClient, RetryPolicy, retry_after_s
 from retrieval.ncbi.requests import NcbiSite
-from retrieval.ncbi.transport import SendLimits
+from retrieval.ncbi.transport import HttpSender, SendLimits
 from retrieval.types import NcbiCall
 
 SEARCH = NcbiCall("esearch", "gene", {"db": "gene", "retmax": "5", "term": "LMP10"})
@@ -361,7 +361,8 @@ async def test_an_app_in_this_process_answers_without_network() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": FOUND})
 
-    client = NcbiClient(ClientConfig(retry=RetryPolicy(retries=0)), app=app)
+    sender = HttpSender(SendLimits(), app)
+    client = NcbiClient(ClientConfig(retry=RetryPolicy(retries=0)), sender=sender)
 
     assert (await client.fetch(SEARCH)).body == FOUND.decode()
     with pytest.raises(NcbiUnavailable):

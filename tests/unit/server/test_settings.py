@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from server.ncbi_access import blast_options
+from server.egress_policy import EgressPolicy
+from server.egress_settings import EgressSettings, key_id
+from server.ncbi_places import blast_options
 from server.settings import is_loopback
 from server.settings_loading import SettingsInvalid, load_settings
 
@@ -50,7 +52,21 @@ def test_the_file_in_the_xdg_folder_is_found(monkeypatch: pytest.MonkeyPatch, tm
         ("ARROWHEAD_NCBI__EMIAL", "a@b", "ARROWHEAD_NCBI__EMIAL (ncbi.emial): there is no such setting"),
         ("ARROWHEAD_NCBY__EMAIL", "a@b", "ARROWHEAD_NCBY__EMAIL: there is no group ncby"),
         ("ARROWHEAD_MODEL", "x", "ARROWHEAD_MODEL"),
-        ("ARROWHEAD_EGRESS__MODE", "on", "'off' or 'ncbi'"),
+        ("ARROWHEAD_EGRESS__MODE", "on", "'off', 'local-first' or 'ncbi'"),
+        ("ARROWHEAD_EGRESS__MODE", "local-first", "ARROWHEAD_NCBI__EMAIL (ncbi.email)"),
+        ("ARROWHEAD_EGRESS__PROFILE", "clinic", "ARROWHEAD_EGRESS__PROFILE (egress.profile)"),
+        ("ARROWHEAD_EGRESS__ALLOW", "id,prose", "ARROWHEAD_EGRESS__ALLOW (egress.allow)"),
+        (
+            "ARROWHEAD_EGRESS__KEY_MODES",
+            "my-secret-key=off",
+            "ARROWHEAD_EGRESS__KEY_MODES (egress.key_modes): a key id",
+        ),
+        ("ARROWHEAD_EGRESS__KEY_MODES", "1a2b3c4d=on", "ARROWHEAD_EGRESS__KEY_MODES"),
+        ("ARROWHEAD_EGRESS__KEY_MODES", "1a2b3c4d=ncbi", "above egress.mode off"),
+        ("ARROWHEAD_EGRESS__KEY_MODES", "1a2b3c4d=off", "no key has the id 1a2b3c4d"),
+        ("ARROWHEAD_AUDIT__LEVEL", "all", "ARROWHEAD_AUDIT__LEVEL (audit.level)"),
+        ("ARROWHEAD_AUDIT__ON_FAILURE", "ignore", "ARROWHEAD_AUDIT__ON_FAILURE (audit.on_failure)"),
+        ("ARROWHEAD_AUDIT__MAX_BYTES", "10", "ARROWHEAD_AUDIT__MAX_BYTES (audit.max_bytes)"),
         ("ARROWHEAD_SERVER__HOST", "0.0.0.0", "ARROWHEAD_SERVER__HOST (server.host): 0.0.0.0 can be reached"),
         ("ARROWHEAD_SERVER__API_KEYS", "short", "ARROWHEAD_SERVER__API_KEYS"),
         ("ARROWHEAD_EGRESS__MODE", "ncbi", "ARROWHEAD_NCBI__EMAIL (ncbi.email)"),
@@ -70,6 +86,46 @@ def test_a_bad_value_is_refused_by_its_variable(
         load_settings()
 
     assert said in refused.value.message
+    assert "my-secret-key" not in refused.value.message
+
+
+def test_modes_of_keys_come_as_text_or_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By the key's id, which the key itself cannot be read from."""
+    name = key_id("first-key-0")
+    file = tmp_path / "config.toml"
+    file.write_text(f'[egress]\nmode = "ncbi"\n[egress.key_modes]\n"{name}" = "off"\n[ncbi]\nemail = "a@b.example"\n')
+    monkeypatch.setenv("ARROWHEAD_SERVER__API_KEYS", "first-key-0,second-key-0")
+
+    assert load_settings(config=file).egress.key_modes == {name: "off"}
+    monkeypatch.setenv("ARROWHEAD_EGRESS__KEY_MODES", f" {name} = local-first ")
+    assert load_settings(config=file).egress.key_modes == {name: "local-first"}
+    assert len(name) == 8 and "first-key" not in name
+
+
+@pytest.mark.parametrize(
+    ("settings", "profile", "allowed"),
+    [
+        ({"mode": "ncbi"}, "open", ("id", "symbol", "term", "free_text", "coordinates", "sequence")),
+        ({"mode": "ncbi", "profile": "hospital"}, "hospital", ("id", "symbol", "term")),
+        ({"mode": "local-first"}, "hospital", ("id", "symbol", "term")),
+        ({"mode": "local-first", "allow": "sequence, id"}, "listed", ("id", "sequence")),
+        ({"mode": "ncbi", "allow": ""}, "listed", ()),
+    ],
+)
+def test_the_list_of_what_may_leave(settings: dict[str, str], profile: str, allowed: tuple[str, ...]) -> None:
+    """By the mode's own profile, by name, or class by class; an empty list lets nothing out."""
+    policy = EgressPolicy.of(EgressSettings.model_validate(settings))
+
+    assert (policy.profile, policy.allowed) == (profile, allowed)
+
+
+def test_a_profile_and_a_list_exclude_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of them would count is not left to chance."""
+    monkeypatch.setenv("ARROWHEAD_EGRESS__PROFILE", "open")
+    monkeypatch.setenv("ARROWHEAD_EGRESS__ALLOW", "id")
+
+    with pytest.raises(SettingsInvalid, match=r"ARROWHEAD_EGRESS__ALLOW \(egress\.allow\): egress\.profile is set"):
+        load_settings()
 
 
 def test_a_remote_address_needs_egress(monkeypatch: pytest.MonkeyPatch) -> None:

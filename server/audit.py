@@ -1,0 +1,271 @@
+"""Writes the audit log: one file that is only appended to, put aside under a number when it is long enough.
+
+    audit.jsonl        the present file        audit.jsonl.1, .2 …   older ones, never written again
+    audit.jsonl.head   number and hash of the last line; also the lock between processes
+
+Every line is on the disk before ``append`` returns. Owner alone may read (0600). What a killed process left unfinished
+is closed off by the next; a last line that is whole but wrong stops the writing. Knows nothing of calls.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from models.errors import ArrowheadError
+from server.audit_lines import (
+    FORMAT,
+    GENESIS,
+    MAX_LINE_BYTES,
+    AuditRecord,
+    Level,
+    Line,
+    Place,
+    decode,
+    digest_of,
+    encode,
+)
+
+log = logging.getLogger(__name__)
+_OPEN: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_WINDOW: Final = MAX_LINE_BYTES + 2
+
+
+class AuditFailed(ArrowheadError):
+    """The log cannot be written, or is not to be continued as it is."""
+
+    hint = "`arrowhead audit verify` says what is wrong with the log; audit.path names another one"
+
+
+class AuditLog:
+    """Safe between processes; within one, calls must not overlap. A file grows beyond ``max_bytes`` by no line."""
+
+    def __init__(
+        self, path: Path, *, level: Level, max_bytes: int, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._path = path
+        self._level: Level = level
+        self._max_bytes = max_bytes
+        self._now = now
+        self._file = -1
+        self._head = -1
+        # Of the present file: inode and size after our last write. Anything else there is another process's.
+        self._seen = (-1, -1)
+        self._next = Place(1, GENESIS)
+        self._salt = ""
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def append(self, record: AuditRecord) -> int:
+        """The line's number. Raises AuditFailed where the line is not on the disk."""
+        try:
+            with self._locked():
+                self._catch_up()
+                line = self._line(record)
+                if os.fstat(self._file).st_size + len(line) > self._max_bytes:
+                    self._rotate()
+                    line = self._line(record)
+                return self._write(line)
+        except OSError as error:
+            self._seen = (-1, -1)
+            raise AuditFailed(f"{self._path}: {error.strerror or type(error).__name__}") from error
+
+    def close(self) -> None:
+        for descriptor in (self._file, self._head):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._file = self._head = -1
+        self._seen = (-1, -1)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if self._head < 0:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._head = _opened(head_path(self._path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fcntl.flock(self._head, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._head, fcntl.LOCK_UN)
+
+    def _catch_up(self) -> None:
+        """Know the last line: another process may have written, put the file aside, or died while it wrote."""
+        try:
+            found = self._path.lstat()
+        except FileNotFoundError:
+            self._begin(_last_place(self._path, self._head_place()))
+            return
+        if (found.st_ino, found.st_size) == self._seen:
+            return
+        if self._file < 0 or os.fstat(self._file).st_ino != found.st_ino:
+            self._replace_file(_opened(self._path, _OPEN))
+        if found.st_size == 0:
+            self._write_first(_last_place(self._path, self._head_place()), {})
+            return
+        self._read_end(os.fstat(self._file).st_size)
+
+    def _read_end(self, size: int) -> None:
+        window = os.pread(self._file, min(size, _WINDOW), max(0, size - _WINDOW))
+        *whole, fragment = window.split(b"\n")
+        if fragment and decode(fragment):
+            _append(self._file, b"\n")  # only its end was missing
+            whole, fragment = [fragment], b""
+        if not whole:
+            self._start_over(size)
+            return
+        self._salt = _salt_of(self._path, self._file)
+        self._next = _known(self._path, whole[-1]).next
+        self._note_size()
+        if fragment:
+            self._close_off(fragment)
+
+    def _close_off(self, fragment: bytes) -> None:
+        detail = {"torn_bytes": len(fragment), "before": self._next.prev}
+        self._next = Place(self._next.seq, digest_of(fragment))
+        log.warning("audit log: an unfinished line of %d bytes was closed off: %s", len(fragment), self._path)
+        self._write(b"\n" + self._line(AuditRecord(event="torn", detail=detail)))
+
+    def _start_over(self, size: int) -> None:
+        """Not even the first line is whole, so nothing was recorded in this file yet."""
+        if size >= _WINDOW:
+            raise AuditFailed(f"{self._path}: is no audit log")
+        os.ftruncate(self._file, 0)
+        self._write_first(_last_place(self._path, self._head_place()), {"torn_bytes": size})
+
+    def _begin(self, place: Place) -> None:
+        self._replace_file(_opened(self._path, _OPEN | os.O_CREAT | os.O_EXCL))
+        _sync_folder(self._path.parent)
+        self._write_first(place, {})
+
+    def _write_first(self, place: Place, more: dict[str, object]) -> None:
+        self._salt = secrets.token_hex(16)
+        self._next = place
+        detail = {"format": FORMAT, "salt": self._salt, "level": self._level, **more}
+        self._write(self._line(AuditRecord(event="open", detail=detail)))
+
+    def _rotate(self) -> None:
+        numbers = [number for number, _ in put_aside(self._path)]
+        self._path.rename(self._path.with_name(f"{self._path.name}.{max(numbers, default=0) + 1}"))
+        self._begin(self._next)
+
+    def _line(self, record: AuditRecord) -> bytes:
+        return encode(record, self._next, self._now(), salt=self._salt, level=self._level) + b"\n"
+
+    def _write(self, line: bytes) -> int:
+        """``line`` continues the chain at ``_next`` and ends with its line end."""
+        seq = self._next.seq
+        _append(self._file, line)
+        os.fsync(self._file)
+        self._next = Place(seq + 1, digest_of(line.strip(b"\n")))
+        os.pwrite(self._head, f"{seq:020d} {self._next.prev}\n".encode("ascii"), 0)
+        self._note_size()
+        return seq
+
+    def _note_size(self) -> None:
+        status = os.fstat(self._file)
+        self._seen = (status.st_ino, status.st_size)
+
+    def _replace_file(self, descriptor: int) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = descriptor
+
+    def _head_place(self) -> Place:
+        return parse_head(os.pread(self._head, 200, 0)) or Place(1, GENESIS)
+
+
+def head_path(path: Path) -> Path:
+    return path.with_name(path.name + ".head")
+
+
+def put_aside(path: Path) -> list[tuple[int, Path]]:
+    """The older files of the log at ``path`` with their numbers, oldest first."""
+    start = path.name + "."
+    found = [
+        (int(suffix), other)
+        for other in path.parent.glob(f"{path.name}.*")
+        if (suffix := other.name.removeprefix(start)).isdecimal() and suffix.isascii()
+    ]
+    return sorted(found)
+
+
+def parse_head(content: bytes) -> Place | None:
+    """Where the line after the last one stands; None for an empty or unreadable head."""
+    number, _, digest = content.decode("ascii", "replace").strip().partition(" ")
+    if not number.isdecimal() or len(digest) != len(GENESIS):
+        return None
+    return Place(int(number) + 1, digest)
+
+
+def _last_place(path: Path, by_head: Place) -> Place:
+    """Where a new present file goes on: behind the newest older file, or behind what the head remembers."""
+    older = put_aside(path)
+    if not older:
+        return by_head
+    newest = older[-1][1]
+    with newest.open("rb") as file:
+        file.seek(max(0, newest.stat().st_size - _WINDOW))
+        last = _known(newest, file.read().rstrip(b"\n").rpartition(b"\n")[2])
+    return max(last.next, by_head, key=lambda place: place.seq)
+
+
+def _known(path: Path, line: bytes) -> Line:
+    found = decode(line)
+    if found is None:
+        raise AuditFailed(f"{path}: the last line is not as it was written; move the log away to begin a new one")
+    return found
+
+
+def _salt_of(path: Path, descriptor: int) -> str:
+    first = decode(os.pread(descriptor, _WINDOW, 0).partition(b"\n")[0])
+    if first is None or first.event != "open":
+        raise AuditFailed(f"{path}: the first line is not as it was written; move the log away to begin a new one")
+    return str(first.data["detail"]["salt"])
+
+
+def _append(descriptor: int, data: bytes) -> None:
+    """All of it or nothing: a full disk can take a part of a line, which is taken back."""
+    before = os.fstat(descriptor).st_size
+    try:
+        written = os.write(descriptor, data)
+    except OSError:
+        os.ftruncate(descriptor, before)
+        raise
+    if written != len(data):
+        os.ftruncate(descriptor, before)
+        raise OSError(28, "No space left on device")
+
+
+def _opened(path: Path, flags: int) -> int:
+    descriptor = os.open(path, flags, 0o600)
+    status = os.fstat(descriptor)
+    try:
+        if not stat.S_ISREG(status.st_mode):
+            raise AuditFailed(f"{path}: is no ordinary file")
+        if status.st_mode & _OTHERS:
+            os.fchmod(descriptor, 0o600)
+            log.warning("audit log: others could read %s; now the owner alone can", path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new name is on the disk only when its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,162 @@
+"""Builds the clients for the places that calls can go to: the built-in gateway, this machine, NCBI.
+
+E-utilities and BLAST may be in different places, so there is one client for each place. All of them that use the
+network share one sender. Decides nothing: that is ``server.egress``'s matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from models.errors import ArrowheadError
+from retrieval.gateway.app import create_gateway_app, open_store
+from retrieval.gateway.blast_engine import BlastOptions
+from retrieval.gateway.blast_process import RunLimits
+from retrieval.ncbi.blast import BlastTiming
+from retrieval.ncbi.cache import ReplyCache
+from retrieval.ncbi.client import ClientConfig, NcbiClient, RetryPolicy
+from retrieval.ncbi.requests import NcbiSite
+from retrieval.ncbi.transport import AsgiApp, HttpSender, Message, Receive, Send, SendLimits
+from server.egress_places import Pair, Place, Places
+from server.settings import Settings, is_loopback
+from server.settings_loading import xdg_dir
+
+log = logging.getLogger(__name__)
+
+_NCBI = NcbiSite()
+# Where the built-in gateway stands in replies' records. No such host exists, and nothing looks it up.
+_GATEWAY = NcbiSite(
+    eutils_url="http://gateway.invalid/entrez/eutils", blast_url="http://gateway.invalid/blast/Blast.cgi"
+)
+GATEWAY = "gateway"
+# A call ends a little before the loop gives it up, so that the error says what happened at NCBI.
+_GRACE = 0.95
+
+
+class LazyGateway:
+    """The gateway as an application that opens its store at the first call."""
+
+    def __init__(self, folder: Path, options: BlastOptions) -> None:
+        self._folder = folder
+        self._options = options
+        self._app: AsgiApp | None = None
+        self._opening = asyncio.Lock()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        async with self._opening:
+            if self._app is None:
+                try:
+                    store = await asyncio.to_thread(open_store, self._folder)
+                    self._app = create_gateway_app(store, self._options)
+                except ArrowheadError as error:
+                    log.error("gateway not usable: %s", error.message)
+                    raise
+        await self._app(scope, receive, send)
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltPlaces:
+    places: Places
+    clients: tuple[NcbiClient, ...]
+
+    async def close(self) -> None:
+        for client in self.clients:
+            await client.aclose()
+
+
+def send_limits(settings: Settings) -> SendLimits:
+    ncbi = settings.ncbi
+    return SendLimits(
+        connect_timeout_s=ncbi.connect_timeout_s, timeout_s=ncbi.timeout_s, max_reply_bytes=ncbi.max_reply_bytes
+    )
+
+
+def blast_options(settings: Settings) -> BlastOptions:
+    gateway = settings.gateway
+    return BlastOptions(
+        workers=gateway.blast_workers,
+        threads=gateway.blast_threads,
+        limits=RunLimits(wall_s=gateway.blast_timeout_s, cpu_s=gateway.blast_cpu_s),
+        blastdb_dirs=gateway.blastdb_dirs,
+    )
+
+
+def build_places(settings: Settings, gateway_dir: Path, sender: HttpSender) -> BuiltPlaces:
+    """``sender`` is for everything but the gateway. The gateway's store is made here where it is sure to be asked.
+
+    Raises:
+        GatewayDataError: that cannot be done.
+    """
+    mode = settings.egress.mode
+    eutils, blast = settings.ncbi_urls
+    off = _local_host(eutils), _local_host(blast)
+    # With mode off there is no outside, whatever a request asks for.
+    outside = off if mode == "off" else (_host(eutils or _NCBI.eutils_url), _host(blast or _NCBI.blast_url))
+    is_sure = mode == "local-first" or (mode == "off" and None in off)
+    options = blast_options(settings)
+    app: AsgiApp = LazyGateway(gateway_dir, options)
+    if is_sure:
+        app = create_gateway_app(open_store(gateway_dir), options)
+    in_process = HttpSender(send_limits(settings), app)
+    hosts = dict.fromkeys((None, *off, *outside))
+    clients = {host: _client(settings, host, in_process if host is None else sender) for host in hosts}
+
+    def place(host: str | None, url: str | None) -> Place:
+        name = urlsplit(url).hostname or "" if url and host is not None else GATEWAY
+        return Place(name, clients[host], leaves=host is not None and not is_loopback(name))
+
+    gateway = place(None, None)
+    beyond = Pair(place(outside[0], eutils or _NCBI.eutils_url), place(outside[1], blast or _NCBI.blast_url))
+    inside = Pair(place(off[0], eutils), place(off[1], blast))
+    places = Places(off=inside, gateway=Pair(gateway, gateway), outside=beyond)
+    return BuiltPlaces(places, tuple(clients.values()))
+
+
+def _local_host(url: str | None) -> str | None:
+    """None is the built-in gateway, which stands in for every address on another machine."""
+    return _host(url) if url and is_loopback(urlsplit(url).hostname or "") else None
+
+
+def _host(url: str) -> str:
+    """NCBI's two hosts are one place: they share the limit on requests."""
+    host = urlsplit(url).netloc
+    return "ncbi" if host.endswith(".ncbi.nlm.nih.gov") else host
+
+
+def _client(settings: Settings, host: str | None, sender: HttpSender) -> NcbiClient:
+    ncbi = settings.ncbi
+    local = host is None or is_loopback(urlsplit(f"//{host}").hostname or "")
+    base = _GATEWAY if host is None else _NCBI
+    site = NcbiSite(
+        eutils_url=(host and ncbi.eutils_url) or base.eutils_url,
+        blast_url=(host and ncbi.blast_url) or base.blast_url,
+        tool=ncbi.tool,
+        email=ncbi.email,
+        api_key=ncbi.api_key.get_secret_value() if ncbi.api_key and not local else "",
+    )
+    config = ClientConfig(
+        site=site,
+        allow_remote=settings.egress.mode != "off",
+        rate_per_s=ncbi.rate_per_s if ncbi.rate_per_s is not None else (0.0 if local else None),
+        retry=RetryPolicy(
+            retries=ncbi.retries,
+            total_timeout_s=min(settings.loop.call_timeout_s * _GRACE, ncbi.total_timeout_s),
+        ),
+        blast=_blast_timing(settings, local=local),
+    )
+    cached = ncbi.cache if ncbi.cache is not None else not local
+    cache = ReplyCache(ncbi.cache_path or xdg_dir("cache") / "ncbi.sqlite") if cached else None
+    return NcbiClient(config, cache=cache, sender=sender)
+
+
+def _blast_timing(settings: Settings, *, local: bool) -> BlastTiming:
+    timing = BlastTiming.local() if local else BlastTiming()
+    ncbi = settings.ncbi
+    put = timing.put_interval_s if ncbi.blast_put_interval_s is None else ncbi.blast_put_interval_s
+    poll = timing.poll_interval_s if ncbi.blast_poll_interval_s is None else ncbi.blast_poll_interval_s
+    total = settings.loop.call_timeout_s * _GRACE
+    return replace(timing, put_interval_s=put, poll_interval_s=poll, total_timeout_s=total)

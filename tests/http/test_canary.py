@@ -1,0 +1,106 @@
+"""What a user writes stands in the answer and its trace, and nowhere else: every log, error and metric is searched."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
+BLAST = "https://blast.ncbi.nlm.nih.gov/blast/Blast.cgi"
+QUESTION = "Does zebrawort-canary run in the family of Quillfeather-canary?"
+TERM = "quillfeather canary"
+KEY = "canary-key-5d1c"
+WRONG_KEY = "canary-wrong-key-77"
+SEQUENCE = "GATTACACATTAGGCATCCGTTAACGGATCCATGCATTGCAAGCTTGGCACTGGCCGTCGTTTT"
+CANARIES = ("zebrawort", "uillfeather", KEY, WRONG_KEY, SEQUENCE, SEQUENCE[8:40])
+SCRIPT = [
+    {"suffix": f"Question: {QUESTION}\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term={TERM.replace(' ', '+')}]->"},
+    {
+        "suffix": f"Question: Align {SEQUENCE}\n",
+        "text": f"[{BLAST}?CMD=Put&PROGRAM=blastn&DATABASE=nt&QUERY={SEQUENCE}]->",
+    },
+    {"regex": r"(?s).", "text": "Answer: nothing\n\n"},
+]
+
+
+def _get(url: str, *, key: str = KEY, body: bytes | None = None, kind: str = "application/json") -> str:
+    """Head and body of whatever comes back."""
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": kind}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data=body, headers=headers), timeout=120) as reply:
+            return f"{reply.headers}{reply.read().decode()}"
+    except urllib.error.HTTPError as error:
+        return f"{error.headers}{error.read().decode()}"
+
+
+def _errors(url: str) -> list[str]:
+    """Bodies that cannot be read, keys that are none, paths that lead nowhere, with canaries in each."""
+    chat = f"{url}/v1/chat/completions"
+    wrong = {"model": "scripted:genegpt", "messages": [{"role": "user", "content": QUESTION}]}
+    return [
+        _get(chat, body=f'{{"model": "{QUESTION}"'.encode()),
+        _get(chat, body=json.dumps(wrong | {"temperature": QUESTION}).encode()),
+        _get(chat, body=json.dumps(wrong | {"arrowhead": {"mask": QUESTION}}).encode()),
+        _get(chat, body=json.dumps(wrong | {"arrowhead": {"egress": "ncbi"}}).encode()),
+        _get(chat, body=json.dumps(wrong).encode(), kind="text/plain"),
+        _get(chat, body=QUESTION.encode() * 5000),
+        _get(chat, body=json.dumps(wrong).encode(), key=WRONG_KEY),
+        _get(f"{url}/v1/traces/{KEY}"),
+        _get(f"{url}/{SEQUENCE}?q=zebrawort"),
+        *(_get(url + path) for path in ("/metrics", "/ready", "/health", "/version", "/v1/models")),
+    ]
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_no_canary_leaves_the_answer_and_its_trace(
+    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path: Path, log_format: str
+) -> None:
+    """A server that logs everything it can: question, key and sequence are in no log, no audit line, no error."""
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    home = tmp_path / "home"
+    home.mkdir()
+    settings = {
+        "HOME": str(home),
+        "NETWORK_BLOCK_HOSTS": "ncbi.example",
+        "ARROWHEAD_LOG__LEVEL": "DEBUG",
+        "ARROWHEAD_LOG__FORMAT": log_format,
+        "ARROWHEAD_MODEL__SCRIPT": str(tmp_path / "script.json"),
+        "ARROWHEAD_SERVER__API_KEYS": KEY,
+        "ARROWHEAD_TRACES__DIR": str(home / "traces"),
+        "ARROWHEAD_NCBI__EUTILS_URL": "http://ncbi.example:9",  # nobody listens there
+        "ARROWHEAD_NCBI__BLAST_URL": "http://ncbi.example:9",
+        "ARROWHEAD_NCBI__EMAIL": "someone@example.org",
+        "ARROWHEAD_NCBI__RETRIES": "0",
+        "ARROWHEAD_EGRESS__MODE": "local-first",
+        "ARROWHEAD_EGRESS__PROFILE": "open",
+    }
+    with (tmp_path / "stdout").open("w") as stdout, serve_with(settings, stdout=stdout.fileno()) as server:
+        answers = [
+            _get(
+                f"{server.url}/v1/chat/completions",
+                body=json.dumps(
+                    {"model": "scripted:genegpt", "messages": [{"role": "user", "content": text}]}
+                ).encode(),
+            )
+            for text in (QUESTION, f"Align {SEQUENCE}")
+        ]
+        errors = _errors(server.url)
+    written = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    holding = {path.name for path, content in written.items() if any(c.encode() in content for c in CANARIES)}
+
+    assert "left this machine: free_text to ncbi.example" in answers[0]
+    assert "left this machine: sequence to ncbi.example" in answers[1]
+    assert {path.name for path in written} >= {"traces.jsonl", "audit.jsonl"}
+    assert holding == {"traces.jsonl"}
+    trace = (home / "traces" / "traces.jsonl").read_text()
+    assert QUESTION in trace and SEQUENCE in trace and KEY not in trace
+    said = {"stderr": server.log(), "stdout": (tmp_path / "stdout").read_text()} | dict(enumerate(errors))
+    assert {(name, canary) for name, text in said.items() for canary in CANARIES if canary in text} == set()
+    assert len(server.log().splitlines()) > 10

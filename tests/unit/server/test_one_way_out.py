@@ -1,0 +1,82 @@
+"""There is one object that opens connections, and nothing else in the server's code could."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+# The one way out; and the command that asks a running server, which its user names: no part of the server.
+ALLOWED = {"retrieval/ncbi/transport.py": {"httpx"}, "server/cli_ask.py": {"urllib.request"}}
+CLIENTS = {
+    "httpx", "httpcore", "requests", "urllib3", "aiohttp", "urllib.request", "http.client", "ftplib", "smtplib",
+    "telnetlib", "xmlrpc.client", "websockets", "websocket", "anyio", "paramiko", "huggingface_hub", "Bio.Entrez",
+}  # fmt: skip
+CALLS = {"create_connection", "connect", "connect_ex", "open_connection", "sendto", "getaddrinfo", "gethostbyname"}
+
+
+def _sources() -> Iterator[tuple[str, ast.Module]]:
+    for folder in ("server", "retrieval"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def _connecting(tree: ast.Module) -> set[str]:
+    """Calls named like those that open connections or look names up; a database's ``connect`` is none."""
+    return {
+        ast.unparse(node.func)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in CALLS
+        and ast.unparse(node.func.value) != "sqlite3"
+    }
+
+
+def test_only_the_transport_can_reach_other_machines() -> None:
+    """No other file of server and retrieval imports a client, or calls what connects."""
+    found = {path: {n for n in _imported(tree) for c in CLIENTS if n == c or n.startswith(f"{c}.")} | _connecting(tree)
+             for path, tree in _sources()}  # fmt: skip
+
+    assert len(found) > 60
+    assert {path: {name.split(".")[0] for name in names} for path, names in found.items() if names} == {
+        path: {name.split(".")[0] for name in names} for path, names in ALLOWED.items()
+    }
+
+
+def test_the_server_does_not_load_the_asking_command() -> None:
+    """What a server process imports has no other client of ours in it."""
+    code = "import sys, server.cli_serve, server.bootstrap, server.app; print('server.cli_ask' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=250
+    )
+
+    assert done.stdout.strip() == "False"
+
+
+def test_one_sender_is_made_and_shared() -> None:
+    """Built where everything is put together, but for the one that stays in the process."""
+    made = {
+        path: [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call)
+               and ast.unparse(node.func) == "HttpSender"]
+        for path, tree in _sources()
+    }  # fmt: skip
+
+    assert {path: calls for path, calls in made.items() if calls} == {
+        "retrieval/ncbi/client.py": ["HttpSender(config.limits)"],  # for a client on its own, as in tests
+        "server/bootstrap.py": ["HttpSender(send_limits(settings))"],
+        "server/ncbi_places.py": ["HttpSender(send_limits(settings), app)"],
+    }
