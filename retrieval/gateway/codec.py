@@ -6,7 +6,6 @@ import dataclasses
 import json
 import zlib
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Final
 
 from retrieval.gateway.records import (
@@ -54,12 +53,7 @@ def decode(db: Database, body: bytes) -> Record:
 
 def _values(record: Any) -> dict[str, Any]:
     """The record's fields; ``dataclasses.asdict`` would copy every value, which takes longer than writing it."""
-    return {name: getattr(record, name) for name in _names(type(record))}
-
-
-@cache
-def _names(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
 
 def _tuples(value: Any) -> Any:
