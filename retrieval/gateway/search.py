@@ -30,6 +30,7 @@ __all__ = ["FIELDS", "Hits", "SearchField", "field_of", "organism_of", "search"]
 
 # Of more hits than this, relevance looks at the best of each column only: the rest differ in nothing that a name has.
 _MAX_RANKED: Final = 3_000
+_MAX_SCORED: Final = 10_000
 _PHRASE_BONUS: Final = 20
 _PART_SCORE: Final = 5  # a word inside a name says less than the name
 _WHOLE_NOT_NEEDED: Final = frozenset({"title", "alt", "synonym", "dis", "abstract", "mesh", "majr"})
@@ -97,7 +98,7 @@ def _count(store: GatewayStore, db: Database, condition: Condition) -> int:
     if isinstance(condition, Everything):
         return store.count(db)
     rows = rows_of(db, condition)
-    return int(store.query(f"SELECT count(*) FROM ({rows.sql})", rows.parameters)[0][0])
+    return store.counted(rows.sql, rows.parameters)
 
 
 def _evaluate(db: Database, node: Node, conditions: Mapping[Term, Condition], counts: Mapping[Term, int]) -> Condition:
@@ -165,13 +166,16 @@ def _by_default(store: GatewayStore, db: Database, condition: Condition, page: P
 
 
 def _by_text(store: GatewayStore, db: Database, condition: Words, page: Page) -> list[int]:
-    """BM25 over the columns, newest first among equals."""
+    """BM25 over the columns, newest first among equals; of very many hits, over the newest of them."""
+    newest = "SELECT rowid FROM {0} WHERE {0} MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?".format(f"{db}_index")
+    last = store.query(newest, (condition.match, _MAX_SCORED))
     weights = ", ".join(str(_TEXT_WEIGHTS.get(column, 0.5)) for column in COLUMNS[db])
     sql = (
-        f"SELECT rowid FROM {db}_index WHERE {db}_index MATCH ? "
+        f"SELECT rowid FROM {db}_index WHERE {db}_index MATCH ? AND rowid >= ? "
         f"ORDER BY bm25({db}_index, {weights}), rowid DESC LIMIT ? OFFSET ?"
     )
-    return [row[0] for row in store.query(sql, (condition.match, page.size, page.start))]
+    parameters = (condition.match, last[0][0] if last else 0, page.size, page.start)
+    return [row[0] for row in store.query(sql, parameters)]
 
 
 def _by_relevance(store: GatewayStore, db: Database, found: _Found, page: Page) -> list[int]:

@@ -11,6 +11,7 @@ import os
 import queue
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -35,6 +36,7 @@ SAMPLE, SITE = "sample", "site"
 _BATCH: Final = 500
 _CONNECTIONS: Final = 8
 _PAGE_CACHE_KIB: Final = 16_384
+_MAX_COUNTS: Final = 10_000
 _R = TypeVar("_R")
 
 
@@ -101,6 +103,8 @@ class GatewayStore:
         self.path = path
         self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         self._closed = False
+        self._counts: dict[tuple[object, ...], int] = {}
+        self._counts_lock = threading.Lock()
         try:
             for _ in range(_CONNECTIONS):
                 self._idle.put(self._connect())
@@ -147,6 +151,19 @@ class GatewayStore:
         """Grows whenever an import is done: what was found before may be out of date."""
         with self._connection() as connection:
             return int(connection.execute("SELECT count(*) FROM imported").fetchone()[0])
+
+    def counted(self, select: str, parameters: Sequence[object] = ()) -> int:
+        """How many rows a statement selects; kept until the next import, since common words are asked for again."""
+        key = (self.version(), select, tuple(parameters))
+        with self._counts_lock:
+            known = self._counts.get(key)
+        if known is None:
+            known = int(self.query(f"SELECT count(*) FROM ({select})", parameters)[0][0])
+            with self._counts_lock:
+                if len(self._counts) >= _MAX_COUNTS:
+                    self._counts.clear()
+                self._counts[key] = known
+        return known
 
     def meta(self, key: str) -> str:
         rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))

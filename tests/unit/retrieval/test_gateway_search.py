@@ -211,8 +211,10 @@ def test_a_replaced_record_is_found_by_its_new_words_alone(tmp_path: Path) -> No
     counts = {word: search(store, "pubmed", node, Page()).count for word, node in tree.items() if node}
     assert counts == {"old": 0, "new": 1, "words": 1}
     assert store.links("gene", "3043", "pubmed") == ["7"]
+    store.close()
     with write(path) as writer:
         writer.put(Removal("pubmed", "7"))
+    store = GatewayStore(path)
     assert all(search(store, "pubmed", node, Page()).count == 0 for node in tree.values() if node)
     assert store.links("gene", "3043", "pubmed") == []
     store.close()
