@@ -45,7 +45,7 @@ def build_services(settings: Settings) -> Services:
     sender = HttpSender(send_limits(settings))
     built = build_places(settings, gateway_dir(settings), sender)
     auditor = Auditor(audit_log(settings), settings.audit.on_failure)
-    egress = Egress(EgressPolicy.of(settings.egress), built.places, auditor)
+    egress = Egress(EgressPolicy.of(settings.egress), built.places, auditor, built.vocabulary)
     limits = LoopLimits(
         max_calls=settings.loop.max_calls,
         max_reply_tokens=settings.loop.max_reply_tokens,

@@ -16,9 +16,11 @@ from models.errors import ArrowheadError
 from retrieval.gateway.app import create_gateway_app, open_store
 from retrieval.gateway.blast_engine import BlastOptions
 from retrieval.gateway.blast_process import RunLimits
+from retrieval.gateway.vocabulary import StoreVocabulary
 from retrieval.ncbi.blast import BlastTiming
 from retrieval.ncbi.cache import ReplyCache
 from retrieval.ncbi.client import ClientConfig, NcbiClient, RetryPolicy
+from retrieval.ncbi.parameter_classes import Vocabulary
 from retrieval.ncbi.requests import NcbiSite
 from retrieval.ncbi.transport import AsgiApp, HttpSender, Message, Receive, Send, SendLimits
 from server.egress_places import Pair, Place, Places
@@ -60,8 +62,11 @@ class LazyGateway:
 
 @dataclass(frozen=True, slots=True)
 class BuiltPlaces:
+    """``vocabulary``: the gateway's, where its store is open from the start."""
+
     places: Places
     clients: tuple[NcbiClient, ...]
+    vocabulary: Vocabulary | None = None
 
     async def close(self) -> None:
         for client in self.clients:
@@ -99,8 +104,10 @@ def build_places(settings: Settings, gateway_dir: Path, sender: HttpSender) -> B
     is_sure = mode == "local-first" or (mode == "off" and None in off)
     options = blast_options(settings)
     app: AsgiApp = LazyGateway(gateway_dir, options)
+    vocabulary: Vocabulary | None = None
     if is_sure:
-        app = create_gateway_app(open_store(gateway_dir), options)
+        store = open_store(gateway_dir)
+        app, vocabulary = create_gateway_app(store, options), StoreVocabulary(store)
     in_process = HttpSender(send_limits(settings), app)
     hosts = dict.fromkeys((None, *off, *outside))
     clients = {host: _client(settings, host, in_process if host is None else sender) for host in hosts}
@@ -113,7 +120,7 @@ def build_places(settings: Settings, gateway_dir: Path, sender: HttpSender) -> B
     beyond = Pair(place(outside[0], eutils or _NCBI.eutils_url), place(outside[1], blast or _NCBI.blast_url))
     inside = Pair(place(off[0], eutils), place(off[1], blast))
     places = Places(off=inside, gateway=Pair(gateway, gateway), outside=beyond)
-    return BuiltPlaces(places, tuple(clients.values()))
+    return BuiltPlaces(places, tuple(clients.values()), vocabulary)
 
 
 def _local_host(url: str | None) -> str | None:

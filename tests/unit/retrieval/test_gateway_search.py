@@ -26,6 +26,7 @@ from retrieval.gateway.records import (
 from retrieval.gateway.search import Page, search
 from retrieval.gateway.store import SITE, GatewayStore
 from retrieval.gateway.store_write import StoreWriter
+from retrieval.gateway.vocabulary import StoreVocabulary
 
 HUMAN = Organism(9606, "Homo sapiens", "human")
 MOUSE = Organism(10090, "Mus musculus", "mouse")
@@ -299,3 +300,12 @@ def test_a_summary_call_can_name_a_kept_search(store: GatewayStore) -> None:
     call = {"db": "gene", "query_key": "1", "webenv": environment, "retmode": "json", "retstart": "1", "retmax": "1"}
     assert '"uids":["3040"]' in answer(store, "esummary", call, history).body
     assert "Unable to obtain query" in answer(store, "esummary", call | {"webenv": "MCID_0"}, history).body
+
+
+def test_a_name_in_the_store_is_a_term_and_a_sentence_around_it_is_not(store: GatewayStore) -> None:
+    """Titles, headings and full names count whole; a person's name, a part, or more than the name does not."""
+    vocabulary = StoreVocabulary(store)
+    known = ["sickle cell anemia", "Anemia, Sickle Cell/drug therapy", "HBB thing"]
+    other = ["sickle cell", "sickle cell anemia of Jane Doe", "Jane Doe", "Sickle cell anemia in children", ""]
+    assert [vocabulary.knows(phrase) for phrase in known] == [True] * 3
+    assert [vocabulary.knows(phrase) for phrase in other] == [False] * 5
