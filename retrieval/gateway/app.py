@@ -25,6 +25,7 @@ from starlette.routing import Route
 
 from retrieval.gateway.blast import BlastService, open_blast
 from retrieval.gateway.blast_engine import BlastOptions
+from retrieval.gateway.blast_organisms import known_taxid
 from retrieval.gateway.errors import GatewayBindError, GatewayDataError, GatewayPortError
 from retrieval.gateway.eutils import ENDPOINTS, answer
 from retrieval.gateway.history import History
@@ -84,7 +85,12 @@ def create_gateway_app(store: GatewayStore, blast_options: BlastOptions | None =
     an in-process transport: it needs no lifespan events, though its lifespan ends running searches.
     """
     blast_dir = store.path.parent / f"blast-{store.fingerprint[:16]}"
-    blast = open_blast(store.segments(), blast_dir, blast_options)
+
+    def taxid_of(name: str) -> int | None:
+        """As people mostly mean a name, else as the store's organisms are called."""
+        return known_taxid(name) or next(iter(store.tax_ids(name)), None)
+
+    blast = open_blast(store.segments(), blast_dir, blast_options, taxid_of)
     history = History()
     routes = [
         Route(f"/entrez/eutils/{name}.fcgi", _eutils_route(store, name, history), methods=["GET", "POST"])

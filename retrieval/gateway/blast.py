@@ -18,6 +18,7 @@ from retrieval.gateway import blast_render as render
 from retrieval.gateway.blast_archive import DatabaseReplaced
 from retrieval.gateway.blast_engine import BlastEngine, BlastOptions, SearchResult
 from retrieval.gateway.blast_formats import page_order
+from retrieval.gateway.blast_organisms import TaxidOf, known_taxid
 from retrieval.gateway.blast_parameters import shown
 from retrieval.gateway.blast_request import BlastQuery
 from retrieval.gateway.blast_sample import SampleDatabase
@@ -47,13 +48,16 @@ class _Job:
 
 
 def open_blast(
-    segments: Sequence[SequenceSegment], sample_dir: Path, options: BlastOptions | None = None
+    segments: Sequence[SequenceSegment],
+    sample_dir: Path,
+    options: BlastOptions | None = None,
+    taxid_of: TaxidOf = known_taxid,
 ) -> BlastService:
     """The service over the built-in sample (kept in ``sample_dir``), the databases in the folder "blast" beside it, and
     those of ``options.blastdb_dirs``."""
     chosen = options or BlastOptions()
     roots = (sample_dir.parent / _SITE_FOLDER, *chosen.blastdb_dirs)
-    engine = BlastEngine(SampleDatabase(segments, sample_dir), roots, chosen)
+    engine = BlastEngine(SampleDatabase(segments, sample_dir), roots, chosen, taxid_of)
     engine.prepare()
     return BlastService(engine, chosen)
 

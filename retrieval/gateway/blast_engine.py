@@ -14,6 +14,7 @@ from retrieval.gateway.atomic_folders import recover_all
 from retrieval.gateway.blast_archive import DatabaseReplaced, search_database
 from retrieval.gateway.blast_databases import BlastDatabase, Discovery, discover_databases
 from retrieval.gateway.blast_formats import PageOrder
+from retrieval.gateway.blast_organisms import TaxidOf, known_taxid
 from retrieval.gateway.blast_process import RunLimits, missing_programs
 from retrieval.gateway.blast_request import BlastQuery, read_put
 from retrieval.gateway.blast_sample import SampleDatabase
@@ -54,9 +55,15 @@ class SearchResult(Protocol):
 
 
 class BlastEngine:
-    """Reads and runs searches. Databases are looked for anew with every search, so a new one needs no restart."""
+    """Reads and runs searches. Databases are looked for anew with every search, so a new one needs no restart.
 
-    def __init__(self, sample: SampleDatabase, roots: Sequence[Path], options: BlastOptions) -> None:
+    ``taxid_of`` knows organisms by name, for ENTREZ_QUERY.
+    """
+
+    def __init__(
+        self, sample: SampleDatabase, roots: Sequence[Path], options: BlastOptions, taxid_of: TaxidOf = known_taxid
+    ) -> None:
+        self._taxid_of = taxid_of
         self._sample = sample
         self._roots = tuple(roots)
         self._options = options
@@ -74,7 +81,7 @@ class BlastEngine:
         """``params`` of a Put. ValueError, for the reader, where the search cannot be run."""
         found = await asyncio.to_thread(discover_databases, self._roots)
         sample = None if self._sample.is_empty else self._sample.database
-        query = read_put(params, found, sample)
+        query = await asyncio.to_thread(read_put, params, found, sample, self._taxid_of)
         if query.database is sample and query.program.name != "blastn":
             raise ValueError(f"Error: database {query.database.name} is searched with blastn and megablast alone")
         return query

@@ -95,7 +95,7 @@ def taxid_lines(
             if not starts or not line.startswith(b">"):
                 continue
             number += 1
-            token, title = _split(_ascii(line[1:].split(b"\x01", 1)[0]))
+            token, title = _titles(line)[0]
             taxid = _ox_taxid(title) if isinstance(taxids, str) else _mapped(token, taxids)
             if taxid is not None:
                 identifier, _ = _identified(token, title, number if numbered else None, number)
@@ -163,16 +163,20 @@ def _lines(path: Path, hashing: list[str] | None) -> Iterator[tuple[bytes, int, 
 
 
 def _defline(line: bytes, number: int, numbered: bool) -> bytes:
-    parts = [_split(_ascii(part)) for part in line[1:].split(b"\x01")]
+    parts = _titles(line)
     if numbered:
         token, title = parts[0]
         more = "".join(f" ; {t} {rest}" for t, rest in parts[1:])
         identifier, title = _identified(token, title + more, number, number)
         return f">{identifier} {title}".rstrip().encode() + b"\n"
-    written = (
-        " ".join(_identified(token, title, None, number)) for token, title in (parts[0], *filter(any, parts[1:]))
-    )
+    written = (" ".join(_identified(token, title, None, number)) for token, title in parts)
     return b">" + b"\x01".join(text.rstrip().encode() for text in written) + b"\n"
+
+
+def _titles(line: bytes) -> list[tuple[str, str]]:
+    """At least one; Ctrl-A stands between the titles of one sequence's several records, as in NCBI's nr."""
+    parts = (_split(_ascii(part)) for part in line[1:].split(b"\x01"))
+    return [part for part in parts if any(part)] or [("", "")]
 
 
 def _ascii(text: bytes) -> str:

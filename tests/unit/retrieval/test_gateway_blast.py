@@ -246,6 +246,23 @@ async def test_organisms_restrict_the_hits(service: BlastService) -> None:
 
 
 @needs_blast
+async def test_a_name_is_looked_up_where_the_service_is_told_to(
+    data_dir: Path, segments: Sequence[SequenceSegment]
+) -> None:
+    """An organism that only the site's taxonomy knows restricts a search; without it the name is refused."""
+    names = {"people of the valley": 9606}
+    told = open_blast(segments, data_dir / "sample-store", BlastOptions(limits=SLOW), names.get)
+    restriction = "people of the valley[orgn]"
+    rid = await put(told, GENE[:100], DATABASE="genes", ENTREZ_QUERY=restriction)
+    assert "ThereAreHits=yes" in await finished(told, rid)
+    await told.aclose()
+    untold = open_blast(segments, data_dir / "sample-store", BlastOptions(limits=SLOW))
+    call = {"CMD": "Put", "PROGRAM": "blastn", "QUERY": GENE[:100], "DATABASE": "genes", "ENTREZ_QUERY": restriction}
+    assert "txid9606[ORGN]" in (await untold.answer(call)).body
+    await untold.aclose()
+
+
+@needs_blast
 async def test_two_databases_are_searched_at_once(data_dir: Path, segments: Sequence[SequenceSegment]) -> None:
     """With two workers, each search gets the result of its own database."""
     service = open_blast(segments, data_dir / "sample-store", BlastOptions(workers=2, limits=SLOW))

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
@@ -157,6 +157,7 @@ def test_letters_are_counted_over_files_and_long_lines(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.text(max_size=80), st.text("ACGTN\n ", min_size=1)), max_size=5), st.booleans())
+@example([("\x010", "A"), ("a b\x01\x01c", "A"), ("\x01", "A")], False)
 def test_whatever_a_title_holds_the_text_stays_fasta(pairs: list[tuple[str, str]], numbered: bool) -> None:
     """One line for each title, with an identifier of at most 50 plain characters; no letter is lost."""
     kept = [(title.replace("\n", " ").replace("\r", " "), letters) for title, letters in pairs if letters.split()]
@@ -166,8 +167,8 @@ def test_whatever_a_title_holds_the_text_stays_fasta(pairs: list[tuple[str, str]
     lines = [line for line in text.splitlines() if line.startswith(">")]
     assert len(lines) == totals.sequences == len(kept)
     assert totals.letters == sum(len("".join(letters.split())) for _, letters in kept)
-    for line in lines:
-        token = line[1:].split(" ")[0]
+    for title in (title for line in lines for title in line[1:].split("\x01")):
+        token = title.split(" ")[0]
         assert 0 < len(token.removeprefix("lcl|")) <= 100 and token.isprintable()
 
 
