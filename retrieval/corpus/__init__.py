@@ -1,0 +1,1 @@
+"""Documents and namespaces: reading, cutting into passages, keeping, updating."""

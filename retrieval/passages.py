@@ -1,0 +1,109 @@
+"""Passages and where they come from: what every index, method and citation speaks of. Knows nothing of storage."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+# A passage's publication types as bits of one integer, so that a filter over millions of rows is one vector operation.
+# Only the order counts, and it may only grow at the end: indices on disk hold the bits.
+PUBLICATION_TYPES: Final[tuple[str, ...]] = (
+    "journal article",
+    "review",
+    "systematic review",
+    "meta-analysis",
+    "randomized controlled trial",
+    "clinical trial",
+    "observational study",
+    "case reports",
+    "practice guideline",
+    "guideline",
+    "comparative study",
+    "multicenter study",
+    "validation study",
+    "editorial",
+    "letter",
+    "comment",
+    "news",
+    "preprint",
+    "book chapter",
+    "textbook",
+    "encyclopedia",
+    "retracted publication",
+    "retraction notice",
+    "published erratum",
+    "expression of concern",
+)
+_ID_BITS: Final = 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One source text: an article, a book chapter, a PDF.
+
+    ``document_id`` is stable across fetches: "PMID:123", "PMC:123", "NBK:430685", or "sha256:…" of a file's content.
+    ``date`` is yyyymmdd with zeros where unknown (20030500), 0 for no date. ``types`` are publication types, small
+    letters. ``provenance`` is the file or address it was read from, ``retrieved`` the day (yyyy-mm-dd).
+    """
+
+    document_id: str
+    title: str
+    source: str = ""
+    url: str = ""
+    authors: tuple[str, ...] = ()
+    journal: str = ""
+    date: int = 0
+    types: tuple[str, ...] = ()
+    licence: str = ""
+    provenance: str = ""
+    retrieved: str = ""
+    retracted_by: tuple[str, ...] = ()
+    corrected_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A stretch of a document, as it is embedded, ranked and cited.
+
+    ``start``, ``end`` are character offsets into the document's text as it was read, so that ``text`` is that slice;
+    ``section`` is its heading path ("Results"), "" where there is none; ``page`` is 1-based, 0 where there are none.
+    """
+
+    passage_id: int
+    document_id: str
+    title: str
+    text: str
+    section: str = ""
+    start: int = 0
+    end: int = 0
+    page: int = 0
+    date: int = 0
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One ranked passage. ``score`` is higher for better; its scale is that of whoever ranked it."""
+
+    passage_id: int
+    score: float
+
+
+def passage_id(namespace: str, document_id: str, start: int, text: str) -> int:
+    """A positive 63-bit number that the same passage of the same namespace has at every fetch, and no other one."""
+    digest = hashlib.blake2b(digest_size=8)
+    for part in (namespace, document_id, str(start), text):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    return int.from_bytes(digest.digest(), "big") >> (64 - _ID_BITS) or 1
+
+
+def type_bits(types: Iterable[str]) -> int:
+    """The bits of those types that have one; others can be filtered by the passage store alone."""
+    known = {name: 1 << place for place, name in enumerate(PUBLICATION_TYPES)}
+    bits = 0
+    for name in types:
+        bits |= known.get(name.strip().lower(), 0)
+    return bits
