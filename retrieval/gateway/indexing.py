@@ -11,7 +11,6 @@ from retrieval.gateway import schema
 from retrieval.gateway.records import (
     Article,
     Concept,
-    Database,
     FullText,
     Gene,
     OmimEntry,
@@ -21,6 +20,7 @@ from retrieval.gateway.records import (
     Snp,
     Taxon,
     Variation,
+    database_of,
 )
 from retrieval.gateway.tokens import day, index_words, whole, words_of
 
@@ -68,11 +68,6 @@ def _column(values: list[str] | tuple[str, ...]) -> str:
 
 
 @singledispatch
-def database_of(record: Record) -> Database:
-    raise TypeError(f"no record of a database: {type(record).__name__}")
-
-
-@singledispatch
 def fields_of(record: Record) -> Fields:
     """(column of the index, text) of everything that can be searched."""
     raise TypeError(f"no record of a database: {type(record).__name__}")
@@ -106,11 +101,6 @@ def uid_of(record: Record) -> int:
             return 0
 
 
-@database_of.register
-def _(record: Gene) -> Database:
-    return "gene"
-
-
 @fields_of.register
 def _(record: Gene) -> Fields:
     yield "sym", record.symbol
@@ -135,11 +125,6 @@ def _(record: Gene) -> Standing:
     return Standing(record.weight, record.status == 0, record.organism.tax_id == _HUMAN)
 
 
-@database_of.register
-def _(record: Snp) -> Database:
-    return "snp"
-
-
 @fields_of.register
 def _(record: Snp) -> Fields:
     for symbol, gene_id in record.genes:
@@ -157,11 +142,6 @@ def _(record: Snp) -> Standing:
     return Standing(number=whole(record.position))
 
 
-@database_of.register
-def _(record: OmimEntry) -> Database:
-    return "omim"
-
-
 @fields_of.register
 def _(record: OmimEntry) -> Fields:
     yield "title", record.title
@@ -172,11 +152,6 @@ def _(record: OmimEntry) -> Fields:
 @standing_of.register
 def _(record: OmimEntry) -> Standing:
     return Standing(live=record.prefix != "^", number=len(words_of(record.title)))
-
-
-@database_of.register
-def _(record: SequenceSegment) -> Database:
-    return "nuccore"
 
 
 @fields_of.register
@@ -190,11 +165,6 @@ def _(record: SequenceSegment) -> Fields:
 @standing_of.register
 def _(record: SequenceSegment) -> Standing:
     return Standing(human=record.tax_id == _HUMAN)
-
-
-@database_of.register
-def _(record: Article) -> Database:
-    return "pubmed"
 
 
 @fields_of.register
@@ -218,11 +188,6 @@ def _(record: Article) -> Standing:
     return Standing(number=day(record.date))
 
 
-@database_of.register
-def _(record: FullText) -> Database:
-    return "pmc"
-
-
 @fields_of.register
 def _(record: FullText) -> Fields:
     yield "title", record.title
@@ -237,11 +202,6 @@ def _(record: FullText) -> Fields:
 @standing_of.register
 def _(record: FullText) -> Standing:
     return Standing(number=day(record.date))
-
-
-@database_of.register
-def _(record: Variation) -> Database:
-    return "clinvar"
 
 
 @fields_of.register
@@ -265,11 +225,6 @@ def _(record: Variation) -> Standing:
     return Standing(number=whole(record.position))
 
 
-@database_of.register
-def _(record: Taxon) -> Database:
-    return "taxonomy"
-
-
 @fields_of.register
 def _(record: Taxon) -> Fields:
     yield "scientific", record.scientific_name
@@ -277,11 +232,6 @@ def _(record: Taxon) -> Fields:
     yield "level", record.rank
     yield "parent", str(record.parent_id)
     yield "orgn", f"txid{record.tax_id}"
-
-
-@database_of.register
-def _(record: Concept) -> Database:
-    return "medgen"
 
 
 @fields_of.register

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from retrieval.durable import sync_path
 from retrieval.gateway import schema
 from retrieval.gateway.codec import decode
 from retrieval.gateway.errors import GatewayDataError
@@ -51,18 +52,10 @@ def build_store(corpus: Corpus, path: Path) -> None:
         with draft.open("rb+") as file:
             os.fsync(file.fileno())
         draft.replace(path)
-        _sync_directory(path.parent)
+        sync_path(path.parent)
     finally:
         for left in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
             left.unlink(missing_ok=True)
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _write(corpus: Corpus, path: Path) -> None:
@@ -115,8 +108,6 @@ class GatewayStore:
         if version != schema.SCHEMA_VERSION:
             self.close()
             raise GatewayDataError(f"{path}: schema {version or 'unknown'}, {schema.SCHEMA_VERSION} needed")
-        self.kind = self.meta("kind")
-        self.fingerprint = self.meta("fingerprint")
 
     def _connect(self) -> sqlite3.Connection:
         uri = f"{self.path.resolve().as_uri()}?mode=ro"
@@ -165,22 +156,28 @@ class GatewayStore:
                 self._counts[key] = known
         return known
 
+    @property
+    def kind(self) -> str:
+        """``SAMPLE``, or ``SITE`` since its first import, which may happen while the store is being read."""
+        return self.meta("kind")
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the sample that the store was made from."""
+        return self.meta("fingerprint")
+
     def meta(self, key: str) -> str:
         rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))
         return str(rows[0][0]) if rows else ""
 
     def count(self, db: Database) -> int:
-        return int(self.query(f"SELECT count(*) FROM {db}")[0][0])
+        return self.counted(f"SELECT uid FROM {db}")
 
     def record(self, db: Database, uid: str) -> Record | None:
         """By its Entrez uid, or in nuccore by accession and stretch."""
         column = "key" if db == "nuccore" else "uid"
         rows = self.query(f"SELECT body FROM {db} WHERE {column} = ?", (uid,))
         return decode(db, rows[0][0]) if rows else None
-
-    def records(self, db: Database, uids: Sequence[str]) -> dict[str, Record]:
-        """Those that there are, by uid."""
-        return {uid: record for uid in uids if (record := self.record(db, uid)) is not None}
 
     def gene(self, uid: str) -> Gene | None:
         return _as(Gene, self.record("gene", uid))
@@ -227,7 +224,7 @@ class GatewayStore:
 
     def links(self, source: Database, uid: str, target: Database) -> list[str]:
         """The linked uids, the lowest first."""
-        sql = "SELECT target_uid FROM link WHERE source = ? AND uid = ? AND target = ? ORDER BY target_uid"
+        sql = "SELECT DISTINCT target_uid FROM link WHERE source = ? AND uid = ? AND target = ? ORDER BY target_uid"
         return [str(row[0]) for row in self.query(sql, (source, uid, target))]
 
 
