@@ -22,7 +22,7 @@ from retrieval.gateway.records import (
     Variation,
     database_of,
 )
-from retrieval.gateway.tokens import day, index_words, whole, words_of
+from retrieval.gateway.tokens import day, index_words, whole, words_of, year_word
 
 Fields = Iterator[tuple[str, str]]
 _HUMAN: Final = 9606
@@ -71,6 +71,10 @@ def _column(values: list[str] | tuple[str, ...]) -> str:
 def fields_of(record: Record) -> Fields:
     """(column of the index, text) of everything that can be searched."""
     raise TypeError(f"no record of a database: {type(record).__name__}")
+
+
+def _year(date: str) -> str:
+    return year_word(int(date[:4])) if date[:4].isdigit() else ""
 
 
 @singledispatch
@@ -181,6 +185,7 @@ def _(record: Article) -> Fields:
     yield "doi", record.doi
     yield "pmc", record.pmc
     yield "filter", "hasabstract" if record.abstract else ""
+    yield "filter", _year(record.date)
 
 
 @standing_of.register
@@ -197,6 +202,7 @@ def _(record: FullText) -> Fields:
     yield from (("journal", name) for name in record.journal)
     yield "doi", record.doi
     yield "pmid", record.pmid
+    yield "filter", _year(record.date)
 
 
 @standing_of.register

@@ -26,7 +26,7 @@ COLUMNS: Final[Mapping[Database, tuple[str, ...]]] = {
     "pubmed": (
         *("title", "abstract", "author", "journal", "mesh", "majr", "keyword", "type", "lang", "doi", "pmc", "filter"),
     ),
-    "pmc": ("title", "abstract", "body", "author", "journal", "doi", "pmid"),
+    "pmc": ("title", "abstract", "body", "author", "journal", "doi", "pmid", "filter"),
     "clinvar": ("name", "gene", "gene_id", "clin", "dis", "type", "chr", "map", "accn", "rs", "review"),
     "taxonomy": ("scientific", "name", "level", "parent", "orgn"),
     "medgen": ("title", "synonym", "definition", "cui", "source", "semtype"),
