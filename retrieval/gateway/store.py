@@ -51,6 +51,8 @@ def build_store(corpus: Corpus, path: Path) -> None:
         _write(corpus, draft)
         with draft.open("rb+") as file:
             os.fsync(file.fileno())
+        for of_the_old in (Path(f"{path}-wal"), Path(f"{path}-shm")):
+            of_the_old.unlink(missing_ok=True)
         draft.replace(path)
         sync_path(path.parent)
     finally:
@@ -73,6 +75,8 @@ def _write(corpus: Corpus, path: Path) -> None:
                 writer.name_organism(organism)
             for record in _distinct((*corpus.genes, *corpus.snps, *corpus.omim, *corpus.segments)):
                 writer.put(record)
+        # Kept in the file: a first import must not have to wait for a moment without readers.
+        connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
 
@@ -95,6 +99,7 @@ class GatewayStore:
         """GatewayDataError where the file is missing, no store, or of another schema."""
         self.path = path
         self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
+        self._pinned = threading.local()
         self._closed = False
         self._counts: dict[tuple[object, ...], int] = {}
         self._counts_lock = threading.Lock()
@@ -111,7 +116,7 @@ class GatewayStore:
 
     def _connect(self) -> sqlite3.Connection:
         uri = f"{self.path.resolve().as_uri()}?mode=ro"
-        connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
         connection.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
         return connection
 
@@ -125,6 +130,9 @@ class GatewayStore:
     def _connection(self) -> Iterator[sqlite3.Connection]:
         if self._closed:
             raise sqlite3.ProgrammingError("the store is closed")
+        if (pinned := getattr(self._pinned, "connection", None)) is not None:
+            yield pinned
+            return
         connection = self._idle.get()
         try:
             yield connection
@@ -133,6 +141,18 @@ class GatewayStore:
                 connection.close()
             else:
                 self._idle.put(connection)
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Inside, this thread sees the store as it is now, whatever an import does meanwhile."""
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            self._pinned.connection = connection
+            try:
+                yield
+            finally:
+                self._pinned.connection = None
+                connection.rollback()
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with self._connection() as connection:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,8 @@ from retrieval.gateway.eutils import answer
 from retrieval.gateway.import_run import ImportResult, Progress, import_file
 from retrieval.gateway.importing.items import ReadOptions
 from retrieval.gateway.importing.kinds import KINDS
+from retrieval.gateway.indexing import Standing
+from retrieval.gateway.records import Database
 from retrieval.gateway.store import GatewayStore
 from scripts.make_ncbi_sample import write_sample
 from scripts.samples.world import World
@@ -220,6 +225,28 @@ def test_a_damaged_store_of_a_site_is_never_built_over(files: Path, tmp_path: Pa
     with pytest.raises(GatewayDataError, match="not a gateway store"):
         open_store(tmp_path)
     assert (tmp_path / STORE_NAME).read_bytes() == b"not a database"
+
+
+def test_a_call_rests_on_one_state_of_the_store(files: Path, tmp_path: Path) -> None:
+    """An import that ends between a search's hits and their order changes nothing of that call, and all of the next."""
+
+    class Disturbed(GatewayStore):
+        def standings(self, db: Database, uids: Iterable[int]) -> dict[int, Standing]:
+            if self.kind == "sample":
+                other = threading.Thread(target=take, args=(tmp_path, "gene_info", files / "gene_info.gz"))
+                other.start()
+                other.join()
+            return super().standings(db, uids)
+
+    open_store(tmp_path).close()
+    store = Disturbed(tmp_path / STORE_NAME)
+    call = {"db": "gene", "term": "human[orgn]", "retmode": "json", "sort": "relevance"}
+    before, after = (json.loads(answer(store, "esearch", call).body)["esearchresult"] for _ in range(2))
+    store.close()
+
+    assert int(before["count"]) > 300 and before["idlist"]
+    assert not set(before["idlist"]) & set(after["idlist"])
+    assert int(after["count"]) <= 400
 
 
 def test_killed_at_any_moment_the_store_is_as_it_was_or_whole(files: Path, tmp_path: Path) -> None:
