@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from models.errors import ArrowheadError
+from retrieval.durable import sync_path
 from server.audit_lines import (
     FORMAT,
     GENESIS,
@@ -145,7 +146,7 @@ class AuditLog:
 
     def _begin(self, place: Place) -> None:
         self._replace_file(_opened(self._path, _OPEN | os.O_CREAT | os.O_EXCL))
-        _sync_folder(self._path.parent)
+        sync_path(self._path.parent)
         self._write_first(place, {})
 
     def _write_first(self, place: Place, more: dict[str, object]) -> None:
@@ -260,12 +261,3 @@ def _opened(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new name is on the disk only when its folder is."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

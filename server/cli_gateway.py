@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from server.settings_loading import load_settings
+
+if TYPE_CHECKING:
+    from retrieval.gateway.importing.items import ReadOptions
 
 
 def add_gateway(parser: argparse.ArgumentParser) -> None:
@@ -58,32 +63,50 @@ def _import(args: argparse.Namespace) -> int:
     from retrieval.gateway.importing.items import ReadOptions
     from retrieval.gateway.importing.kinds import KINDS, guess_kind
 
-    if args.kind == "list":
+    if args.kind == "list" and not args.files:
         for kind in KINDS.values():
             print(f"{kind.name}\t{kind.what}\t{kind.address}")
         return 0
     if args.kind != "auto" and args.kind not in KINDS:
         print(f"arrowhead: no kind of file is called {args.kind!r}; known: auto, {', '.join(KINDS)}", file=sys.stderr)
         return 2
+    if not args.files:
+        print("arrowhead: no FILE to import is named", file=sys.stderr)
+        return 2
     options = ReadOptions(tax_ids=frozenset(args.tax_id) or None, only_in_genes=args.only_in_genes)
+    kinds: list[str] = []
     for path in args.files:
         name = guess_kind(path) if args.kind == "auto" else args.kind
         if name is None:
             print(f"arrowhead: {path}: cannot tell what kind of file this is; name it", file=sys.stderr)
             return 2
+        kinds.append(name)
+    if unused := _unused_option(args, [KINDS[name].options for name in kinds]):
+        print(f"arrowhead: {unused}: no file here is of a kind that it chooses from", file=sys.stderr)
+        return 2
+    for name, path in zip(kinds, args.files, strict=True):
         _import_one(_data_dir(args), name, path, options)
     return 0
 
 
-def _import_one(data_dir: Path, kind: str, path: Path, options: object) -> None:
+def _unused_option(args: argparse.Namespace, options: Sequence[tuple[str, ...]]) -> str:
+    """A flag that would choose nothing is a mistake: the person would believe that it chose."""
+    for flag, given, name in (
+        ("--tax-id", args.tax_id, "tax_ids"),
+        ("--only-in-genes", args.only_in_genes, "only_in_genes"),
+    ):
+        if given and not any(name in of_kind for of_kind in options):
+            return flag
+    return ""
+
+
+def _import_one(data_dir: Path, kind: str, path: Path, options: ReadOptions) -> None:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from retrieval.gateway.import_run import Progress as Step
     from retrieval.gateway.import_run import import_file
-    from retrieval.gateway.importing.items import ReadOptions
     from retrieval.gateway.importing.kinds import KINDS
 
-    assert isinstance(options, ReadOptions)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -140,10 +163,10 @@ def _status(args: argparse.Namespace) -> int:
         print(f"{store.path}: {store.kind} store")
         for db in DATABASES:
             print(f"{db}\t{store.count(db):,}")
-        for kind, name, entries, bad, finished in store.query(
-            "SELECT kind, name, entries, bad, finished FROM imported ORDER BY finished"
+        for kind, name, options, entries, bad, finished in store.query(
+            "SELECT kind, name, options, entries, bad, finished FROM imported ORDER BY finished"
         ):
-            print(f"imported {finished}\t{kind}\t{name}\t{entries:,} entries\t{bad:,} bad")
+            print(f"imported {finished}\t{kind}\t{name}\t{entries:,} entries\t{bad:,} bad\t{options}".rstrip())
     finally:
         store.close()
     return 0

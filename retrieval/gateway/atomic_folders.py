@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from retrieval.durable import sync_folder, sync_path
+
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 _CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
@@ -40,9 +42,9 @@ def put_in_place(draft: Path, target: Path) -> None:
         aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
         target.rename(aside)
         draft.rename(target)
-        _sync(target.parent)
+        sync_path(target.parent)
         shutil.rmtree(aside, ignore_errors=True)
-    _sync(target.parent)
+    sync_path(target.parent)
     shutil.rmtree(draft, ignore_errors=True)
 
 
@@ -78,21 +80,6 @@ def sole_builder(target: Path, wait_s: float) -> Iterator[None]:
                     raise TimeoutError(f"{target.name} is being built by another process") from None
                 time.sleep(_POLL_S)
         yield
-    finally:
-        os.close(handle)
-
-
-def sync_folder(folder: Path) -> None:
-    """Every file of the folder, and the folder's own list of them, onto the disk."""
-    for path in folder.iterdir():
-        _sync(path)
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
     finally:
         os.close(handle)
 

@@ -23,9 +23,13 @@ _HISTORY_PAGE: Final = 10_000
 def answer(store: GatewayStore, endpoint: str, params: Mapping[str, str], history: History | None = None) -> Reply:
     """NCBI's reply to one call; ``endpoint`` is one of ENDPOINTS; a bad call gets NCBI's own error body.
 
-    Without a ``history``, a search kept in this call is gone after it.
+    The whole of it rests on one state of the store. Without a ``history``, a search kept in this call is gone after it.
     """
-    history = history or History()
+    with store.snapshot():
+        return _answer(store, endpoint, params, history or History())
+
+
+def _answer(store: GatewayStore, endpoint: str, params: Mapping[str, str], history: History) -> Reply:
     written = params.get("db", "")
     if endpoint == "einfo" and not written:
         return einfo_list(params)

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from retrieval.durable import sync_path
 from retrieval.gateway.app import SITE_MARK, STORE_NAME, open_store
 from retrieval.gateway.codec import decode
 from retrieval.gateway.errors import GatewayBusyError, GatewayDataError, ImportFileError
@@ -74,9 +75,10 @@ def import_file(data_dir: Path, kind: FileKind, path: Path, options: ReadOptions
         open_store(data_dir).close()
         digest = _sha256(path, watch)
         with contextlib.closing(_connect(data_dir / STORE_NAME)) as store:
-            if _is_imported(store, kind.name, digest):
+            what = _Import(kind.name, digest, _chosen(kind, options), path)
+            if what.is_done(store):
                 return ImportResult(0, 0, (), already=True)
-            staging = Staging(_staging_path(data_dir, kind.name, digest, options))
+            staging = Staging(what.staging_path(data_dir))
             options = replace(options, organisms=_StoredOrganisms(store))
             try:
                 _read(staging, kind, path, options, watch)
@@ -89,7 +91,7 @@ def import_file(data_dir: Path, kind: FileKind, path: Path, options: ReadOptions
             result = ImportResult(staging.counts.entries, staging.counts.bad, tuple(staging.bad_records(_MAX_SHOWN)))
             _mark(data_dir)
             try:
-                _merge(store, staging, (kind.name, digest, path), watch)
+                _merge(store, staging, what, watch)
             except sqlite3.Error as error:
                 staging.close()
                 raise GatewayDataError(f"{data_dir / STORE_NAME}: cannot be written: {error}") from error
@@ -157,15 +159,28 @@ def _sha256(path: Path, watch: Watch) -> str:
     return digest.hexdigest()
 
 
-def _staging_path(data_dir: Path, kind: str, digest: str, options: ReadOptions) -> Path:
-    """Another choice of rows is another import: what was read under one does not count under the other."""
-    chosen = json.dumps([sorted(options.tax_ids or ()), options.only_in_genes])
-    return data_dir / "import" / f"{kind}-{digest[:24]}-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}.sqlite"
+@dataclass(frozen=True, slots=True)
+class _Import:
+    """Another choice of records is another import: what was read under one does not count under the other."""
+
+    kind: str
+    digest: str
+    options: str
+    path: Path
+
+    def is_done(self, store: sqlite3.Connection) -> bool:
+        sql = "SELECT 1 FROM imported WHERE kind = ? AND sha256 = ? AND options = ?"
+        return store.execute(sql, (self.kind, self.digest, self.options)).fetchone() is not None
+
+    def staging_path(self, data_dir: Path) -> Path:
+        options = hashlib.sha256(self.options.encode()).hexdigest()
+        return data_dir / "import" / f"{self.kind}-{self.digest[:24]}-{options[:8]}.sqlite"
 
 
-def _is_imported(store: sqlite3.Connection, kind: str, digest: str) -> bool:
-    sql = "SELECT 1 FROM imported WHERE kind = ? AND sha256 = ?"
-    return store.execute(sql, (kind, digest)).fetchone() is not None
+def _chosen(kind: FileKind, options: ReadOptions) -> str:
+    """The options that count for this kind and were given, as text; "" for none."""
+    given = {name: value for name in kind.options if (value := getattr(options, name))}
+    return json.dumps(given, default=sorted, sort_keys=True) if given else ""
 
 
 def _read(staging: Staging, kind: FileKind, path: Path, options: ReadOptions, watch: Watch) -> None:
@@ -210,15 +225,10 @@ def _mark(data_dir: Path) -> None:
     mark = data_dir / SITE_MARK
     if not mark.exists():
         mark.touch()
-        handle = os.open(data_dir, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_path(data_dir)
 
 
-def _merge(store: sqlite3.Connection, staging: Staging, what: tuple[str, str, Path], watch: Watch) -> None:
-    kind, digest, path = what
+def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, watch: Watch) -> None:
     total = staging.num_operations()
     store.execute("BEGIN IMMEDIATE")
     try:
@@ -231,12 +241,13 @@ def _merge(store: sqlite3.Connection, staging: Staging, what: tuple[str, str, Pa
             writer.apply(operation)
             if number % _BATCH == 0:
                 watch(Progress("merging", number, total, staging.counts.entries, staging.counts.bad))
-        if kind in _WEIGHING:
+        if what.kind in _WEIGHING:
             writer.weigh_genes()
         counts = staging.counts
         finished = datetime.now(UTC).isoformat(timespec="seconds")
-        row = (kind, digest, path.name, _size(path), counts.entries, counts.bad, finished)
-        store.execute("INSERT INTO imported VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        name, size = what.path.name, _size(what.path)
+        row = (what.kind, what.digest, what.options, name, size, counts.entries, counts.bad, finished)
+        store.execute("INSERT INTO imported VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         store.execute("COMMIT")
     except BaseException:
         with contextlib.suppress(sqlite3.Error):

@@ -11,7 +11,6 @@ from retrieval.gateway import schema
 from retrieval.gateway.records import (
     Article,
     Concept,
-    Database,
     FullText,
     Gene,
     OmimEntry,
@@ -21,8 +20,9 @@ from retrieval.gateway.records import (
     Snp,
     Taxon,
     Variation,
+    database_of,
 )
-from retrieval.gateway.tokens import day, index_words, whole, words_of
+from retrieval.gateway.tokens import day, index_words, whole, words_of, year_word
 
 Fields = Iterator[tuple[str, str]]
 _HUMAN: Final = 9606
@@ -68,14 +68,13 @@ def _column(values: list[str] | tuple[str, ...]) -> str:
 
 
 @singledispatch
-def database_of(record: Record) -> Database:
-    raise TypeError(f"no record of a database: {type(record).__name__}")
-
-
-@singledispatch
 def fields_of(record: Record) -> Fields:
     """(column of the index, text) of everything that can be searched."""
     raise TypeError(f"no record of a database: {type(record).__name__}")
+
+
+def _year(date: str) -> str:
+    return year_word(int(date[:4])) if date[:4].isdigit() else ""
 
 
 @singledispatch
@@ -106,11 +105,6 @@ def uid_of(record: Record) -> int:
             return 0
 
 
-@database_of.register
-def _(record: Gene) -> Database:
-    return "gene"
-
-
 @fields_of.register
 def _(record: Gene) -> Fields:
     yield "sym", record.symbol
@@ -135,11 +129,6 @@ def _(record: Gene) -> Standing:
     return Standing(record.weight, record.status == 0, record.organism.tax_id == _HUMAN)
 
 
-@database_of.register
-def _(record: Snp) -> Database:
-    return "snp"
-
-
 @fields_of.register
 def _(record: Snp) -> Fields:
     for symbol, gene_id in record.genes:
@@ -157,11 +146,6 @@ def _(record: Snp) -> Standing:
     return Standing(number=whole(record.position))
 
 
-@database_of.register
-def _(record: OmimEntry) -> Database:
-    return "omim"
-
-
 @fields_of.register
 def _(record: OmimEntry) -> Fields:
     yield "title", record.title
@@ -172,11 +156,6 @@ def _(record: OmimEntry) -> Fields:
 @standing_of.register
 def _(record: OmimEntry) -> Standing:
     return Standing(live=record.prefix != "^", number=len(words_of(record.title)))
-
-
-@database_of.register
-def _(record: SequenceSegment) -> Database:
-    return "nuccore"
 
 
 @fields_of.register
@@ -190,11 +169,6 @@ def _(record: SequenceSegment) -> Fields:
 @standing_of.register
 def _(record: SequenceSegment) -> Standing:
     return Standing(human=record.tax_id == _HUMAN)
-
-
-@database_of.register
-def _(record: Article) -> Database:
-    return "pubmed"
 
 
 @fields_of.register
@@ -211,16 +185,12 @@ def _(record: Article) -> Fields:
     yield "doi", record.doi
     yield "pmc", record.pmc
     yield "filter", "hasabstract" if record.abstract else ""
+    yield "filter", _year(record.date)
 
 
 @standing_of.register
 def _(record: Article) -> Standing:
     return Standing(number=day(record.date))
-
-
-@database_of.register
-def _(record: FullText) -> Database:
-    return "pmc"
 
 
 @fields_of.register
@@ -232,16 +202,12 @@ def _(record: FullText) -> Fields:
     yield from (("journal", name) for name in record.journal)
     yield "doi", record.doi
     yield "pmid", record.pmid
+    yield "filter", _year(record.date)
 
 
 @standing_of.register
 def _(record: FullText) -> Standing:
     return Standing(number=day(record.date))
-
-
-@database_of.register
-def _(record: Variation) -> Database:
-    return "clinvar"
 
 
 @fields_of.register
@@ -265,11 +231,6 @@ def _(record: Variation) -> Standing:
     return Standing(number=whole(record.position))
 
 
-@database_of.register
-def _(record: Taxon) -> Database:
-    return "taxonomy"
-
-
 @fields_of.register
 def _(record: Taxon) -> Fields:
     yield "scientific", record.scientific_name
@@ -277,11 +238,6 @@ def _(record: Taxon) -> Fields:
     yield "level", record.rank
     yield "parent", str(record.parent_id)
     yield "orgn", f"txid{record.tax_id}"
-
-
-@database_of.register
-def _(record: Concept) -> Database:
-    return "medgen"
 
 
 @fields_of.register

@@ -14,7 +14,7 @@ from retrieval.gateway import schema
 from retrieval.gateway.fields import ALL, ORGANISM, SearchField
 from retrieval.gateway.query import Operator, Term
 from retrieval.gateway.records import Database
-from retrieval.gateway.tokens import STOPWORDS, words_of
+from retrieval.gateway.tokens import STOPWORDS, words_of, year_word
 
 _HUMAN: Final = 9606
 _MAX_DIGITS: Final = 18
@@ -22,6 +22,7 @@ _UID: Final = re.compile(r"(?:rs|pmid:?|pmc|mim:?|txid|vcv0*)?\s*(\d{1,18})", re
 _NUMBERS: Final = re.compile(r"(?:([0-9]{1,2}|X|Y|MT):)?(\d{1,18})(?:\s*:\s*(?:[0-9XYMT]{1,2}:)?(\d{1,18}))?")
 _DAY: Final = re.compile(r"(\d{4})(?:[/-](\d{1,2}))?(?:[/-](\d{1,2}))?")
 _MIN_PREFIX: Final = 2
+_MAX_YEARS: Final = 40  # as words of the index, which join with others in place; longer spans are ranges of the table
 TaxIds = Callable[[str], Sequence[int]]
 
 
@@ -158,6 +159,10 @@ def _days(db: Database, text: str) -> Condition:
     low, high = _DAY.fullmatch(first.strip()), _DAY.fullmatch((last if colon else first).strip())
     if low is None or high is None:
         return Nothing()
+    years = range(int(low[1]), int(high[1]) + 1)
+    if not low[2] and not high[2] and len(years) <= _MAX_YEARS:
+        words = (_in_columns(("filter",), phrase([year_word(year)])) for year in years)
+        return Words(" OR ".join(words)) if years else Nothing()
     return Rows(f"SELECT uid FROM {db} WHERE number BETWEEN ? AND ?", (_edge(low, "00", "00"), _edge(high, "99", "99")))
 
 

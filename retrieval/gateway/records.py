@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal
 
 Database = Literal["gene", "snp", "omim", "nuccore", "pubmed", "pmc", "clinvar", "taxonomy", "medgen"]
@@ -209,12 +211,14 @@ class Concept:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One cross reference, both directions meant."""
+    """One cross reference, both directions meant. ``own``: the source record itself says so, and no more once it is
+    replaced by one that does not; the others come from files of links and stay."""
 
     source: Database
     source_uid: str
     target: Database
     target_uid: str
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +231,24 @@ class Removal:
 
 Record = Gene | Snp | OmimEntry | SequenceSegment | Article | FullText | Variation | Taxon | Concept
 Entry = Record | Link | Removal
+KINDS: Final[Mapping[Database, type[Record]]] = MappingProxyType(
+    {
+        "gene": Gene,
+        "snp": Snp,
+        "omim": OmimEntry,
+        "nuccore": SequenceSegment,
+        "pubmed": Article,
+        "pmc": FullText,
+        "clinvar": Variation,
+        "taxonomy": Taxon,
+        "medgen": Concept,
+    }
+)
+_DATABASE_OF: Final = MappingProxyType({kind: db for db, kind in KINDS.items()})
+
+
+def database_of(record: Record) -> Database:
+    return _DATABASE_OF[type(record)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 from retrieval.gateway.records import DATABASES, Database
 
-SCHEMA_VERSION: Final = "2"
+SCHEMA_VERSION: Final = "3"
 
 # Searched text of each database. Uids, days and positions are columns of the record, not words of the index.
 COLUMNS: Final[Mapping[Database, tuple[str, ...]]] = {
@@ -26,7 +26,7 @@ COLUMNS: Final[Mapping[Database, tuple[str, ...]]] = {
     "pubmed": (
         *("title", "abstract", "author", "journal", "mesh", "majr", "keyword", "type", "lang", "doi", "pmc", "filter"),
     ),
-    "pmc": ("title", "abstract", "body", "author", "journal", "doi", "pmid"),
+    "pmc": ("title", "abstract", "body", "author", "journal", "doi", "pmid", "filter"),
     "clinvar": ("name", "gene", "gene_id", "clin", "dis", "type", "chr", "map", "accn", "rs", "review"),
     "taxonomy": ("scientific", "name", "level", "parent", "orgn"),
     "medgen": ("title", "synonym", "definition", "cui", "source", "semtype"),
@@ -61,8 +61,8 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE organism (name TEXT NOT NULL, tax_id INTEGER NOT NULL, scientific TEXT NOT NULL,
                        PRIMARY KEY (name, tax_id)) WITHOUT ROWID;
 CREATE TABLE link (source TEXT NOT NULL, uid INTEGER NOT NULL, target TEXT NOT NULL, target_uid INTEGER NOT NULL,
-                   PRIMARY KEY (source, uid, target, target_uid)) WITHOUT ROWID;
-CREATE TABLE imported (kind TEXT NOT NULL, sha256 TEXT NOT NULL, name TEXT NOT NULL, bytes INTEGER NOT NULL,
-                       entries INTEGER NOT NULL, bad INTEGER NOT NULL, finished TEXT NOT NULL,
-                       PRIMARY KEY (kind, sha256)) WITHOUT ROWID;
+                   own INTEGER NOT NULL, PRIMARY KEY (source, uid, target, target_uid, own)) WITHOUT ROWID;
+CREATE TABLE imported (kind TEXT NOT NULL, sha256 TEXT NOT NULL, options TEXT NOT NULL, name TEXT NOT NULL,
+                       bytes INTEGER NOT NULL, entries INTEGER NOT NULL, bad INTEGER NOT NULL, finished TEXT NOT NULL,
+                       PRIMARY KEY (kind, sha256, options)) WITHOUT ROWID;
 """

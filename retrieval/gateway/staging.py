@@ -101,8 +101,8 @@ def _as_row(operation: Operation) -> tuple[Any, ...]:
     match operation:
         case Row(db=db, uid=uid, key=key, standing=s, body=body, columns=columns):
             return ("put", db, uid, key, s.weight, s.live, s.human, s.number, body, json.dumps(columns))
-        case Link(source=source, source_uid=uid, target=target, target_uid=other):
-            return ("link", source, int(uid), target, None, None, None, int(other), None, None)
+        case Link(source=source, source_uid=uid, target=target, target_uid=other, own=own):
+            return ("link", source, int(uid), target, None, own, None, int(other), None, None)
         case Removal(db=db, uid=uid):
             return ("remove", db, int(uid), None, None, None, None, None, None, None)
         case Organism(tax_id=tax_id, scientific_name=scientific, common_name=common, other_names=others):
@@ -115,7 +115,7 @@ def _from_row(row: tuple[Any, ...]) -> Operation:
     if op == "put":
         return Row(db, uid, key, Standing(weight, bool(live), bool(human), number), body, tuple(json.loads(columns)))
     if op == "link":
-        return Link(db, str(uid), _database(key), str(number))
+        return Link(db, str(uid), _database(key), str(number), own=bool(live))
     if op == "remove":
         return Removal(db, str(uid))
     scientific, common, others = json.loads(columns)

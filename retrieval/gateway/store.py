@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from retrieval.durable import sync_path
 from retrieval.gateway import schema
 from retrieval.gateway.codec import decode
 from retrieval.gateway.errors import GatewayDataError
@@ -50,19 +51,13 @@ def build_store(corpus: Corpus, path: Path) -> None:
         _write(corpus, draft)
         with draft.open("rb+") as file:
             os.fsync(file.fileno())
+        for of_the_old in (Path(f"{path}-wal"), Path(f"{path}-shm")):
+            of_the_old.unlink(missing_ok=True)
         draft.replace(path)
-        _sync_directory(path.parent)
+        sync_path(path.parent)
     finally:
         for left in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
             left.unlink(missing_ok=True)
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _write(corpus: Corpus, path: Path) -> None:
@@ -80,6 +75,8 @@ def _write(corpus: Corpus, path: Path) -> None:
                 writer.name_organism(organism)
             for record in _distinct((*corpus.genes, *corpus.snps, *corpus.omim, *corpus.segments)):
                 writer.put(record)
+        # Kept in the file: a first import must not have to wait for a moment without readers.
+        connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
 
@@ -102,6 +99,7 @@ class GatewayStore:
         """GatewayDataError where the file is missing, no store, or of another schema."""
         self.path = path
         self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
+        self._pinned = threading.local()
         self._closed = False
         self._counts: dict[tuple[object, ...], int] = {}
         self._counts_lock = threading.Lock()
@@ -115,12 +113,10 @@ class GatewayStore:
         if version != schema.SCHEMA_VERSION:
             self.close()
             raise GatewayDataError(f"{path}: schema {version or 'unknown'}, {schema.SCHEMA_VERSION} needed")
-        self.kind = self.meta("kind")
-        self.fingerprint = self.meta("fingerprint")
 
     def _connect(self) -> sqlite3.Connection:
         uri = f"{self.path.resolve().as_uri()}?mode=ro"
-        connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
         connection.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
         return connection
 
@@ -134,6 +130,9 @@ class GatewayStore:
     def _connection(self) -> Iterator[sqlite3.Connection]:
         if self._closed:
             raise sqlite3.ProgrammingError("the store is closed")
+        if (pinned := getattr(self._pinned, "connection", None)) is not None:
+            yield pinned
+            return
         connection = self._idle.get()
         try:
             yield connection
@@ -142,6 +141,18 @@ class GatewayStore:
                 connection.close()
             else:
                 self._idle.put(connection)
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Inside, this thread sees the store as it is now, whatever an import does meanwhile."""
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            self._pinned.connection = connection
+            try:
+                yield
+            finally:
+                self._pinned.connection = None
+                connection.rollback()
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with self._connection() as connection:
@@ -165,22 +176,28 @@ class GatewayStore:
                 self._counts[key] = known
         return known
 
+    @property
+    def kind(self) -> str:
+        """``SAMPLE``, or ``SITE`` since its first import, which may happen while the store is being read."""
+        return self.meta("kind")
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the sample that the store was made from."""
+        return self.meta("fingerprint")
+
     def meta(self, key: str) -> str:
         rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))
         return str(rows[0][0]) if rows else ""
 
     def count(self, db: Database) -> int:
-        return int(self.query(f"SELECT count(*) FROM {db}")[0][0])
+        return self.counted(f"SELECT uid FROM {db}")
 
     def record(self, db: Database, uid: str) -> Record | None:
         """By its Entrez uid, or in nuccore by accession and stretch."""
         column = "key" if db == "nuccore" else "uid"
         rows = self.query(f"SELECT body FROM {db} WHERE {column} = ?", (uid,))
         return decode(db, rows[0][0]) if rows else None
-
-    def records(self, db: Database, uids: Sequence[str]) -> dict[str, Record]:
-        """Those that there are, by uid."""
-        return {uid: record for uid in uids if (record := self.record(db, uid)) is not None}
 
     def gene(self, uid: str) -> Gene | None:
         return _as(Gene, self.record("gene", uid))
@@ -227,7 +244,7 @@ class GatewayStore:
 
     def links(self, source: Database, uid: str, target: Database) -> list[str]:
         """The linked uids, the lowest first."""
-        sql = "SELECT target_uid FROM link WHERE source = ? AND uid = ? AND target = ? ORDER BY target_uid"
+        sql = "SELECT DISTINCT target_uid FROM link WHERE source = ? AND uid = ? AND target = ? ORDER BY target_uid"
         return [str(row[0]) for row in self.query(sql, (source, uid, target))]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import sqlite3
 from collections.abc import Iterable
+from typing import Final
 
 from retrieval.gateway import indexing, schema
 from retrieval.gateway.codec import decode, encode
 from retrieval.gateway.importing.concepts import merge_concepts, merge_omim
+from retrieval.gateway.importing.dbsnp_vcf import merge_snps
 from retrieval.gateway.importing.organisms import organism_of
 from retrieval.gateway.records import (
     Concept,
@@ -23,8 +25,12 @@ from retrieval.gateway.records import (
     SequenceSegment,
     Snp,
     Taxon,
+    database_of,
 )
 from retrieval.gateway.tokens import phrase_of
+
+_SNP_CHROMOSOME: Final = schema.COLUMNS["snp"].index("chr")
+_ON_Y: Final = f"{schema.EDGE} y {schema.EDGE}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ class Row:
     def of(cls, record: Record) -> Row:
         key = record.uid if isinstance(record, SequenceSegment) else None
         return cls(
-            indexing.database_of(record),
+            database_of(record),
             indexing.uid_of(record),
             key,
             indexing.standing_of(record),
@@ -71,10 +77,8 @@ class StoreWriter:
     def apply(self, operation: Row | Link | Removal | Organism) -> None:
         """One staged operation; records that several files make up are completed by what is there."""
         match operation:
-            case Row(db="omim" | "medgen", body=body) as row:
-                self.put_row(Row.of(self._completed(decode(row.db, body))))
-            case Row():
-                self.put_row(operation)
+            case Row() as row:
+                self.put_row(Row.of(self._completed(decode(row.db, row.body))) if _is_part(row) else row)
             case Link():
                 self.link(operation)
             case Removal(db=db, uid=uid):
@@ -84,8 +88,10 @@ class StoreWriter:
 
     def put_row(self, row: Row) -> None:
         uid = row.uid or self._uid_of_key(row.key)
-        if self._remove_index(row.db, uid):
+        old = self._remove_index(row.db, uid)
+        if old is not None:
             self._connection.execute(f"DELETE FROM {row.db} WHERE uid = ?", (uid,))
+            self._unlink(links_of(old))
         standing = row.standing
         self._connection.execute(
             f"INSERT INTO {row.db} VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -99,7 +105,7 @@ class StoreWriter:
 
     def remove(self, db: Database, uid: int) -> None:
         """The record with its links; nothing where there is none."""
-        if self._remove_index(db, uid):
+        if self._remove_index(db, uid) is not None:
             self._connection.execute(f"DELETE FROM {db} WHERE uid = ?", (uid,))
         sql = "SELECT target, target_uid, source, uid FROM link WHERE source = ? AND uid = ?"
         there = self._connection.execute(sql, (db, uid)).fetchall()
@@ -114,8 +120,8 @@ class StoreWriter:
     def weigh_genes(self) -> None:
         """A gene weighs as many articles as are linked to it: NCBI's own weight is in none of its files."""
         self._connection.execute(
-            "UPDATE gene SET weight = (SELECT count(*) FROM link WHERE source = 'gene' AND link.uid = gene.uid "
-            "AND target = 'pubmed')"
+            "UPDATE gene SET weight = (SELECT count(DISTINCT target_uid) FROM link "
+            "WHERE source = 'gene' AND link.uid = gene.uid AND target = 'pubmed')"
         )
 
     def clear(self) -> None:
@@ -133,16 +139,17 @@ class StoreWriter:
         ]
         self._connection.executemany("INSERT OR IGNORE INTO organism VALUES (?, ?, ?)", rows)
 
-    def _remove_index(self, db: Database, uid: int) -> bool:
-        """Take the record's words out of the index, which forgets them only when told what they were."""
+    def _remove_index(self, db: Database, uid: int) -> Record | None:
+        """Take the record's words out of the index, which forgets them only when told what they were: the record."""
         found = self._connection.execute(f"SELECT body FROM {db} WHERE uid = ?", (uid,)).fetchone()
         if found is None:
-            return False
-        columns = indexing.columns_of(decode(db, found[0]))
+            return None
+        record = decode(db, found[0])
+        columns = indexing.columns_of(record)
         names, marks = ", ".join(schema.COLUMNS[db]), ", ".join("?" * len(columns))
         sql = f"INSERT INTO {db}_index ({db}_index, rowid, {names}) VALUES ('delete', ?, {marks})"
         self._connection.execute(sql, (uid, *columns))
-        return True
+        return record
 
     def _uid_of_key(self, key: str | None) -> int:
         found = self._connection.execute("SELECT uid FROM nuccore WHERE key = ?", (key,)).fetchone()
@@ -151,18 +158,22 @@ class StoreWriter:
         return int(found[0])
 
     def _completed(self, record: Record) -> Record:
-        if not isinstance(record, Concept | OmimEntry):
+        if not isinstance(record, Concept | OmimEntry | Snp):
             return record
-        db, uid = indexing.database_of(record), indexing.uid_of(record)
+        db, uid = database_of(record), indexing.uid_of(record)
         found = self._connection.execute(f"SELECT body FROM {db} WHERE uid = ?", (uid,)).fetchone()
         return record if found is None else _merged(decode(db, found[0]), record)
 
     def _put_links(self, links: Iterable[Link]) -> None:
-        rows = []
-        for link in links:
-            source, target = int(link.source_uid), int(link.target_uid)
-            rows += [(link.source, source, link.target, target), (link.target, target, link.source, source)]
-        self._connection.executemany("INSERT OR IGNORE INTO link VALUES (?, ?, ?, ?)", rows)
+        rows = [row for link in links for row in _both_ways(link)]
+        self._connection.executemany("INSERT OR IGNORE INTO link VALUES (?, ?, ?, ?, ?)", rows)
+
+    def _unlink(self, links: Iterable[Link]) -> None:
+        """What a record that is being replaced said itself; what files of links say stays."""
+        rows = [row for link in links for row in _both_ways(link)]
+        self._connection.executemany(
+            "DELETE FROM link WHERE source = ? AND uid = ? AND target = ? AND target_uid = ? AND own = ?", rows
+        )
 
     def _put_organism(self, record: Record) -> None:
         if isinstance(record, Gene):
@@ -171,17 +182,33 @@ class StoreWriter:
             self.name_organism(organism_of(record))
 
 
+def _is_part(row: Row) -> bool:
+    """Whether the store may already hold another part of this very record."""
+    return row.db in {"omim", "medgen"} or (row.db == "snp" and row.columns[_SNP_CHROMOSOME] == _ON_Y)
+
+
+def _both_ways(link: Link) -> list[tuple[str, int, str, int, bool]]:
+    source, target = int(link.source_uid), int(link.target_uid)
+    return [
+        (link.source, source, link.target, target, link.own),
+        (link.target, target, link.source, source, link.own),
+    ]
+
+
 def _merged(old: Record, new: Record) -> Record:
-    """A concept or an entry of which several files each know a part."""
+    """A concept or an entry of which several files each know a part; a variant of the ends that X and Y share, of which
+    one file has a row on each, X first."""
     if isinstance(old, Concept) and isinstance(new, Concept):
         return merge_concepts(old, new)
+    if isinstance(old, Snp) and isinstance(new, Snp):
+        return merge_snps(old, new) if (old.chromosome, new.chromosome) == ("X", "Y") else new
     return merge_omim(old, new) if isinstance(old, OmimEntry) and isinstance(new, OmimEntry) else new
 
 
 def links_of(record: Record) -> list[Link]:
     """The cross references a record carries itself."""
     if isinstance(record, Gene):
-        return [Link("gene", str(record.gene_id), "omim", mim) for mim in record.mim if mim.isdigit()]
+        return [Link("gene", str(record.gene_id), "omim", mim, own=True) for mim in record.mim if mim.isdigit()]
     if isinstance(record, Snp):
-        return [Link("snp", str(record.snp_id), "gene", gene) for _, gene in record.genes if gene.isdigit()]
+        return [Link("snp", str(record.snp_id), "gene", gene, own=True) for _, gene in record.genes if gene.isdigit()]
     return []

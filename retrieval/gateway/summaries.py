@@ -10,7 +10,6 @@ from retrieval.gateway.docsum_layouts import LAYOUTS
 from retrieval.gateway.documents import gene_document, omim_document, segment_document, snp_document
 from retrieval.gateway.documents_literature import pubmed_document, pubmed_items
 from retrieval.gateway.documents_variation import clinvar_document, medgen_document, medgen_items
-from retrieval.gateway.indexing import database_of
 from retrieval.gateway.literature import citation_of, element_of
 from retrieval.gateway.pmc_articles import pmc_citation, pmc_document, pmc_items
 from retrieval.gateway.records import (
@@ -24,6 +23,7 @@ from retrieval.gateway.records import (
     Snp,
     Taxon,
     Variation,
+    database_of,
 )
 from retrieval.gateway.store import GatewayStore
 from retrieval.gateway.taxonomy_forms import Lineages, taxonomy_document, taxonomy_items

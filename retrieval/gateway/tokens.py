@@ -30,6 +30,11 @@ def phrase_of(text: str) -> str:
     return f" {' '.join(words_of(text))} "
 
 
+def year_word(year: int) -> str:
+    """The year of an article as a word of the index that no text holds."""
+    return f"inyear{year}"
+
+
 def whole(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 from retrieval.gateway import schema
+from retrieval.gateway.eutils import answer
 from retrieval.gateway.records import (
     Article,
     Concept,
@@ -20,6 +23,7 @@ from retrieval.gateway.records import (
     Taxon,
     Variation,
 )
+from retrieval.gateway.replies import Reply
 from retrieval.gateway.store import SITE, GatewayStore
 from retrieval.gateway.store_write import StoreWriter
 
@@ -268,3 +272,11 @@ def make_store(directory: Path) -> GatewayStore:
     finally:
         connection.close()
     return GatewayStore(path)
+
+
+def call(store: GatewayStore, endpoint: str, **params: str) -> Reply:
+    return answer(store, endpoint, params)
+
+
+def summary(store: GatewayStore, db: str, uid: str) -> Any:
+    return json.loads(call(store, "esummary", db=db, id=uid, retmode="json").body)["result"][uid]

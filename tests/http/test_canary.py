@@ -58,39 +58,41 @@ def _errors(url: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("log_format", ["text", "json"])
-def test_no_canary_leaves_the_answer_and_its_trace(
-    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path: Path, log_format: str
-) -> None:
-    """A server that logs everything it can: question, key and sequence are in no log, no audit line, no error."""
-    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
-    home = tmp_path / "home"
-    home.mkdir()
-    settings = {
+def _loudest(home: Path, script: Path, log_format: str) -> dict[str, str]:
+    """Everything is logged, and everything may leave, to a host where nobody listens."""
+    script.write_text(json.dumps(SCRIPT))
+    return {
         "HOME": str(home),
         "NETWORK_BLOCK_HOSTS": "ncbi.example",
         "ARROWHEAD_LOG__LEVEL": "DEBUG",
         "ARROWHEAD_LOG__FORMAT": log_format,
-        "ARROWHEAD_MODEL__SCRIPT": str(tmp_path / "script.json"),
+        "ARROWHEAD_MODEL__SCRIPT": str(script),
         "ARROWHEAD_SERVER__API_KEYS": KEY,
         "ARROWHEAD_TRACES__DIR": str(home / "traces"),
-        "ARROWHEAD_NCBI__EUTILS_URL": "http://ncbi.example:9",  # nobody listens there
+        "ARROWHEAD_NCBI__EUTILS_URL": "http://ncbi.example:9",
         "ARROWHEAD_NCBI__BLAST_URL": "http://ncbi.example:9",
         "ARROWHEAD_NCBI__EMAIL": "someone@example.org",
         "ARROWHEAD_NCBI__RETRIES": "0",
         "ARROWHEAD_EGRESS__MODE": "local-first",
         "ARROWHEAD_EGRESS__PROFILE": "open",
     }
+
+
+def _ask(url: str, text: str) -> str:
+    body = {"model": "scripted:genegpt", "messages": [{"role": "user", "content": text}]}
+    return _get(f"{url}/v1/chat/completions", body=json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_no_canary_leaves_the_answer_and_its_trace(
+    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path: Path, log_format: str
+) -> None:
+    """A server that logs everything it can: question, key and sequence are in no log, no audit line, no error."""
+    home = tmp_path / "home"
+    home.mkdir()
+    settings = _loudest(home, tmp_path / "script.json", log_format)
     with (tmp_path / "stdout").open("w") as stdout, serve_with(settings, stdout=stdout.fileno()) as server:
-        answers = [
-            _get(
-                f"{server.url}/v1/chat/completions",
-                body=json.dumps(
-                    {"model": "scripted:genegpt", "messages": [{"role": "user", "content": text}]}
-                ).encode(),
-            )
-            for text in (QUESTION, f"Align {SEQUENCE}")
-        ]
+        answers = [_ask(server.url, text) for text in (QUESTION, f"Align {SEQUENCE}")]
         errors = _errors(server.url)
     written = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     holding = {path.name for path, content in written.items() if any(c.encode() in content for c in CANARIES)}

@@ -96,6 +96,9 @@ def test_ask_uses_the_built_in_gateway_by_default(environment: dict[str, str], t
         ({"ARROWHEAD_AUDIT__PATH": "/dev/null/audit.jsonl"}, ["serve", "--port", "0"], 1, "/dev/null/audit.jsonl"),
         ({}, ["audit", "verify", "/nonexistent/audit.jsonl"], 1, "/nonexistent/audit.jsonl"),
         ({}, ["audit", "show", "--since", "once"], 2, "--since once"),
+        ({}, ["gateway", "import", "gene_info"], 2, "no FILE"),
+        ({}, ["gateway", "import", "clinvar", "x.txt", "--tax-id", "9606"], 2, "--tax-id"),
+        ({}, ["gateway", "import", "auto", "/nonexistent.gz"], 2, "/nonexistent.gz"),
         ({}, ["fly"], 2, "invalid choice"),
     ],
 )

@@ -37,6 +37,7 @@ class FileKind:
     """``file``: what its publisher calls it; ``address``: where it lies; ``databases``: what it fills or links.
 
     ``names``: matches the file names, small letters, without .gz; ``head``: matches the first lines of the content.
+    ``options``: the fields of ReadOptions that choose among its records.
     """
 
     name: str
@@ -47,15 +48,16 @@ class FileKind:
     reader: Reader
     names: str
     head: str
+    options: tuple[str, ...] = ()
 
 
 _KINDS: Final = (
     FileKind("gene_info", "genes of all organisms", "gene_info.gz, or Homo_sapiens.gene_info.gz and the like",
              _FTP + "gene/DATA/gene_info.gz", ("gene",), gene_info.read,
-             r".*gene_info(\.txt)?", r"#(Format: )?tax_id\sGeneID\sSymbol\s"),
+             r".*gene_info(\.txt)?", r"#(Format: )?tax_id\sGeneID\sSymbol\s", ("tax_ids",)),
     FileKind("gene2pubmed", "articles on genes", "gene2pubmed.gz",
              _FTP + "gene/DATA/gene2pubmed.gz", ("gene", "pubmed"), gene2pubmed.read,
-             r"gene2pubmed(\.txt)?", r"#(Format: )?tax_id\sGeneID\sPubMed_ID"),
+             r"gene2pubmed(\.txt)?", r"#(Format: )?tax_id\sGeneID\sPubMed_ID", ("tax_ids",)),
     FileKind("mim2gene_medgen", "genes and MedGen concepts of OMIM numbers", "mim2gene_medgen",
              _FTP + "gene/DATA/mim2gene_medgen", ("omim", "gene", "medgen"), mim2gene_medgen.read,
              r"mim2gene_medgen(\.txt)?", r"#(Format: )?MIM number\sGeneID"),
@@ -76,7 +78,8 @@ _KINDS: Final = (
              r"genemap2(\.txt)?", r"(#.*\n)*# ?Chromosome\tGenomic Position Start\t"),
     FileKind("dbsnp_vcf", "dbSNP on GRCh38", "GCF_000001405.40.gz",
              _FTP + "snp/latest_release/VCF/GCF_000001405.40.gz", ("snp",), dbsnp_vcf.read,
-             r"gcf_000001405\.\d+(\.vcf)?|.*dbsnp.*\.vcf", r"##fileformat=VCF(.*\n)*?##source=dbSNP"),
+             r"gcf_000001405\.\d+(\.vcf)?|.*dbsnp.*\.vcf", r"##fileformat=VCF(.*\n)*?##source=dbSNP",
+             ("only_in_genes",)),
     FileKind("clinvar", "ClinVar variations", "variant_summary.txt.gz",
              _FTP + "pub/clinvar/tab_delimited/variant_summary.txt.gz", ("clinvar", "gene", "snp", "omim", "medgen"),
              clinvar.read, r"variant_summary.*\.txt", r"#AlleleID\tType\tName\t"),

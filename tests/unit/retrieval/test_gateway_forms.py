@@ -6,18 +6,16 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
-from gateway_records import make_store
+from gateway_records import call, make_store, summary
 
 from retrieval.gateway.app import create_gateway_app
 from retrieval.gateway.eutils import answer
 from retrieval.gateway.history import History
-from retrieval.gateway.replies import Reply
 from retrieval.gateway.store import GatewayStore
 
 
@@ -26,14 +24,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayStore]:
     opened = make_store(tmp_path_factory.mktemp("gateway"))
     yield opened
     opened.close()
-
-
-def call(store: GatewayStore, endpoint: str, **params: str) -> Reply:
-    return answer(store, endpoint, params)
-
-
-def summary(store: GatewayStore, db: str, uid: str) -> Any:
-    return json.loads(call(store, "esummary", db=db, id=uid, retmode="json").body)["result"][uid]
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,8 @@ from retrieval.gateway.eutils import answer
 from retrieval.gateway.import_run import ImportResult, Progress, import_file
 from retrieval.gateway.importing.items import ReadOptions
 from retrieval.gateway.importing.kinds import KINDS
+from retrieval.gateway.indexing import Standing
+from retrieval.gateway.records import Database
 from retrieval.gateway.store import GatewayStore
 from scripts.make_ncbi_sample import write_sample
 from scripts.samples.world import World
@@ -83,6 +88,57 @@ def test_the_same_file_is_imported_once(files: Path, tmp_path: Path) -> None:
 
     assert (first.entries, first.already) == (400, False)
     assert second.already
+
+
+def test_another_choice_of_records_is_another_import(files: Path, tmp_path: Path) -> None:
+    """The same file with another organism is read again; an option that the kind does not know makes no difference."""
+    path = files / "gene_info.gz"
+    of_mouse = ReadOptions(tax_ids=frozenset({10090}))
+    first = take(tmp_path, "gene_info", path, ReadOptions(tax_ids=frozenset({9606})))
+    second = take(tmp_path, "gene_info", path, of_mouse)
+
+    assert first.entries and second.entries and not second.already
+    assert first.entries + second.entries == count(tmp_path, "gene")
+    assert take(tmp_path, "gene_info", path, ReadOptions(tax_ids=of_mouse.tax_ids, only_in_genes=True)).already
+    assert take(tmp_path, "gene_info", path).entries == 400
+
+
+def test_what_a_replaced_record_said_of_others_goes_with_it(tmp_path: Path) -> None:
+    """A variant that left a gene is no more linked to it; what a file of links said of the gene stays."""
+    row = "NC_000011.10\t5227002\trs7\tT\tA\t.\t.\tRS=7;VC=SNV;GENEINFO={}\n"
+    head = "##fileformat=VCFv4.2\n##source=dbSNP\n##dbSNP_BUILD_ID=156\n##reference=GRCh38.p14\n"
+    head += "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
+    for name, genes in (("old.vcf", "HBB:3043|HBD:3045"), ("new.vcf", "HBB:3043")):
+        (tmp_path / name).write_text(head + row.format(genes))
+    (tmp_path / "gene2pubmed").write_text("#tax_id\tGeneID\tPubMed_ID\n9606\t3045\t12\n")
+    data = tmp_path / "data"
+    for kind, name in (("dbsnp_vcf", "old.vcf"), ("gene2pubmed", "gene2pubmed"), ("dbsnp_vcf", "new.vcf")):
+        assert take(data, kind, tmp_path / name).bad == 0
+    store = open_store(data)
+
+    assert (store.links("snp", "7", "gene"), store.links("gene", "3045", "snp")) == (["3043"], [])
+    assert store.links("gene", "3045", "pubmed") == ["12"]
+    store.close()
+
+
+def test_a_variant_on_x_and_y_is_one_record_on_x(tmp_path: Path) -> None:
+    """The regions that the two share have a row on each; importing them again changes nothing."""
+    head = "##fileformat=VCFv4.2\n##source=dbSNP\n##dbSNP_BUILD_ID=156\n##reference=GRCh38.p14\n"
+    head += "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
+    rows = "".join(
+        f"{chromosome}\t1291222\trs9\tC\tT\t.\t.\tRS=9;VC=SNV;GENEINFO=CRLF2:64109\n"
+        for chromosome in ("NC_000023.11", "NC_000024.10")
+    )
+    for build in ("156", "157"):
+        (tmp_path / f"{build}.vcf").write_text(head.replace("156", build) + rows)
+        take(tmp_path / "data", "dbsnp_vcf", tmp_path / f"{build}.vcf")
+    store = open_store(tmp_path / "data")
+    snp = store.snp("9")
+
+    assert snp is not None
+    assert (snp.chromosome, snp.spdi) == ("X", "NC_000023.11:1291221:C:T,NC_000024.10:1291221:C:T")
+    assert answer(store, "esearch", {"db": "snp", "term": "Y[chr]", "retmode": "json"}).body.count('"9"') == 0
+    store.close()
 
 
 def test_a_bad_record_is_named_with_its_line_and_passed_over(files: Path, tmp_path: Path) -> None:
@@ -169,6 +225,28 @@ def test_a_damaged_store_of_a_site_is_never_built_over(files: Path, tmp_path: Pa
     with pytest.raises(GatewayDataError, match="not a gateway store"):
         open_store(tmp_path)
     assert (tmp_path / STORE_NAME).read_bytes() == b"not a database"
+
+
+def test_a_call_rests_on_one_state_of_the_store(files: Path, tmp_path: Path) -> None:
+    """An import that ends between a search's hits and their order changes nothing of that call, and all of the next."""
+
+    class Disturbed(GatewayStore):
+        def standings(self, db: Database, uids: Iterable[int]) -> dict[int, Standing]:
+            if self.kind == "sample":
+                other = threading.Thread(target=take, args=(tmp_path, "gene_info", files / "gene_info.gz"))
+                other.start()
+                other.join()
+            return super().standings(db, uids)
+
+    open_store(tmp_path).close()
+    store = Disturbed(tmp_path / STORE_NAME)
+    call = {"db": "gene", "term": "human[orgn]", "retmode": "json", "sort": "relevance"}
+    before, after = (json.loads(answer(store, "esearch", call).body)["esearchresult"] for _ in range(2))
+    store.close()
+
+    assert int(before["count"]) > 300 and before["idlist"]
+    assert not set(before["idlist"]) & set(after["idlist"])
+    assert int(after["count"]) <= 400
 
 
 def test_killed_at_any_moment_the_store_is_as_it_was_or_whole(files: Path, tmp_path: Path) -> None:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
-from gateway_records import ARTICLES, BARE, CHAPTER, NOTICE, RETRACTED, STRUCTURED, make_store
+from gateway_records import ARTICLES, BARE, CHAPTER, NOTICE, RETRACTED, STRUCTURED, call, make_store, summary
 
 from retrieval.gateway.abstract_text import abstract_text
 from retrieval.gateway.citation_text import issue_line, notice_name, source_line
 from retrieval.gateway.citations import Citation
 from retrieval.gateway.errors import GatewayDataError
-from retrieval.gateway.eutils import answer
 from retrieval.gateway.literature import citation_of, element_of
 from retrieval.gateway.medline import medline_text
-from retrieval.gateway.replies import Reply
 from retrieval.gateway.store import GatewayStore
 
 BY_XML = {article.xml: article for article in ARTICLES}
@@ -42,14 +38,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayStore]:
     opened = make_store(tmp_path_factory.mktemp("gateway"))
     yield opened
     opened.close()
-
-
-def call(store: GatewayStore, endpoint: str, **params: str) -> Reply:
-    return answer(store, endpoint, params)
-
-
-def summary(store: GatewayStore, db: str, uid: str) -> Any:
-    return json.loads(call(store, "esummary", db=db, id=uid, retmode="json").body)["result"][uid]
 
 
 def citation(xml: str) -> Citation:
