@@ -3,6 +3,7 @@
 ArrowheadError              root of every error this project raises on purpose
 └── ModelError
     ├── ModelNotFound       no such model, or its files are missing or damaged
+    │   └── EncoderUnusable its files are there, but would give no vectors or wrong ones
     ├── EngineUnavailable   loading, stopped or dead
     ├── EngineOverloaded    its queue is full
     ├── ContextTooLong      prompt and answer do not fit the model's context
@@ -33,6 +34,10 @@ class ModelError(ArrowheadError):
 
 class ModelNotFound(ModelError):
     hint = "arrowhead models lists what is installed"
+
+
+class EncoderUnusable(ModelNotFound):
+    hint = "a wrong pooling or a missing layer gives plausible but wrong vectors, so nothing is guessed"
 
 
 class EngineUnavailable(ModelError):

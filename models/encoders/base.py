@@ -26,6 +26,8 @@ class EncoderFingerprint:
     """Everything that decides a vector. Two encoders with one fingerprint give the same vectors, up to ``dtype``.
 
     ``sha256`` maps file names of both towers (query, passage) to digests. ``max_query``, ``max_passage`` are tokens.
+    ``separator`` stands between title and text where ``pairs`` is false; ". " becomes " " after a title that ends in
+    a full stop. ``prefixes`` go before every query and every passage.
     """
 
     encoder_id: str
@@ -38,6 +40,7 @@ class EncoderFingerprint:
     max_query: int
     max_passage: int
     pairs: bool
+    separator: str = ". "
     prefixes: tuple[str, str] = ("", "")
 
     def as_dict(self) -> dict[str, Any]:

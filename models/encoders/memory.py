@@ -1,0 +1,87 @@
+"""How much device memory an encoder will take, from its files alone, for a ledger kept before anything is loaded."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, Final
+
+from models.encoders.model_files import ModelFolder, read_json, weight_files
+from models.encoders.options import EncoderOptions
+from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
+from models.encoders.specs import CrossEncoderSpec, EncoderSpec
+from models.errors import ModelNotFound
+
+_ITEM_BYTES: Final = {"auto": 2, "bfloat16": 2, "float16": 2, "float32": 4}
+_GPU_BATCH_TOKENS: Final = 65_536
+_MAX_HEADER: Final = 100 * 2**20
+# Live at once in a layer: its input, the sum to be, queries, keys, values, attention's output.
+_HIDDEN_COPIES: Final = 6
+# Before and after the activation function.
+_INNER_COPIES: Final = 2
+_FLOAT_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes. Without the CUDA context, which a process pays once (about half a GiB)."""
+
+    weights: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.activations
+
+
+def encoder_memory(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> MemoryEstimate:
+    """Of all towers; batches of both run one after another, so activations count once. Raises as ``create_encoder``."""
+    resolved = resolve_encoder(spec_or_id, options)
+    longest = max(resolved.spec.max_query, resolved.spec.max_passage)
+    return _estimate(list(resolved.folders), longest, options)
+
+
+def cross_encoder_memory(spec_or_id: CrossEncoderSpec | str, options: EncoderOptions) -> MemoryEstimate:
+    """Raises as ``create_cross_encoder``."""
+    resolved = resolve_cross_encoder(spec_or_id, options)
+    return _estimate([resolved.folder], resolved.spec.max_tokens, options)
+
+
+def activation_bytes(config: dict[str, Any], tokens: int, longest: int, item_bytes: int) -> int:
+    """Peak of one batch of ``tokens`` (padding counted) in rows of up to ``longest``, with attention that is fused.
+
+    ``config`` is a transformers config.json. A row's attention mask is ``longest`` x ``longest``, as bool and number.
+    """
+    # DistilBERT has its own names.
+    hidden = int(config.get("hidden_size") or config["dim"])
+    inner = int(config.get("intermediate_size") or config.get("hidden_dim") or 4 * hidden)
+    tokens = max(tokens, longest)
+    layer = tokens * item_bytes * (_HIDDEN_COPIES * hidden + _INNER_COPIES * inner)
+    mask = tokens * longest * (1 + item_bytes)
+    # The mean is taken over a float32 copy, times the mask.
+    pooled = 2 * tokens * hidden * _FLOAT_BYTES
+    return layer + mask + pooled
+
+
+def _estimate(folders: list[ModelFolder], longest: int, options: EncoderOptions) -> MemoryEstimate:
+    item = _ITEM_BYTES[options.dtype]
+    tokens = options.batch_tokens or _GPU_BATCH_TOKENS
+    weights = sum(item * parameters(file) for folder in folders for file in weight_files(folder))
+    configs = [read_json(folder.path / "config.json") for folder in folders]
+    return MemoryEstimate(weights, max(activation_bytes(config, tokens, longest, item) for config in configs))
+
+
+def parameters(file: Path) -> int:
+    """How many numbers a safetensors file holds, from its header. Raises ModelNotFound for a damaged header."""
+    try:
+        with file.open("rb") as stream:
+            (size,) = struct.unpack("<Q", stream.read(8))
+            if size > _MAX_HEADER:
+                raise ValueError(f"a header of {size} bytes")
+            header = json.loads(stream.read(size))
+        return sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        raise ModelNotFound(f"{file} is no safetensors file: {type(error).__name__}: {error}") from error

@@ -1,0 +1,176 @@
+"""Finds the files of an encoder without a network, or fetches them where that is allowed, and says what they are.
+
+Owns where files lie and their digests. Reads no weights into memory and knows no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from models.engines.hub_access import stay_off_the_hub
+from models.errors import EncoderUnusable, ModelNotFound
+
+_HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_FETCHED: Final = ("*.json", "*.safetensors", "*.txt", "*.model")
+# Exported copies of the weights for other runtimes.
+_NOT_FETCHED: Final = ("onnx/*", "openvino/*")
+_WEIGHTS: Final = "model.safetensors"
+_WEIGHTS_INDEX: Final = "model.safetensors.index.json"
+_PICKLES: Final = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
+_TOKENIZER: Final = ("tokenizer.json", "tokenizer_config.json", "added_tokens.json")
+_VOCABULARIES: Final = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model")
+_SENTENCE_CONFIG: Final = "sentence_bert_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """``root`` is the downloaded folder, ``revision`` the commit or package version, "" for a local directory."""
+
+    root: Path
+    revision: str = ""
+    subfolder: str = ""
+
+    @property
+    def path(self) -> Path:
+        """Where config.json, tokenizer and weights lie."""
+        return self.root / self.subfolder
+
+
+def locate(source: str, *, revision: str | None, allow_download: bool, package: str = "") -> ModelFolder:
+    """The folder of a package, a directory or a hub id; files already here go before a download.
+
+    Raises:
+        ModelNotFound: it is nowhere on this machine and may not, or cannot, be fetched.
+    """
+    if package and revision is None:
+        found = _in_package(package)
+        if found is not None:
+            return found
+    directory = Path(source).expanduser()
+    if directory.is_dir():
+        return ModelFolder(directory)
+    if not _HUB_ID.fullmatch(source):
+        raise ModelNotFound(f"{source} is neither a directory nor a hub id (owner/name)")
+    return _from_hub(source, revision, allow_download)
+
+
+def _in_package(package: str) -> ModelFolder | None:
+    # Only looked for, not imported: the package's own code could pull anything in.
+    spec = importlib.util.find_spec(package)
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        folder = Path(location) / "model"
+        if (folder / "config.json").is_file():
+            return ModelFolder(folder, f"{package} {importlib.metadata.version(package)}")
+    return None
+
+
+def _from_hub(source: str, revision: str | None, allow_download: bool) -> ModelFolder:
+    if not allow_download:
+        stay_off_the_hub()
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    def snapshot(*, local_files_only: bool) -> ModelFolder:
+        path = snapshot_download(
+            source,
+            revision=revision,
+            local_files_only=local_files_only,
+            allow_patterns=list(_FETCHED),
+            ignore_patterns=list(_NOT_FETCHED),
+        )
+        return ModelFolder(Path(path), Path(path).name)
+
+    try:
+        # A folder in the cache may be a part of one: other programs fetch single files.
+        folder = snapshot(local_files_only=True)
+        if _is_complete(folder.root) or not allow_download:
+            return folder
+    except LocalEntryNotFoundError as error:
+        if not allow_download:
+            raise ModelNotFound(
+                f"{source} ({revision or 'main'}) is not on this machine: copy it into the Hugging Face cache, "
+                "name a directory instead, or allow the download"
+            ) from error
+    try:
+        return snapshot(local_files_only=False)
+    except Exception as error:
+        # The library raises its own, its HTTP client's and the system's errors alike.
+        raise ModelNotFound(f"{source} could not be fetched: {type(error).__name__}: {error}") from error
+
+
+def _is_complete(root: Path) -> bool:
+    return (root / "config.json").is_file() and bool(list(root.glob("*.safetensors")))
+
+
+def weight_files(folder: ModelFolder) -> list[Path]:
+    """The safetensors files that are loaded.
+
+    Raises:
+        ModelNotFound: there are none. EncoderUnusable: there are only weights that run code when read.
+    """
+    path = folder.path
+    if (path / _WEIGHTS).is_file():
+        return [path / _WEIGHTS]
+    if (path / _WEIGHTS_INDEX).is_file():
+        shards = sorted(set(read_json(path / _WEIGHTS_INDEX).get("weight_map", {}).values()))
+        missing = [name for name in shards if Path(name).name != name or not (path / name).is_file()]
+        if missing or not shards:
+            raise ModelNotFound(f"{path / _WEIGHTS_INDEX} names weights that are missing: {', '.join(missing)}")
+        return [path / name for name in shards]
+    pickles = sorted(found.name for pattern in _PICKLES for found in path.glob(pattern))
+    if pickles:
+        raise EncoderUnusable(
+            f"{path} has its weights only as {', '.join(pickles)}, a format that can run code when read: convert them "
+            f"to {_WEIGHTS} on a machine where that does no harm, or name a revision that has it (on the hub the "
+            "converter's pull requests, refs/pr/N)"
+        )
+    raise ModelNotFound(f"{path} holds no weights ({_WEIGHTS})")
+
+
+def digests(folder: ModelFolder) -> tuple[tuple[str, str], ...]:
+    """Name and sha256 of every file that decides a vector: config, tokenizer, weights. Sorted by name.
+
+    Raises:
+        ModelNotFound: one of them is missing.
+    """
+    path = folder.path
+    tokenizer = [path / name for name in _TOKENIZER]
+    if not tokenizer[0].is_file():
+        tokenizer += [path / name for name in _VOCABULARIES]
+    config = path / "config.json"
+    if not config.is_file():
+        raise ModelNotFound(f"{path} holds no model: it needs config.json, a tokenizer and {_WEIGHTS}")
+    files = [config, path / _SENTENCE_CONFIG, *tokenizer, *weight_files(folder)]
+    return tuple(sorted((file.name, _file_digest(file)) for file in files if file.is_file()))
+
+
+def _file_digest(path: Path) -> str:
+    real = path.resolve()
+    stat = real.stat()
+    return _digest_once(real, stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _digest_once(path: Path, size: int, mtime_ns: int) -> str:
+    # Size and time are part of the key: a file that changed is read again.
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Raises ModelNotFound when the file is missing or holds no JSON object."""
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelNotFound(f"{path} cannot be read: {error}") from error
+    if not isinstance(loaded, dict):
+        raise ModelNotFound(f"{path} is not a JSON object")
+    return loaded

@@ -1,0 +1,40 @@
+"""Picks and builds encoders. torch is imported only when one with weights is asked for."""
+
+from __future__ import annotations
+
+from models.encoders.base import CrossEncoder, Encoder
+from models.encoders.hashing import HashingEncoder, OverlapCrossEncoder
+from models.encoders.options import EncoderOptions
+from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
+from models.encoders.specs import DEFAULT_ENCODER, HASHING, OVERLAP, CrossEncoderSpec, EncoderSpec
+
+
+def create_encoder(spec_or_id: EncoderSpec | str = DEFAULT_ENCODER, options: EncoderOptions | None = None) -> Encoder:
+    """Blocks until the weights are in memory.
+
+    ``spec_or_id``: a name of ``KNOWN_ENCODERS``, ``hashing`` (no weights, matches words alone), a hub id, a
+    directory, or a spec.
+
+    Raises:
+        ModelNotFound: files are missing or damaged. EncoderUnusable: they do not tell how vectors are made, hold no
+        safe weights, or not all of them. EngineUnavailable: this machine cannot run them. UnsupportedParam: options
+        that do not fit.
+    """
+    if spec_or_id == HASHING:
+        return HashingEncoder()
+    options = options or EncoderOptions()
+    resolved = resolve_encoder(spec_or_id, options)
+    from models.encoders.transformers_encoder import TransformersEncoder
+
+    return TransformersEncoder(resolved, options)
+
+
+def create_cross_encoder(spec_or_id: CrossEncoderSpec | str, options: EncoderOptions | None = None) -> CrossEncoder:
+    """As ``create_encoder``, for a name of ``KNOWN_CROSS_ENCODERS``, ``overlap``, a hub id, a directory, or a spec."""
+    if spec_or_id == OVERLAP:
+        return OverlapCrossEncoder()
+    options = options or EncoderOptions()
+    resolved = resolve_cross_encoder(spec_or_id, options)
+    from models.encoders.transformers_cross_encoder import TransformersCrossEncoder
+
+    return TransformersCrossEncoder(resolved, options)

