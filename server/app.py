@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from models.errors import ArrowheadError
 from server.errors import error_reply
 from server.guard import Guard, log_failure
-from server.openai_api import catalog, chat, completions, health, trace_routes
+from server.openai_api import catalog, chat, completions, embeddings, health, rerank, trace_routes
 from server.services import Services
 
 
@@ -29,7 +29,7 @@ def create_app(services: Services) -> FastAPI:
 
     app = FastAPI(title="Arrowhead", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
-    for module in (chat, completions, catalog, health, trace_routes):
+    for module in (chat, completions, embeddings, rerank, catalog, health, trace_routes):
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -16,6 +16,7 @@ from server.auditor import Auditor
 from server.egress import Egress
 from server.egress_policy import EgressPolicy
 from server.egress_settings import key_id
+from server.encoder_pool import EncoderPool
 from server.engine_slot import EngineSlot
 from server.methods.base import Method
 from server.methods.direct import Direct
@@ -59,6 +60,7 @@ def build_services(settings: Settings) -> Services:
     traces = TraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )
+    encoders = EncoderPool(settings.retrieval)
     auditor.begin(start_record(settings, egress.policy))
     return Services(
         Components(
@@ -66,8 +68,9 @@ def build_services(settings: Settings) -> Services:
             slot=slot,
             methods=methods,
             traces=traces,
+            encoders=encoders,
             egress=egress,
-            closers=(auditor.close, sender.close, built.close),
+            closers=(auditor.close, sender.close, built.close, encoders.close),
         )
     )
 

@@ -8,6 +8,7 @@ ArrowheadError
     ├── Unauthorized             no key, or a wrong one
     ├── ForbiddenHost            Host header or content type of another site
     ├── ModelUnknown             no such model or method
+    ├── EncoderUnknown           no such encoder or cross-encoder
     ├── TraceNotFound
     ├── EgressRaised             the request asks for more than its key or the server has
     └── TooManyRequests          the server is full
@@ -30,7 +31,27 @@ from models.errors import (
     ModelNotFound,
     UnsupportedParam,
 )
+from retrieval.corpus.errors import (
+    CorpusError,
+    DocumentTooLarge,
+    DocumentUnreadable,
+    NamespaceBusy,
+    NamespaceDamaged,
+    NamespaceExists,
+    NamespaceInvalid,
+    NamespaceUnknown,
+)
 from retrieval.errors import NcbiError, NcbiRefusedByEgress, NcbiThrottled, NcbiTimeout, RetrievalError
+from retrieval.index.errors import (
+    BackendUnavailable,
+    IndexBusy,
+    IndexDamaged,
+    IndexFault,
+    IndexInputInvalid,
+    IndexMismatch,
+    IndexTooLarge,
+    IndexWriteFailed,
+)
 from server.audit import AuditFailed
 from server.methods.base import MethodError, OptionInvalid
 from server.settings_loading import SettingsInvalid
@@ -64,6 +85,10 @@ class ForbiddenHost(RequestError):
 
 class ModelUnknown(RequestError):
     hint = "GET /v1/models lists them"
+
+
+class EncoderUnknown(RequestError):
+    hint = "retrieval.encoder, retrieval.encoders and retrieval.cross_encoder name those that may be used"
 
 
 class TraceNotFound(RequestError):
@@ -109,6 +134,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     Unauthorized: (401, "authentication_error", "invalid_api_key"),
     ForbiddenHost: (403, "permission_error", "forbidden"),
     ModelUnknown: (404, _INVALID, "model_not_found"),
+    EncoderUnknown: (404, _INVALID, "model_not_found"),
     TraceNotFound: (404, _INVALID, "trace_not_found"),
     EgressRaised: (403, "permission_error", "egress_not_allowed"),
     TooManyRequests: (429, "rate_limit_error", "queue_full"),
@@ -124,6 +150,22 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     NcbiThrottled: (503, _SERVER, "ncbi_throttled"),
     NcbiTimeout: (504, _SERVER, "ncbi_timeout"),
     NcbiError: (502, _SERVER, "ncbi_error"),
+    NamespaceUnknown: (404, _INVALID, "namespace_not_found"),
+    NamespaceInvalid: (422, _INVALID, "invalid_namespace"),
+    NamespaceExists: (409, _INVALID, "namespace_exists"),
+    NamespaceBusy: (409, _INVALID, "namespace_busy"),
+    NamespaceDamaged: (500, _SERVER, "namespace_damaged"),
+    DocumentUnreadable: (422, _INVALID, "document_unreadable"),
+    DocumentTooLarge: (413, _INVALID, "document_too_large"),
+    CorpusError: (500, _SERVER, "corpus_error"),
+    IndexInputInvalid: (422, _INVALID, "invalid_vectors"),
+    IndexDamaged: (500, _SERVER, "index_damaged"),
+    IndexMismatch: (500, _SERVER, "index_mismatch"),
+    IndexWriteFailed: (507, _SERVER, "index_not_written"),
+    IndexBusy: (409, _INVALID, "index_busy"),
+    IndexTooLarge: (507, _SERVER, "index_too_large"),
+    BackendUnavailable: (503, _SERVER, "index_backend_missing"),
+    IndexFault: (500, _SERVER, "index_error"),
     RetrievalError: (500, _SERVER, "retrieval_error"),
     MethodError: (500, _SERVER, "method_error"),
     AuditFailed: (500, _SERVER, "audit_failed"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from server.egress import Egress
+from server.encoder_pool import EncoderPool
 from server.engine_slot import EngineSlot
 from server.errors import ModelUnknown, TooManyRequests
 from server.methods.base import Method
@@ -35,6 +36,7 @@ class Components:
     slot: EngineSlot
     methods: Mapping[str, Method]
     traces: TraceStore
+    encoders: EncoderPool
     egress: Egress | None = None
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
 
@@ -47,6 +49,7 @@ class Services:
         self.slot = components.slot
         self.traces = components.traces
         self.egress = components.egress
+        self.encoders = components.encoders
         self._methods = components.methods
         self._closers = components.closers
         self.created = int(time.time())

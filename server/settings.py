@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from server.egress_settings import AuditSettings, EgressSettings, key_id
+from server.retrieval_settings import RetrievalSettings
 from server.settings_group import SettingsGroup
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -187,6 +188,7 @@ class Settings(BaseSettings):
     audit: AuditSettings = AuditSettings()
     loop: LoopSettings = LoopSettings()
     gateway: GatewaySettings = GatewaySettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
     traces: TraceSettings = TraceSettings()
     log: LogSettings = LogSettings()
 

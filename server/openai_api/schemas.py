@@ -148,6 +148,7 @@ class CompletionRequest(_Generation):
 
 
 _Request = TypeVar("_Request", bound=_Generation)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def parse_chat(body: object) -> ChatRequest:
@@ -176,6 +177,16 @@ def parse_completion(body: object) -> CompletionRequest:
     if not all(prompt.strip() for prompt in request.prompts):
         raise InvalidRequest("prompt: is empty", param="prompt")
     return _checked(request)
+
+
+def parse_body(kind: type[_Model], body: object) -> _Model:
+    """A body of one of the endpoints beside chat. Raises InvalidRequest with the field's name."""
+    if not isinstance(body, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        raise _first(error) from None
 
 
 def _checked(request: _Request) -> _Request:

@@ -22,6 +22,7 @@ from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.errors import ModelNotFound
 from server.app import create_app
+from server.encoder_pool import EncoderPool
 from server.engine_slot import EngineSlot
 from server.methods.base import Ask, Event
 from server.methods.direct import Direct
@@ -151,7 +152,13 @@ def _services(build: threading.Event, failure: Exception | None = None) -> Servi
     slot = EngineSlot(card, load)
     methods = {"direct": Direct(slot), "broken": _Broken(slot)}
     return Services(
-        Components(settings=settings, slot=slot, methods=methods, traces=TraceStore(max_traces=1, max_bytes=1))
+        Components(
+            settings=settings,
+            slot=slot,
+            methods=methods,
+            traces=TraceStore(max_traces=1, max_bytes=1),
+            encoders=EncoderPool(settings.retrieval),
+        )
     )
 
 

@@ -1,0 +1,86 @@
+"""The encoders of the process: which there may be, and each loaded at its first use. Knows nothing of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from models.encoders.base import CrossEncoder, Encoder
+from models.encoders.options import EncoderOptions
+from models.encoders.registry import create_cross_encoder, create_encoder
+from server.errors import EncoderUnknown
+from server.retrieval_settings import RetrievalSettings
+
+log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class EncoderPool:
+    """Safe from many threads. A name that the settings do not hold is never loaded, whoever asks for it."""
+
+    def __init__(self, settings: RetrievalSettings) -> None:
+        self._settings = settings
+        self._options = EncoderOptions(
+            device=settings.device,
+            dtype=settings.dtype,
+            batch_tokens=settings.batch_tokens,
+            allow_download=settings.allow_download,
+        )
+        self._encoders: dict[str, Encoder] = {}
+        self._cross_encoder: CrossEncoder | None = None
+        self._loading = threading.Lock()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="encoders")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._settings.encoder_names
+
+    def encoder(self, name: str = "") -> Encoder:
+        """Blocks until it is loaded; "" is the default one.
+
+        Raises:
+            EncoderUnknown: the settings do not name it. ModelError: it cannot be loaded.
+        """
+        name = name or self._settings.encoder
+        if name not in self.names:
+            raise EncoderUnknown(
+                f"there is no encoder {name[:100]!r}; there are: {', '.join(self.names)}", param="model"
+            )
+        with self._loading:
+            if name not in self._encoders:
+                self._encoders[name] = _timed(name, lambda: create_encoder(name, self._options))
+            return self._encoders[name]
+
+    @property
+    def cross_encoder_name(self) -> str | None:
+        return self._settings.cross_encoder
+
+    def cross_encoder(self, name: str = "") -> CrossEncoder:
+        """As ``encoder``; there is one at most."""
+        known = self._settings.cross_encoder
+        if known is None or name not in {"", known}:
+            there = known or "none: retrieval.cross_encoder names one"
+            raise EncoderUnknown(f"there is no cross-encoder {name[:100]!r}; there is: {there}", param="model")
+        with self._loading:
+            if self._cross_encoder is None:
+                self._cross_encoder = _timed(known, lambda: create_cross_encoder(known, self._options))
+            return self._cross_encoder
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """``work`` in the one thread that encodes: two batches at once would only slow each other down."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+
+    async def close(self) -> None:
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+
+def _timed(name: str, load: Callable[[], _T]) -> _T:
+    started = time.monotonic()
+    loaded = load()
+    log.info("encoder ready: name=%s seconds=%.1f", name, time.monotonic() - started)
+    return loaded
