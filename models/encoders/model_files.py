@@ -107,7 +107,7 @@ def _from_hub(source: str, revision: str | None, allow_download: bool) -> ModelF
 
 
 def _is_complete(root: Path) -> bool:
-    return (root / "config.json").is_file() and bool(list(root.glob("*.safetensors")))
+    return any((file.parent / "config.json").is_file() for file in root.rglob("*.safetensors"))
 
 
 def weight_files(folder: ModelFolder) -> list[Path]:
