@@ -37,7 +37,7 @@ class ModelNotFound(ModelError):
 
 
 class EncoderUnusable(ModelNotFound):
-    hint = "a wrong pooling or a missing layer gives plausible but wrong vectors, so nothing is guessed"
+    hint = "the message says what is missing; nothing is guessed, because wrong vectors look like right ones"
 
 
 class EngineUnavailable(ModelError):

@@ -12,7 +12,7 @@ from typing import Any, Final
 from models.encoders.model_files import ModelFolder, read_json, weight_files
 from models.encoders.options import EncoderOptions
 from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
-from models.encoders.specs import CrossEncoderSpec, EncoderSpec
+from models.encoders.specs import HASHING, OVERLAP, CrossEncoderSpec, EncoderSpec
 from models.errors import ModelNotFound
 
 _ITEM_BYTES: Final = {"auto": 2, "bfloat16": 2, "float16": 2, "float32": 4}
@@ -39,6 +39,8 @@ class MemoryEstimate:
 
 def encoder_memory(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> MemoryEstimate:
     """Of all towers; batches of both run one after another, so activations count once. Raises as ``create_encoder``."""
+    if spec_or_id == HASHING:
+        return MemoryEstimate(0, 0)
     resolved = resolve_encoder(spec_or_id, options)
     longest = max(resolved.spec.max_query, resolved.spec.max_passage)
     return _estimate(list(resolved.folders), longest, options)
@@ -46,6 +48,8 @@ def encoder_memory(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> Me
 
 def cross_encoder_memory(spec_or_id: CrossEncoderSpec | str, options: EncoderOptions) -> MemoryEstimate:
     """Raises as ``create_cross_encoder``."""
+    if spec_or_id == OVERLAP:
+        return MemoryEstimate(0, 0)
     resolved = resolve_cross_encoder(spec_or_id, options)
     return _estimate([resolved.folder], resolved.spec.max_tokens, options)
 

@@ -24,6 +24,7 @@ _FETCHED: Final = ("*.json", "*.safetensors", "*.txt", "*.model")
 _NOT_FETCHED: Final = ("onnx/*", "openvino/*")
 _WEIGHTS: Final = "model.safetensors"
 _WEIGHTS_INDEX: Final = "model.safetensors.index.json"
+_PICKLED: Final = "pytorch_model.bin"
 _PICKLES: Final = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 _TOKENIZER: Final = ("tokenizer.json", "tokenizer_config.json", "added_tokens.json")
 _VOCABULARIES: Final = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model")
@@ -50,7 +51,7 @@ def locate(source: str, *, revision: str | None, allow_download: bool, package: 
     Raises:
         ModelNotFound: it is nowhere on this machine and may not, or cannot, be fetched.
     """
-    if package and revision is None:
+    if package:
         found = _in_package(package)
         if found is not None:
             return found
@@ -97,7 +98,7 @@ def _from_hub(source: str, revision: str | None, allow_download: bool) -> ModelF
         if not allow_download:
             raise ModelNotFound(
                 f"{source} ({revision or 'main'}) is not on this machine: copy it into the Hugging Face cache, "
-                "name a directory instead, or allow the download"
+                "name a directory or another revision instead, or allow the download"
             ) from error
     try:
         return snapshot(local_files_only=False)
@@ -107,7 +108,7 @@ def _from_hub(source: str, revision: str | None, allow_download: bool) -> ModelF
 
 
 def _is_complete(root: Path) -> bool:
-    return (root / "config.json").is_file() and bool(list(root.glob("*.safetensors")))
+    return any((file.parent / "config.json").is_file() for file in root.rglob("*.safetensors"))
 
 
 def weight_files(folder: ModelFolder) -> list[Path]:
@@ -128,11 +129,13 @@ def weight_files(folder: ModelFolder) -> list[Path]:
     pickles = sorted(found.name for pattern in _PICKLES for found in path.glob(pattern))
     if pickles:
         raise EncoderUnusable(
-            f"{path} has its weights only as {', '.join(pickles)}, a format that can run code when read: convert them "
-            f"to {_WEIGHTS} on a machine where that does no harm, or name a revision that has it (on the hub the "
-            "converter's pull requests, refs/pr/N)"
+            f"{path} has its weights only as {', '.join(pickles)}, a format that can run code when read: "
+            f"scripts/convert_weights.py makes {_WEIGHTS} of it once"
         )
-    raise ModelNotFound(f"{path} holds no weights ({_WEIGHTS})")
+    raise ModelNotFound(
+        f"{path} holds no weights ({_WEIGHTS}); where their publisher has only {_PICKLED}, download that folder whole, "
+        "convert it with scripts/convert_weights.py, and name the directory"
+    )
 
 
 def digests(folder: ModelFolder) -> tuple[tuple[str, str], ...]:

@@ -19,7 +19,8 @@ class EncoderOptions:
     ``dtype`` ``auto``: bfloat16 on CUDA and on CPUs that multiply in it (AMX, AVX512-BF16), otherwise float32.
     ``batch_tokens`` bounds one batch, padding counted; None takes what suits the device. ``threads`` of a CPU forward
     pass; None leaves torch's own number. ``allow_download`` lets a hub id be fetched; otherwise only files already
-    here are used. ``revision`` of a hub id: commit, tag or branch; of two towers both, as ``query,passage``.
+    here are used. ``revision`` of a hub id: commit, tag or branch; of two towers both, as ``query,passage``; None
+    takes the one the encoder is known by.
     """
 
     device: str = "auto"

@@ -60,8 +60,10 @@ def resolve_encoder(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> R
         folder = replace(folder, subfolder=spec.subfolder)
         return ResolvedEncoder(spec, folder, folder)
     revisions = _revisions(options.revision, spec)
+    # A revision that is asked for by name is one of the hub.
+    package = spec.package if options.revision is None else ""
     folders = [
-        replace(_locate(source, revision, options, spec.package), subfolder=spec.subfolder)
+        replace(_locate(source, revision, options, package), subfolder=spec.subfolder)
         for source, revision in zip(spec.towers, revisions, strict=True)
     ]
     for folder in folders:
@@ -78,7 +80,7 @@ def resolve_cross_encoder(spec_or_id: CrossEncoderSpec | str, options: EncoderOp
         name = Path(spec).expanduser().resolve().name if Path(spec).expanduser().is_dir() else spec
         _refuse_bare_word(spec, (*KNOWN_CROSS_ENCODERS, OVERLAP))
         spec = found or CrossEncoderSpec(name=name, source=spec)
-    return ResolvedCrossEncoder(spec, _locate(spec.source, options.revision, options))
+    return ResolvedCrossEncoder(spec, _locate(spec.source, options.revision or spec.revision, options))
 
 
 def _known(name: str) -> EncoderSpec | None:
@@ -119,7 +121,7 @@ def _locate(source: str, revision: str | None, options: EncoderOptions, package:
 
 def _revisions(revision: str | None, spec: EncoderSpec) -> list[str | None]:
     if revision is None:
-        return [None] * len(spec.towers)
+        return list(spec.revisions or [None] * len(spec.towers))
     parts = [part.strip() for part in revision.split(",")]
     if len(parts) != len(spec.towers) or not all(parts):
         raise UnsupportedParam(

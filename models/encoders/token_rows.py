@@ -68,7 +68,7 @@ def load_tokenizer(directory: Path) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        fast = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        fast = AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, ImportError) as error:
         line = (str(error).strip().splitlines() or [""])[0]
         raise ModelNotFound(f"no usable tokenizer in {directory}: {type(error).__name__}: {line}") from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from typing import Any, Final
 
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification
@@ -13,7 +14,8 @@ from models.encoders.torch_placement import Placement
 from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound
 
 # The layer over [CLS] that many checkpoints lack and no vector here uses.
-_UNUSED = "pooler."
+_UNUSED: Final = "pooler."
+SEGMENTS: Final = "token_type_ids"
 
 
 def load_transformer(folder: ModelFolder, placement: Placement) -> Any:
@@ -40,6 +42,11 @@ def check_lengths(model: Any, tokenizer: Any, max_tokens: int, name: str) -> Non
         raise EncoderUnusable(
             f"{name}: the tokenizer has {len(tokenizer)} tokens, the model only {model.config.vocab_size}"
         )
+
+
+def takes_segments(model: Any, tokenizer: Any) -> bool:
+    """Whether segment numbers are for this model: its tokenizer makes them and it has a use for them."""
+    return SEGMENTS in tokenizer.model_input_names and SEGMENTS in inspect.signature(model.forward).parameters
 
 
 def _load(auto: Any, folder: ModelFolder, placement: Placement) -> Any:

@@ -28,7 +28,7 @@ class Placement:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Sets the number of threads for a forward pass: it is the process's, so it is put back after."""
+        """Sets the number of threads for a forward pass, and puts it back: others of this process compute too."""
         if self.threads is None or self.device.type != "cpu":
             yield
             return

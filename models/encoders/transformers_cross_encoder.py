@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -15,11 +15,9 @@ from models.encoders.options import EncoderOptions, Progress
 from models.encoders.resolve import ResolvedCrossEncoder
 from models.encoders.token_rows import Text, TokenCutter, load_tokenizer
 from models.encoders.torch_batches import BatchRunner, Inputs
-from models.encoders.torch_loading import check_lengths, load_classifier
+from models.encoders.torch_loading import SEGMENTS, check_lengths, load_classifier, takes_segments
 from models.encoders.torch_placement import Placement, place
 from models.errors import EncoderUnusable
-
-_SEGMENTS: Final = "token_type_ids"
 
 
 class TransformersCrossEncoder:
@@ -62,9 +60,9 @@ class TransformersCrossEncoder:
 class _LogitForward:
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self._model = model
-        self._takes_segments = _SEGMENTS in tokenizer.model_input_names
+        self._takes_segments = takes_segments(model, tokenizer)
 
     def __call__(self, inputs: Inputs) -> torch.Tensor:
-        extra = {_SEGMENTS: inputs.segments} if self._takes_segments else {}
+        extra = {SEGMENTS: inputs.segments} if self._takes_segments else {}
         logits: torch.Tensor = self._model(input_ids=inputs.ids, attention_mask=inputs.mask, **extra).logits
         return logits.float()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -18,11 +18,9 @@ from models.encoders.resolve import ResolvedEncoder
 from models.encoders.specs import EncoderSpec
 from models.encoders.token_rows import Text, TokenCutter, load_tokenizer
 from models.encoders.torch_batches import BatchRunner, Inputs
-from models.encoders.torch_loading import check_lengths, load_transformer
+from models.encoders.torch_loading import SEGMENTS, check_lengths, load_transformer, takes_segments
 from models.encoders.torch_placement import Placement, place
 from models.errors import EncoderUnusable
-
-_SEGMENTS: Final = "token_type_ids"
 
 
 class TransformersEncoder:
@@ -135,12 +133,12 @@ class PooledForward:
 
     def __init__(self, model: Any, tokenizer: Any, pooling: Pooling, normalise: bool) -> None:
         self._model = model
-        self._takes_segments = _SEGMENTS in tokenizer.model_input_names
+        self._takes_segments = takes_segments(model, tokenizer)
         self._pooling = pooling
         self._normalise = normalise
 
     def __call__(self, inputs: Inputs) -> torch.Tensor:
-        extra = {_SEGMENTS: inputs.segments} if self._takes_segments else {}
+        extra = {SEGMENTS: inputs.segments} if self._takes_segments else {}
         hidden = self._model(input_ids=inputs.ids, attention_mask=inputs.mask, **extra).last_hidden_state
         vectors = hidden[:, 0].float() if self._pooling == "cls" else _mean(hidden, inputs.mask)
         return functional.normalize(vectors, dim=1) if self._normalise else vectors

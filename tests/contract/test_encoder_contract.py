@@ -26,7 +26,7 @@ WORDS = ("aspirin", "stroke", "TP53", "glucose", "β-blocker", "sepsis", "the", 
 
 def texts(count: int = 24) -> list[str]:
     """Of very different lengths, with an empty one and two alike."""
-    made = [" ".join(WORDS[(i * k) % len(WORDS)] for k in range(1 + i * i // 4)) for i in range(count - 2)]
+    made = [" ".join(WORDS[(i * k) % len(WORDS)] for k in range(1 + i * i // 8)) for i in range(count - 2)]
     return [*made, "", made[3]]
 
 
@@ -55,9 +55,10 @@ def cross_encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     return create_cross_encoder(str(build_bert(tmp_path_factory.mktemp("cross"), labels=1)), OPTIONS)
 
 
-def alike(first: Floats, second: Floats) -> bool:
-    """The same but for rounding."""
-    return first.shape == second.shape and bool(np.allclose(first, second, atol=0.02, rtol=0.02))
+def alike(first: Floats, second: Floats, by: object) -> bool:
+    """The same but for rounding, of which bfloat16 does more."""
+    rounded = "bfloat16" in str(getattr(by, "placement", ""))
+    return first.shape == second.shape and bool(np.allclose(first, second, atol=0.02 if rounded else 1e-4))
 
 
 def test_vectors_are_float32_rows_of_the_promised_width(encoder: Encoder) -> None:
@@ -92,8 +93,8 @@ def test_the_order_given_is_the_order_returned(encoder: Encoder) -> None:
     backwards = encoder.encode_passages(passages()[::-1])[::-1]
     alone = np.concatenate([encoder.encode_passages([passage]) for passage in passages()])
 
-    assert alike(together, backwards)
-    assert alike(together, alone)
+    assert alike(together, backwards, encoder)
+    assert alike(together, alone, encoder)
 
 
 def test_the_same_call_gives_the_same_numbers(encoder: Encoder) -> None:
@@ -115,7 +116,7 @@ def test_texts_over_the_limit_are_cut_at_their_end(encoder: Encoder) -> None:
 
     assert encoder.count_query_tokens(longer) > encoder.count_query_tokens(long) > encoder.fingerprint.max_query
     assert encoder.count_query_tokens("aspirin") <= encoder.fingerprint.max_query
-    assert alike(encoder.encode_queries([long]), encoder.encode_queries([longer]))
+    assert alike(encoder.encode_queries([long]), encoder.encode_queries([longer]), encoder)
 
 
 def test_a_title_counts(encoder: Encoder) -> None:
@@ -126,17 +127,17 @@ def test_a_title_counts(encoder: Encoder) -> None:
 
 
 def test_many_threads_get_what_one_gets(encoder: Encoder) -> None:
-    """Calls of eight threads at once, queries and passages mixed."""
+    """Calls of four threads at once, queries and passages mixed."""
     queries, rows = encoder.encode_queries(texts()), encoder.encode_passages(passages())
 
     def call(number: int) -> Floats:
         return encoder.encode_queries(texts()) if number % 2 else encoder.encode_passages(passages())
 
-    with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(call, range(8)))
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(call, range(4)))
 
     for number, result in enumerate(results):
-        assert alike(result, queries if number % 2 else rows)
+        assert alike(result, queries if number % 2 else rows, encoder)
 
 
 def test_the_fingerprint_is_plain_data(encoder: Encoder) -> None:
@@ -165,8 +166,8 @@ def test_a_score_does_not_depend_on_the_other_passages(cross_encoder: CrossEncod
 
     alone = np.concatenate([score([passage]) for passage in passages()])
 
-    assert alike(score(passages()), score(passages()[::-1])[::-1])
-    assert alike(score(passages()), alone)
+    assert alike(score(passages()), score(passages()[::-1])[::-1], cross_encoder)
+    assert alike(score(passages()), alone, cross_encoder)
 
 
 def test_scores_have_no_bounds_of_a_probability(cross_encoder: CrossEncoder) -> None:

