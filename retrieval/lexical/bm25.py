@@ -43,10 +43,18 @@ def row_of(passage: Passage) -> Row:
     Raises:
         IndexInputInvalid: the id is not 1 to 2**63 - 1.
     """
+    terms = index_terms(passage.title) * TITLE_WEIGHT + index_terms(passage.text)
+    return Row(checked_id(passage), " ".join(terms), passage.date, type_bits(passage.types))
+
+
+def checked_id(passage: Passage) -> int:
+    """
+    Raises:
+        IndexInputInvalid: it is not 1 to 2**63 - 1.
+    """
     if not 0 < passage.passage_id <= _MAX_ID:
         raise IndexInputInvalid(f"passage id {passage.passage_id} is not 1 to 2**63 - 1", param="passage_id")
-    terms = index_terms(passage.title) * TITLE_WEIGHT + index_terms(passage.text)
-    return Row(passage.passage_id, " ".join(terms), passage.date, type_bits(passage.types))
+    return passage.passage_id
 
 
 def rarest_terms(query: str, limit: int, frequency: Callable[[str], int]) -> list[str]:

@@ -79,6 +79,10 @@ class WriterLock:
         self._path = folder / _LOCK
         self._handle: int | None = None
 
+    @property
+    def held(self) -> bool:
+        return self._handle is not None
+
     def take(self) -> None:
         """Nothing where this object has it already.
 

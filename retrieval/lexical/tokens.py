@@ -46,7 +46,8 @@ _NAMES_BEFORE_A: Final = frozenset(
     re.findall(
         r"\w+",
         "amyloid annexin apolipoprotein class coenzyme cyclosporin cyclosporine factor grade group haemophilia "
-        "hemophilia hepatitis immunoglobulin influenza protein serotype stage subtype subunit toxin type variant vitamin",
+        "hemophilia hepatitis immunoglobulin influenza protein serotype stage subtype subunit toxin type variant "
+        "vitamin",
     )
 )
 _ATOM: Final = re.compile(
