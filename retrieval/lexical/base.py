@@ -34,7 +34,7 @@ class LexicalIndex(Protocol):
     def commit(self) -> None:
         """
         Raises:
-            IndexWriteFailed: nothing was changed.
+            IndexWriteFailed: a commit is whole or was not made; the same passages can be added again either way.
         """
         ...
 

@@ -6,7 +6,9 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +49,34 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
         raise IndexDamaged(f"the manifest of {folder} is no JSON object")
     check_identity(manifest, kind, folder)
     return manifest
+
+
+def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Has ``fill`` make the files of a new index, and puts them in place in one step; nothing where some are there.
+
+    A kill leaves no index, and at most a folder ``.name.build-…`` beside.
+
+    Raises:
+        IndexWriteFailed: it could not be made.
+    """
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            return
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.build-", dir=folder.parent))
+        try:
+            draft.chmod(0o755)
+            fill(draft)
+            draft.rename(folder)
+            sync_folder(folder.parent)
+        except OSError:
+            # Another process may have made it in the meantime.
+            if not folder.is_dir() or not any(folder.iterdir()):
+                raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise IndexWriteFailed(f"{folder} could not be made: {error}") from error
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import sqlite3
 import threading
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,18 +18,20 @@ from typing import Any, Final
 from retrieval.index.base import RowFilter
 from retrieval.index.errors import BackendUnavailable, IndexBusy, IndexDamaged, IndexFault, IndexWriteFailed
 from retrieval.lexical.bm25 import LexicalOptions, none_can_pass, rarest_terms, row_of
-from retrieval.lexical.folders import WriterLock, check_identity, identity
+from retrieval.lexical.folders import WriterLock, check_identity, identity, make_folder
 from retrieval.passages import Hit, Passage
 
 KIND: Final = "fts5"
 FILE: Final = "lexical.sqlite"
-# The ascii tokenizer keeps every other character, so that terms stay as they are.
+# The ascii tokenizer keeps every other character, so that terms stay as they are. FTS5 keeps no text of its own, which
+# would be half of the file: to delete a row it must be told its terms, which texts holds deflated.
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS rows (
+CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE rows (
     passage_id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, date INTEGER NOT NULL, types INTEGER NOT NULL);
-CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(terms, tokenize = "ascii tokenchars '+-.'");
-CREATE VIRTUAL TABLE IF NOT EXISTS counts USING fts5vocab(words, row);
+CREATE TABLE texts (passage_id INTEGER PRIMARY KEY, terms BLOB NOT NULL);
+CREATE VIRTUAL TABLE words USING fts5(terms, content = '', tokenize = "ascii tokenchars '+-.'");
+CREATE VIRTUAL TABLE counts USING fts5vocab(words, row);
 """
 
 
@@ -41,11 +44,10 @@ def open_fts(folder: Path, options: LexicalOptions | None = None) -> FtsIndex:
         IndexDamaged: the file cannot be read.
         IndexWriteFailed: it could not be made.
     """
+    make_folder(folder, _fill)
     path = folder / FILE
     if not path.exists():
-        if folder.exists() and any(folder.iterdir()):
-            raise IndexDamaged(f"{folder} holds other files, but no {FILE}")
-        _make(path)
+        raise IndexDamaged(f"{folder} holds other files, but no {FILE}")
     return FtsIndex(path, options or LexicalOptions())
 
 
@@ -78,6 +80,8 @@ class FtsIndex:
                 columns = (row.passage_id, namespace, row.date, row.types)
                 writer.execute("INSERT INTO rows VALUES (?, ?, ?, ?)", columns)
                 writer.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (row.passage_id, row.terms))
+                deflated = zlib.compress(row.terms.encode(), 1)
+                writer.execute("INSERT INTO texts VALUES (?, ?)", (row.passage_id, deflated))
                 count += 1
         return count
 
@@ -92,6 +96,9 @@ class FtsIndex:
                 return
             with self._writing() as writer:
                 writer.execute("COMMIT")
+                with contextlib.suppress(sqlite3.Error):
+                    # What could not be moved from the log now is moved by the next commit.
+                    writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._drop_writer()
 
     def search(self, query: str, k: int, where: RowFilter | None = None) -> list[Hit]:
@@ -169,8 +176,12 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _forget(writer: sqlite3.Connection, passage_id: int) -> None:
-    if writer.execute("DELETE FROM rows WHERE passage_id = ?", (passage_id,)).rowcount:
-        writer.execute("DELETE FROM words WHERE rowid = ?", (passage_id,))
+    found = writer.execute("SELECT terms FROM texts WHERE passage_id = ?", (passage_id,)).fetchone()
+    if found is not None:
+        terms = zlib.decompress(found[0]).decode()
+        writer.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", (passage_id, terms))
+        writer.execute("DELETE FROM texts WHERE passage_id = ?", (passage_id,))
+        writer.execute("DELETE FROM rows WHERE passage_id = ?", (passage_id,))
 
 
 def _conditions(where: RowFilter | None) -> tuple[list[str], list[Any]]:
@@ -198,24 +209,17 @@ def _conditions(where: RowFilter | None) -> tuple[list[str], list[Any]]:
     return conditions, values
 
 
-def _make(path: Path) -> None:
-    """One transaction: a kill leaves no tables or all of them, which ``open_fts`` then makes again."""
+def _fill(folder: Path) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.draft")
-        draft.unlink(missing_ok=True)
-        with contextlib.closing(_connect(draft)) as connection:
+        with contextlib.closing(_connect(folder / FILE)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)
             about = [(key, json.dumps(value)) for key, value in identity(KIND).items()]
             connection.executemany("INSERT INTO about VALUES (?, ?)", about)
-        draft.replace(path)
-    except sqlite3.OperationalError as error:
+    except sqlite3.Error as error:
         if "fts5" in str(error):
             raise BackendUnavailable("this Python's SQLite was built without FTS5") from error
-        raise IndexWriteFailed(f"{path} could not be made: {error}") from error
-    except OSError as error:
-        raise IndexWriteFailed(f"{path} could not be made: {error}") from error
+        raise OSError(str(error)) from error
 
 
 @contextlib.contextmanager

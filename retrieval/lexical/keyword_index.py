@@ -17,7 +17,7 @@ import numpy as np
 from retrieval.index.base import RowFilter
 from retrieval.index.errors import IndexDamaged, IndexFault, IndexWriteFailed
 from retrieval.lexical.bm25 import checked_id
-from retrieval.lexical.folders import WriterLock, identity, read_manifest, write_manifest
+from retrieval.lexical.folders import WriterLock, identity, make_folder, read_manifest, write_manifest
 from retrieval.lexical.keyword_files import KIND, Part, read_parts, remove_unread, stamp, write_parts
 from retrieval.lexical.keyword_rank import KeywordTable
 from retrieval.lexical.keyword_segment import MAX_PLACES, Segment, SegmentBuilder, keyword_forms, merged
@@ -35,12 +35,7 @@ def open_keyword_index(folder: Path) -> KeywordIndex:
         IndexDamaged: a file is missing, or its digest is not the manifest's.
         IndexWriteFailed: it could not be made.
     """
-    try:
-        if not folder.exists() or not any(folder.iterdir()):
-            folder.mkdir(parents=True, exist_ok=True)
-            write_manifest(folder, identity(KIND) | {"generation": 0, "segments": []})
-    except OSError as error:
-        raise IndexWriteFailed(f"{folder} could not be made: {error}") from error
+    make_folder(folder, lambda draft: write_manifest(draft, identity(KIND) | {"generation": 0, "segments": []}))
     return KeywordIndex(folder)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.index.base import Ids, RowFilter
-from retrieval.lexical.tokens import GLUED, HARD, LINKED, NAMED_LETTER, SIGN, WORD, Atom, atoms_of
+from retrieval.lexical.tokens import GLUED, HARD, LINKED, NAMED_LETTER, SIGN, WORD, Atom, atoms_of, unplaced_atoms
 from retrieval.passages import Passage, type_bits
 
 MAX_PLACES: Final = 2**29
@@ -116,7 +116,7 @@ class SegmentBuilder:
     def add(self, passage: Passage, namespace: int) -> None:
         """Only the text counts, as a title is not part of what is shown as evidence."""
         place = self.places
-        atoms = atoms_of(passage.text)
+        atoms = unplaced_atoms(passage.text)
         for at, atom in enumerate(atoms):
             place += 2 if atom.gap == HARD else 1
             self._put(atom.term, place << 3 | _glue(atoms, at, at))

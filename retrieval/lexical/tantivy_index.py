@@ -9,8 +9,6 @@ be chosen by where they lie. Integers are signed (i64): ids have 63 bits.
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +19,7 @@ import tantivy
 from retrieval.index.base import RowFilter
 from retrieval.index.errors import IndexDamaged, IndexFault, IndexWriteFailed
 from retrieval.lexical.bm25 import LexicalOptions, bits_of, none_can_pass, rarest_terms, row_of
-from retrieval.lexical.folders import MANIFEST, WriterLock, identity, read_manifest, sync_folder, write_manifest
+from retrieval.lexical.folders import WriterLock, identity, make_folder, read_manifest, write_manifest
 from retrieval.passages import Hit, Passage
 
 KIND: Final = "tantivy"
@@ -37,8 +35,7 @@ def open_tantivy(folder: Path, options: LexicalOptions | None = None) -> Tantivy
         IndexDamaged: files are missing or cannot be read.
         IndexWriteFailed: it could not be made.
     """
-    if not folder.exists() or not any(folder.iterdir()):
-        _make(folder)
+    make_folder(folder, _fill)
     read_manifest(folder, KIND)
     return TantivyIndex(folder, options or LexicalOptions())
 
@@ -92,10 +89,10 @@ class TantivyIndex:
             try:
                 writer.wait_merging_threads()
             except ValueError as error:
-                raise IndexWriteFailed(f"merging in {self._folder}: {error}") from error
+                raise IndexWriteFailed(f"{self._folder}: all was committed, but merging failed: {error}") from error
             finally:
                 self._right.give_back()
-            self._reload()
+                self._reload()
 
     def search(self, query: str, k: int, where: RowFilter | None = None) -> list[Hit]:
         searcher = self._searcher()
@@ -208,22 +205,12 @@ def _conditions(schema: tantivy.Schema, where: RowFilter) -> Iterator[tuple[tant
         yield tantivy.Occur.Must, tantivy.Query.const_score_query(dates, 0.0)
 
 
-def _make(folder: Path) -> None:
-    """An empty index, in its place in one step: a kill leaves none or a whole one."""
-    draft: Path | None = None
+def _fill(folder: Path) -> None:
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.build-", dir=folder.parent))
-        draft.chmod(0o755)
-        tantivy.Index(_schema(), path=str(draft))
-        write_manifest(draft, identity(KIND))
-        draft.rename(folder)
-        sync_folder(folder.parent)
-    except (OSError, ValueError) as error:
-        if draft is not None:
-            shutil.rmtree(draft, ignore_errors=True)
-        if not (folder / MANIFEST).exists():
-            raise IndexWriteFailed(f"{folder} could not be made: {error}") from error
+        tantivy.Index(_schema(), path=str(folder))
+    except ValueError as error:
+        raise OSError(str(error)) from error
+    write_manifest(folder, identity(KIND))
 
 
 @contextlib.contextmanager

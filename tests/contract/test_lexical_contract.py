@@ -379,3 +379,17 @@ def test_a_killed_writer_leaves_what_it_committed(module: str, opener: str, afte
     fill(index, passage(5, "eczema"))
     assert found(index, "eczema") == [5]
     index.close()
+
+
+def test_where_an_index_cannot_be_it_says_so(open_index: Open, tmp_path: Path) -> None:
+    """A file in its place, and a folder of other things."""
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(IndexFault):
+        open_index(tmp_path / "file")
+    with pytest.raises(IndexFault):
+        open_index(tmp_path / "file" / "below")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("x")
+    with pytest.raises(IndexDamaged):
+        open_index(tmp_path / "other")
+    assert (tmp_path / "other" / "notes.txt").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,11 +21,8 @@ from retrieval.lexical.keyword_rank import (
 )
 from retrieval.passages import Passage
 
-REPO = Path(__file__).resolve().parents[4]
-GOLDEN = next(
-    (path for at in REPO.parents if (path := at / "shared" / "data" / "qa" / "weise_pes2_golden.json").exists()),
-    REPO / "no-such-file",
-)
+DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[5] / "shared" / "data"))
+GOLDEN = DATA / "qa" / "weise_pes2_golden.json"
 # Figure 6 of the paper: counts of k1, k2, k3 in four chunks.
 FIGURE_6 = {"A": (1, 10, 0), "B": (1, 0, 1), "C": (1, 9, 1), "D": (0, 0, 5)}
 ORDERS = {(): "CABD", ("k3",): "CBDA", ("k1", "k3"): "CBAD"}
