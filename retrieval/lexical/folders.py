@@ -1,0 +1,140 @@
+"""A folder of one lexical index: its manifest, the one right to write, files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from retrieval.index.errors import IndexBusy, IndexDamaged, IndexMismatch, IndexWriteFailed
+from retrieval.lexical.bm25 import SCHEMA_VERSION, TITLE_WEIGHT
+from retrieval.lexical.tokens import TOKENIZER_VERSION
+
+MANIFEST: Final = "manifest.json"
+_LOCK: Final = "writer.lock"
+
+
+def identity(kind: str) -> dict[str, Any]:
+    """What an index of ``kind`` must have been made with to be read by this code."""
+    return {"kind": kind, "schema": SCHEMA_VERSION, "tokenizer": TOKENIZER_VERSION, "title_weight": TITLE_WEIGHT}
+
+
+def check_identity(found: Mapping[str, Any], kind: str, where: Path) -> None:
+    """
+    Raises:
+        IndexMismatch: another kind, schema or tokenizer made it.
+    """
+    for key, wanted in identity(kind).items():
+        if found.get(key) != wanted:
+            raise IndexMismatch(f"{where} has {key} {found.get(key)!r}, this version reads {wanted!r}", param=key)
+
+
+def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
+    """
+    Raises:
+        IndexDamaged: there is none, or it is no JSON object.
+        IndexMismatch: another kind, schema or tokenizer made it.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise IndexDamaged(f"the manifest of {folder} cannot be read: {error}") from error
+    if not isinstance(manifest, dict):
+        raise IndexDamaged(f"the manifest of {folder} is no JSON object")
+    check_identity(manifest, kind, folder)
+    return manifest
+
+
+def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Has ``fill`` make the files of a new index, and puts them in place in one step; nothing where some are there.
+
+    A kill leaves no index, and at most a folder ``.name.build-…`` beside.
+
+    Raises:
+        IndexWriteFailed: it could not be made.
+    """
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            return
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.build-", dir=folder.parent))
+        try:
+            draft.chmod(0o755)
+            fill(draft)
+            draft.rename(folder)
+            sync_folder(folder.parent)
+        except OSError:
+            # Another process may have made it in the meantime.
+            if not folder.is_dir() or not any(folder.iterdir()):
+                raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise IndexWriteFailed(f"{folder} could not be made: {error}") from error
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """In one step, on the disk when this returns."""
+    draft = folder / f".{MANIFEST}.draft"
+    write_file(draft, json.dumps(manifest, indent=1, sort_keys=True).encode())
+    draft.replace(folder / MANIFEST)
+    sync_folder(folder)
+
+
+def write_file(path: Path, content: bytes | memoryview) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class WriterLock:
+    """The one right to write to a folder; a process that dies loses it by itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _LOCK
+        self._handle: int | None = None
+
+    @property
+    def held(self) -> bool:
+        return self._handle is not None
+
+    def take(self) -> None:
+        """Nothing where this object has it already.
+
+        Raises:
+            IndexBusy: another process, or another object of this one, has it.
+            IndexWriteFailed: the folder cannot be written to.
+        """
+        if self._handle is not None:
+            return
+        try:
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise IndexWriteFailed(f"{self._path.parent}: {error.strerror}") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            raise IndexBusy(f"{self._path.parent} is being written to") from error
+        self._handle = handle
+
+    def give_back(self) -> None:
+        if self._handle is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._handle)
+            self._handle = None

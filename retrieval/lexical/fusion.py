@@ -1,0 +1,91 @@
+"""One ranking out of several, and the second look of a cross-encoder. Pure: nothing here reads an index."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from models.encoders.base import CrossEncoder, PassageText
+from retrieval.lexical.characters import normalise
+from retrieval.passages import Hit, Passage
+
+RRF_K: Final = 60
+# MedRAG (Xiong et al. 2024) fuses its retrievers with this one.
+MEDRAG_RRF_K: Final = 100
+
+
+def reciprocal_rank_fusion(
+    rankings: Sequence[Sequence[Hit]], *, rank_constant: int = RRF_K, weights: Sequence[float] | None = None
+) -> list[Hit]:
+    """Sum of weight / (rank_constant + rank), ranks from 1, over the rankings (best first) that have the passage.
+
+    A passage that stands twice in one ranking counts once, at its better place, and the passages after it move up.
+    Equal sums: the better place in any ranking first, then the earlier ranking, then the smaller id.
+
+    Raises:
+        ValueError: not one weight for each ranking, a negative or not finite one, or a constant below 0.
+    """
+    if rank_constant < 0:
+        raise ValueError("rank_constant is below 0")
+    sums: dict[int, float] = {}
+    places: dict[int, tuple[int, int]] = {}
+    for number, (ranking, weight) in enumerate(zip(rankings, _weights(weights, len(rankings)), strict=True)):
+        for rank, passage_id in enumerate(dict.fromkeys(hit.passage_id for hit in ranking), 1):
+            sums[passage_id] = sums.get(passage_id, 0.0) + weight / (rank_constant + rank)
+            places[passage_id] = min(places.get(passage_id, (rank, number)), (rank, number))
+    return _sorted(sums, places)
+
+
+def score_fusion(rankings: Sequence[Sequence[Hit]], *, weights: Sequence[float] | None = None) -> list[Hit]:
+    """Sum of weighted scores, each ranking's stretched to 0..1 between its worst and its best hit (all 1 if equal).
+
+    Keeps how far hits are apart, which ranks do not; a single outlier takes room from the rest. A passage that a
+    ranking does not have gets nothing from it. Ties and errors as in ``reciprocal_rank_fusion``.
+    """
+    sums: dict[int, float] = {}
+    places: dict[int, tuple[int, int]] = {}
+    for number, (ranking, weight) in enumerate(zip(rankings, _weights(weights, len(rankings)), strict=True)):
+        once = {hit.passage_id: hit.score for hit in reversed(ranking)}
+        low, high = min(once.values(), default=0.0), max(once.values(), default=0.0)
+        for rank, passage_id in enumerate(dict.fromkeys(hit.passage_id for hit in ranking), 1):
+            share = (once[passage_id] - low) / (high - low) if high > low else 1.0
+            sums[passage_id] = sums.get(passage_id, 0.0) + weight * share
+            places[passage_id] = min(places.get(passage_id, (rank, number)), (rank, number))
+    return _sorted(sums, places)
+
+
+def rerank(query: str, passages: Sequence[Passage], encoder: CrossEncoder, k: int) -> list[Hit]:
+    """The k best of ``passages`` by the encoder's logits; equal ones keep their order.
+
+    Of passages with one text (preprint and article, a file added twice) the first stands for all: it alone is scored.
+    Those whose score is no number come last, at minus infinity.
+    """
+    different = distinct_texts(passages)
+    if k <= 0 or not different:
+        return []
+    logits = encoder.score(query, [PassageText(passage.title, passage.text) for passage in different])
+    scores = [-math.inf if math.isnan(logit) else float(logit) for logit in logits]
+    hits = [Hit(passage.passage_id, score) for passage, score in zip(different, scores, strict=True)]
+    return sorted(hits, key=lambda hit: -hit.score)[:k]
+
+
+def distinct_texts(passages: Iterable[Passage]) -> list[Passage]:
+    """The passages without those whose text an earlier one has, whatever its case, blanks, hyphens and accents."""
+    out: dict[str, Passage] = {}
+    for passage in passages:
+        out.setdefault(" ".join(normalise(passage.text).text.split()), passage)
+    return list(out.values())
+
+
+def _weights(weights: Sequence[float] | None, count: int) -> Sequence[float]:
+    if weights is None:
+        return [1.0] * count
+    if len(weights) != count or not all(math.isfinite(weight) and weight >= 0 for weight in weights):
+        raise ValueError(f"{count} rankings need as many weights, each 0 or more")
+    return weights
+
+
+def _sorted(sums: dict[int, float], places: dict[int, tuple[int, int]]) -> list[Hit]:
+    order = sorted(sums, key=lambda passage_id: (-sums[passage_id], places[passage_id], passage_id))
+    return [Hit(passage_id, sums[passage_id]) for passage_id in order]

@@ -1,0 +1,221 @@
+"""BM25 over a tantivy folder. The only module that knows tantivy.
+
+tantivy takes no tokenizer written in Python, so passages come as their terms with a blank between, cut at blanks; terms
+are searched for as they are, through query objects: its query parser is never used. k1 is 1.2, b 0.75; lengths are
+kept in one byte, so scores differ a little from exact ones, and passages whose scores come out equal at place k may
+be chosen by where they lie. Integers are signed (i64): ids have 63 bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import tantivy
+
+from retrieval.index.base import RowFilter
+from retrieval.index.errors import IndexDamaged, IndexFault, IndexWriteFailed
+from retrieval.lexical.bm25 import LexicalOptions, bits_of, none_can_pass, rarest_terms, row_of
+from retrieval.lexical.folders import WriterLock, identity, make_folder, read_manifest, write_manifest
+from retrieval.passages import Hit, Passage
+
+KIND: Final = "tantivy"
+_META: Final = "meta.json"
+_NO_LIMIT: Final = 2**31 - 1
+
+
+def open_tantivy(folder: Path, options: LexicalOptions | None = None) -> TantivyIndex:
+    """The index of ``folder``, which is made where there is none.
+
+    Raises:
+        IndexMismatch: another schema or tokenizer made it.
+        IndexDamaged: files are missing or cannot be read.
+        IndexWriteFailed: it could not be made.
+    """
+    make_folder(folder, _fill)
+    read_manifest(folder, KIND)
+    return TantivyIndex(folder, options or LexicalOptions())
+
+
+class TantivyIndex:
+    """A ``LexicalIndex``. Commits of other processes are seen at the next search."""
+
+    def __init__(self, folder: Path, options: LexicalOptions) -> None:
+        self._folder = folder
+        self._options = options
+        self._lock = threading.RLock()
+        self._right = WriterLock(folder)
+        self._writer: Any = None
+        self._closed = False
+        self._schema = _schema()
+        with _reading(folder):
+            self._index = tantivy.Index.open(str(folder))
+        self._index.register_tokenizer("terms", _at_blanks())
+        self._seen = self._stamp()
+
+    def add(self, passages: Iterable[Passage], namespace: int = 0) -> int:
+        count = 0
+        with self._lock, self._writing():
+            for passage in passages:
+                row = row_of(passage)
+                document = tantivy.Document()
+                document.add_integer("passage_id", row.passage_id)
+                document.add_integer("date", row.date)
+                document.add_integer("namespace", namespace)
+                for bit in bits_of(row.types):
+                    document.add_integer("type", bit)
+                document.add_text("terms", row.terms)
+                self._writer.delete_documents_by_term("passage_id", row.passage_id)
+                self._writer.add_document(document)
+                count += 1
+        return count
+
+    def delete(self, ids: Sequence[int]) -> None:
+        with self._lock, self._writing():
+            for passage_id in ids:
+                self._writer.delete_documents_by_term("passage_id", int(passage_id))
+
+    def commit(self) -> None:
+        """Waits until the segments that it makes necessary to merge are merged, then lets others write."""
+        with self._lock:
+            if self._writer is None:
+                return
+            with self._writing():
+                self._writer.commit()
+            writer, self._writer = self._writer, None
+            try:
+                writer.wait_merging_threads()
+            except ValueError as error:
+                raise IndexWriteFailed(f"{self._folder}: all was committed, but merging failed: {error}") from error
+            finally:
+                self._right.give_back()
+                self._reload()
+
+    def search(self, query: str, k: int, where: RowFilter | None = None) -> list[Hit]:
+        searcher = self._searcher()
+        limit = min(k, searcher.num_docs)
+        if limit <= 0 or none_can_pass(where):
+            return []
+        terms = rarest_terms(query, self._options.max_terms, lambda term: searcher.doc_freq("terms", term))
+        if not terms:
+            return []
+        with _reading(self._folder):
+            found = searcher.search(self._query(terms, where), limit, count=False).hits
+            ids = searcher.fast_field_values("passage_id", [address for _, address in found])
+        hits = [Hit(int(number or 0), float(score)) for (score, _), number in zip(found, ids, strict=True)]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.passage_id))
+
+    def __len__(self) -> int:
+        return int(self._searcher().num_docs)
+
+    def close(self) -> None:
+        """What was not committed is gone."""
+        with self._lock:
+            self._drop_writer()
+            self._closed = True
+
+    def _query(self, terms: Sequence[str], where: RowFilter | None) -> tantivy.Query:
+        words = [
+            (tantivy.Occur.Should, tantivy.Query.term_query(self._schema, "terms", term, "freq")) for term in terms
+        ]
+        one = tantivy.Query.boolean_query(words)
+        conditions = list(_conditions(self._schema, where)) if where else []
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, one), *conditions]) if conditions else one
+
+    def _searcher(self) -> tantivy.Searcher:
+        with self._lock:
+            if self._closed:
+                raise IndexFault(f"the index {self._folder} is closed")
+            if self._stamp() != self._seen:
+                self._reload()
+            return self._index.searcher()
+
+    def _reload(self) -> None:
+        with _reading(self._folder):
+            self._seen = self._stamp()
+            self._index.reload()
+
+    def _stamp(self) -> tuple[int, int]:
+        try:
+            state = (self._folder / _META).stat()
+        except OSError as error:
+            raise IndexDamaged(f"{self._folder}: {_META} is missing") from error
+        return state.st_mtime_ns, state.st_ino
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Takes the right to write, once until the next commit. Whatever fails drops all since the last commit."""
+        if self._closed:
+            raise IndexFault(f"the index {self._folder} is closed")
+        self._right.take()
+        try:
+            if self._writer is None:
+                self._writer = self._index.writer(self._options.heap_bytes, self._options.threads)
+            yield
+        except (ValueError, OSError) as error:
+            self._drop_writer()
+            raise IndexWriteFailed(f"{self._folder}: {error}") from error
+        except BaseException:
+            self._drop_writer()
+            raise
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with contextlib.suppress(ValueError, OSError):
+                writer.rollback()
+                writer.wait_merging_threads()
+        self._right.give_back()
+
+
+def _schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    builder.add_integer_field("passage_id", indexed=True, fast=True)
+    builder.add_integer_field("date", indexed=True, fast=True)
+    builder.add_integer_field("namespace", indexed=True)
+    builder.add_integer_field("type", indexed=True)
+    builder.add_text_field("terms", tokenizer_name="terms", index_option="freq")
+    return builder.build()
+
+
+def _at_blanks() -> tantivy.TextAnalyzer:
+    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+
+
+def _conditions(schema: tantivy.Schema, where: RowFilter) -> Iterator[tuple[tantivy.Occur, tantivy.Query]]:
+    """Every condition of the filter; none of them changes a score."""
+
+    def one_of(field: str, values: Sequence[int]) -> tantivy.Query:
+        return tantivy.Query.const_score_query(tantivy.Query.term_set_query(schema, field, values), 0.0)
+
+    if where.namespaces is not None:
+        yield tantivy.Occur.Must, one_of("namespace", sorted(where.namespaces))
+    if where.ids is not None:
+        yield tantivy.Occur.Must, one_of("passage_id", where.ids.tolist())
+    if where.types:
+        yield tantivy.Occur.Must, one_of("type", bits_of(where.types))
+    if where.without_types:
+        yield tantivy.Occur.MustNot, one_of("type", bits_of(where.without_types))
+    if where.date_from or where.date_to:
+        lowest, highest = max(where.date_from, 1), where.date_to or _NO_LIMIT
+        dates = tantivy.Query.range_query(schema, "date", tantivy.FieldType.Integer, lowest, highest)
+        yield tantivy.Occur.Must, tantivy.Query.const_score_query(dates, 0.0)
+
+
+def _fill(folder: Path) -> None:
+    try:
+        tantivy.Index(_schema(), path=str(folder))
+    except ValueError as error:
+        raise OSError(str(error)) from error
+    write_manifest(folder, identity(KIND))
+
+
+@contextlib.contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise IndexDamaged(f"{folder}: {error}") from error

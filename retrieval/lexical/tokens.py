@@ -1,0 +1,298 @@
+"""The words of biomedical text, cut the same way in passages, queries and keywords.
+
+A text is a row of *atoms*: runs of letters, runs of digits, Greek letters by their names, and signs that belong to a
+name (the ``+`` of CD4+, the ``(-)`` of (−)-epicatechin). Between two atoms stands a gap; neighbours that are written
+as one name in some spelling are *linked* and also give one joined term, at the place of the first:
+
+    IL-6, IL6, il 6      il · 6          and il6
+    TNF-α, TNFalpha      tnf · alpha     and tnfalpha
+    p.Val600Glu          p · val · 600 · glu  and pval, val600, 600glu
+    HLA-DRB1*15:01       hla · drb · 1 · 15 · 01  and hladrb, drb1, 1.15, 15.01
+    BRCA1/2              as BRCA1/BRCA2
+    vitamin A, CD4+      vitamin · a and vitamina;  cd · 4 · + and cd4, 4+
+
+Letters are folded (``characters.normalise``); the plural s of words of five or more letters is dropped (genes, gene;
+KRAS stays), and so is the possessive one. No word is left out of passages; queries leave function words out where
+they have others. A blank links only what reads as a name: a number of up to four digits or a single letter after a
+word that is no function word, and Greek letters. Not matched: ``follow up`` by ``followup``, ``NFkB`` by ``NF-κB``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from retrieval.lexical.characters import GREEK, Normalised, normalise
+
+TOKENIZER_VERSION: Final = 1
+GLUED, LINKED, BLANK, SOFT, HARD = range(5)
+WORD, DIGITS, NAMED_LETTER, SIGN = range(4)
+FUNCTION_WORDS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and any are as at be been between both but by can could did do does for from had has have how if in into "
+        "is it its may me of on or our than that the their there these they this those through to under was we were "
+        "what when where whether which who why will with would",
+    )
+)
+_MAX_TERM: Final = 64
+_MAX_CACHED: Final = 48
+_MAX_BLANK_DIGITS: Final = 4
+_NAMES_BEFORE_A: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "amyloid annexin apolipoprotein class coenzyme cyclosporin cyclosporine factor grade group haemophilia "
+        "hemophilia hepatitis immunoglobulin influenza protein serotype stage subtype subunit toxin type variant "
+        "vitamin",
+    )
+)
+_ATOM: Final = re.compile(
+    r"(?<=[^\W\d_])'s(?![^\W_])"
+    r"|(?P<greek>[α-ω])"
+    r"|(?P<word>[^\W\d_α-ω]+)"
+    r"|(?P<digits>\d+)"
+    r"|\((?P<bracketed>[+±-])\)"
+    r"|(?<=[^\W_])(?P<sign>\++|-(?=$|[,.;:)\]/]))"
+)
+_SPELLED: Final = re.compile(r"(.{0,6}?)(alpha|beta|gamma|delta|epsilon|kappa|lambda|omega|sigma|theta|zeta)([^s]?)")
+# Shorter names are words of other meanings too.
+_NAMES_OF_LETTERS: Final = frozenset(name for name in GREEK.values() if len(name) > 3)
+_LINKS: Final = frozenset("-_.:*>^~")
+_BREAK: Final = re.compile(r"[;!?]")
+_ENDING: Final = re.compile(r"[.,;:!?]")
+
+
+class Atom(NamedTuple):
+    """``kind`` WORD, DIGITS, NAMED_LETTER (Greek) or SIGN; ``gap`` to the atom before it, GLUED to HARD.
+
+    ``start``, ``end`` are character offsets into the text as it was given.
+    """
+
+    term: str
+    kind: int
+    gap: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """All terms of one place: the atom first, then what it gives joined with the next. ``position`` counts from 0."""
+
+    position: int
+    start: int
+    end: int
+    terms: tuple[str, ...]
+
+
+class _Chunk(NamedTuple):
+    """What stands between two blanks. ``tail`` is the gap that its end makes, ``terms`` are those within it,
+    ``joins`` whether its first atom may be linked to the one before.
+    """
+
+    atoms: tuple[Atom, ...]
+    tail: int
+    terms: tuple[str, ...]
+    joins: bool
+
+
+def atoms_of(text: str) -> list[Atom]:
+    """The atoms in order. Never raises; a text without letters and digits has none."""
+    out: list[Atom] = []
+    tail = HARD
+    for base, chunk in _chunks(text):
+        for place, atom in enumerate(chunk.atoms):
+            gap = atom.gap if place else max(tail, atom.gap)
+            out.append(Atom(atom.term, atom.kind, gap, atom.start + base, atom.end + base))
+        tail = chunk.tail if chunk.atoms else max(tail, chunk.tail)
+    return out
+
+
+def unplaced_atoms(text: str) -> list[Atom]:
+    """``atoms_of`` with offsets that mean nothing; several times faster."""
+    out: list[Atom] = []
+    tail = HARD
+    for word in text.split():
+        atoms, end, _, _ = _cached_chunk(word) if len(word) <= _MAX_CACHED else _chunk(word)
+        if not atoms:
+            tail = max(tail, end)
+            continue
+        if tail > atoms[0].gap:
+            out.append(atoms[0]._replace(gap=tail))
+            out.extend(atoms[1:])
+        else:
+            out.extend(atoms)
+        tail = end
+    return out
+
+
+def tokenize(text: str) -> list[Token]:
+    """The terms of each place, as an index holds them."""
+    atoms = atoms_of(text)
+    out = []
+    for place, atom in enumerate(atoms):
+        after = atoms[place + 1] if place + 1 < len(atoms) else None
+        joined = join(atom, after) if after is not None and linked(atom, after) else ""
+        terms = (atom.term, joined) if joined else (atom.term,)
+        out.append(Token(place, atom.start, atom.end, terms))
+    return out
+
+
+def index_terms(text: str) -> list[str]:
+    """The terms of ``tokenize`` as one bag in no certain order; several times faster."""
+    out: list[str] = []
+    last: Atom | None = None
+    for word in text.split():
+        atoms, tail, terms, joins = _cached_chunk(word) if len(word) <= _MAX_CACHED else _chunk(word)
+        if joins and last is not None and _blank_links(last, atoms[0]):
+            out.append(join(last, atoms[0]))
+        out.extend(terms)
+        if tail > BLANK:
+            last = None
+        elif atoms:
+            last = atoms[-1]
+    return out
+
+
+def query_terms(text: str) -> list[str]:
+    """The terms to search for, each once, in order: joined ones for names, and words; function words if nothing else.
+
+    A number or a letter that a joined term holds is not searched for by itself: it stands in every other passage.
+    Capitals make a name of a function word (the WAS gene), unless all is in capitals.
+    """
+    atoms = atoms_of(text)
+    pairs = [linked(one, two) for one, two in pairwise(atoms)]
+    shouted = text.isupper()
+    chosen: list[str] = []
+    weak: list[str] = []
+    for place, atom in enumerate(atoms):
+        if not _held(atoms, pairs, place):
+            named = len(atom.term) > 1 and not shouted and text[atom.start : atom.end].isupper()
+            (weak if atom.term in FUNCTION_WORDS and not named else chosen).append(atom.term)
+        if place < len(pairs) and pairs[place]:
+            chosen.append(join(atom, atoms[place + 1]))
+    return list(dict.fromkeys(chosen or weak))
+
+
+def _held(atoms: list[Atom], pairs: list[bool], place: int) -> bool:
+    """Whether a joined term says it better; two numbers may be apart in another spelling, so they do not hold."""
+    atom = atoms[place]
+    if len(atom.term) > 1 and atom.kind != DIGITS:
+        return False
+    neighbours = [atoms[other] for other, pair in ((place - 1, place - 1), (place + 1, place)) if _is(pairs, pair)]
+    return any(not (other.kind == DIGITS == atom.kind) for other in neighbours)
+
+
+def _is(pairs: list[bool], place: int) -> bool:
+    return 0 <= place < len(pairs) and pairs[place]
+
+
+def linked(atom: Atom, after: Atom) -> bool:
+    """Whether the two are parts of one name."""
+    if after.gap <= LINKED:
+        return True
+    return after.gap == BLANK and _blank_links(atom, after)
+
+
+def join(atom: Atom, after: Atom) -> str:
+    """One term of two atoms; digits keep a dot between them, as 15:01 is not 1501."""
+    return f"{atom.term}{'.' if atom.kind == DIGITS == after.kind else ''}{after.term}"
+
+
+def _blank_links(atom: Atom, after: Atom) -> bool:
+    if atom.kind == SIGN or after.kind == SIGN or atom.term in FUNCTION_WORDS:
+        return False
+    if after.kind == DIGITS:
+        return atom.kind != DIGITS and len(after.term) <= _MAX_BLANK_DIGITS
+    if after.term == "a":
+        return atom.term in _NAMES_BEFORE_A
+    return len(after.term) == 1 or after.kind == NAMED_LETTER
+
+
+def _chunks(text: str) -> Iterator[tuple[int, _Chunk]]:
+    for found in re.finditer(r"\S+", text):
+        chunk = found[0]
+        yield found.start(), _cached_chunk(chunk) if len(chunk) <= _MAX_CACHED else _chunk(chunk)
+
+
+def _chunk(text: str) -> _Chunk:
+    plain = normalise(text)
+    atoms: list[Atom] = []
+    end = 0
+    for found in _ATOM.finditer(plain.text):
+        if found.lastgroup is None:
+            end = found.end()
+            continue
+        gap = _gap(plain.text[end : found.start()]) if atoms or found.start() else GLUED
+        for atom in _atoms_of_match(found, plain, gap):
+            _append(atoms, atom, plain.text[end : found.start()])
+        end = found.end()
+    if atoms:
+        atoms[0] = atoms[0]._replace(gap=max(atoms[0].gap, BLANK))
+    after = plain.text[end:].strip("'\"”»")
+    tail = HARD if _ENDING.search(after) else SOFT if after else GLUED
+    terms = [atom.term for atom in atoms]
+    terms += [join(one, two) for one, two in pairwise(atoms) if linked(one, two)]
+    joins = bool(atoms) and atoms[0].gap == BLANK and (atoms[0].kind != WORD or len(atoms[0].term) == 1)
+    return _Chunk(tuple(atoms), tail, tuple(terms), joins)
+
+
+# Two thirds of the words of any text are among the commonest few thousand.
+_cached_chunk = lru_cache(maxsize=2**16)(_chunk)
+
+
+def _gap(between: str) -> int:
+    bare = between.replace("'", "").replace('"', "")
+    if not between:
+        return GLUED
+    if bare in _LINKS or bare == "":
+        return LINKED
+    return HARD if _BREAK.search(bare) else SOFT
+
+
+def _atoms_of_match(found: re.Match[str], plain: Normalised, gap: int) -> Iterator[Atom]:
+    kind = found.lastgroup or ""
+    start, end = plain.starts[found.start()], plain.ends[found.end() - 1]
+    if kind == "greek":
+        yield Atom(GREEK.get(found[0], found[0]), NAMED_LETTER, gap, start, end)
+    elif kind == "digits":
+        yield Atom(found[0][:_MAX_TERM], DIGITS, gap, start, end)
+    elif kind == "word":
+        yield from _letters(found, plain, gap)
+    else:
+        yield Atom(found[kind][0], SIGN, gap, start, end)
+
+
+def _letters(found: re.Match[str], plain: Normalised, gap: int) -> Iterator[Atom]:
+    """A word, cut around the name of a Greek letter that is written onto a symbol (TNFalpha, NFkappaB)."""
+    spelled = _SPELLED.fullmatch(found[0])
+    parts = [part for part in spelled.groups() if part] if spelled else [found[0]]
+    at = found.start()
+    for part in parts:
+        kind = NAMED_LETTER if part in _NAMES_OF_LETTERS else WORD
+        yield Atom(_folded(part)[:_MAX_TERM], kind, gap, plain.starts[at], plain.ends[at + len(part) - 1])
+        at += len(part)
+        gap = GLUED
+
+
+def _append(atoms: list[Atom], atom: Atom, between: str) -> None:
+    """BRCA1/2 says BRCA1 and BRCA2: the letters are said again before the second number."""
+    named = len(atoms) >= 2 and atoms[-1].kind == DIGITS and atoms[-2].kind == WORD and atoms[-1].gap <= LINKED
+    if between == "/" and atom.kind == DIGITS and named:
+        atoms.append(Atom(atoms[-2].term, WORD, SOFT, atom.start, atom.end))
+        atom = atom._replace(gap=atoms[-2].gap)
+    atoms.append(atom)
+
+
+def _folded(word: str) -> str:
+    if len(word) < 5 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    if word.endswith(("sses", "xes", "ches", "shes")) or (word.endswith("uses") and len(word) > 6):
+        return word[:-2]
+    return word[:-1]

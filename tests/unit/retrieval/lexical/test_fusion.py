@@ -1,0 +1,134 @@
+"""Fusing rankings and looking again at the best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.encoders.base import Floats, PassageText
+from retrieval.lexical.fusion import MEDRAG_RRF_K, distinct_texts, reciprocal_rank_fusion, rerank, score_fusion
+from retrieval.passages import Hit, Passage
+
+RANKINGS = st.lists(st.lists(st.integers(1, 30), unique=True, max_size=20), max_size=5)
+
+
+def ranking(*ids: int) -> list[Hit]:
+    return [Hit(number, 100.0 - place) for place, number in enumerate(ids)]
+
+
+def ids(hits: Sequence[Hit]) -> list[int]:
+    return [hit.passage_id for hit in hits]
+
+
+def passage(number: int, text: str, title: str = "") -> Passage:
+    return Passage(passage_id=number, document_id="d", title=title, text=text)
+
+
+class Scripted:
+    """Scores by the number at the end of a passage; keeps what it was asked."""
+
+    name = "scripted"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, list[PassageText]]] = []
+
+    def score(self, query: str, passages: Sequence[PassageText]) -> Floats:
+        self.asked.append((query, list(passages)))
+        return np.array([float(passage.text.split()[-1]) for passage in passages], dtype=np.float32)
+
+
+def test_ranks_are_fused_by_their_reciprocals() -> None:
+    """Worked by hand: 1/(60+1) + 1/(60+2) beats twice third place and one first place."""
+    hits = reciprocal_rank_fusion([ranking(1, 2, 3), ranking(2, 4, 3)])
+    assert ids(hits) == [2, 3, 1, 4]
+    assert [hit.score for hit in hits] == pytest.approx([1 / 62 + 1 / 61, 2 / 63, 1 / 61, 1 / 62])
+
+
+def test_the_constant_can_be_that_of_the_paper() -> None:
+    """100 flattens the ranks."""
+    assert reciprocal_rank_fusion([ranking(7)], rank_constant=MEDRAG_RRF_K) == [Hit(7, 1 / 101)]
+
+
+def test_a_heavier_ranking_decides() -> None:
+    """Weight 0 still lists what only that ranking has, at 0, behind all others."""
+    one, other = ranking(1, 2), ranking(3, 1)
+    assert ids(reciprocal_rank_fusion([one, other], weights=[1, 5])) == [1, 3, 2]
+    assert ids(reciprocal_rank_fusion([one, other], weights=[0, 1])) == [3, 1, 2]
+
+
+def test_a_passage_twice_in_one_ranking_counts_once() -> None:
+    """At its better place; those after it move up."""
+    assert reciprocal_rank_fusion([ranking(1, 1, 2)]) == reciprocal_rank_fusion([ranking(1, 2)])
+    assert score_fusion([[Hit(1, 4.0), Hit(1, 3.0), Hit(2, 2.0)]]) == [Hit(1, 1.0), Hit(2, 0.0)]
+
+
+@given(RANKINGS)
+def test_equal_rankings_fuse_equally_and_in_one_order(given_ids: list[list[int]]) -> None:
+    """Every passage once, scores descending, sums as computed passage by passage."""
+    rankings = [ranking(*one) for one in given_ids]
+    hits = reciprocal_rank_fusion(rankings)
+    assert sorted(ids(hits)) == sorted({number for one in given_ids for number in one})
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    for hit in hits:
+        wanted = sum(1 / (61 + one.index(hit.passage_id)) for one in given_ids if hit.passage_id in one)
+        assert hit.score == pytest.approx(wanted)
+    assert reciprocal_rank_fusion([list(one) for one in rankings]) == hits
+
+
+def test_ties_go_to_the_better_place_then_the_earlier_ranking() -> None:
+    """Never to chance."""
+    assert ids(reciprocal_rank_fusion([ranking(9), ranking(4)])) == [9, 4]
+    assert ids(reciprocal_rank_fusion([ranking(4), ranking(9)])) == [4, 9]
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, -1.0], [1.0, math.nan], [1.0, math.inf]])
+def test_weights_that_cannot_be_are_refused(weights: list[float]) -> None:
+    """So is a negative constant."""
+    with pytest.raises(ValueError, match="weights"):
+        reciprocal_rank_fusion([ranking(1), ranking(2)], weights=weights)
+    with pytest.raises(ValueError, match="rank_constant"):
+        reciprocal_rank_fusion([ranking(1)], rank_constant=-1)
+
+
+def test_scores_are_fused_on_one_scale() -> None:
+    """A ranking with large numbers does not drown another; equal scores all count 1; nothing gives nothing."""
+    hits = score_fusion([[Hit(1, 900.0), Hit(2, 500.0), Hit(3, 100.0)], [Hit(3, 0.9), Hit(2, 0.1)]])
+    assert hits == [Hit(1, 1.0), Hit(3, 1.0), Hit(2, 0.5)]
+    assert score_fusion([[Hit(1, 3.0), Hit(2, 3.0)]], weights=[2]) == [Hit(1, 2.0), Hit(2, 2.0)]
+    assert score_fusion([]) == reciprocal_rank_fusion([]) == reciprocal_rank_fusion([[], []]) == []
+
+
+def test_a_cross_encoder_puts_the_best_first() -> None:
+    """It gets title and text of each passage; equal scores keep the order; k cuts."""
+    encoder = Scripted()
+    passages = [passage(1, "a 2", "T"), passage(2, "b 7"), passage(3, "c 2"), passage(4, "d nan"), passage(5, "e -3")]
+    assert rerank("why?", passages, encoder, 10) == [
+        Hit(2, 7.0),
+        Hit(1, 2.0),
+        Hit(3, 2.0),
+        Hit(5, -3.0),
+        Hit(4, -math.inf),
+    ]
+    assert ids(rerank("why?", passages, encoder, 2)) == [2, 1]
+    assert encoder.asked[0][0] == "why?" and encoder.asked[0][1][0] == PassageText("T", "a 2")
+
+
+def test_one_text_is_scored_and_shown_once() -> None:
+    """Case, blanks and hyphens make no other text; the first passage stands for all."""
+    encoder = Scripted()
+    passages = [passage(1, "IL-6  rises 3"), passage(2, "il‑6 rises\n3"), passage(3, "IL-6 falls 3")]
+    assert ids(rerank("q", passages, encoder, 5)) == [1, 3]
+    assert len(encoder.asked[0][1]) == 2
+    assert [one.passage_id for one in distinct_texts(passages)] == [1, 3]
+
+
+def test_nothing_to_rank_asks_nothing() -> None:
+    """No passages, or no place."""
+    encoder = Scripted()
+    assert rerank("q", [], encoder, 5) == rerank("q", [passage(1, "1")], encoder, 0) == []
+    assert encoder.asked == []
