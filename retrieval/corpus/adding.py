@@ -190,8 +190,18 @@ class _Run:
         return self.stopped
 
     def result(self) -> Added:
-        done = Added(passed=self.passed, indexed=self._indexed, first_passed=tuple(self._shown), cancelled=self.stopped)
-        return replace(done, **self.counts)
+        counts = self.counts
+        return Added(
+            added=counts["added"],
+            changed=counts["changed"],
+            noted=counts["noted"],
+            unchanged=counts["unchanged"],
+            withdrawn=counts["withdrawn"],
+            passed=self.passed,
+            indexed=self._indexed,
+            first_passed=tuple(self._shown),
+            cancelled=self.stopped,
+        )
 
 
 def _batch(items: Iterator[Item]) -> tuple[list[Item], CorpusError | None]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from models.encoders.base import Encoder
 from retrieval.corpus.chunking import Chunking
 from retrieval.corpus.errors import NamespaceInvalid
-from retrieval.corpus.store_schema import Target
+from retrieval.corpus.store_schema import TARGETS, Target
 from retrieval.index.base import VectorIndex
 from retrieval.lexical.base import LexicalIndex
 from retrieval.passages import Passage
@@ -25,6 +25,7 @@ NO_WORDS: Final = "none"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceSettings:
     """``encoder``: the id of the one whose vectors it holds, "" for none. ``words``: the lexical back end, or "none".
+    ``keywords``: whether it can rank by how often keywords stand in passages (PES2).
 
     Raises:
         NamespaceInvalid: something that cannot be.
@@ -32,6 +33,7 @@ class NamespaceSettings:
 
     encoder: str = ""
     words: str = "tantivy"
+    keywords: bool = True
     chunking: Chunking = field(default_factory=Chunking)
 
     def __post_init__(self) -> None:
@@ -43,23 +45,39 @@ class NamespaceSettings:
     @property
     def targets(self) -> tuple[Target, ...]:
         """The indices that it has."""
-        vectors: tuple[Target, ...] = ("vectors",) if self.encoder else ()
-        return vectors if self.words == NO_WORDS else (*vectors, "words")
+        has = {"vectors": bool(self.encoder), "words": self.words != NO_WORDS, "keywords": self.keywords}
+        return tuple(target for target in TARGETS if has[target])
 
     def as_text(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
 
 
+class TextIndex(Protocol):
+    """An index of words or of keywords, as far as filling it goes. See ``LexicalIndex``."""
+
+    def add(self, passages: Iterable[Passage]) -> int: ...
+
+    def delete(self, ids: Sequence[int]) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backends:
-    """What a namespace is built from. Each opens what lies in a folder, or makes it where the folder is missing.
+    """What a namespace is built from. Each opens what lies in a folder, as its one writer where the last argument says
+    so, else as one of many readers; a writer makes what is not there yet.
 
     ``encoders`` gives the same object for the same id as long as it is loaded; ``words`` takes the back end's name.
     """
 
     encoders: Callable[[str], Encoder]
-    vectors: Callable[[Path, Encoder], VectorIndex]
-    words: Callable[[Path, str], LexicalIndex]
+    vectors: Callable[[Path, Encoder, bool], VectorIndex]
+    words: Callable[[Path, str, bool], LexicalIndex]
+    keywords: Callable[[Path, bool], TextIndex]
 
 
 def checked_name(name: str) -> str:
@@ -78,11 +96,13 @@ def settings_of(text: str) -> NamespaceSettings:
         fields: dict[str, Any] = json.loads(text)
         chunking = fields["chunking"]
         sizes = {name: chunking[name] for name in ("size", "overlap")}
-        if not all(type(value) is int for value in sizes.values()) or type(chunking["by_section"]) is not bool:
+        flags = (chunking["by_section"], fields["keywords"])
+        if not all(type(value) is int for value in sizes.values()) or not all(type(flag) is bool for flag in flags):
             raise TypeError("chunking")
         return NamespaceSettings(
             encoder=str(fields["encoder"]),
             words=str(fields["words"]),
+            keywords=fields["keywords"],
             chunking=Chunking(size=sizes["size"], overlap=sizes["overlap"], by_section=chunking["by_section"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -1,8 +1,8 @@
 """All namespaces of a data folder: made, listed, opened, deleted, one writer at a time.
 
-A namespace is a folder ``NAME/`` with ``passages.sqlite``, the system of record, and the folders ``vectors/`` and
-``words/``, which can be made from it at any time. One folder each: to delete one is one rename, to copy one is to copy
-a folder, and a damaged one harms no other.
+A namespace is a folder ``NAME/`` with ``passages.sqlite``, the system of record, and the folders ``vectors/``,
+``words/`` and ``keywords/``, which can be made from it at any time. One folder each: to delete one is one rename, to
+copy one is to copy a folder, and a damaged one harms no other.
 """
 
 from __future__ import annotations
@@ -121,18 +121,18 @@ class Namespaces:
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Iterator[tuple[Namespace, StoreWriter]]:
-        """For changes. An index that lost what the journal says it holds is written down to be filled anew.
+        """For changes; who searches meanwhile sees each of them when it is done. An index that lost what the journal
+        says it holds is written down to be filled anew.
 
         Raises:
             NamespaceBusy: another process, or another thread, changes it.
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
         """
-        self._folder(name)
+        folder = self._folder(name)
         with (
             self.sole_writer(name),
-            self.using(name) as namespace,
+            contextlib.closing(Namespace(folder, self.backends, write=True)) as namespace,
             contextlib.closing(namespace.writer()) as writer,
-            namespace.being_changed(),
         ):
             for target in namespace.settings.targets:
                 counts = namespace.store.counts()
@@ -169,15 +169,30 @@ class Namespaces:
             folder.rename(draft / "deleted")
             shutil.rmtree(draft, ignore_errors=True)
 
+    def note(self, name: str, key: str, value: str) -> None:
+        """Write one value into its store; no index is opened. NamespaceBusy and the like as ``writing``."""
+        folder = self._folder(name)
+        with (
+            self.sole_writer(name),
+            contextlib.closing(Namespace(folder, self.backends)) as namespace,
+            contextlib.closing(namespace.writer()) as writer,
+            writer.transaction(),
+        ):
+            writer.set_meta(key, value)
+
     def empty_index(self, name: str, target: Target) -> None:
         """Take an index away and write down that it is to be filled anew; the next change or ``catch_up`` does."""
-        with self.sole_writer(name), self.using(name) as namespace, contextlib.closing(namespace.writer()) as writer:
+        folder = self._folder(name)
+        with (
+            self.sole_writer(name),
+            contextlib.closing(Namespace(folder, self.backends, write=True)) as namespace,
+            contextlib.closing(namespace.writer()) as writer,
+        ):
             with writer.transaction():
                 writer.index_anew(target)
                 if target == "vectors":
                     writer.set_meta("fingerprint", "")
-            namespace.close_index(target)
-            shutil.rmtree(namespace.folder / target, ignore_errors=True)
+            shutil.rmtree(folder / target, ignore_errors=True)
 
     def close(self) -> None:
         with self._lock:

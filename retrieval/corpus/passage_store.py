@@ -210,6 +210,15 @@ class PassageStore:
                     return
                 yield low
 
+    def known(self, document_ids: Sequence[str]) -> set[str]:
+        """Those of them that are there."""
+        found: set[str] = set()
+        for first in range(0, len(document_ids), _BATCH):
+            batch = document_ids[first : first + _BATCH]
+            sql = f"SELECT document_id FROM document WHERE document_id IN ({','.join('?' * len(batch))})"
+            found |= {str(row[0]) for row in self.query(sql, batch)}
+        return found
+
     def also_in(self, passage_id: int) -> list[Document]:
         """Other documents with the same words, which were not indexed again."""
         sql = (

@@ -17,8 +17,8 @@ from retrieval.passages import Document, Passage, type_bits
 
 SCHEMA_VERSION: Final = "1"
 STORE_NAME: Final = "passages.sqlite"
-Target = Literal["vectors", "words"]
-TARGETS: Final[tuple[Target, ...]] = ("vectors", "words")
+Target = Literal["vectors", "words", "keywords"]
+TARGETS: Final[tuple[Target, ...]] = ("vectors", "words", "keywords")
 _ZIP_FROM: Final = 4096  # bytes; below it packing saves little
 _MIN_SAME: Final = 100
 _NO_WORD: Final = re.compile(r"[\W_]+")

@@ -68,7 +68,7 @@ def _faults(namespace: Namespace) -> Iterator[str]:
     yield from _orphans(namespace)
     for target in namespace.settings.targets:
         yield from _counted(namespace, target)
-    if "vectors" in namespace.settings.targets:
+    if "vectors" in namespace.settings.targets and namespace.has("vectors"):
         yield from _missing_vectors(namespace)
 
 
