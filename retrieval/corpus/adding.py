@@ -1,0 +1,230 @@
+"""Adds, updates and removes documents of a namespace, and lets its indices catch up.
+
+Documents are written in transactions of a few hundred with a journal of what indices lack; the journal is worked off in
+batches. A kill at any moment leaves whole documents; the next change goes on with the journal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from retrieval.corpus.errors import CorpusError, DocumentUnreadable
+from retrieval.corpus.items import NO_OPTIONS, Item, Passed, ReadOptions, Withdrawn
+from retrieval.corpus.namespace import BATCH, Namespace
+from retrieval.corpus.namespaces import Namespaces
+from retrieval.corpus.readers.kinds import guess_reader, reader
+from retrieval.corpus.store_write import StoreWriter
+
+_DOCUMENTS: Final = 256
+_CHARS: Final = 4 * 2**20  # a few full texts may be as large as hundreds of abstracts
+_MAX_SHOWN: Final = 20
+_CHUNK: Final = 2**20
+_MAX_WAITING: Final = 100_000  # beyond it, counting them after every batch would cost more than it tells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """``read`` documents so far, ``indexed`` passages so far (counted for each index), ``waiting`` ones in the journal
+    (at most 100,000 of each index are counted); rates over the whole time."""
+
+    read: int
+    indexed: int
+    waiting: int
+    passed: int
+    seconds: float
+
+    @property
+    def documents_per_s(self) -> float:
+        return self.read / self.seconds if self.seconds else 0.0
+
+    @property
+    def passages_per_s(self) -> float:
+        return self.indexed / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """``noted``: only what stands beside the text changed. ``indexed``: passages, for each index. ``already``: this
+    very file was added before. ``cancelled``: the rest is to be added again; what is there is whole."""
+
+    added: int = 0
+    changed: int = 0
+    noted: int = 0
+    unchanged: int = 0
+    withdrawn: int = 0
+    passed: int = 0
+    indexed: int = 0
+    first_passed: tuple[Passed, ...] = ()
+    cancelled: bool = False
+    already: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """``progress`` hears after every transaction and batch; ``cancelled`` is asked as often."""
+
+    progress: Callable[[Progress], None] = lambda _: None
+    cancelled: Callable[[], bool] = lambda: False
+    clock: Callable[[], float] = time.monotonic
+
+
+NO_WATCH: Final = Watch()
+
+
+def add_file(
+    namespaces: Namespaces, name: str, path: Path, options: ReadOptions = NO_OPTIONS, watch: Watch = NO_WATCH
+) -> Added:
+    """Add what is new or changed in a file. Unchanged documents cost no encoding, a file that was added before and has
+    not changed costs only its digest.
+
+    Raises:
+        DocumentUnreadable, DocumentTooLarge: what was read before that point is kept and indexed.
+        CorpusError: another of its kinds. IndexFault: an index failed; the journal keeps what it lacks.
+    """
+    kind = options.kind or guess_reader(path)
+    read = reader(kind)
+    options = replace(options, retrieved=options.retrieved or datetime.now(UTC).date().isoformat())
+    with namespaces.writing(name) as (namespace, writer):
+        run = _Run(namespace, writer, watch)
+        digest = _sha256(path)
+        if namespace.store.is_finished((digest, kind)):
+            run.index()
+            return replace(run.result(), already=True)
+        run.take(read(path, options))
+        if not run.stopped:
+            with writer.transaction():
+                counts = {"added": run.counts["added"], "passed": run.passed}
+                writer.finish_source((digest, path.name, kind), options.retrieved, counts)
+        run.index()
+        return run.result()
+
+
+def add_items(namespaces: Namespaces, name: str, items: Iterable[Item], watch: Watch = NO_WATCH) -> Added:
+    """As ``add_file``, of any source."""
+    with namespaces.writing(name) as (namespace, writer):
+        run = _Run(namespace, writer, watch)
+        run.take(iter(items))
+        run.index()
+        return run.result()
+
+
+def remove(namespaces: Namespaces, name: str, document_ids: Sequence[str], watch: Watch = NO_WATCH) -> Added:
+    """Take documents away, from every index; files that held them can be added again."""
+    with namespaces.writing(name) as (namespace, writer):
+        run = _Run(namespace, writer, watch)
+        with writer.transaction():
+            writer.forget_sources()
+        run.take(iter([Withdrawn(document_id) for document_id in document_ids]))
+        run.index()
+        return run.result()
+
+
+def catch_up(namespaces: Namespaces, name: str, watch: Watch = NO_WATCH) -> Added:
+    """Only work the journal off."""
+    return add_items(namespaces, name, (), watch)
+
+
+class _Run:
+    """One change of a namespace."""
+
+    def __init__(self, namespace: Namespace, writer: StoreWriter, watch: Watch) -> None:
+        self._namespace = namespace
+        self._writer = writer
+        self._watch = watch
+        self._started = watch.clock()
+        self._indexed = 0
+        self._shown: list[Passed] = []
+        self.counts = dict.fromkeys(("added", "changed", "noted", "unchanged", "withdrawn"), 0)
+        self.passed = 0
+        self.stopped = False
+
+    def take(self, items: Iterator[Item]) -> None:
+        """Write documents, and index whenever a full batch waits. What came before an error is kept."""
+        while not self.stopped:
+            batch, error = _batch(items)
+            with self._writer.transaction():
+                for item in batch:
+                    self._put(item)
+            self._report(0)
+            if error is not None:
+                self.index()
+                raise error
+            if not batch:
+                return
+            self.index(BATCH)
+
+    def _put(self, item: Item) -> None:
+        if isinstance(item, Passed):
+            self._writer.pass_over(item)
+            self.passed += 1
+            if len(self._shown) < _MAX_SHOWN:
+                self._shown.append(item)
+        elif isinstance(item, Withdrawn):
+            self.counts["withdrawn"] += self._writer.remove(item.document_id)
+        else:
+            self.counts[self._writer.put(item)] += 1
+
+    def index(self, at_least: int = 1) -> None:
+        if not self.stopped:
+            self._namespace.catch_up(self._writer, self._report, at_least=at_least)
+
+    def _report(self, indexed: int) -> bool:
+        self._indexed += indexed
+        store, targets = self._namespace.store, self._namespace.settings.targets
+        self._watch.progress(
+            Progress(
+                read=sum(self.counts.values()),
+                indexed=self._indexed,
+                waiting=sum(store.waiting(target, _MAX_WAITING) for target in targets),
+                passed=self.passed,
+                seconds=self._watch.clock() - self._started,
+            )
+        )
+        self.stopped = self.stopped or self._watch.cancelled()
+        return self.stopped
+
+    def result(self) -> Added:
+        counts = self.counts
+        return Added(
+            added=counts["added"],
+            changed=counts["changed"],
+            noted=counts["noted"],
+            unchanged=counts["unchanged"],
+            withdrawn=counts["withdrawn"],
+            passed=self.passed,
+            indexed=self._indexed,
+            first_passed=tuple(self._shown),
+            cancelled=self.stopped,
+        )
+
+
+def _batch(items: Iterator[Item]) -> tuple[list[Item], CorpusError | None]:
+    """The next items for one transaction; with them the error that the source ended with, if it did."""
+    batch: list[Item] = []
+    chars = 0
+    try:
+        for item in items:
+            batch.append(item)
+            chars += 0 if isinstance(item, Passed | Withdrawn) else len(item.text)
+            if len(batch) >= _DOCUMENTS or chars >= _CHARS:
+                break
+    except CorpusError as error:
+        return batch, error
+    return batch, None
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_CHUNK):
+                digest.update(block)
+    except OSError as error:
+        raise DocumentUnreadable(f"{path}: cannot be read: {error.strerror}") from error
+    return digest.hexdigest()

@@ -1,0 +1,94 @@
+"""Cuts a document's text into passages. Pure: every passage is a slice of the text, letter for letter."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from semantic_text_splitter import TextSplitter
+
+from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.corpus.items import Reading, Span
+
+MIN_SIZE: Final = 50
+MAX_SIZE: Final = 100_000
+_WORDS: Final = re.compile(r"\w")
+# The splitter's time grows faster than a text without any place to break: longer ones are cut at blanks before.
+_WINDOW: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunking:
+    """``size``, ``overlap``: characters. ``by_section``: no passage goes from one section into the next.
+
+    Raises:
+        NamespaceInvalid: sizes that cannot be.
+    """
+
+    size: int = 2000
+    overlap: int = 0
+    by_section: bool = True
+
+    def __post_init__(self) -> None:
+        if not MIN_SIZE <= self.size <= MAX_SIZE:
+            raise NamespaceInvalid(f"size must be from {MIN_SIZE} to {MAX_SIZE} characters", param="size")
+        if not 0 <= self.overlap <= self.size // 2:
+            raise NamespaceInvalid("overlap must be from 0 to half the size", param="overlap")
+
+
+class Chunker:
+    """Cuts at the highest of paragraphs, sentences, words that lets a passage fit. Safe from many threads."""
+
+    def __init__(self, chunking: Chunking) -> None:
+        self.chunking = chunking
+        self._splitter = TextSplitter(chunking.size, overlap=chunking.overlap)
+
+    def cut(self, reading: Reading) -> list[Span]:
+        """Ascending; ``text[start:end]`` is the passage. Section and page are those where it begins.
+
+        A text that fits is one passage, an abstract above all; one that its source cut already stays as it is.
+        """
+        if reading.whole:
+            return [self._span(reading, span.start, span.end) for span in reading.spans]
+        return [
+            self._span(reading, start, end)
+            for low, high in self._stretches(reading.spans)
+            for start, end in self._pieces(reading.text, low, high)
+        ]
+
+    def _stretches(self, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
+        """What is cut as one: the parts of one section on end, or everything."""
+        if not self.chunking.by_section:
+            if spans:
+                yield spans[0].start, spans[-1].end
+            return
+        for _, group in groupby(spans, key=lambda span: span.section):
+            parts = list(group)
+            yield parts[0].start, parts[-1].end
+
+    def _pieces(self, text: str, low: int, high: int) -> Iterator[tuple[int, int]]:
+        while low < high:
+            end = _window_end(text, low, high)
+            for offset, piece in self._splitter.chunk_indices(text[low:end]):
+                if _WORDS.search(piece):
+                    yield low + offset, low + offset + len(piece)
+            low = end
+
+    def _span(self, reading: Reading, start: int, end: int) -> Span:
+        first = reading.spans[bisect_right(reading.spans, start, key=lambda span: span.end)]
+        return Span(start, end, first.section, first.page)
+
+
+def _window_end(text: str, low: int, high: int) -> int:
+    if high - low <= _WINDOW:
+        return high
+    limit = low + _WINDOW
+    for sign in ("\n\n", "\n", " "):
+        found = text.rfind(sign, low + _WINDOW // 2, limit)
+        if found > 0:
+            return found + len(sign)
+    return limit

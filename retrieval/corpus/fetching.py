@@ -1,0 +1,184 @@
+"""Fills a namespace with what a PubMed query finds, and keeps it up to date: only new articles are fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from retrieval.corpus.adding import NO_WATCH, Added, Watch, add_items
+from retrieval.corpus.errors import NamespaceDamaged
+from retrieval.corpus.fetch_calls import (
+    FULL_TEXTS,
+    RECORDS,
+    Listed,
+    NcbiAccess,
+    PubmedQuery,
+    fetch_records,
+    linked_pmcids,
+    list_pmids,
+)
+from retrieval.corpus.items import Item, Reading, ReadOptions
+from retrieval.corpus.namespaces import Namespaces
+from retrieval.corpus.readers import pmc, pubmed
+
+_QUERIES: Final = "queries"
+_WAITING: Final = 2  # replies held in memory while documents are written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """``known`` articles were there already. ``missing``: PMIDs that NCBI listed and did not send. ``full_texts``: of
+    PMC, those that came with a body. ``added`` says what became of it all."""
+
+    listed: Listed
+    known: int
+    missing: tuple[str, ...]
+    full_texts: int
+    added: Added
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedQuery:
+    """A query as it was last run: the day, and how many articles NCBI counted."""
+
+    query: PubmedQuery
+    day: str
+    count: int
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What came, counted on the way."""
+
+    pmids: set[str] = field(default_factory=set)
+    full_texts: int = 0
+
+
+async def add_query(
+    access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery, watch: Watch = NO_WATCH
+) -> Fetched:
+    """Fetch every article of a query that the namespace does not have, and remember the query.
+
+    Run again it is an update. An article that is there is not fetched again: retractions that PubMed notes on old
+    records come with its update files, or with ``refresh``. What was fetched before an error is kept and indexed.
+
+    Raises:
+        NcbiError: NCBI, or what decides over leaving calls. CorpusError, IndexFault: the namespace.
+    """
+    return await _run(access, namespaces, (name, query), watch, refresh=False)
+
+
+async def refresh(
+    access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery, watch: Watch = NO_WATCH
+) -> Fetched:
+    """As ``add_query``, and articles that are there are fetched again: unchanged ones cost no encoding."""
+    return await _run(access, namespaces, (name, query), watch, refresh=True)
+
+
+async def update(access: NcbiAccess, namespaces: Namespaces, name: str, watch: Watch = NO_WATCH) -> list[Fetched]:
+    """``add_query`` for every query that the namespace remembers."""
+    return [await add_query(access, namespaces, name, saved.query, watch) for saved in queries_of(namespaces, name)]
+
+
+def queries_of(namespaces: Namespaces, name: str) -> list[SavedQuery]:
+    """In the order in which they were first run."""
+    with namespaces.using(name) as namespace:
+        text = namespace.store.meta(_QUERIES)
+    try:
+        rows: list[dict[str, Any]] = json.loads(text or "[]")
+        return [
+            SavedQuery(query=PubmedQuery(**row["query"]), day=str(row["day"]), count=int(row["count"])) for row in rows
+        ]
+    except (ValueError, TypeError, KeyError) as error:
+        raise NamespaceDamaged(f"namespace {name}: its queries cannot be read") from error
+
+
+async def _run(
+    access: NcbiAccess, namespaces: Namespaces, what: tuple[str, PubmedQuery], watch: Watch, *, refresh: bool
+) -> Fetched:
+    name, query = what
+    day = datetime.now(UTC).date().isoformat()
+    listed = await list_pmids(access, query)
+    known = set[str]() if refresh else await asyncio.to_thread(_known, namespaces, name, listed.pmids)
+    wanted = [pmid for pmid in listed.pmids if pmid not in known]
+    sent = _Sent()
+    options = ReadOptions(retrieved=day, provenance=f"pubmed: {query.term}")
+    batches = _batches(access, (wanted, query.full_text), sent, options)
+    added = await _pump(batches, lambda items: add_items(namespaces, name, items, watch))
+    if not added.cancelled:
+        await asyncio.to_thread(_remember, namespaces, name, SavedQuery(query=query, day=day, count=listed.count))
+    missing = () if added.cancelled else tuple(pmid for pmid in wanted if pmid not in sent.pmids)
+    return Fetched(listed=listed, known=len(known), missing=missing, full_texts=sent.full_texts, added=added)
+
+
+def _known(namespaces: Namespaces, name: str, pmids: tuple[str, ...]) -> set[str]:
+    with namespaces.using(name) as namespace:
+        found = namespace.store.known([f"PMID:{pmid}" for pmid in pmids])
+    return {document_id.removeprefix("PMID:") for document_id in found}
+
+
+def _remember(namespaces: Namespaces, name: str, run: SavedQuery) -> None:
+    others = queries_of(namespaces, name)
+    place = next((place for place, saved in enumerate(others) if saved.query == run.query), len(others))
+    others[place : place + 1] = [run]
+    namespaces.note(name, _QUERIES, json.dumps([asdict(saved) for saved in others], ensure_ascii=False))
+
+
+async def _batches(
+    access: NcbiAccess, wanted: tuple[list[str], bool], sent: _Sent, options: ReadOptions
+) -> AsyncIterator[list[Item]]:
+    """Full texts before the records of their articles: who has the record has tried for its full text."""
+    pmids, full_text = wanted
+    for first in range(0, len(pmids), RECORDS):
+        batch = pmids[first : first + RECORDS]
+        if full_text:
+            pmcids = await linked_pmcids(access, batch)
+            for start in range(0, len(pmcids), FULL_TEXTS):
+                some = pmcids[start : start + FULL_TEXTS]
+                async for items in fetch_records(access, "pmc", some, pmc.read, options):
+                    sent.full_texts += sum(isinstance(item, Reading) for item in items)
+                    yield items
+        async for items in fetch_records(access, "pubmed", batch, pubmed.read, options):
+            ids = (item.document.document_id for item in items if isinstance(item, Reading))
+            sent.pmids |= {document_id.removeprefix("PMID:") for document_id in ids}
+            yield items
+
+
+async def _pump(batches: AsyncIterator[list[Item]], consume: Callable[[Iterator[Item]], Added]) -> Added:
+    """Fetch on the loop and write on a thread at the same time, a few batches apart.
+
+    An error of fetching is raised when all that came before is written; one of writing stops the fetching.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[list[Item] | None] = asyncio.Queue()
+    room = asyncio.Semaphore(_WAITING)
+
+    async def produce() -> None:
+        try:
+            async for batch in batches:
+                await room.acquire()
+                queue.put_nowait(batch)
+        finally:
+            queue.put_nowait(None)
+
+    def items() -> Iterator[Item]:
+        while (batch := asyncio.run_coroutine_threadsafe(queue.get(), loop).result()) is not None:
+            loop.call_soon_threadsafe(room.release)
+            yield from batch
+
+    producer = asyncio.create_task(produce())
+    consumer = asyncio.create_task(asyncio.to_thread(consume, items()))
+    try:
+        await asyncio.wait({producer, consumer}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not producer.done():
+            producer.cancel()
+        failed = (await asyncio.gather(producer, return_exceptions=True))[0]
+        added = await consumer
+    if isinstance(failed, Exception):
+        raise failed
+    return added

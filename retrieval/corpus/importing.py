@@ -1,0 +1,208 @@
+"""Makes a namespace from an export. Nothing is unpacked to a path that the file names, and no byte is believed before
+its part's SHA-256 is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import tarfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, Final
+
+from retrieval.corpus.chunking import Chunker
+from retrieval.corpus.errors import DocumentUnreadable, NamespaceExists, NamespaceInvalid
+from retrieval.corpus.exporting import FORMAT, MANIFEST, VERSION, Part
+from retrieval.corpus.items import Reading, Span
+from retrieval.corpus.namespace_settings import NamespaceSettings, checked_name, settings_of
+from retrieval.corpus.namespaces import Namespaces
+from retrieval.corpus.store_schema import STORE_NAME, document_of, spans_of
+from retrieval.corpus.store_write import StoreWriter, create_store
+from retrieval.gateway.atomic_folders import draft_beside, put_in_place
+
+_PART_NAME: Final = re.compile(r"documents-[0-9]{5}\.jsonl", re.ASCII)
+_SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_MAX_MANIFEST: Final = 32 * 2**20
+_MAX_LINE: Final = 512 * 2**20
+_DOCUMENTS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    name: str
+    settings: NamespaceSettings
+    created: str
+    documents: int
+    parts: dict[str, Part]
+
+
+def import_namespace(
+    namespaces: Namespaces, source: Path, name: str = "", settings: NamespaceSettings | None = None
+) -> str:
+    """Its name, ``name`` or that of the export. ``settings`` may name other back ends than it was made with; passages
+    stay as they were cut. The indices are empty: ``adding.catch_up`` fills them.
+
+    Raises:
+        DocumentUnreadable: no export, of another version, damaged, or with members that do not belong there.
+        NamespaceExists, NamespaceInvalid, NamespaceBusy; nothing is left behind.
+    """
+    with ExitStack() as stack:
+        try:
+            export = stack.enter_context(closing(_Export(source)))
+            manifest = export.manifest()
+        except (OSError, tarfile.TarError) as error:
+            raise DocumentUnreadable(f"{source}: no export of a namespace ({error})") from error
+        target = namespaces.root / checked_name(name or manifest.name)
+        namespaces.root.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(namespaces.sole_writer(target.name))
+        if target.exists():
+            raise NamespaceExists(f"there is a namespace {target.name} already")
+        draft = draft_beside(target)
+        stack.callback(shutil.rmtree, draft, ignore_errors=True)
+        chosen = replace(settings or manifest.settings, chunking=manifest.settings.chunking)
+        try:
+            _fill(draft, target.name, (export, manifest), chosen)
+            put_in_place(draft, target)
+        except (OSError, tarfile.TarError, EOFError) as error:
+            raise DocumentUnreadable(f"{source}: damaged, or it cannot be written here ({error})") from error
+        return target.name
+
+
+def _fill(draft: Path, name: str, export: tuple[_Export, _Manifest], settings: NamespaceSettings) -> None:
+    file, manifest = export
+    create_store(draft / STORE_NAME, {"settings": settings.as_text(), "created": manifest.created})
+    writer = StoreWriter(draft / STORE_NAME, name, Chunker(settings.chunking), settings.targets)
+    found, seen = 0, set[str]()
+    with closing(writer):
+        for part, handle in file.parts(manifest):
+            seen.add(part.name)
+            for rows in _batches(file.lines(part, handle)):
+                with writer.transaction():
+                    for reading, cuts in rows:
+                        writer.put(reading, cuts)
+                        found += 1
+    if seen != set(manifest.parts) or found != manifest.documents:
+        raise file.error(f"{found} documents of {manifest.documents}, {len(seen)} parts of {len(manifest.parts)}")
+
+
+class _Export:
+    """A tar read from front to end, or a folder."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+        self._archive = None if source.is_dir() else tarfile.open(source, "r:")  # noqa: SIM115 (closed by close)
+
+    def close(self) -> None:
+        if self._archive is not None:
+            self._archive.close()
+
+    def error(self, reason: str) -> DocumentUnreadable:
+        return DocumentUnreadable(f"{self._source}: {reason}")
+
+    def manifest(self) -> _Manifest:
+        with self._open_manifest() as handle:
+            data = handle.read(_MAX_MANIFEST + 1)
+        if len(data) > _MAX_MANIFEST:
+            raise self.error("the manifest is too large")
+        try:
+            return self._checked(json.loads(data))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise self.error(f"the manifest is damaged ({type(error).__name__})") from error
+        except NamespaceInvalid as error:
+            raise self.error(f"the manifest is damaged ({error.message})") from error
+
+    def _open_manifest(self) -> IO[bytes]:
+        if self._archive is None:
+            return (self._source / MANIFEST).open("rb")
+        member = self._archive.next()
+        handle = self._archive.extractfile(member) if member is not None and member.isreg() else None
+        if member is None or member.name != MANIFEST or handle is None:
+            raise self.error(f"no export of a namespace: {MANIFEST} does not come first")
+        return handle
+
+    def _checked(self, manifest: Any) -> _Manifest:
+        if manifest["format"] != FORMAT or manifest["version"] != VERSION:
+            raise self.error(f"no {FORMAT} of version {VERSION}")
+        parts: dict[str, Part] = {}
+        for entry in manifest["files"]:
+            part = Part(str(entry["name"]), int(entry["bytes"]), str(entry["sha256"]))
+            if _PART_NAME.fullmatch(part.name) is None or part.name in parts:
+                raise self.error(f"the manifest names a part {part.name[:80]!r}, which cannot be one")
+            if part.bytes < 0 or _SHA256.fullmatch(part.sha256) is None:
+                raise self.error(f"the manifest says nothing sound of {part.name}")
+            parts[part.name] = part
+        settings = settings_of(json.dumps(manifest["settings"]))
+        return _Manifest(
+            str(manifest["name"]), settings, str(manifest["created"])[:40], int(manifest["documents"]), parts
+        )
+
+    def parts(self, manifest: _Manifest) -> Iterator[tuple[Part, IO[bytes]]]:
+        """Each with an open file; a member that the manifest does not name is an error."""
+        if self._archive is None:
+            for part in manifest.parts.values():
+                path = self._source / part.name
+                if path.is_symlink():
+                    raise self.error(f"{part.name} is a link")
+                with path.open("rb") as handle:
+                    yield part, handle
+            return
+        seen = set[str]()
+        while (member := self._archive.next()) is not None:
+            known = manifest.parts.get(member.name)
+            if known is None or member.name in seen or not member.isreg() or member.size != known.bytes:
+                raise self.error(f"a member {member.name[:80]!r} does not belong there, or is of another size")
+            seen.add(member.name)
+            opened = self._archive.extractfile(member)
+            assert opened is not None
+            with opened:
+                yield known, opened
+
+    def lines(self, part: Part, handle: IO[bytes]) -> Iterator[tuple[Reading, tuple[Span, ...]]]:
+        """Documents with their passages. The digest is known at the end only: what came before is in a draft."""
+        digest, size, number = hashlib.sha256(), 0, 0
+        while line := handle.readline(_MAX_LINE):
+            digest.update(line)
+            size += len(line)
+            number += 1
+            if size > part.bytes:
+                break
+            try:
+                yield _row(line)
+            except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+                raise self.error(f"{part.name} line {number} is damaged ({error})") from error
+        if size != part.bytes or digest.hexdigest() != part.sha256:
+            raise self.error(f"{part.name} is damaged: its SHA-256 is not the manifest's")
+
+
+def _row(line: bytes) -> tuple[Reading, tuple[Span, ...]]:
+    """ValueError and the like where it is no document, or its passages do not lie in its text."""
+    row = json.loads(line)
+    text = row["text"]
+    spans, cuts = (spans_of(json.dumps(row[name])) for name in ("spans", "passages"))
+    if not isinstance(text, str) or not text or not spans:
+        raise ValueError("no text")
+    text.encode()
+    low = 0
+    for span in spans:
+        if not low <= span.start < span.end <= len(text):
+            raise ValueError("its parts do not lie in its text")
+        low = span.end
+    if any(not 0 <= cut.start < cut.end <= len(text) for cut in cuts):
+        raise ValueError("a passage does not lie in its text")
+    return Reading(document_of(json.dumps(row["document"])), text, spans, whole=bool(row["whole"])), cuts
+
+
+def _batches(
+    rows: Iterator[tuple[Reading, tuple[Span, ...]]],
+) -> Iterator[list[tuple[Reading, tuple[Span, ...]]]]:
+    batch = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) >= _DOCUMENTS:
+            yield batch
+            batch = []
+    yield batch

@@ -1,0 +1,153 @@
+"""What readers yield: documents with their text and its parts, records that are passed over, withdrawals."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from retrieval.corpus.errors import DocumentUnreadable
+from retrieval.gateway.errors import ImportFileError
+from retrieval.passages import Document
+
+SECTION_SEPARATOR: Final = " > "
+_BETWEEN: Final = "\n\n"
+# Half of a surrogate pair is no character, and SQLite ends a text at a NUL.
+_NOT_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
+_DATE: Final = re.compile(r"([0-9]{4})(?:-?([0-9]{2})(?:-?([0-9]{2}))?)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a text: characters ``start`` to ``end``, of one section and page (see ``Passage``)."""
+
+    start: int
+    end: int
+    section: str = ""
+    page: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One document as read. ``spans`` are ascending and do not overlap; ``line`` is where it begins, 0 unknown.
+
+    ``whole``: the text is a passage as it stands, because its source cut it already.
+    """
+
+    document: Document
+    text: str
+    spans: tuple[Span, ...]
+    line: int = 0
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The source took this document back; there may be none of it."""
+
+    document_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A record that is passed over: in ``file``, at ``line`` (1-based; a tar's member number), for ``reason``."""
+
+    file: str
+    line: int
+    reason: str
+
+
+Item = Reading | Withdrawn | Passed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PdfLimits:
+    """Of one PDF: seconds, address space of the child process in bytes, pages, characters of text."""
+
+    seconds: float = 120.0
+    memory_bytes: int = 1024 * 2**20
+    pages: int = 5_000
+    chars: int = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """``kind``: the reader's name, "" is guessed. ``retrieved``: the day (yyyy-mm-dd) and ``licence`` to write into
+    documents that name none; ``provenance`` takes the place of the path."""
+
+    kind: str = ""
+    retrieved: str = ""
+    licence: str = ""
+    provenance: str = ""
+    pdf: PdfLimits = field(default_factory=PdfLimits)
+
+
+NO_OPTIONS: Final = ReadOptions()
+
+
+class Reader(Protocol):
+    """Reads one file from its beginning; memory is bounded by the largest record, not by the file.
+
+    Raises:
+        DocumentUnreadable: the file is of another kind, cut, damaged or locked; items before that point are sound.
+        DocumentTooLarge: a limit of time or memory was met.
+    """
+
+    def __call__(self, path: Path, options: ReadOptions = ..., /) -> Iterator[Item]: ...
+
+
+class TextBuilder:
+    """Joins the parts of a document to one text, a blank line between them, and knows where each one lies."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._spans: list[Span] = []
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, text: str, section: str = "", page: int = 0) -> None:
+        """Parts without words are left out."""
+        text = clean(text)
+        if not text.strip():
+            return
+        if self._parts:
+            self._parts.append(_BETWEEN)
+            self._size += len(_BETWEEN)
+        self._parts.append(text)
+        self._spans.append(Span(self._size, self._size + len(text), clean(section), page))
+        self._size += len(text)
+
+    def reading(self, document: Document, line: int = 0, *, whole: bool = False) -> Reading:
+        """A document without words of its own is its title."""
+        if not self._parts:
+            self.add(document.title)
+        return Reading(document, "".join(self._parts), tuple(self._spans), line, whole)
+
+
+def clean(text: str) -> str:
+    """The text without what is no character."""
+    return _NOT_TEXT.sub("\ufffd", text) if _NOT_TEXT.search(text) else text
+
+
+def path_of(headings: Iterable[str]) -> str:
+    return SECTION_SEPARATOR.join(filter(None, headings))
+
+
+def date_number(text: str) -> int:
+    """ "2003-05-02", "2003-05", "2003" or "20030502" as yyyymmdd with zeros where unknown; 0 for anything else."""
+    found = _DATE.fullmatch(text.strip())
+    return int(found[1]) * 10_000 + int(found[2] or 0) * 100 + int(found[3] or 0) if found else 0
+
+
+@contextlib.contextmanager
+def unreadable_file() -> Iterator[None]:
+    """Errors of the gateway's readers as errors of documents."""
+    try:
+        yield
+    except ImportFileError as error:
+        raise DocumentUnreadable(error.message) from error

@@ -1,0 +1,114 @@
+"""How a namespace is called and made: chosen once, kept in its store."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from models.encoders.base import Encoder
+from retrieval.corpus.chunking import Chunking
+from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.corpus.store_schema import TARGETS, Target
+from retrieval.index.base import VectorIndex
+from retrieval.lexical.base import LexicalIndex
+from retrieval.passages import Passage
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
+_BACKEND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,199}", re.ASCII)
+NO_WORDS: Final = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceSettings:
+    """``encoder``: the id of the one whose vectors it holds, "" for none. ``words``: the lexical back end, or "none".
+    ``keywords``: whether it can rank by how often keywords stand in passages (PES2).
+
+    Raises:
+        NamespaceInvalid: something that cannot be.
+    """
+
+    encoder: str = ""
+    words: str = "tantivy"
+    keywords: bool = True
+    chunking: Chunking = field(default_factory=Chunking)
+
+    def __post_init__(self) -> None:
+        if self.encoder and _BACKEND.fullmatch(self.encoder) is None:
+            raise NamespaceInvalid("an encoder's id has letters, digits and _ . : / @ -", param="encoder")
+        if _BACKEND.fullmatch(self.words) is None:
+            raise NamespaceInvalid("a lexical back end's name has letters and digits", param="words")
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The indices that it has."""
+        has = {"vectors": bool(self.encoder), "words": self.words != NO_WORDS, "keywords": self.keywords}
+        return tuple(target for target in TARGETS if has[target])
+
+    def as_text(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+class TextIndex(Protocol):
+    """An index of words or of keywords, as far as filling it goes. See ``LexicalIndex``."""
+
+    def add(self, passages: Iterable[Passage]) -> int: ...
+
+    def delete(self, ids: Sequence[int]) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backends:
+    """What a namespace is built from. Each opens what lies in a folder, as its one writer where the last argument says
+    so, else as one of many readers; a writer makes what is not there yet.
+
+    ``encoders`` gives the same object for the same id as long as it is loaded; ``words`` takes the back end's name.
+    """
+
+    encoders: Callable[[str], Encoder]
+    vectors: Callable[[Path, Encoder, bool], VectorIndex]
+    words: Callable[[Path, str, bool], LexicalIndex]
+    keywords: Callable[[Path, bool], TextIndex]
+
+
+def checked_name(name: str) -> str:
+    """The name, which is a folder's too. NamespaceInvalid for any other."""
+    if _NAME.fullmatch(name) is None:
+        raise NamespaceInvalid(
+            f"{name[:70]!r} is no name: 1 to 63 small letters, digits, _ and -, the first a letter or digit",
+            param="name",
+        )
+    return name
+
+
+def settings_of(text: str) -> NamespaceSettings:
+    """Of ``as_text``. NamespaceInvalid for anything else."""
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        chunking = fields["chunking"]
+        sizes = {name: chunking[name] for name in ("size", "overlap")}
+        flags = (chunking["by_section"], fields["keywords"])
+        if not all(type(value) is int for value in sizes.values()) or not all(type(flag) is bool for flag in flags):
+            raise TypeError("chunking")
+        return NamespaceSettings(
+            encoder=str(fields["encoder"]),
+            words=str(fields["words"]),
+            keywords=fields["keywords"],
+            chunking=Chunking(size=sizes["size"], overlap=sizes["overlap"], by_section=chunking["by_section"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise NamespaceInvalid("these are no settings of a namespace", param="settings") from error
+
+
+def embedded_title(passage: Passage) -> str:
+    """What stands beside a passage's text when it is embedded or judged: its document, and where in it it lies."""
+    return f"{passage.title} -- {passage.section}" if passage.section else passage.title

@@ -1,0 +1,94 @@
+"""MedRAG's corpora: JSON lines of cut snippets {id, title, content, contents}; PubMed's with PMID, Wikipedia's with
+wiki_id. https://huggingface.co/MedRAG"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from retrieval.corpus.document_types import document_types
+from retrieval.corpus.items import NO_OPTIONS, Item, Passed, ReadOptions, TextBuilder, path_of, unreadable_file
+from retrieval.gateway.importing.sources import Source
+from retrieval.passages import Document
+
+_ROW: Final = re.compile(r"(.+)_[0-9]+", re.ASCII)
+_PUBMED_ID: Final = re.compile(r"PMID:([0-9]{1,9})", re.ASCII)
+_MAX_LINE: Final = 4 * 2**20
+_HEADINGS: Final = " -- "
+_STRIPPED: Final = ".tx"
+
+
+def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
+    """A document for each line: its content is one passage, as it was cut. A PubMed line is its article's document."""
+    with unreadable_file():
+        for number, line in Source(path, max_line=_MAX_LINE).lines():
+            if line is None:
+                yield Passed(path.name, number, "the line is not valid UTF-8")
+            elif line.strip():
+                yield _item(path.name, number, line, options)
+
+
+def _item(file: str, number: int, line: str, options: ReadOptions) -> Item:
+    try:
+        row = json.loads(line)
+    except (json.JSONDecodeError, RecursionError):
+        return Passed(file, number, "the line is no JSON")
+    if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not row["id"].strip():
+        return Passed(file, number, "an object with an id was expected")
+    title, content = (row.get("title") or "", row.get("content") or row.get("contents") or "")
+    if not isinstance(title, str) or not isinstance(content, str) or not (title.strip() or content.strip()):
+        return Passed(file, number, f"{row['id'][:60]}: neither title nor content")
+    document, section = _document(row, " ".join(title.split()), options.provenance or file, options)
+    text = TextBuilder()
+    text.add(content, section)
+    return text.reading(document, number, whole=True)
+
+
+def _document(row: dict[str, Any], title: str, provenance: str, options: ReadOptions) -> tuple[Document, str]:
+    name = row["id"].strip()
+    types: tuple[str, ...] = ()
+    section, source = "", "textbooks"
+    document_id, url = f"MedRAG:{name}", ""
+    if pmid := _pmid(row, name):
+        document_id, url, source = f"PMID:{pmid}", f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/", "pubmed"
+    elif "wiki_id" in row or name.startswith("wiki"):
+        source, types = "wikipedia", document_types(["encyclopedia"])
+        page = str(row.get("wiki_id", ""))
+        url = f"https://en.wikipedia.org/?curid={page}" if page.isascii() and page.isdigit() else ""
+    elif name.startswith("article-"):
+        source, types = "statpearls", document_types(["book chapter"])
+        title, *headings = title.split(_HEADINGS)
+        section = path_of(headings)
+    else:
+        title, types = whole_title(name, title), document_types(["textbook"])
+    document = Document(
+        document_id=document_id,
+        title=title,
+        source=source,
+        url=url,
+        types=types,
+        licence=options.licence,
+        provenance=provenance,
+        retrieved=options.retrieved,
+    )
+    return document, section
+
+
+def _pmid(row: dict[str, Any], name: str) -> int:
+    """0 where there is none. The published files have a field; those that the corpus' own script writes, an id."""
+    written = str(row.get("PMID", ""))
+    found = _PUBMED_ID.fullmatch(name) or _PUBMED_ID.fullmatch(f"PMID:{written}")
+    return int(found[1]) if found else 0
+
+
+def whole_title(row_id: str, title: str) -> str:
+    """A textbook's title as its file was named.
+
+    The published titles were made with ``strip(".txt")``, which also takes the last letters of "Lippincott" away. Only
+    a title that comes out of the id's own name in just that way is put right.
+    """
+    found = _ROW.fullmatch(row_id)
+    return found[1] if found and title != found[1] and f"{found[1]}.txt".strip(_STRIPPED) == title else title

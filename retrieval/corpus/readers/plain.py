@@ -1,0 +1,84 @@
+"""Plain text and Markdown in UTF-8."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable
+from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, TextBuilder, path_of, unreadable_file
+from retrieval.gateway.importing.sources import Source
+from retrieval.passages import Document
+
+MAX_BYTES: Final = 64 * 2**20
+MARKDOWN: Final = (".md", ".markdown", ".mkd")
+_HEADING: Final = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_WORDS: Final = re.compile(r"\w")
+
+
+def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
+    """One document. Of Markdown (by the name's end) headings are sections; the first one of level 1 is the title."""
+    with unreadable_file():
+        data, size = [], 0
+        for chunk in Source(path).chunks():
+            size += len(chunk)
+            if size > MAX_BYTES:
+                raise DocumentTooLarge(f"{path}: larger than {MAX_BYTES} bytes")
+            data.append(chunk)
+    whole = b"".join(data)
+    try:
+        content = whole.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentUnreadable(f"{path}: not valid UTF-8 at byte {error.start}") from None
+    if "\0" in content:
+        raise DocumentUnreadable(f"{path}: not a text: it holds NUL characters")
+    if not _WORDS.search(content):
+        raise DocumentUnreadable(f"{path}: it holds no words")
+    content = content.replace("\r\n", "\n").replace("\r", "\n")
+    text = TextBuilder()
+    title = ""
+    if path.name.lower().removesuffix(".gz").endswith(MARKDOWN):
+        title = _markdown(content, text)
+    else:
+        text.add(content.strip("\n"))
+    document = Document(
+        document_id=f"sha256:{hashlib.sha256(whole).hexdigest()}",
+        title=title or path.stem,
+        source="text",
+        licence=options.licence,
+        provenance=options.provenance or str(path),
+        retrieved=options.retrieved,
+    )
+    yield text.reading(document)
+
+
+def _markdown(content: str, text: TextBuilder) -> str:
+    """Adds the sections; the title, "" where no heading of level 1 stands."""
+    path: list[str] = []
+    lines: list[str] = []
+    title, fence = "", ""
+
+    def close() -> None:
+        text.add("\n".join(lines).strip("\n"), path_of(path[1:] if path[:1] == [title] else path))
+        lines.clear()
+
+    for line in content.split("\n"):
+        mark = _FENCE.match(line)
+        if mark and (not fence or (mark[1].startswith(fence) and not line[mark.end() :].strip())):
+            fence = "" if fence else mark[1]
+        heading = None if fence or mark else _HEADING.fullmatch(line)
+        if heading is None:
+            lines.append(line)
+            continue
+        close()
+        words = (heading[2] or "").strip()
+        del path[len(heading[1]) - 1 :]
+        path.extend([""] * (len(heading[1]) - 1 - len(path)))
+        path.append(words)
+        title = title or (words if len(heading[1]) == 1 else "")
+    close()
+    return title

@@ -1,0 +1,199 @@
+"""Searches namespaces: one query or many at once, by one retriever or several. Changes nothing, keeps nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from models.encoders.base import CrossEncoder, Floats, PassageText
+from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.corpus.namespace import Namespace, fingerprint_text
+from retrieval.corpus.namespace_settings import embedded_title
+from retrieval.corpus.namespaces import Namespaces
+from retrieval.corpus.passage_filter import OPEN, PassageFilter
+from retrieval.corpus.ranking import (
+    MAX_K,
+    Found,
+    KeywordSearch,
+    Ranker,
+    Retriever,
+    by_score,
+    fused,
+    interleaved,
+    rankers_of,
+)
+from retrieval.corpus.store_schema import Target
+from retrieval.index.base import NO_ID, RowFilter
+from retrieval.index.errors import BackendUnavailable
+from retrieval.passages import Hit
+
+# Of passages that are gone from the store but not yet from an index: so many more are asked for, at most.
+_MAX_GONE: Final = 1000
+_FUSION_DEPTH: Final = 100
+_TARGETS: Final[dict[Ranker, Target]] = {"dense": "vectors", "bm25": "words", "pes2": "keywords"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """``k`` passages at most. ``rerank``: how many of the best the cross-encoder judges, 0 for none."""
+
+    k: int = 10
+    retriever: Retriever = "dense"
+    where: PassageFilter = OPEN
+    rerank: int = 0
+
+    def __post_init__(self) -> None:
+        rankers_of(self.retriever)
+        for name, value, lowest in (("k", self.k, 1), ("rerank", self.rerank, 0)):
+            if not lowest <= value <= MAX_K:
+                raise NamespaceInvalid(f"{name} must be from {lowest} to {MAX_K}", param=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rankers:
+    """What judges beside the indices; what is None cannot be asked for."""
+
+    keywords: KeywordSearch | None = None
+    cross_encoder: CrossEncoder | None = None
+    fuse: Callable[[Sequence[Sequence[Hit]]], list[Hit]] = fused
+
+
+class Searcher:
+    """Safe from many threads."""
+
+    def __init__(self, namespaces: Namespaces, rankers: Rankers | None = None) -> None:
+        self._namespaces = namespaces
+        self._rankers = rankers or Rankers()
+
+    def search(self, query: str, names: Sequence[str], options: SearchOptions | None = None) -> list[Found]:
+        """``search_many`` of one query."""
+        return self.search_many([query], names, options)[0]
+
+    def search_many(
+        self, queries: Sequence[str], names: Sequence[str], options: SearchOptions | None = None
+    ) -> list[list[Found]]:
+        """For each query its passages, best first. Queries are encoded together, once for each encoder.
+
+        Over several namespaces dense rankings are merged by score where one encoder made them; all others, whose
+        scores do not compare, place by place. Every hit is held against the filter once more by its own document.
+
+        Raises:
+            NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
+            IndexFault: an index, the encoder's match, or a part that is not installed.
+        """
+        options = options or SearchOptions()
+        if not names:
+            raise NamespaceInvalid("at least one namespace must be named", param="namespaces")
+        with ExitStack() as stack:
+            opened = [stack.enter_context(self._namespaces.using(name)) for name in dict.fromkeys(names)]
+            rankings = _Rankings(opened, queries, options, self._rankers)
+            return [self._finish(query, rankings.of(place), options) for place, query in enumerate(queries)]
+
+    def _finish(self, query: str, found: list[Found], options: SearchOptions) -> list[Found]:
+        if options.rerank and found:
+            encoder = self._rankers.cross_encoder
+            if encoder is None:
+                raise BackendUnavailable("there is no cross-encoder to rank passages with", param="rerank")
+            judged, rest = found[: options.rerank], found[options.rerank :]
+            texts = [PassageText(embedded_title(one.passage), one.passage.text) for one in judged]
+            scores = [float(score) for score in encoder.score(query, texts)]
+            pairs = sorted(zip(scores, judged, strict=True), key=lambda pair: -pair[0])
+            found = [_rescored(one, score) for score, one in pairs] + rest
+        return found[: options.k]
+
+
+class _Rankings:
+    """All rankings of some queries: by ranker and namespace, one for each query."""
+
+    def __init__(
+        self, opened: Sequence[Namespace], queries: Sequence[str], options: SearchOptions, rankers: Rankers
+    ) -> None:
+        self._opened = opened
+        self._queries = queries
+        self._options = options
+        self._rankers = rankers
+        names = rankers_of(options.retriever)
+        self._depth = max(options.k, options.rerank)
+        if len(names) > 1:
+            self._depth = max(2 * self._depth, _FUSION_DEPTH)
+        self._encoded: dict[str, Floats] = {}
+        self._of = {name: [self._ranked(name, namespace) for namespace in opened] for name in names}
+
+    def of(self, place: int) -> list[Found]:
+        """What the query at ``place`` finds, fused and held against the filter."""
+        merged: list[list[Hit]] = []
+        ranks: dict[int, dict[str, int]] = {}
+        homes: dict[int, Namespace] = {}
+        for name, by_namespace in self._of.items():
+            own = [ranking[place] for ranking in by_namespace]
+            for namespace, hits in zip(self._opened, own, strict=True):
+                for rank, hit in enumerate(hits, 1):
+                    ranks.setdefault(hit.passage_id, {})[name] = rank
+                    homes[hit.passage_id] = namespace
+            merged.append(self._merged(name, own)[: self._depth])
+        hits = self._rankers.fuse(merged) if len(merged) > 1 else merged[0]
+        return self._found(hits, ranks, homes)
+
+    def _found(self, hits: list[Hit], ranks: dict[int, dict[str, int]], homes: dict[int, Namespace]) -> list[Found]:
+        stored = {
+            passage.passage_id: (passage, document)
+            for namespace in self._opened
+            for passage, document in namespace.store.get(
+                [hit.passage_id for hit in hits if homes[hit.passage_id] is namespace]
+            )
+        }
+        found = []
+        for hit in hits:
+            passage, document = stored.get(hit.passage_id, (None, None))
+            if passage is not None and document is not None and self._options.where.admits(document):
+                name, own = homes[hit.passage_id].name, ranks[hit.passage_id]
+                found.append(Found(passage=passage, document=document, hit=hit, namespace=name, ranks=own))
+        return found
+
+    def _merged(self, name: Ranker, rankings: list[list[Hit]]) -> list[Hit]:
+        if len(rankings) == 1:
+            return rankings[0]
+        if name == "dense" and len({fingerprint_text(namespace.encoder) for namespace in self._opened}) == 1:
+            return by_score(rankings)
+        return interleaved(rankings)
+
+    def _ranked(self, name: Ranker, namespace: Namespace) -> list[list[Hit]]:
+        target = _TARGETS[name]
+        if target in namespace.settings.targets and not namespace.has(target) and not namespace.store.counts().passages:
+            return [[] for _ in self._queries]
+        where = namespace.store.row_filter(self._options.where)
+        k = self._depth + min(namespace.store.counts().gone[target], _MAX_GONE)
+        match name:
+            case "dense":
+                found = self._dense(namespace, k, where)
+            case "bm25":
+                found = [namespace.words.search(query, k, where) for query in self._queries]
+            case "pes2":
+                keywords = self._rankers.keywords
+                if keywords is None:
+                    raise BackendUnavailable("there is no ranking by keywords", param="retriever")
+                found = [keywords(namespace.keywords, query, k, where) for query in self._queries]
+        return found
+
+    def _dense(self, namespace: Namespace, k: int, where: RowFilter | None) -> list[list[Hit]]:
+        encoder = namespace.encoder
+        key = fingerprint_text(encoder)
+        if key not in self._encoded:
+            self._encoded[key] = encoder.encode_queries(list(self._queries))
+        found = namespace.vectors.search(self._encoded[key], k, where)
+        return [
+            [Hit(int(number), float(score)) for number, score in zip(ids, scores, strict=True) if number != NO_ID]
+            for ids, scores in zip(found.ids, found.scores, strict=True)
+        ]
+
+
+def _rescored(found: Found, score: float) -> Found:
+    return Found(
+        passage=found.passage,
+        document=found.document,
+        hit=Hit(found.hit.passage_id, score),
+        namespace=found.namespace,
+        ranks=found.ranks,
+    )

@@ -1,0 +1,162 @@
+"""The tables of a namespace's store, and how its rows are written and read. Knows nothing of files or indices."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+import unicodedata
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from retrieval.corpus.items import Reading, Span
+from retrieval.passages import Document, Passage, type_bits
+
+SCHEMA_VERSION: Final = "1"
+STORE_NAME: Final = "passages.sqlite"
+Target = Literal["vectors", "words", "keywords"]
+TARGETS: Final[tuple[Target, ...]] = ("vectors", "words", "keywords")
+_ZIP_FROM: Final = 4096  # bytes; below it packing saves little
+_MIN_SAME: Final = 100
+_NO_WORD: Final = re.compile(r"[\W_]+")
+
+# ``pending`` is the journal: what an index does not hold yet, or holds still. ``twin`` are passages whose words another
+# document's passage has already: kept for their provenance, and to take its place when it goes.
+_TABLES: Final = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE document (
+    number INTEGER PRIMARY KEY, document_id TEXT NOT NULL UNIQUE, provenance TEXT NOT NULL, digest BLOB NOT NULL,
+    date INTEGER NOT NULL, types TEXT NOT NULL, body TEXT NOT NULL, spans TEXT NOT NULL, content NOT NULL,
+    whole INTEGER NOT NULL
+);
+CREATE INDEX document_provenance ON document (provenance) WHERE document_id LIKE 'sha256:%';
+CREATE TABLE passage (
+    passage_id INTEGER PRIMARY KEY, document INTEGER NOT NULL REFERENCES document (number), start INTEGER NOT NULL,
+    stop INTEGER NOT NULL, section TEXT NOT NULL, page INTEGER NOT NULL, same BLOB NOT NULL
+);
+CREATE INDEX passage_document ON passage (document, start);
+CREATE UNIQUE INDEX passage_same ON passage (same);
+CREATE TABLE twin (
+    passage_id INTEGER PRIMARY KEY, document INTEGER NOT NULL REFERENCES document (number), start INTEGER NOT NULL,
+    stop INTEGER NOT NULL, section TEXT NOT NULL, page INTEGER NOT NULL, same BLOB NOT NULL
+);
+CREATE INDEX twin_document ON twin (document);
+CREATE INDEX twin_same ON twin (same);
+CREATE TABLE pending (target TEXT NOT NULL, passage_id INTEGER NOT NULL, gone INTEGER NOT NULL,
+                      PRIMARY KEY (target, passage_id)) WITHOUT ROWID;
+CREATE TABLE source (digest TEXT PRIMARY KEY, name TEXT NOT NULL, reader TEXT NOT NULL, done TEXT NOT NULL,
+                     counts TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE passed (file TEXT NOT NULL, line INTEGER NOT NULL, reason TEXT NOT NULL,
+                     PRIMARY KEY (file, line)) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A passage as its row holds it: ``same`` is equal where the words are."""
+
+    passage_id: int
+    span: Span
+    same: bytes
+
+
+def create(connection: sqlite3.Connection) -> None:
+    connection.executescript(_TABLES)
+
+
+def pack(text: str) -> str | bytes:
+    if len(text) < _ZIP_FROM:
+        return text
+    return zlib.compress(text.encode(), 6)
+
+
+def unpack(content: str | bytes) -> str:
+    return content if isinstance(content, str) else zlib.decompress(content).decode()
+
+
+def sameness(text: str, passage_id: int) -> bytes:
+    """Equal for texts of the same letters and numbers in the same order.
+
+    Short ones ("Editorial.") are never the same: they say too little to stand for each other.
+    """
+    words = _NO_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    words = words if len(words) >= _MIN_SAME else f"\0{passage_id}"
+    return hashlib.blake2b(words.encode(), digest_size=16).digest()
+
+
+def digest_of(reading: Reading, chunking: str) -> bytes:
+    """Of everything that decides passages, vectors and what filters see of them."""
+    document = reading.document
+    parts = (document.title, reading.text, spans_text(reading.spans), str(reading.whole), str(document.date))
+    state = hashlib.blake2b(digest_size=16)
+    for part in (*parts, types_text(document.types), chunking):
+        state.update(part.encode())
+        state.update(b"\0")
+    return state.digest()
+
+
+def spans_text(spans: Iterable[Span]) -> str:
+    return json.dumps([[s.start, s.end, s.section, s.page] for s in spans], ensure_ascii=False, separators=(",", ":"))
+
+
+def spans_of(text: str) -> tuple[Span, ...]:
+    return tuple(Span(int(start), int(end), str(section), int(page)) for start, end, section, page in json.loads(text))
+
+
+def types_text(types: Iterable[str]) -> str:
+    """Between bars, so that one type can be looked for: "|review|journal article|"."""
+    return "|".join(("", *types, ""))
+
+
+def document_text(document: Document) -> str:
+    fields = {name: value for name, value in asdict(document).items() if value}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def document_of(text: str) -> Document:
+    """ValueError where the text holds something else."""
+    fields = json.loads(text)
+    if not isinstance(fields, dict) or not isinstance(fields.get("document_id"), str) or not fields["document_id"]:
+        raise ValueError("no document")
+    for name, value in fields.items():
+        expected = _FIELDS.get(name)
+        if expected is None:
+            raise ValueError(f"a document has no {name[:40]!r}")
+        if expected is tuple:
+            if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+                raise ValueError(f"{name} is no list of texts")
+            fields[name] = tuple(value)
+        elif type(value) is not expected:
+            raise ValueError(f"{name} is no {expected.__name__}")
+    return Document(**{"title": "", **fields})
+
+
+_FIELDS: Final[dict[str, type[Any]]] = {
+    **dict.fromkeys(("document_id", "title", "source", "url", "journal", "licence", "provenance", "retrieved"), str),
+    **dict.fromkeys(("authors", "types", "retracted_by", "corrected_by"), tuple),
+    "date": int,
+}
+
+
+def passage_of(cut: tuple[int, int, int, str, int], document: Document, text: str) -> Passage:
+    """``cut``: passage_id, start, stop, section, page of its row."""
+    number, start, stop, section, page = cut
+    return Passage(
+        passage_id=number,
+        document_id=document.document_id,
+        title=document.title,
+        text=text[start:stop],
+        section=section,
+        start=start,
+        end=stop,
+        page=page,
+        date=document.date,
+        types=document.types,
+    )
+
+
+def bits_of(document: Document) -> int:
+    return type_bits(document.types)
