@@ -81,7 +81,9 @@ class Committer:
         return write_segment(plan, parts, self.backend, self.storage.disk)
 
     def _live(self, entry: SegmentEntry) -> LiveSegment:
-        segment: Segment = opened(self.storage.folder, entry, self.manifest.metric, self.backend)
+        segment: Segment = opened(
+            self.storage.folder, entry, self.manifest.metric, self.backend, self.options.gather_rows
+        )
         return LiveSegment(segment=segment, entry=entry)
 
     def _with_tombstones(self, live: LiveSegment, generation: int) -> LiveSegment:

@@ -6,7 +6,7 @@ and a filter is met by fetching more, dropping what is not allowed, and letting 
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -143,10 +143,8 @@ class _GpuSearcher:
 def _system() -> str:
     """What decides whether code for the device is there: wheel, its build, the device's architecture, the driver."""
     parts = [wheel()]
-    try:
-        parts.append(str(importlib.import_module("faiss").get_compile_options()).strip())
-    except (ImportError, AttributeError):
-        pass
+    with contextlib.suppress(BackendUnavailable, AttributeError):
+        parts.append(str(load_faiss().get_compile_options()).strip())
     parts.append(f"architecture and driver: {_device_text()}")
     return "; ".join(parts)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import threading
 from typing import Any, Final
@@ -25,13 +24,14 @@ def load_faiss(threads: int = 0) -> Any:
     """
     with _LOADING:
         try:
-            faiss = importlib.import_module("faiss")
+            import faiss
         except (ImportError, OSError) as fault:
             raise BackendUnavailable(f"faiss cannot be loaded ({wheel()}): {fault}") from fault
         faiss.cvar.distance_compute_blas_threshold = _BLAS_THRESHOLD
         if threads > 0:
             faiss.omp_set_num_threads(threads)
-        return faiss
+        module: Any = faiss
+        return module
 
 
 def metric_of(faiss: Any, metric: Metric) -> int:

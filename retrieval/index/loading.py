@@ -11,7 +11,8 @@ from retrieval.durable import FileLock
 from retrieval.index.backend import Backend
 from retrieval.index.columns import Mask
 from retrieval.index.errors import IndexDamaged
-from retrieval.index.manifest import Manifest, SegmentEntry, Verify, check_files
+from retrieval.index.manifest import Manifest, SegmentEntry, check_files
+from retrieval.index.options import OpenOptions
 from retrieval.index.segment import opened, segment_folder
 from retrieval.index.storage import Storage
 from retrieval.index.view import LiveSegment, View
@@ -21,7 +22,7 @@ from retrieval.index.view import LiveSegment, View
 class _Loader:
     storage: Storage
     backend: Backend
-    verify: Verify
+    options: OpenOptions
     known: Mapping[int, LiveSegment]
 
     def view(self, manifest: Manifest) -> View:
@@ -33,10 +34,12 @@ class _Loader:
         name = f"{segment_folder(entry.number)}/vectors.npy"
         if before is not None and before.entry.files[name] == entry.files.get(name):
             segment = before.segment
-            check_files(folder, {entry.dead_file: entry.files[entry.dead_file]} if entry.dead else {}, self.verify)
+            check_files(
+                folder, {entry.dead_file: entry.files[entry.dead_file]} if entry.dead else {}, self.options.verify
+            )
         else:
-            check_files(folder, entry.files, self.verify)
-            segment = opened(folder, entry, manifest.metric, self.backend)
+            check_files(folder, entry.files, self.options.verify)
+            segment = opened(folder, entry, manifest.metric, self.backend, self.options.gather_rows)
         return LiveSegment(segment=segment, entry=entry, alive=self._alive(entry), dead=entry.dead)
 
     def _alive(self, entry: SegmentEntry) -> Mask | None:
@@ -52,17 +55,17 @@ class _Loader:
 
 
 def load(
-    storage: Storage, backend: Backend, verify: Verify, known: View | None = None
+    storage: Storage, backend: Backend, options: OpenOptions, known: View | None = None
 ) -> tuple[Manifest, FileLock, View]:
     """``known`` is an earlier view of the folder: segments that it has are neither checked nor opened again.
 
     Raises:
-        IndexDamaged: a file is missing, cut or (with ``verify`` "full") changed.
+        IndexDamaged: a file is missing, cut or (with ``options.verify`` "full") changed.
     """
     manifest, lock = storage.current()
     there = {live.entry.number: live for live in known.segments} if known else {}
     try:
-        return manifest, lock, _Loader(storage, backend, verify, there).view(manifest)
+        return manifest, lock, _Loader(storage, backend, options, there).view(manifest)
     except FileNotFoundError as fault:
         lock.close()
         raise IndexDamaged(f"{fault.filename} is missing") from fault

@@ -20,7 +20,7 @@ Verify = Literal["full", "sizes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentEntry:
-    """``files`` maps names inside the index's folder; ``dead_file`` is the one with the rows that are deleted, or ""."""
+    """``files`` maps names inside the index's folder; ``dead_file`` is the one of deleted rows, or ""."""
 
     number: int
     kind: Kind

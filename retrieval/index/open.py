@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,18 +73,17 @@ def backend_of(name: BackendName, options: OpenOptions) -> Backend:
     """BackendUnavailable where it does not work here."""
     # Each is imported only where it is asked for: faiss and torch take seconds and memory.
     if name == "torch":
-        torch_flat = importlib.import_module("retrieval.index.torch_flat")
-        backend: Backend = torch_flat.TorchFlatBackend(device=options.device)
-        return backend
+        from retrieval.index.torch_flat import TorchFlatBackend
+
+        return TorchFlatBackend(device=options.device)
     if name == "faiss-gpu":
-        faiss_gpu = importlib.import_module("retrieval.index.faiss_gpu")
-        share = options.probe_share
-        backend = faiss_gpu.FaissGpuBackend(device=options.device, threads=options.threads, probe_share=share)
-        return backend
+        from retrieval.index.faiss_gpu import FaissGpuBackend
+
+        return FaissGpuBackend(device=options.device, threads=options.threads, probe_share=options.probe_share)
     if name == "faiss":
-        faiss_cpu = importlib.import_module("retrieval.index.faiss_cpu")
-        backend = faiss_cpu.FaissCpuBackend(threads=options.threads, probe_share=options.probe_share)
-        return backend
+        from retrieval.index.faiss_cpu import FaissCpuBackend
+
+        return FaissCpuBackend(threads=options.threads, probe_share=options.probe_share)
     raise IndexInputInvalid(f"no such back end: {name}", param="backend")
 
 

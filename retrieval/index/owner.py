@@ -134,7 +134,5 @@ def _answer(group: Sequence[_Request]) -> None:
     start = 0
     for request in group:
         end = start + len(request.queries)
-        request.reply.set_result(
-            Neighbours(found.ids[start:end, : request.k], found.scores[start:end, : request.k])
-        )
+        request.reply.set_result(Neighbours(found.ids[start:end, : request.k], found.scores[start:end, : request.k]))
         start = end

@@ -23,7 +23,6 @@ from retrieval.index.errors import IndexDamaged
 from retrieval.index.manifest import SegmentEntry
 from retrieval.index.spec import Kind
 
-GATHER_ROWS: Final = 10_000
 INDEX_FILE: Final = "index.faiss"
 # How many candidates of an approximate score are scored again, as a factor of k.
 _OVER_FETCH: Final[dict[Kind, int]] = {
@@ -46,6 +45,7 @@ class Segment:
     mean: Floats
     metric: Metric
     searcher: LazySearcher
+    gather_rows: int
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -68,7 +68,7 @@ class Segment:
         shift = (queries.astype(np.float64) @ self.mean.astype(np.float64))[:, None]
         if self.metric == "l2":
             queries, shift = queries - self.mean, np.zeros_like(shift)
-        if where is not None and survivors < GATHER_ROWS:
+        if where is not None and survivors < self.gather_rows:
             rows, scores = self._scan(queries, k, allowed)
         else:
             rows, scores = self._find(queries, k, allowed, survivors)
@@ -126,7 +126,7 @@ def segment_folder(number: int) -> str:
     return f"segments/{number:08d}"
 
 
-def opened(folder: Path, entry: SegmentEntry, metric: Metric, backend: Backend) -> Segment:
+def opened(folder: Path, entry: SegmentEntry, metric: Metric, backend: Backend, gather_rows: int) -> Segment:
     """Its files must have been checked. IndexDamaged where what they hold does not fit together."""
     home = folder / segment_folder(entry.number)
     try:
@@ -144,8 +144,15 @@ def opened(folder: Path, entry: SegmentEntry, metric: Metric, backend: Backend) 
         raise IndexDamaged(f"the arrays of {home} are not of one length, {entry.rows}")
     index_file = None if entry.kind == "flat" else home / INDEX_FILE
     data = SegmentVectors(kind=entry.kind, metric=metric, vectors=vectors, index_file=index_file)
-    searcher = LazySearcher(backend, data)
-    return Segment(entry=entry, columns=columns, vectors=vectors, mean=mean, metric=metric, searcher=searcher)
+    return Segment(
+        entry=entry,
+        columns=columns,
+        vectors=vectors,
+        mean=mean,
+        metric=metric,
+        searcher=LazySearcher(backend, data),
+        gather_rows=gather_rows,
+    )
 
 
 def _mapped(path: Path) -> NDArray[Any]:

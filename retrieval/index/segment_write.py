@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
 from retrieval.durable import Disk, FileFact, sync
-from retrieval.index.backend import Backend, Sink, SegmentVectors
+from retrieval.index.backend import Backend, SegmentVectors, Sink
 from retrieval.index.columns import Columns, concatenated
 from retrieval.index.manifest import SegmentEntry
 from retrieval.index.segment import INDEX_FILE, segment_folder
@@ -138,8 +138,8 @@ def _write_vectors(disk: Disk, path: Path, order: _Order, mean: Floats) -> FileF
 
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     stream = io.BytesIO()
-    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(stream, described)
+    described = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, described)  # type: ignore[no-untyped-call]
     return stream.getvalue()
 
 

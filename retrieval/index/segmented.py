@@ -48,7 +48,7 @@ class SegmentedIndex:
         self._number = 0
         try:
             self._writer = storage.writer_lock() if options.write else None
-            current, self._reading, self._view = load(storage, backend, options.verify)
+            current, self._reading, self._view = load(storage, backend, options)
             self._manifest = replace(current, kind=manifest.kind)
             if self._writer is not None:
                 storage.clean(self._manifest, ())
@@ -130,13 +130,17 @@ class SegmentedIndex:
                 raise IndexFault(_CLOSED)
             if self._writer is not None:
                 return False
-            manifest, lock, view = load(self._storage, self._backend, self._options.verify, self._view)
+            manifest, lock, view = load(self._storage, self._backend, self._options, self._view)
             before, self._reading = self._reading, lock
             if before is not None:
                 before.close()
             changed = manifest.generation != self._manifest.generation
             self._manifest, self._view = manifest, view
             return changed
+
+    def export(self) -> Iterator[Rows]:
+        """Every row alive, of the moment of the call, in parts of constant size; vectors up to float16."""
+        return self._view.export()
 
     def warm(self) -> None:
         """Open every segment's searcher now: its faults show here, and the first search is not the slow one."""

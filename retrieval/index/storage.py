@@ -1,10 +1,10 @@
 """An index's folder: which generation is the current one, how the next takes its place, and what may be removed.
 
-    manifest.json            the current generation; its rename is the moment of a commit
-    manifests/00000003.json  the same bytes; readers hold a shared lock on it, which keeps that generation's files
-    segments/00000007/       immutable files of one segment, of one or many generations
-    deleted/…npy             rows of a segment that are deleted, as of one generation
-    .lock                    held by the one writer
+manifest.json            the current generation; its rename is the moment of a commit
+manifests/00000003.json  the same bytes; readers hold a shared lock on it, which keeps that generation's files
+segments/00000007/       immutable files of one segment, of one or many generations
+deleted/…npy             rows of a segment that are deleted, as of one generation
+.lock                    held by the one writer
 """
 
 from __future__ import annotations

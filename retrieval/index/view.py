@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -9,15 +10,16 @@ import numpy as np
 
 from models.encoders.base import Floats, Metric
 from retrieval.index import scoring
-from retrieval.index.base import Ids, Neighbours, RowFilter
+from retrieval.index.base import Ids, Neighbours, RowFilter, Rows
 from retrieval.index.columns import Mask, rows_of
 from retrieval.index.manifest import SegmentEntry
 from retrieval.index.merging import Piece
 from retrieval.index.segment import Segment
-from retrieval.index.segment_write import Picked
+from retrieval.index.segment_write import Picked, rows_set
 from retrieval.index.tail import TailView
 
 _QUERIES_AT_ONCE: Final = 1_024
+_ROWS_AT_ONCE: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,23 @@ class View:
     @property
     def rows(self) -> int:
         return sum(live.rows_alive for live in self.segments) + (self.tail.rows_alive if self.tail else 0)
+
+    def export(self) -> Iterator[Rows]:
+        """Every row alive, in parts."""
+        parts = [live.picked() for live in self.segments]
+        if self.tail is not None:
+            parts.append(Picked(self.tail, rows_set(self.tail.alive)))
+        for part in parts:
+            for start in range(0, len(part.rows), _ROWS_AT_ONCE):
+                rows = part.rows[start : start + _ROWS_AT_ONCE]
+                columns = part.source.columns.take(rows)
+                yield Rows(
+                    ids=np.array(columns.ids),
+                    vectors=part.source.raw(rows),
+                    dates=np.array(columns.dates),
+                    types=np.array(columns.types),
+                    namespaces=np.array(columns.namespaces),
+                )
 
     def search(self, queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
         """The nearest of all rows alive; constant memory whatever the number of queries."""
