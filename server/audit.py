@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from models.errors import ArrowheadError
-from retrieval.durable import sync_path
+from retrieval.durable import sync
 from server.audit_lines import (
     FORMAT,
     GENESIS,
@@ -146,7 +146,7 @@ class AuditLog:
 
     def _begin(self, place: Place) -> None:
         self._replace_file(_opened(self._path, _OPEN | os.O_CREAT | os.O_EXCL))
-        sync_path(self._path.parent)
+        sync(self._path.parent)
         self._write_first(place, {})
 
     def _write_first(self, place: Place, more: dict[str, object]) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from retrieval.durable import sync_folder, sync_path
+from retrieval.durable import sync, sync_folder
 
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
@@ -42,9 +42,9 @@ def put_in_place(draft: Path, target: Path) -> None:
         aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
         target.rename(aside)
         draft.rename(target)
-        sync_path(target.parent)
+        sync(target.parent)
         shutil.rmtree(aside, ignore_errors=True)
-    sync_path(target.parent)
+    sync(target.parent)
     shutil.rmtree(draft, ignore_errors=True)
 
 

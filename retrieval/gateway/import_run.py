@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from retrieval.durable import sync_path
+from retrieval.durable import sync
 from retrieval.gateway.app import SITE_MARK, STORE_NAME, open_store
 from retrieval.gateway.codec import decode
 from retrieval.gateway.errors import GatewayBusyError, GatewayDataError, ImportFileError
@@ -225,7 +225,7 @@ def _mark(data_dir: Path) -> None:
     mark = data_dir / SITE_MARK
     if not mark.exists():
         mark.touch()
-        sync_path(data_dir)
+        sync(data_dir)
 
 
 def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, watch: Watch) -> None:

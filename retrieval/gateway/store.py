@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from retrieval.durable import sync_path
+from retrieval.durable import sync
 from retrieval.gateway import schema
 from retrieval.gateway.codec import decode
 from retrieval.gateway.errors import GatewayDataError
@@ -54,7 +54,7 @@ def build_store(corpus: Corpus, path: Path) -> None:
         for of_the_old in (Path(f"{path}-wal"), Path(f"{path}-shm")):
             of_the_old.unlink(missing_ok=True)
         draft.replace(path)
-        sync_path(path.parent)
+        sync(path.parent)
     finally:
         for left in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
             left.unlink(missing_ok=True)

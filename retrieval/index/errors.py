@@ -6,6 +6,7 @@ IndexFault
 ├── IndexMismatch         the index was made by another encoder, or is of another dimension, metric or schema
 ├── IndexWriteFailed      nothing could be written (disk full, no right); the old generation goes on serving
 ├── IndexBusy             another process writes to it
+├── IndexOverloaded       as many searches as can wait for the device are waiting
 ├── IndexTooLarge         it would not fit the memory that it may take
 └── BackendUnavailable    the library or the device of a back end is not there, or its probe failed
 """
@@ -39,6 +40,11 @@ class IndexWriteFailed(IndexFault):
 class IndexBusy(IndexFault):
     retryable = True
     hint = "wait until the other process is done"
+
+
+class IndexOverloaded(IndexFault):
+    retryable = True
+    hint = "try again later"
 
 
 class IndexTooLarge(IndexFault):

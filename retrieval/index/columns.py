@@ -1,0 +1,78 @@
+"""What filters need of rows, one array each, and which rows pass a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.index.base import Ids, RowFilter
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """All of one length; row i of each belongs to ``ids[i]``. Arrays may be mapped files."""
+
+    ids: Ids
+    dates: NDArray[np.int32]
+    types: NDArray[np.int64]
+    namespaces: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: NDArray[np.int64] | slice) -> Columns:
+        return Columns(
+            ids=self.ids[rows], dates=self.dates[rows], types=self.types[rows], namespaces=self.namespaces[rows]
+        )
+
+    def passing(self, where: RowFilter) -> Mask:
+        """Which rows the filter lets through."""
+        mask = np.ones(len(self), np.bool_)
+        if where.namespaces is not None:
+            mask &= np.isin(self.namespaces, np.array(sorted(where.namespaces), np.int64))
+        if where.date_from or where.date_to:
+            mask &= self.dates > 0
+            mask &= self.dates >= where.date_from
+        if where.date_to:
+            mask &= self.dates <= where.date_to
+        if where.types:
+            mask &= (self.types & np.int64(where.types)) != 0
+        if where.without_types:
+            mask &= (self.types & np.int64(where.without_types)) == 0
+        if where.ids is not None:
+            mask &= np.isin(self.ids, np.asarray(where.ids, np.int64))
+        return mask
+
+
+def empty_columns() -> Columns:
+    return Columns(
+        ids=np.empty(0, np.int64),
+        dates=np.empty(0, np.int32),
+        types=np.empty(0, np.int64),
+        namespaces=np.empty(0, np.int32),
+    )
+
+
+def concatenated(parts: Sequence[Columns]) -> Columns:
+    parts = parts or (empty_columns(),)
+    return Columns(
+        ids=np.concatenate([p.ids for p in parts]),
+        dates=np.concatenate([p.dates for p in parts]),
+        types=np.concatenate([p.types for p in parts]),
+        namespaces=np.concatenate([p.namespaces for p in parts]),
+    )
+
+
+def rows_of(ascending: Ids, ids: Ids) -> NDArray[np.int64]:
+    """The rows at which those of ``ids`` that are there stand in a column that ascends."""
+    if not len(ascending) or not len(ids):
+        return np.empty(0, np.int64)
+    places = np.searchsorted(ascending, ids)
+    places[places == len(ascending)] = 0
+    found: NDArray[np.int64] = places[ascending[places] == ids].astype(np.int64)
+    return found

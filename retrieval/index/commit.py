@@ -1,0 +1,100 @@
+"""One commit: which segments are written, the tombstones of the others, and the manifest that names them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from retrieval.durable import FileFact, FileLock, sync
+from retrieval.index.backend import Backend
+from retrieval.index.manifest import Manifest, SegmentEntry
+from retrieval.index.merging import Piece, at_commit, packed
+from retrieval.index.options import OpenOptions
+from retrieval.index.segment import Segment, opened
+from retrieval.index.segment_write import Picked, SegmentPlan, rows_set, write_array, write_segment
+from retrieval.index.storage import Storage
+from retrieval.index.view import LiveSegment, View
+
+TAIL: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committer:
+    """Writes into one folder; the writer's lock is held. ``number`` gives a segment number that was never used."""
+
+    storage: Storage
+    backend: Backend
+    options: OpenOptions
+    manifest: Manifest
+    number: Callable[[], int]
+
+    def seal(self, picked: Picked) -> LiveSegment:
+        """A segment of these rows, in no generation yet."""
+        return self._live(self._write([picked]))
+
+    def commit(self, view: View, corpus: str, *, compact: bool) -> tuple[View, Manifest, FileLock]:
+        """The next generation, on the disk, and the view of it. OSError, or a fault of the back end, leaves the old."""
+        generation = self.storage.next_generation()
+        pieces = self._plan(view, compact=compact)
+        by_number = {live.entry.number: live for live in view.segments}
+        segments = tuple(self._made(pieces, by_number, view))
+        kept = tuple(self._with_tombstones(live, generation) for live in segments)
+        manifest = replace(
+            self.manifest,
+            generation=generation,
+            corpus=corpus,
+            segments=tuple(live.entry for live in kept),
+        )
+        lock = self.storage.publish(manifest)
+        return View(metric=view.metric, generation=manifest.generation, segments=kept), manifest, lock
+
+    def _plan(self, view: View, *, compact: bool) -> list[Piece]:
+        known = {entry.number for entry in self.manifest.segments}
+        pieces = [live.piece() for live in view.segments]
+        committed = [piece for piece in pieces if piece.parts[0] in known]
+        fresh = [piece for piece in pieces if piece.parts[0] not in known]
+        if view.tail is not None and view.tail.rows_alive:
+            fresh.append(Piece((TAIL,), view.tail.rows_alive, 0))
+        most = self.options.segment_rows
+        planned = packed([*committed, *fresh], most) if compact else at_commit(committed, fresh, most)
+        return [piece for piece in planned if piece.alive]
+
+    def _made(self, pieces: list[Piece], by_number: Mapping[int, LiveSegment], view: View) -> Iterator[LiveSegment]:
+        for piece in pieces:
+            if len(piece.parts) == 1 and piece.parts[0] != TAIL and not piece.is_stale:
+                yield by_number[piece.parts[0]]
+                continue
+            parts = [by_number[number].picked() for number in piece.parts if number != TAIL]
+            if TAIL in piece.parts and view.tail is not None:
+                parts.append(Picked(view.tail, rows_set(view.tail.alive)))
+            yield self._live(self._write(parts))
+
+    def _write(self, parts: list[Picked]) -> SegmentEntry:
+        plan = SegmentPlan(
+            folder=self.storage.folder,
+            number=self.number(),
+            kind=self.manifest.kind,
+            metric=self.manifest.metric,
+            dim=self.manifest.dim,
+        )
+        return write_segment(plan, parts, self.backend, self.storage.disk)
+
+    def _live(self, entry: SegmentEntry) -> LiveSegment:
+        segment: Segment = opened(
+            self.storage.folder, entry, self.manifest.metric, self.backend, self.options.gather_rows
+        )
+        return LiveSegment(segment=segment, entry=entry)
+
+    def _with_tombstones(self, live: LiveSegment, generation: int) -> LiveSegment:
+        entry = live.entry
+        if live.alive is None or live.dead == entry.dead:
+            return live
+        name = f"deleted/{generation:08d}-{entry.number:08d}.npy"
+        path = self.storage.folder / name
+        self.storage.disk.remove([path])  # of a commit that failed
+        fact = write_array(self.storage.disk, path, rows_set(~live.alive))
+        sync(path.parent)
+        files: dict[str, FileFact] = {key: fact for key, fact in entry.files.items() if key != entry.dead_file}
+        files[name] = fact
+        return replace(live, entry=replace(entry, dead=live.dead, dead_file=name, files=files))

@@ -1,0 +1,103 @@
+"""Builds the search structures of the approximate types with faiss, over centred vectors, in blocks."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from models.encoders.base import Floats
+from retrieval.index.backend import SegmentVectors, Sink
+from retrieval.index.errors import IndexFault
+from retrieval.index.faiss_library import metric_of
+from retrieval.index.spec import Kind, lists_for, pq_parts
+
+_BLOCK: Final = 65_536
+_TRAIN_PER_LIST: Final = 64
+_TRAIN_LEAST: Final = 65_536
+_HNSW_LINKS: Final = 32
+_HNSW_BUILD: Final = 80
+
+
+def build(faiss: Any, data: SegmentVectors, sink: Sink) -> None:
+    """Train, add, and give the file's bytes to ``sink``. OSError of the sink goes through.
+
+    Raises:
+        IndexFault: faiss would not.
+    """
+    rows, dim = data.vectors.shape
+    try:
+        index = _empty(faiss, data, dim)
+        if not index.is_trained:
+            index.train(_sample(data, rows))
+        for start in range(0, rows, _BLOCK):
+            index.add(_block(data, slice(start, start + _BLOCK)))
+    except (RuntimeError, AssertionError) as fault:
+        raise IndexFault(f"faiss could not build {data.kind} over {rows} x {dim}: {fault}") from fault
+    _write(faiss, index, sink)
+
+
+def factory_text(kind: Kind, rows: int, dim: int) -> str:
+    """As ``faiss.index_factory`` reads it."""
+    lists = lists_for(rows)
+    texts: dict[Kind, str] = {
+        "sq8": "SQ8",
+        "ivf-sq8": f"IVF{lists},SQ8",
+        # "np": no training of a polysemous code, which takes most of the time and which no search here uses.
+        "ivf-pq": f"IVF{lists},PQ{pq_parts(dim)}np",
+        "hnsw": f"HNSW{_HNSW_LINKS}_SQfp16",
+        "ivf-rabitq": f"IVF{lists},RaBitQfs,Refine(SQ8)",
+    }
+    return texts[kind]
+
+
+def _empty(faiss: Any, data: SegmentVectors, dim: int) -> Any:
+    # The metric goes in here and is never set later: an HNSW index whose metric is set afterwards keeps an L2 storage
+    # and finds the farthest vectors.
+    text = factory_text(data.kind, len(data.vectors), dim)
+    index = faiss.index_factory(dim, text, metric_of(faiss, data.metric))
+    inner = faiss.downcast_index(index.base_index) if hasattr(index, "base_index") else index
+    if hasattr(inner, "cp"):
+        inner.cp.min_points_per_centroid = 1  # small segments are meant; no warnings on stderr
+    if hasattr(inner, "pq"):
+        inner.pq.cp.min_points_per_centroid = 1
+    if hasattr(inner, "hnsw"):
+        inner.hnsw.efConstruction = _HNSW_BUILD
+    return index
+
+
+def _sample(data: SegmentVectors, rows: int) -> Floats:
+    wanted = max(_TRAIN_LEAST, _TRAIN_PER_LIST * lists_for(rows))
+    if rows <= wanted:
+        return _block(data, slice(0, rows))
+    picked = np.sort(np.random.default_rng(0).choice(rows, wanted, replace=False))
+    return _block(data, picked)
+
+
+def _block(data: SegmentVectors, rows: Any) -> Floats:
+    found: Floats = np.ascontiguousarray(data.vectors[rows], dtype=np.float32)
+    return found
+
+
+def _write(faiss: Any, index: Any, sink: Sink) -> None:
+    """faiss turns a fault of the writer into one of its own: the first is the one that tells."""
+    faults: list[OSError] = []
+
+    def put(data: bytes) -> int:
+        try:
+            return sink(bytes(data))
+        except OSError as fault:
+            faults.append(fault)
+            return 0
+
+    writer = faiss.PyCallbackIOWriter(put)
+    try:
+        faiss.write_index(index, writer)
+    except RuntimeError as fault:
+        if faults:
+            raise faults[0] from fault
+        raise IndexFault(f"faiss could not write the index: {fault}") from fault
+    finally:
+        del writer  # it writes what it still holds
+    if faults:
+        raise faults[0]

@@ -1,0 +1,133 @@
+"""What an index takes, told before it is built, and one account of each device's memory for all that share it.
+
+An engine measures the whole device when it starts: what is loaded at the same time or later goes wrong. So claims come
+in one order, index, encoder, engine, and the engine gets what they leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from retrieval.index.errors import IndexFault, IndexTooLarge
+from retrieval.index.spec import LEAST_APPROXIMATE, Kind, lists_for, pq_parts
+
+GIB: Final = 1 << 30
+Stage = Literal["index", "encoder", "engine"]
+_STAGES: Final[tuple[Stage, ...]] = ("index", "encoder", "engine")
+_COLUMN_BYTES: Final = 8 + 4 + 8 + 4
+_ALIVE_BYTES: Final = 1
+_ID_BYTES: Final = 8
+# Two times 32 links of 4 bytes on the lowest level, and the levels above.
+_HNSW_LINK_BYTES: Final = 272
+_RABITQ_FACTOR_BYTES: Final = 8
+_BUILD_BLOCK: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Bytes. ``memory`` is what searches touch (a mapped file's pages too), ``build`` the peak while it is built."""
+
+    memory: int
+    disk: int
+    build: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """So many bytes of a device ("cpu", "cuda:0") for one thing."""
+
+    name: str
+    stage: Stage
+    device: str
+    bytes: int
+
+
+def estimate(kind: Kind, rows: int, dim: int) -> Estimate:
+    """For one index of ``rows`` x ``dim``. Measured formats; 38 million x 768 flat is 54.4 GiB in memory."""
+    kind = "flat" if rows < LEAST_APPROXIMATE else kind
+    lists = lists_for(rows) * dim * 4 if kind.startswith("ivf") else 0
+    structure = rows * _row_bytes(kind, dim) + lists
+    kept = rows * (2 * dim + _COLUMN_BYTES)
+    memory = structure + rows * _ALIVE_BYTES
+    disk = kept if kind == "flat" else kept + structure
+    sample = min(rows, max(_BUILD_BLOCK, 64 * lists_for(rows))) * dim * 4
+    return Estimate(memory, disk, 0 if kind == "flat" else structure + 2 * sample)
+
+
+class MemoryLedger:
+    """Budgets in GiB per device, of which ``spare_gib`` is nobody's. Not thread-safe: claims are made at start-up."""
+
+    def __init__(self, budgets_gib: Mapping[str, float], spare_gib: float = 3.0) -> None:
+        self._budgets = {device: int(max(0.0, gib - spare_gib) * GIB) for device, gib in budgets_gib.items()}
+        self._claims: list[Claim] = []
+
+    def claim(self, claim: Claim) -> None:
+        """
+        Raises:
+            IndexTooLarge: it is more than is left; the message has the numbers.
+            IndexFault: the device has no budget, or something that must come later is loaded already.
+        """
+        if claim.device not in self._budgets:
+            raise IndexFault(f"{claim.device} has no memory budget", param="device")
+        later = [other for other in self._on(claim.device) if _place(other.stage) > _place(claim.stage)]
+        if later:
+            raise IndexFault(
+                f"{claim.name} must be loaded before {later[0].name}: {claim.stage}s come before {later[0].stage}s"
+            )
+        left = self.left(claim.device)
+        if claim.bytes > left:
+            raise IndexTooLarge(
+                f"{claim.name} needs {_gib(claim.bytes)} of {claim.device}, of which {_gib(left)} is left "
+                f"({', '.join(self.table(claim.device)) or 'nothing else is there'})"
+            )
+        self._claims.append(claim)
+
+    def release(self, name: str) -> None:
+        self._claims = [claim for claim in self._claims if claim.name != name]
+
+    def left(self, device: str) -> int:
+        """Bytes; an engine may be given all of them."""
+        return self._budgets[device] - sum(claim.bytes for claim in self._on(device))
+
+    def table(self, device: str) -> list[str]:
+        """One line for each claim, in the order of loading."""
+        return [f"{claim.stage} {claim.name}: {_gib(claim.bytes)}" for claim in self._on(device)]
+
+    def _on(self, device: str) -> list[Claim]:
+        return [claim for claim in self._claims if claim.device == device]
+
+
+def check_build(kind: Kind, rows: int, dim: int, *, memory_left: int, disk_left: int) -> Estimate:
+    """The estimate, before anything is written. IndexTooLarge, with the numbers, where it would not fit."""
+    needed = estimate(kind, rows, dim)
+    what = f"{kind} over {rows:,} x {dim}"
+    if needed.memory + needed.build > memory_left:
+        raise IndexTooLarge(
+            f"{what} takes {_gib(needed.memory)} and {_gib(needed.build)} more while it is built; "
+            f"{_gib(memory_left)} of memory is left"
+        )
+    if needed.disk > disk_left:
+        raise IndexTooLarge(f"{what} takes {_gib(needed.disk)} on the disk, which has {_gib(disk_left)} free")
+    return needed
+
+
+def _row_bytes(kind: Kind, dim: int) -> int:
+    sizes: dict[Kind, int] = {
+        "flat": 2 * dim,
+        "sq8": dim,
+        "ivf-sq8": dim + _ID_BYTES,
+        "ivf-pq": pq_parts(dim) + _ID_BYTES,
+        "hnsw": 2 * dim + _HNSW_LINK_BYTES,
+        "ivf-rabitq": dim // 8 + _RABITQ_FACTOR_BYTES + dim + _ID_BYTES,
+    }
+    return sizes[kind]
+
+
+def _place(stage: Stage) -> int:
+    return _STAGES.index(stage)
+
+
+def _gib(count: int) -> str:
+    return f"{count / GIB:.2f} GiB"

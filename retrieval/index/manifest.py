@@ -1,0 +1,109 @@
+"""What a generation of an index consists of: its files with their digests. One JSON file, itself digested."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from models.encoders.base import Metric
+from retrieval.durable import FileFact, fact_of
+from retrieval.index.errors import IndexDamaged, IndexMismatch
+from retrieval.index.spec import IndexSpec, Kind, KindChoice
+
+SCHEMA: Final = 1
+Verify = Literal["full", "sizes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentEntry:
+    """``files`` maps names inside the index's folder; ``dead_file`` is the one of deleted rows, or ""."""
+
+    number: int
+    kind: Kind
+    rows: int
+    dead: int = 0
+    dead_file: str = ""
+    files: Mapping[str, FileFact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """``corpus`` is the caller's word for what the rows were made from (a digest), "" where there is none."""
+
+    generation: int
+    dim: int
+    metric: Metric
+    kind: KindChoice
+    encoder: Mapping[str, Any]
+    corpus: str = ""
+    segments: tuple[SegmentEntry, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Alive."""
+        return sum(entry.rows - entry.dead for entry in self.segments)
+
+    def files(self) -> dict[str, FileFact]:
+        return {name: fact for entry in self.segments for name, fact in entry.files.items()}
+
+    def to_bytes(self) -> bytes:
+        return _sealed({"schema": SCHEMA, "rows": self.rows, **asdict(self)})
+
+
+def manifest_from_bytes(data: bytes, name: str) -> Manifest:
+    """
+    Raises:
+        IndexDamaged: a byte of it is not as it was written; ``name`` is the file.
+        IndexMismatch: it was written by another version of this program.
+    """
+    try:
+        fields: dict[str, Any] = json.loads(data)
+        if _sealed({key: value for key, value in fields.items() if key != "sha256"}) != data:
+            raise ValueError("its digest is another")
+        if fields["schema"] != SCHEMA:
+            raise IndexMismatch(f"{name} has schema {fields['schema']}; this program reads {SCHEMA}")
+        return _manifest(fields)
+    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+        raise IndexDamaged(f"{name} is damaged: {fault}") from fault
+
+
+def check_fits(manifest: Manifest, spec: IndexSpec, name: str) -> None:
+    """IndexMismatch where the index is of another encoder, dimension or metric."""
+    if manifest.dim != spec.dim:
+        raise IndexMismatch(f"{name} has dimension {manifest.dim}, not {spec.dim}", param="dim")
+    if manifest.metric != spec.metric:
+        raise IndexMismatch(f"{name} has metric {manifest.metric}, not {spec.metric}", param="metric")
+    wanted, found = spec.encoder_json(), dict(manifest.encoder)
+    if wanted != found:
+        other = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
+        raise IndexMismatch(f"{name} was made by another encoder: {', '.join(other)} differ", param="encoder")
+
+
+def check_files(folder: Path, files: Mapping[str, FileFact], verify: Verify) -> None:
+    """IndexDamaged where one is missing, cut or (with "full") changed. FileNotFoundError goes through."""
+    for name, fact in files.items():
+        size = (folder / name).stat().st_size
+        if size != fact.bytes:
+            raise IndexDamaged(f"{folder / name} has {size} bytes, not {fact.bytes}")
+        if verify == "full" and fact_of(folder / name) != fact:
+            raise IndexDamaged(f"{folder / name} is not as it was written: its digest is another")
+
+
+def _sealed(fields: Mapping[str, Any]) -> bytes:
+    """Canonical JSON with its own digest: any other byte is found when it is written again and compared."""
+    plain = json.dumps(fields, sort_keys=True, indent=1)
+    digest = hashlib.sha256(plain.encode()).hexdigest()
+    return (json.dumps({**fields, "sha256": digest}, sort_keys=True, indent=1) + "\n").encode()
+
+
+def _manifest(fields: dict[str, Any]) -> Manifest:
+    entries = []
+    for entry in fields["segments"]:
+        files = {name: FileFact(int(f["bytes"]), str(f["sha256"])) for name, f in entry["files"].items()}
+        entries.append(SegmentEntry(**{**entry, "files": files}))
+    names = ("generation", "dim", "metric", "kind", "encoder", "corpus")
+    return Manifest(**{name: fields[name] for name in names}, segments=tuple(entries))

@@ -1,0 +1,242 @@
+"""Takes up NCBI's precomputed MedCPT embeddings of PubMed (ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings).
+
+A chunk i is three files: ``embeds_chunk_i.npy`` float32 [n, 768], ``pmids_chunk_i.json`` a list of n PMIDs in the same
+order, and ``pubmed_chunk_i.json`` {pmid: {"d": date, "t": title, "a": abstract, "m": MeSH}}. Chunk i holds the PMIDs
+from i million up to the next. The files carry no digests, and copies have been seen in which one chunk's PMIDs were
+another's: lengths and ranges are checked before a row is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.durable import Disk
+from retrieval.index.base import Ids, Rows
+from retrieval.index.errors import IndexDamaged, IndexInputInvalid, IndexTooLarge
+from retrieval.index.json_members import json_members
+from retrieval.index.ledger import Estimate, estimate
+from retrieval.index.spec import Kind, kind_for
+from retrieval.passages import Document, Passage, passage_id
+
+PMIDS_PER_CHUNK: Final = 1_000_000
+DIM: Final = 768
+_NAME: Final = re.compile(r"embeds_chunk_(\d+)\.npy")
+_ARTICLES: Final = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class MedcptChunk:
+    """Its files, all there, and how many rows the embeddings' header tells."""
+
+    number: int
+    embeds: Path
+    pmids: Path
+    articles: Path
+    rows: int
+
+    @property
+    def stamp(self) -> list[int]:
+        """Sizes, by which a chunk is known again when an import goes on."""
+        return [path.stat().st_size for path in (self.embeds, self.pmids, self.articles)]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportBatch:
+    """``rows.ids[i]`` is ``passages[i].passage_id``, of ``documents[i]``. Titles and abstracts as NCBI gives them."""
+
+    documents: tuple[Document, ...]
+    passages: tuple[Passage, ...]
+    rows: Rows
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """``without_text`` rows have no article in the chunk's third file, ``without_row`` articles no embedding."""
+
+    rows: int = 0
+    without_text: int = 0
+    without_row: int = 0
+    chunks: list[int] = field(default_factory=list)
+    passed_over: list[int] = field(default_factory=list)
+
+
+class _Index(Protocol):
+    def add(self, rows: Rows) -> None: ...
+
+    def commit(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MedcptImport:
+    """``namespace`` by name makes the passages' ids, ``number`` is the column's. ``state`` is a file that keeps which
+    chunks are done. ``free_bytes`` and the estimate decide whether it starts.
+    """
+
+    folder: Path
+    state: Path
+    namespace: str
+    number: int = 0
+    kind: Kind | None = None
+    dim: int = DIM
+    disk: Disk = field(default_factory=Disk)
+
+    def chunks(self) -> list[MedcptChunk]:
+        """In the order of their numbers. IndexInputInvalid where a file is missing or is no float32 [n, dim]."""
+        found = [(int(match[1]), path) for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name))]
+        if not found:
+            raise IndexInputInvalid(f"there is no embeds_chunk_*.npy in {self.folder}", param="folder")
+        return [self._chunk(number, path) for number, path in sorted(found)]
+
+    def estimate(self) -> Estimate:
+        """Of all chunks in one index, from the files' headers alone."""
+        rows = sum(chunk.rows for chunk in self.chunks())
+        return estimate(self.kind or kind_for(rows), rows, self.dim)
+
+    def run(self, index: _Index, on_batch: Callable[[ImportBatch], None]) -> ImportReport:
+        """Every chunk that is not done: texts to ``on_batch``, rows to the index, a commit at its end.
+
+        A killed run goes on at the chunk it was in; taking a row again changes nothing.
+
+        Raises:
+            IndexTooLarge: the disk of ``state`` has not the room; nothing is read then.
+            IndexInputInvalid: files that do not belong together; chunks before it are done.
+        """
+        done, report = self._done(), ImportReport()
+        needed, free = self.estimate().disk, shutil.disk_usage(self.state.parent).free
+        if not done and needed > free:
+            raise IndexTooLarge(f"the index takes {needed:,} bytes on the disk, which has {free:,} free")
+        for chunk in self.chunks():
+            if done.get(str(chunk.number)) == chunk.stamp:
+                report.passed_over.append(chunk.number)
+                continue
+            for batch in self.batches(chunk, report):
+                on_batch(batch)
+                index.add(batch.rows)
+            index.commit()
+            done[str(chunk.number)] = chunk.stamp
+            self.disk.replace(self.state, json.dumps({"done": done}, sort_keys=True).encode())
+            report.chunks.append(chunk.number)
+        return report
+
+    def batches(self, chunk: MedcptChunk, report: ImportReport) -> Iterator[ImportBatch]:
+        """In the order of the articles' file; memory for one batch and the chunk's list of PMIDs."""
+        pmids = _pmids(chunk)
+        order = np.argsort(pmids, kind="stable")
+        vectors = np.load(chunk.embeds, mmap_mode="r", allow_pickle=False)
+        seen = np.zeros(len(pmids), np.bool_)
+        waiting: list[tuple[int, str, Any]] = []
+        for name, article in json_members(chunk.articles):
+            row = _row(pmids, order, name)
+            if row is None or seen[row]:
+                report.without_row += 1
+                continue
+            seen[row] = True
+            waiting.append((row, name, article))
+            if len(waiting) == _ARTICLES:
+                yield self._batch(waiting, vectors, chunk)
+                waiting = []
+        if waiting:
+            yield self._batch(waiting, vectors, chunk)
+        report.rows += int(seen.sum())
+        report.without_text += int(len(seen) - seen.sum())
+
+    def _batch(
+        self, articles: Sequence[tuple[int, str, Any]], vectors: NDArray[Any], chunk: MedcptChunk
+    ) -> ImportBatch:
+        pairs = [self._article(name, article, chunk) for _, name, article in articles]
+        rows = np.array([row for row, _, _ in articles])
+        passages = tuple(passage for _, passage in pairs)
+        return ImportBatch(
+            tuple(document for document, _ in pairs),
+            passages,
+            Rows(
+                ids=np.array([passage.passage_id for passage in passages], np.int64),
+                vectors=np.asarray(vectors[rows], np.float32),
+                dates=np.array([passage.date for passage in passages], np.int32),
+                namespaces=np.full(len(passages), self.number, np.int32),
+            ),
+        )
+
+    def _article(self, pmid: str, article: Any, chunk: MedcptChunk) -> tuple[Document, Passage]:
+        if not isinstance(article, dict):
+            raise IndexInputInvalid(f"{chunk.articles}: the entry of PMID {pmid} is no object", param="folder")
+        title, abstract = (str(article.get(key) or "") for key in ("t", "a"))
+        document_id, text, date = f"PMID:{pmid}", abstract or title, _date(str(article.get("d") or ""))
+        document = Document(
+            document_id=document_id,
+            title=title,
+            source="PubMed",
+            url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/",
+            date=date,
+            provenance=chunk.articles.name,
+        )
+        number = passage_id(self.namespace, document_id, 0, text)
+        return document, Passage(
+            passage_id=number, document_id=document_id, title=title, text=text, end=len(text), date=date
+        )
+
+    def _chunk(self, number: int, embeds: Path) -> MedcptChunk:
+        pmids, articles = (self.folder / f"{kind}_chunk_{number}.json" for kind in ("pmids", "pubmed"))
+        for path in (pmids, articles):
+            if not path.is_file():
+                raise IndexInputInvalid(f"{path} is missing", param="folder")
+        try:
+            vectors = np.load(embeds, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError, OSError) as fault:
+            raise IndexInputInvalid(f"{embeds} is cut or no array: {fault}", param="folder") from fault
+        if vectors.dtype != np.dtype("<f4") or vectors.ndim != 2 or vectors.shape[1] != self.dim:
+            raise IndexInputInvalid(
+                f"{embeds} is {vectors.dtype} {vectors.shape}, not float32 [n, {self.dim}]", param="folder"
+            )
+        return MedcptChunk(number, embeds, pmids, articles, len(vectors))
+
+    def _done(self) -> dict[str, list[int]]:
+        if not self.state.exists():
+            return {}
+        try:
+            done: dict[str, list[int]] = json.loads(self.state.read_bytes())["done"]
+            return done
+        except (ValueError, KeyError, TypeError) as fault:
+            raise IndexDamaged(f"{self.state} does not say which chunks are done: {fault}") from fault
+
+
+def _pmids(chunk: MedcptChunk) -> Ids:
+    """Row by row. IndexInputInvalid where they cannot be this chunk's."""
+    try:
+        found = np.array([int(pmid) for pmid in json.loads(chunk.pmids.read_bytes())], np.int64)
+    except (ValueError, TypeError) as fault:
+        raise IndexInputInvalid(f"{chunk.pmids} is no list of PMIDs: {fault}", param="folder") from fault
+    if len(found) != chunk.rows:
+        raise IndexInputInvalid(f"{chunk.pmids} has {len(found)} PMIDs for {chunk.rows} rows", param="folder")
+    low = chunk.number * PMIDS_PER_CHUNK
+    outside = int(np.count_nonzero((found < max(1, low)) | (found >= low + PMIDS_PER_CHUNK)))
+    if outside:
+        raise IndexInputInvalid(
+            f"{chunk.pmids} holds {outside} PMIDs that are not in chunk {chunk.number}: is it another chunk's file?",
+            param="folder",
+        )
+    if len(np.unique(found)) != len(found):
+        raise IndexInputInvalid(f"{chunk.pmids} holds a PMID twice", param="folder")
+    return found
+
+
+def _row(pmids: Ids, order: NDArray[np.int64], name: str) -> int | None:
+    if not name.isdecimal() or len(name) > 18:
+        return None
+    place = int(np.searchsorted(pmids, int(name), sorter=order))
+    return int(order[place]) if place < len(order) and pmids[order[place]] == int(name) else None
+
+
+def _date(text: str) -> int:
+    """yyyymmdd with zeros for what is not told; 0 where it is no date."""
+    digits = text.strip()
+    return int(digits.ljust(8, "0")) if digits.isdecimal() and len(digits) in (4, 6, 8) else 0

@@ -1,0 +1,138 @@
+"""One thread that makes all searches of a device, several requests at a time.
+
+Device indices are not safe from many threads, and a pass over all vectors costs the same for one query as for thirty:
+requests that come within a few milliseconds go together.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from models.encoders.base import Floats
+from retrieval.index.base import Neighbours, RowFilter
+from retrieval.index.errors import IndexFault, IndexOverloaded
+
+Search = Callable[[Floats, int, RowFilter | None], Neighbours]
+_MOST_QUERIES: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    search: Search
+    queries: Floats
+    k: int
+    where: RowFilter | None
+    reply: Future[Neighbours] = field(default_factory=Future)
+
+    def goes_with(self, other: _Request) -> bool:
+        """Same search, same filter. Filters with ids are compared as objects: reading them would cost more."""
+        if self.search != other.search:
+            return False
+        if self.where is other.where:
+            return True
+        mine, theirs = self.where, other.where
+        return mine is not None and theirs is not None and mine.ids is None and theirs.ids is None and mine == theirs
+
+
+class SearchOwner:
+    """``window_s`` is how long the first request of a batch waits for others. At most ``bound`` requests wait."""
+
+    def __init__(self, *, window_s: float = 0.003, bound: int = 1_024) -> None:
+        self._requests: queue.Queue[_Request | None] = queue.Queue(maxsize=bound)
+        self._window_s = window_s
+        self._closing = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="index-search", daemon=True)
+        self._thread.start()
+
+    def search(self, search: Search, queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
+        """What ``search(queries, k, where)`` gives, made by the owner's thread; what it raises is raised here.
+
+        Raises:
+            IndexOverloaded: as many requests as can wait are waiting.
+            IndexFault: it is closed.
+        """
+        if threading.current_thread() is self._thread:
+            return search(queries, k, where)
+        return self.submit(search, queries, k, where).result()
+
+    def submit(self, search: Search, queries: Floats, k: int, where: RowFilter | None) -> Future[Neighbours]:
+        request = _Request(search=search, queries=queries, k=k, where=where)
+        with self._closing:
+            if self._closed:
+                raise IndexFault("the index is closed")
+            try:
+                self._requests.put_nowait(request)
+            except queue.Full as fault:
+                raise IndexOverloaded(f"{self._requests.maxsize} searches are waiting already") from fault
+        return request.reply
+
+    def close(self) -> None:
+        """Every request that was taken is answered first."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+        self._requests.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (first := self._requests.get()) is not None:
+            batch, last = self._gathered(first)
+            for group in _groups(batch):
+                _answer(group)
+            if last:
+                return
+
+    def _gathered(self, first: _Request) -> tuple[list[_Request], bool]:
+        """The first one and those that come in its window; whether the end was among them."""
+        batch, total = [first], len(first.queries)
+        until = time.monotonic() + self._window_s
+        while total < _MOST_QUERIES:
+            try:
+                request = self._requests.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                return batch, False
+            if request is None:
+                return batch, True
+            batch.append(request)
+            total += len(request.queries)
+        return batch, False
+
+
+def _groups(batch: Sequence[_Request]) -> list[list[_Request]]:
+    groups: list[list[_Request]] = []
+    for request in batch:
+        if not request.reply.set_running_or_notify_cancel():
+            continue
+        group = next((group for group in groups if group[0].goes_with(request)), None)
+        if group is None:
+            groups.append([request])
+        else:
+            group.append(request)
+    return groups
+
+
+def _answer(group: Sequence[_Request]) -> None:
+    """One search for all of them; a fault is every one's."""
+    try:
+        queries = np.concatenate([request.queries for request in group])
+        found = group[0].search(queries, max(request.k for request in group), group[0].where)
+    except BaseException as fault:
+        for request in group:
+            request.reply.set_exception(fault)
+        return
+    start = 0
+    for request in group:
+        end = start + len(request.queries)
+        request.reply.set_result(Neighbours(found.ids[start:end, : request.k], found.scores[start:end, : request.k]))
+        start = end

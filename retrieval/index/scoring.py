@@ -1,0 +1,84 @@
+"""Scores and their order: numpy alone. The last word on every score of every back end that does not say it is exact.
+
+Sums are taken in float64 and rounded to float32 once, so that equal vectors have equal scores wherever they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.encoders.base import Floats, Metric
+from retrieval.index.base import NO_ID, Ids, Neighbours
+
+_BLOCK: Final = 8_192
+# Candidates beyond k, so that rounding in a first pass does not decide who is the k-th.
+SPARE: Final = 16
+Candidates = tuple[NDArray[np.int64], Floats]
+
+
+def nothing(queries: int, k: int) -> Candidates:
+    return np.full((queries, k), NO_ID, np.int64), np.full((queries, k), -np.inf, np.float32)
+
+
+def best(ids: Ids, scores: Floats, k: int) -> Candidates:
+    """The k best of each line, ties by id; places without a hit are last. Lines shorter than k are filled up."""
+    scores = np.where(ids == NO_ID, np.float32(-np.inf), scores)
+    order = np.lexsort((np.where(ids == NO_ID, np.iinfo(np.int64).max, ids), -scores), axis=1)[:, :k]
+    ids, scores = np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
+    if ids.shape[1] < k:
+        more_ids, more_scores = nothing(len(ids), k - ids.shape[1])
+        ids, scores = np.hstack([ids, more_ids]), np.hstack([scores, more_scores])
+    return ids, scores.astype(np.float32, copy=False)
+
+
+def merged(parts: Iterable[Candidates], queries: int, k: int) -> Neighbours:
+    """The k best of several lists of hits; no id may be in two of them."""
+    all_parts = list(parts) or [nothing(queries, k)]
+    ids = np.concatenate([ids for ids, _ in all_parts], axis=1)
+    scores = np.concatenate([scores for _, scores in all_parts], axis=1)
+    return Neighbours(*best(ids, scores, k))
+
+
+def rescored(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64]) -> Floats:
+    """Scores of ``rows`` [n, k] (NO_ID allowed) from the vectors themselves."""
+    scores = np.full(rows.shape, -np.inf, np.float64)
+    for line, query in enumerate(queries.astype(np.float64)):
+        there = np.flatnonzero(rows[line] != NO_ID)
+        found = np.asarray(vectors[rows[line, there]]).astype(np.float64)
+        if metric == "l2":
+            found -= query
+            scores[line, there] = -np.einsum("ij,ij->i", found, found)
+        else:
+            scores[line, there] = found @ query
+    with np.errstate(over="ignore"):
+        return scores.astype(np.float32)
+
+
+def scanned(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64], k: int) -> Candidates:
+    """The exact k best of ``rows`` [m], in blocks of constant memory. Returns rows, not ids."""
+    held_rows, held = nothing(len(queries), 0)
+    for start in range(0, len(rows), _BLOCK):
+        some = rows[start : start + _BLOCK]
+        scores = _products(metric, queries, np.asarray(vectors[some]).astype(np.float32, copy=False))
+        block_rows, block = _cut(np.broadcast_to(some, scores.shape), scores, k + SPARE)
+        held_rows, held = _cut(np.hstack([held_rows, block_rows]), np.hstack([held, block]), k + SPARE)
+    return best(held_rows, rescored(metric, queries, vectors, held_rows), k)
+
+
+def _products(metric: Metric, queries: Floats, vectors: Floats) -> Floats:
+    scores = queries @ vectors.T
+    if metric == "l2":
+        scores *= 2
+        scores -= np.einsum("ij,ij->i", vectors, vectors)
+    return scores
+
+
+def _cut(rows: NDArray[np.int64], scores: Floats, k: int) -> Candidates:
+    if scores.shape[1] <= k:
+        return rows, scores
+    order = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+    return np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1)

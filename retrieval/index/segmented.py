@@ -1,0 +1,240 @@
+"""The index: immutable segments, one tail in memory, tombstones, and a manifest per generation.
+
+Searches take the view of the moment and no lock. Writers take turns; each change makes a new view and puts it in the
+old one's place in one step.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from models.encoders.base import Metric
+from retrieval.durable import FileLock
+from retrieval.index.backend import Backend
+from retrieval.index.base import Ids, IndexStats, Neighbours, RowFilter, Rows
+from retrieval.index.commit import Committer
+from retrieval.index.errors import IndexFault, IndexWriteFailed
+from retrieval.index.inputs import checked_filter, checked_ids, checked_k, checked_rows, checked_vectors
+from retrieval.index.loading import load
+from retrieval.index.manifest import Manifest
+from retrieval.index.options import OpenOptions
+from retrieval.index.owner import SearchOwner
+from retrieval.index.segment_write import Picked, rows_set
+from retrieval.index.storage import Storage
+from retrieval.index.tail import Tail
+from retrieval.index.view import View
+
+_CLOSED: Final = "the index is closed"
+
+
+class SegmentedIndex:
+    """A ``VectorIndex`` over a folder; made by ``create_index`` and ``open_index``."""
+
+    def __init__(
+        self, storage: Storage, backend: Backend, options: OpenOptions, manifest: Manifest, owner: SearchOwner | None
+    ) -> None:
+        """``manifest.kind`` is what new segments become; all else is read from the folder."""
+        self._storage, self._backend, self._options, self._owner = storage, backend, options, owner
+        self._writing = threading.Lock()
+        self._writer: FileLock | None = None
+        self._closed = False
+        self._reading: FileLock | None = None
+        self._number = 0
+        try:
+            self._writer = storage.writer_lock() if options.write else None
+            current, self._reading, self._view = load(storage, backend, options)
+            self._manifest = replace(current, kind=manifest.kind)
+            if self._writer is not None:
+                storage.clean(self._manifest, ())
+                self._number = storage.last_number()
+        except BaseException:
+            if owner is not None:
+                owner.close()
+            self._release()
+            raise
+        self._tail = Tail(self._manifest.dim)
+        self._changed = False
+
+    @property
+    def dim(self) -> int:
+        return self._manifest.dim
+
+    @property
+    def metric(self) -> Metric:
+        return self._manifest.metric
+
+    @property
+    def manifest(self) -> Manifest:
+        """Of the generation that is on the disk."""
+        return self._manifest
+
+    def add(self, rows: Rows) -> None:
+        """See ``VectorIndex``. IndexWriteFailed, where the tail was full and could not be sealed, adds nothing."""
+        columns, vectors = checked_rows(rows, self.dim)
+        if not len(columns):
+            return
+        with self._as_writer():
+            if len(self._tail) >= self._options.tail_rows:
+                self._seal()
+            segments = tuple(live.without(columns.ids) for live in self._view.segments)
+            self._tail.add(columns, vectors)
+            self._view = replace(self._view, segments=segments, tail=self._tail.view())
+            self._changed = True
+
+    def delete(self, ids: Ids) -> int:
+        gone = np.unique(checked_ids(ids))
+        with self._as_writer():
+            segments = tuple(live.without(gone) for live in self._view.segments)
+            before = sum(live.dead for live in self._view.segments)
+            count = sum(live.dead for live in segments) - before + self._tail.delete(gone)
+            if count:
+                self._view = replace(self._view, segments=segments, tail=self._tail.view())
+                self._changed = True
+            return count
+
+    def search(self, queries: Any, k: int, where: RowFilter | None = None) -> Neighbours:
+        checked, k, where = checked_vectors(queries, self.dim, "queries"), checked_k(k), checked_filter(where)
+        if self._closed:
+            raise IndexFault(_CLOSED)
+        if self._owner is not None:
+            return self._owner.search(self._search, checked, k, where)
+        return self._search(checked, k, where)
+
+    def commit(self, corpus: str | None = None) -> int:
+        """See ``VectorIndex``. ``corpus`` is kept in the manifest.
+
+        Raises:
+            IndexWriteFailed: nothing is lost; searches go on, and the next commit tries again.
+        """
+        with self._as_writer():
+            if self._changed or corpus not in (None, self._manifest.corpus):
+                self._commit(corpus, compact=False)
+            return self._manifest.generation
+
+    def compact(self) -> int:
+        """Commit, with as few segments as can be and no deleted rows. Searches go on meanwhile."""
+        with self._as_writer():
+            self._commit(None, compact=True)
+            return self._manifest.generation
+
+    def reload(self) -> bool:
+        """For readers: take up the current generation. False where it is the one that is open already."""
+        with self._writing:
+            if self._closed:
+                raise IndexFault(_CLOSED)
+            if self._writer is not None:
+                return False
+            manifest, lock, view = load(self._storage, self._backend, self._options, self._view)
+            before, self._reading = self._reading, lock
+            if before is not None:
+                before.close()
+            changed = manifest.generation != self._manifest.generation
+            self._manifest, self._view = manifest, view
+            return changed
+
+    def export(self) -> Iterator[Rows]:
+        """Every row alive, of the moment of the call, in parts of constant size; vectors up to float16."""
+        return self._view.export()
+
+    def warm(self) -> None:
+        """Open every segment's searcher now: its faults show here, and the first search is not the slow one."""
+        query = np.zeros((1, self.dim), np.float32)
+        if self._view.segments:
+            self.search(query, 1)
+
+    def stats(self) -> IndexStats:
+        view = self._view
+        tail = self._tail
+        searchers = sum(live.segment.searcher.bytes_memory() for live in view.segments)
+        return IndexStats(
+            rows=view.rows,
+            deleted=sum(live.dead for live in view.segments) + tail.dead,
+            segments=len(view.segments),
+            generation=self._manifest.generation,
+            bytes_memory=searchers + tail.bytes_memory(),
+            bytes_disk=sum(fact.bytes for fact in self._manifest.files().values()),
+            detail={
+                "tail_rows": len(tail),
+                "uncommitted": self._changed,
+                "kinds": {f"{live.entry.number:08d}": live.entry.kind for live in view.segments},
+                **self._backend.describe(),
+            },
+        )
+
+    def close(self) -> None:
+        """What was not committed is gone. Searches that run go on to their end, later ones raise IndexFault."""
+        with self._writing:
+            if self._closed:
+                return
+            self._closed = True
+            if self._owner is not None:
+                self._owner.close()
+            self._view = View(metric=self.metric, generation=self._manifest.generation)
+            self._tail = Tail(self.dim)
+            self._release()
+
+    def _search(self, queries: Any, k: int, where: RowFilter | None) -> Neighbours:
+        return self._view.search(queries, k, where)
+
+    def _seal(self) -> None:
+        """The tail into a segment of no generation yet, which the next commit takes up and a crash leaves to rot."""
+        with self._write_faults():
+            tail = self._tail.view()
+            live = self._committer().seal(Picked(tail, rows_set(tail.alive)))
+        self._tail = Tail(self.dim)
+        self._view = replace(self._view, segments=(*self._view.segments, live), tail=self._tail.view())
+
+    def _commit(self, corpus: str | None, *, compact: bool) -> None:
+        corpus = self._manifest.corpus if corpus is None else corpus
+        with self._write_faults():
+            view, manifest, lock = self._committer().commit(self._view, corpus, compact=compact)
+        before, self._reading = self._reading, lock
+        if before is not None:
+            before.close()
+        self._tail = Tail(self.dim)
+        self._manifest, self._view, self._changed = manifest, view, False
+        self._storage.clean(manifest, ())
+
+    def _committer(self) -> Committer:
+        return Committer(
+            storage=self._storage,
+            backend=self._backend,
+            options=self._options,
+            manifest=self._manifest,
+            number=self._next_number,
+        )
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    @contextmanager
+    def _as_writer(self) -> Iterator[None]:
+        with self._writing:
+            if self._closed:
+                raise IndexFault(_CLOSED)
+            if self._writer is None:
+                raise IndexFault("the index was opened for reading")
+            yield
+
+    @contextmanager
+    def _write_faults(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, IndexFault) as fault:
+            drafts = [live.entry.number for live in self._view.segments]
+            self._storage.clean(self._manifest, drafts)
+            if isinstance(fault, IndexFault):
+                raise
+            raise IndexWriteFailed(f"{self._storage.folder} could not be written: {fault}") from fault
+
+    def _release(self) -> None:
+        for lock in (self._reading, self._writer):
+            if lock is not None:
+                lock.close()

@@ -1,0 +1,137 @@
+"""An index's folder: which generation is the current one, how the next takes its place, and what may be removed.
+
+manifest.json            the current generation; its rename is the moment of a commit
+manifests/00000003.json  the same bytes; readers hold a shared lock on it, which keeps that generation's files
+segments/00000007/       immutable files of one segment, of one or many generations
+deleted/…npy             rows of a segment that are deleted, as of one generation
+.lock                    held by the one writer
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+from retrieval.durable import Disk, FileLock, sync
+from retrieval.index.errors import IndexBusy, IndexDamaged, IndexWriteFailed
+from retrieval.index.manifest import Manifest, manifest_from_bytes
+
+CURRENT: Final = "manifest.json"
+_TRIES: Final = 50
+_PAUSE_S: Final = 0.02
+
+
+class Storage:
+    """One folder. Reading needs no lock of the writer's."""
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self.folder = folder
+        self.disk = disk
+
+    def exists(self) -> bool:
+        return (self.folder / CURRENT).exists()
+
+    def prepare(self) -> None:
+        """The empty folder of a new index."""
+        try:
+            for name in ("manifests", "segments", "deleted"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            sync(self.folder)
+        except OSError as fault:
+            raise IndexWriteFailed(f"{self.folder} cannot be made: {fault}") from fault
+
+    def writer_lock(self) -> FileLock:
+        try:
+            return FileLock(self.folder / ".lock")
+        except BlockingIOError as fault:
+            raise IndexBusy(f"another process writes to {self.folder}") from fault
+        except OSError as fault:
+            raise IndexWriteFailed(f"{self.folder} cannot be locked: {fault}") from fault
+
+    def current(self) -> tuple[Manifest, FileLock]:
+        """The current generation; none of its files is removed before the lock is closed."""
+        for _ in range(_TRIES):
+            data = self._read_current()
+            manifest = manifest_from_bytes(data, str(self.folder / CURRENT))
+            try:
+                lock = FileLock(self.manifest_path(manifest.generation), shared=True, create=False)
+            except (FileNotFoundError, BlockingIOError):
+                time.sleep(_PAUSE_S)  # a commit came in between, or it is being removed
+                continue
+            if not lock.is_gone():
+                if lock.read() == data:
+                    return manifest, lock
+                lock.close()
+                if self._read_current() == data:
+                    raise IndexDamaged(f"{self.manifest_path(manifest.generation)} is not {self.folder / CURRENT}")
+            lock.close()
+        raise IndexDamaged(f"{self.manifest_path(manifest.generation)} is missing")
+
+    def publish(self, manifest: Manifest) -> FileLock:
+        """The commit: every file of it must be on the disk. The lock is the writer's own on the new generation."""
+        data = manifest.to_bytes()
+        path = self.manifest_path(manifest.generation)
+        self.disk.replace(path, data)
+        lock = FileLock(path, shared=True, create=False)
+        try:
+            self.disk.replace(self.folder / CURRENT, data)
+        except BaseException:
+            lock.close()
+            raise
+        return lock
+
+    def clean(self, current: Manifest, drafts: Collection[int]) -> None:
+        """Remove generations that nobody reads and files that none needs; the writer's lock must be held.
+
+        ``drafts`` are segments of the writer that are in no generation yet.
+        """
+        try:
+            self._clean(current, drafts)
+        except (OSError, IndexDamaged):
+            return  # what cannot be read may be in use: everything stays, and the next commit tries again
+
+    def _clean(self, current: Manifest, drafts: Collection[int]) -> None:
+        needed = set(self._files_of_kept(current))
+        folders = {Path(name).parent.name for name in needed} | {f"{number:08d}" for number in drafts}
+        unneeded = [path for path in (self.folder / "segments").iterdir() if path.name not in folders]
+        unneeded += [path for path in (self.folder / "deleted").iterdir() if f"deleted/{path.name}" not in needed]
+        unneeded += [path for path in self.folder.glob(".*.tmp") if path.is_file()]
+        self.disk.remove(unneeded)
+
+    def next_generation(self) -> int:
+        """One that no manifest on the disk has, whatever came of the last commit."""
+        return max((int(path.stem) for path in (self.folder / "manifests").glob("*.json")), default=-1) + 1
+
+    def last_number(self) -> int:
+        """The highest number that a segment's folder has."""
+        return max((int(path.name) for path in (self.folder / "segments").iterdir() if path.name.isdigit()), default=0)
+
+    def manifest_path(self, generation: int) -> Path:
+        return self.folder / "manifests" / f"{generation:08d}.json"
+
+    def _files_of_kept(self, current: Manifest) -> Iterator[str]:
+        """The files of the current generation and of those that are still read; the other manifests are removed."""
+        # After a commit that failed at its last step the disk may be a generation ahead of the process.
+        on_disk = manifest_from_bytes(self._read_current(), str(self.folder / CURRENT))
+        yield from current.files()
+        yield from on_disk.files()
+        for path in sorted((self.folder / "manifests").iterdir()):
+            if path in (self.manifest_path(current.generation), self.manifest_path(on_disk.generation)):
+                continue
+            try:
+                lock = FileLock(path, create=False)
+            except BlockingIOError:
+                yield from manifest_from_bytes(path.read_bytes(), str(path)).files()
+            except OSError:
+                continue
+            else:
+                self.disk.remove([path])
+                lock.close()
+
+    def _read_current(self) -> bytes:
+        try:
+            return (self.folder / CURRENT).read_bytes()
+        except FileNotFoundError as fault:
+            raise IndexDamaged(f"there is no index in {self.folder}: {CURRENT} is missing") from fault
