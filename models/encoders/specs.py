@@ -22,7 +22,7 @@ class EncoderSpec:
     ``query`` and ``passage``. ``revisions`` are the hub's commits, one per tower. ``subfolder`` is where below the
     source the transformer lies. ``max_query`` and ``max_passage`` are tokens with the special ones. ``pairs``: title
     and text are two segments; otherwise they are one text with ``separator`` between (". ", or the name of a special
-    token such as "[SEP]"). ``prefixes`` go before queries and passages. ``lower``: texts are put in small letters first.
+    token such as "[SEP]"). ``prefixes`` go before queries and passages. ``lower``: texts go in small letters.
     """
 
     name: str
