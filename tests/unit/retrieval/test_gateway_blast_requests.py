@@ -267,12 +267,21 @@ def test_organisms_are_read_as_numbers(text: str, expected: OrganismLimit) -> No
     [
         "human", "predicted[title]", "human[orgn] AND chromosome[title]", "NOT mouse[orgn] OR rat[orgn]", "NOT",
         "human[orgn] NOT mouse[orgn]", "1:100[slen]", "Nosuch animal[orgn]", " OR ".join(["rat[orgn]"] * 60), "[orgn]",
+        "Homo sapiens[porgn:__txid9606] AND biomol mrna[prop]", "tumor[title] AND mouse[porgn:__txid10090]",
+        "tumor AND mouse[porgn:__txid10090]", "mouse NOT human[porgn:__txid9606]",
     ],
 )  # fmt: skip
 def test_other_restrictions_are_refused_not_dropped(text: str) -> None:
     """A restriction that cannot be kept is an error that names the parameter."""
     with pytest.raises(ValueError, match="ENTREZ_QUERY"):
         organism_limit(text)
+
+
+@pytest.mark.parametrize("text", ["human{}x", "{}human", "human[orgn]{}x", "(human{}[orgn]{}"])
+def test_a_long_run_of_blanks_in_a_restriction_is_read_in_no_time(text: str) -> None:
+    """What took a pattern's backtracking hours would keep the whole server from answering."""
+    with pytest.raises(ValueError, match="ENTREZ_QUERY"):
+        organism_limit(text.replace("{}", " \t" * 100_000))
 
 
 @pytest.mark.parametrize(
