@@ -103,6 +103,18 @@ async def test_nothing_of_an_ended_search_runs_on(tmp_path: Path, monkeypatch: p
     await _until(lambda: not running_in(tmp_path))
 
 
+async def test_children_of_a_program_that_has_ended_are_killed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrapper around blast+ may be gone while what it started still holds the output open."""
+    limits = RunLimits(wall_s=0.5)
+    engine, options = _stand_in(tmp_path, monkeypatch, "/bin/sleep 60 & exit 0", BlastOptions(limits=limits))
+    service = BlastService(engine, options)
+    rid = await put(service, "ACGT" * 10, DATABASE="genes")
+    assert "ran longer than 0.5 s" in await finished(service, rid)
+    await _until(lambda: not running_in(tmp_path))
+
+
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="util-linux is not installed")
 async def test_a_killed_server_leaves_no_search_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """kill -9 of the gateway's process ends the programs it started."""
