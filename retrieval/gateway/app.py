@@ -218,6 +218,8 @@ def serve(
         listener = socket.create_server((host.strip("[]"), port), family=_family(host))
     except OSError as error:
         raise GatewayPortError(f"{host}:{port}: {error.strerror}") from error
+    except OverflowError as error:
+        raise GatewayPortError(f"{host}:{port}: a port is a number from 0 to 65535") from error
     with listener:
         config = uvicorn.Config(app, access_log=False, log_config=None, server_header=False)
         log.info("gateway listens on %s port %d", host, listener.getsockname()[1])

@@ -15,6 +15,7 @@ from retrieval.gateway.replies import (
     XML,
     Reply,
     efetch_error,
+    page_of,
     prolog,
     text_of,
     uid_list,
@@ -25,7 +26,6 @@ from retrieval.gateway.summaries import Summaries
 
 _LINE: Final = 70  # letters of a FASTA line at NCBI
 _MAX_IDS: Final = 10_000
-_RETMAX: Final = 10_000
 _MAX_CHARS: Final = 64 * 2**20
 _NO_IDS: Final = "ID list is empty! Possibly it has no correct IDs."
 _OLDER: Final[frozenset[Database]] = frozenset({"gene", "snp", "omim", "nuccore"})
@@ -44,8 +44,7 @@ def efetch(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Repl
         return Reply(200, PLAIN, "Supplied+id+parameter+is+empty.\n")
     if len(uids) > _MAX_IDS:
         return efetch_error(f"Too many UIDs in request. Maximum number of UIDs is {_MAX_IDS}.")
-    start = whole_number(params, "retstart", 0, _RETMAX)
-    uids = uids[start : start + whole_number(params, "retmax", _RETMAX, _RETMAX)]
+    uids = page_of(uids, params)
     rettype, retmode = (params.get(name, "").strip().lower() for name in ("rettype", "retmode"))
     try:
         if rettype == "uilist":

@@ -8,7 +8,7 @@ from typing import Any, Final
 from retrieval.gateway.docsum import UNKNOWN, V1, build_of, v1_reply, v2_error, v2_reply
 from retrieval.gateway.docsum_layouts import doctype_of
 from retrieval.gateway.records import Database, Record
-from retrieval.gateway.replies import Reply, is_json, json_reply, text_of, uid_list, xml_reply
+from retrieval.gateway.replies import Reply, is_json, json_reply, page_of, text_of, uid_list, xml_reply
 from retrieval.gateway.store import GatewayStore
 from retrieval.gateway.summaries import Summaries
 
@@ -25,6 +25,7 @@ def esummary(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Re
         return esummary_error(params, "Empty id list - nothing todo")
     if len(uids) > _MAX_IDS:
         return esummary_error(params, f"Too many UIDs in request. Maximum number of UIDs is {_MAX_IDS}.")
+    uids = page_of(uids, params)
     bad = next((index for index, uid in enumerate(uids) if not _is_uid(db, uid)), None)
     complaint = "" if bad is None else f"Invalid uid {uids[bad]} at position= {bad}"
     found = (pair for uid in uids if _is_uid(db, uid) for pair in _found(store, db, uid))

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from retrieval.gateway.app import create_gateway_app, is_loopback, open_store, serve
-from retrieval.gateway.errors import GatewayBindError
+from retrieval.gateway.errors import GatewayBindError, GatewayPortError
 
 EUTILS = "/entrez/eutils"
 
@@ -91,3 +91,10 @@ def test_serving_on_an_open_address_is_refused(tmp_path: Path) -> None:
     """The gateway has no access control, so it does not listen to others unless told to."""
     with pytest.raises(GatewayBindError):
         serve(tmp_path, host="0.0.0.0", port=0)
+
+
+@pytest.mark.parametrize("port", [-1, 70_000])
+def test_a_port_that_does_not_exist_is_an_error_of_the_tree(tmp_path: Path, port: int) -> None:
+    """And no bare OverflowError of the socket's."""
+    with pytest.raises(GatewayPortError):
+        serve(tmp_path, port=port)

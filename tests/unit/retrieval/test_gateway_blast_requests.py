@@ -18,6 +18,7 @@ from retrieval.gateway.blast_names import choose_database
 from retrieval.gateway.blast_organisms import OrganismLimit, organism_limit
 from retrieval.gateway.blast_parameters import for_short_queries, hit_list_size, read_program, search_arguments
 from retrieval.gateway.blast_process import said
+from retrieval.gateway.blast_render import NO_SIMILARITY
 from retrieval.gateway.blast_request import read_put
 from retrieval.gateway.blast_sequences import MAX_LETTERS, Molecule, QuerySequence, read_sequences
 from retrieval.gateway.errors import BlastDatabaseError
@@ -277,6 +278,13 @@ def test_other_restrictions_are_refused_not_dropped(text: str) -> None:
         organism_limit(text)
 
 
+def test_hyphens_of_an_alignment_do_not_count_as_letters() -> None:
+    """blast+ drops them or takes many of them for no sequence at all, and a range counts in what is left."""
+    assert read_sequences(f"{'-' * 80}MKVLA--AGIV", "prot")[0].letters == "MKVLAAGIV"
+    with pytest.raises(ValueError, match="contains no data"):
+        read_sequences("-" * 50, "prot")
+
+
 @pytest.mark.parametrize("text", ["human{}x", "{}human", "human[orgn]{}x", "(human{}[orgn]{}"])
 def test_a_long_run_of_blanks_in_a_restriction_is_read_in_no_time(text: str) -> None:
     """What took a pattern's backtracking hours would keep the whole server from answering."""
@@ -363,6 +371,14 @@ def test_an_unknown_form_is_refused() -> None:
         page_order({"FORMAT_TYPE": "SAM"})
 
 
+@pytest.mark.parametrize("name", ["EXPECT_LOW", "EXPECT_HIGH", "FORMAT_ENTREZ_QUERY"])
+def test_a_filter_of_the_results_is_refused_not_dropped(name: str) -> None:
+    """Else the page would look like an answer to another question; NCBI's words for none are let through."""
+    with pytest.raises(ValueError, match=f"{name} is not available here"):
+        page_order({"FORMAT_TYPE": "XML", name: "1e-5"})
+    assert page_order({name: ""}) == page_order({name: "(none)"}) == page_order({})
+
+
 def test_json2_is_an_archive_with_an_index_and_a_file_for_each_query() -> None:
     """As NCBI packs it: RID.json names RID_1.json and so on."""
     report = json.dumps({"BlastOutput2": [{"report": {"program": "blastn"}}, {"report": {"program": "blastp"}}]})
@@ -376,6 +392,12 @@ def test_html_shows_markup_of_a_title_as_text() -> None:
     """A query's title is the caller's; it must not become part of the page."""
     reply = reply_with(page_order({"FORMAT_TYPE": "HTML"}), "Query= <script>alert(1)</script>")
     assert "<script>" not in reply.body and "&lt;script&gt;" in reply.body
+
+
+def test_an_empty_result_is_bold_in_html_as_at_ncbi() -> None:
+    """Its markup is the one that counts as markup."""
+    reply = reply_with(page_order({"FORMAT_TYPE": "HTML"}), f"Query= <b>x</b>\n{NO_SIMILARITY}")
+    assert "<b>No significant similarity found.</b>" in reply.body and "&lt;b&gt;x&lt;/b&gt;" in reply.body
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,18 @@ def test_the_demo_question_finds_the_same_ids_in_both_orders_of_ncbi(store: Gate
     assert ids(store, "gene", "LMP10") == ["19171", "5699", "8138"]
 
 
+@pytest.mark.parametrize("endpoint", ["esummary", "efetch"])
+def test_a_long_list_of_ids_is_read_page_by_page(store: GatewayStore, endpoint: str) -> None:
+    """retstart and retmax count in the ids of the call."""
+    paged = call(store, endpoint, db="gene", id="5699,8138,19171", retstart="1", retmax="1").body
+    assert paged == call(store, endpoint, db="gene", id="8138").body
+
+
+def test_a_page_behind_the_ids_is_an_empty_summary(store: GatewayStore) -> None:
+    """As in NCBI's JSON for a list of which nothing is left; it is no error in the call."""
+    assert as_json(store, "esummary", db="gene", id="5699", retstart="5")["result"] == {"uids": []}
+
+
 def test_the_replaced_record_names_its_successor(store: GatewayStore) -> None:
     """Gene 8138 was merged into 5699, and both JSON and text say so."""
     assert as_json(store, "esummary", db="gene", id="8138")["result"]["8138"]["currentid"] == 5699
