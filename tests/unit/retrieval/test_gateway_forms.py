@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +171,29 @@ def test_a_term_narrows_the_links(store: GatewayStore) -> None:
     some = json.loads(call(store, "elink", **params, term="Lancet[ta]", retmode="json").body)
     assert some["linksets"][0]["linksetdbs"][0]["links"] == ["10000002"]
     assert "<Info>No filtered links</Info>" in call(store, "elink", **params, term="nothing").body
+
+
+class _Measured(GatewayStore):
+    longest = 0
+
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        self.longest = max(self.longest, len(sql))
+        return super().query(sql, parameters)
+
+
+def test_a_term_over_many_links_makes_no_long_statement(tmp_path: Path) -> None:
+    """SQLite takes a megabyte of a statement, and the store keeps statements for their counts."""
+    with contextlib.closing(make_store(tmp_path)) as made:
+        path = made.path
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        links = (("gene", 7157, "pubmed", uid) for uid in range(20_000_000, 20_005_000))
+        connection.executemany("INSERT INTO link VALUES (?, ?, ?, ?)", links)
+    with contextlib.closing(_Measured(path)) as store:
+        params = {"dbfrom": "gene", "db": "pubmed", "id": "7157", "retmode": "json"}
+        every = json.loads(call(store, "elink", **params).body)["linksets"][0]["linksetdbs"][0]["links"]
+        some = json.loads(call(store, "elink", **params, term="Lancet[ta]").body)["linksets"][0]["linksetdbs"][0]
+        assert len(every) > 5000 and 0 < len(some["links"]) < 3
+        assert store.longest < 5000
 
 
 def test_acheck_lists_the_links_an_id_has(store: GatewayStore) -> None:
