@@ -195,6 +195,16 @@ async def test_old_results_are_forgotten(tmp_path: Path, monkeypatch: pytest.Mon
     await service.aclose()
 
 
+async def test_what_is_old_is_forgotten_though_nobody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sequence may be a patient's: a quiet server must not keep it for the next call to clear away."""
+    options = BlastOptions(ttl_s=0.3, limits=SLOW)
+    engine, _ = _stand_in(tmp_path, monkeypatch, "exec /bin/sleep 60", options)
+    service = BlastService(engine, options)
+    await put(service, "ACGT" * 10, DATABASE="genes")
+    await _until(lambda: bool(running_in(tmp_path)))
+    await _until(lambda: not running_in(tmp_path))
+
+
 @pytest.mark.parametrize("bound", [{"max_kept": 3}, {"max_kept_bytes": 3500}])
 async def test_the_oldest_results_make_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: dict[str, int]
