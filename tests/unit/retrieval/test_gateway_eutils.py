@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -17,7 +18,7 @@ from Bio import Entrez
 
 from retrieval.gateway.app import open_store
 from retrieval.gateway.eutils import answer
-from retrieval.gateway.records import DATABASES
+from retrieval.gateway.records import DATABASES, SequenceSegment
 from retrieval.gateway.replies import Reply
 from retrieval.gateway.store import GatewayStore
 
@@ -61,6 +62,27 @@ def test_a_long_list_of_ids_is_read_page_by_page(store: GatewayStore, endpoint: 
     """retstart and retmax count in the ids of the call."""
     paged = call(store, endpoint, db="gene", id="5699,8138,19171", retstart="1", retmax="1").body
     assert paged == call(store, endpoint, db="gene", id="8138").body
+
+
+class _Counted(GatewayStore):
+    readings = 0
+
+    def segments(self, accession: str | None = None) -> tuple[SequenceSegment, ...]:
+        self.readings += 1
+        return super().segments(accession)
+
+
+@pytest.mark.parametrize(("endpoint", "more"), [("efetch", {}), ("efetch", {"rettype": "uilist"}), ("esummary", {})])
+def test_ten_thousand_accessions_are_looked_up_in_one_reading(
+    store: GatewayStore, endpoint: str, more: dict[str, str]
+) -> None:
+    """The whole table is read for stretches; once for each id kept the service busy for a quarter of a minute."""
+    accession = store.segments()[0].accession
+    with contextlib.closing(_Counted(store.path)) as counted:
+        body = call(
+            counted, endpoint, db="nuccore", id=",".join([accession, *(f"X{n}" for n in range(9_999))]), **more
+        ).body
+        assert accession in body and counted.readings == 1
 
 
 def test_a_page_behind_the_ids_is_an_empty_summary(store: GatewayStore) -> None:
