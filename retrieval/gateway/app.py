@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 DEFAULT_PORT: Final = 8765
 _MAX_QUERY_STRING: Final = 32 * 1024
 _MAX_BODY: Final = 256 * 1024
+_GRACE_S: Final = 4  # for requests that are being answered when the server is to end
 _MAX_FIELDS: Final = 1_000  # elink takes an id parameter for each link set
 STORE_NAME: Final = "gateway.sqlite"
 SITE_MARK: Final = "filled-by-imports"  # beside the store: the site's own data, not a sample to be made again
@@ -221,7 +222,9 @@ def serve(
     except OverflowError as error:
         raise GatewayPortError(f"{host}:{port}: a port is a number from 0 to 65535") from error
     with listener:
-        config = uvicorn.Config(app, access_log=False, log_config=None, server_header=False)
+        config = uvicorn.Config(
+            app, access_log=False, log_config=None, server_header=False, timeout_graceful_shutdown=_GRACE_S
+        )
         log.info("gateway listens on %s port %d", host, listener.getsockname()[1])
         with contextlib.suppress(KeyboardInterrupt):  # the ordinary end; uvicorn has shut down by then
             uvicorn.Server(config).run(sockets=[listener])

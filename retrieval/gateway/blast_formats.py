@@ -49,7 +49,7 @@ class PageOrder:
 
 
 def page_order(params: Mapping[str, str]) -> PageOrder:
-    """ValueError, for the reader, for a filter or a form that is not made here. HTML where none is named, as at NCBI."""
+    """ValueError, for the reader, for a filter, or a form not made here. HTML where none is named, as at NCBI."""
     for name in _REFUSED:
         if params.get(name, "").strip().lower() not in ("", "none", "(none)"):
             raise ValueError(f"Error: {name} is not available here")
