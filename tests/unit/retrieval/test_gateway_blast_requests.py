@@ -278,6 +278,14 @@ def test_other_restrictions_are_refused_not_dropped(text: str) -> None:
         organism_limit(text)
 
 
+@pytest.mark.parametrize("program", ["blastp", "blastx", "tblastn", "tblastx"])
+def test_an_identity_that_blast_cannot_ask_for_is_refused(program: str) -> None:
+    """Only blastn has the option; dropped, the result would hold what the caller wanted left out."""
+    with pytest.raises(ValueError, match="PERC_IDENT is not available for"):
+        search_arguments(read_program({"PROGRAM": program}), {"PERC_IDENT": "90"})
+    assert search_arguments(read_program({"PROGRAM": program}), {"PERC_IDENT": ""})
+
+
 def test_hyphens_of_an_alignment_do_not_count_as_letters() -> None:
     """blast+ drops them or takes many of them for no sequence at all, and a range counts in what is left."""
     assert read_sequences(f"{'-' * 80}MKVLA--AGIV", "prot")[0].letters == "MKVLAAGIV"
