@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import os
 import socket
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -112,7 +113,14 @@ def create_gateway_app(store: GatewayStore, blast_options: BlastOptions | None =
 
 def _eutils_route(store: GatewayStore, endpoint: str, history: History) -> Callable[[Request], Awaitable[Response]]:
     async def reply(params: Mapping[str, str]) -> Reply:
-        return await run_in_threadpool(answer, store, endpoint, params, history)
+        try:
+            return await run_in_threadpool(answer, store, endpoint, params, history)
+        except GatewayDataError as error:
+            reason = error.message
+        except sqlite3.Error:
+            reason = "the store cannot be read"
+        log.error("%s: a record or the store cannot be read", endpoint)
+        return Reply(500, PLAIN, f"Error: {reason}\n")
 
     async def route(request: Request) -> Response:
         return await _respond(request, endpoint, reply, str.lower)

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import httpx
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
-from gateway_records import make_store
+from gateway_records import ARTICLES, make_store
 
 from retrieval.gateway.app import create_gateway_app
 from retrieval.gateway.eutils import answer
 from retrieval.gateway.history import History
 from retrieval.gateway.replies import Reply
 from retrieval.gateway.store import GatewayStore
+from retrieval.gateway.store_write import StoreWriter
 
 
 @pytest.fixture(scope="module")
@@ -232,3 +234,22 @@ async def test_repeated_ids_make_link_sets_of_their_own(store: GatewayStore) -> 
         many = (await client.get(path + "".join(f"&id={number}" for number in range(1, 301)))).json()["linksets"]
     assert [found["ids"] for found in apart] == [["7157"], ["5", "6"]]
     assert len(many) == 300
+
+
+async def test_a_record_that_cannot_be_read_is_an_answer_and_not_a_crash(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The caller is told which one; the log, which holds no ids, that there is one; other calls go on."""
+    with contextlib.closing(make_store(tmp_path)) as made:
+        path = made.path
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        StoreWriter(connection).put(replace(ARTICLES[0], xml="<nothing/>"))
+    with contextlib.closing(GatewayStore(path)) as store:
+        transport = httpx.ASGITransport(app=create_gateway_app(store))
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+            uid = str(ARTICLES[0].pmid)
+            reply = await client.get("/entrez/eutils/esummary.fcgi", params={"db": "pubmed", "id": uid})
+            assert reply.status_code == 500 and f"PMID {uid}: the store holds no PubMed element" in reply.text
+            assert (await client.get("/entrez/eutils/einfo.fcgi")).status_code == 200
+    own = [record for record in caplog.records if record.name.startswith("retrieval")]
+    assert any(record.levelname == "ERROR" for record in own) and not any(uid in r.getMessage() for r in own)
