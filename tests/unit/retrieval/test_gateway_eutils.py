@@ -240,6 +240,19 @@ def test_biopython_reads_omim_summaries(store: GatewayStore) -> None:
     assert (entry["Id"], entry["Oid"], entry["Title"]) == ("219700", "#219700", "CYSTIC FIBROSIS; CF")
 
 
+def test_version_two_of_einfo_tells_truncatable_and_rangable_fields(store: GatewayStore) -> None:
+    """Only when asked for in XML, always in JSON; what a search does with the fields is what it says."""
+    plain, newer = (call(store, "einfo", db="pubmed", **more).body for more in ({}, {"version": "2.0"}))
+    assert "<IsTruncatable>" not in plain and "<IsRangable>" not in plain
+    fields = {field["Name"]: field for field in as_entrez(Reply(200, "", newer))["DbInfo"][0]["FieldList"]}
+    listed = {
+        field["name"]: field for field in as_json(store, "einfo", db="pubmed")["einforesult"]["dbinfo"][0]["fieldlist"]
+    }
+    for name, expected in {"TITL": ("Y", "N"), "PDAT": ("N", "Y"), "UID": ("N", "N"), "AUTH": ("N", "N")}.items():
+        assert (fields[name]["IsTruncatable"], fields[name]["IsRangable"]) == expected
+        assert (listed[name]["istruncatable"], listed[name]["israngable"]) == expected
+
+
 def test_biopython_reads_einfo_and_elink(store: GatewayStore) -> None:
     """Lists of databases, one database, and links satisfy their DTDs."""
     assert list(as_entrez(call(store, "einfo"))["DbList"]) == list(DATABASES)
