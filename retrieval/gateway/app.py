@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import os
 import socket
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 DEFAULT_PORT: Final = 8765
 _MAX_QUERY_STRING: Final = 32 * 1024
 _MAX_BODY: Final = 256 * 1024
+_GRACE_S: Final = 4  # for requests that are being answered when the server is to end
 _MAX_FIELDS: Final = 1_000  # elink takes an id parameter for each link set
 STORE_NAME: Final = "gateway.sqlite"
 SITE_MARK: Final = "filled-by-imports"  # beside the store: the site's own data, not a sample to be made again
@@ -111,7 +113,14 @@ def create_gateway_app(store: GatewayStore, blast_options: BlastOptions | None =
 
 def _eutils_route(store: GatewayStore, endpoint: str, history: History) -> Callable[[Request], Awaitable[Response]]:
     async def reply(params: Mapping[str, str]) -> Reply:
-        return await run_in_threadpool(answer, store, endpoint, params, history)
+        try:
+            return await run_in_threadpool(answer, store, endpoint, params, history)
+        except GatewayDataError as error:
+            reason = error.message
+        except sqlite3.Error:
+            reason = "the store cannot be read"
+        log.error("%s: a record or the store cannot be read", endpoint)
+        return Reply(500, PLAIN, f"Error: {reason}\n")
 
     async def route(request: Request) -> Response:
         return await _respond(request, endpoint, reply, str.lower)
@@ -218,8 +227,12 @@ def serve(
         listener = socket.create_server((host.strip("[]"), port), family=_family(host))
     except OSError as error:
         raise GatewayPortError(f"{host}:{port}: {error.strerror}") from error
+    except OverflowError as error:
+        raise GatewayPortError(f"{host}:{port}: a port is a number from 0 to 65535") from error
     with listener:
-        config = uvicorn.Config(app, access_log=False, log_config=None, server_header=False)
+        config = uvicorn.Config(
+            app, access_log=False, log_config=None, server_header=False, timeout_graceful_shutdown=_GRACE_S
+        )
         log.info("gateway listens on %s port %d", host, listener.getsockname()[1])
         with contextlib.suppress(KeyboardInterrupt):  # the ordinary end; uvicorn has shut down by then
             uvicorn.Server(config).run(sockets=[listener])

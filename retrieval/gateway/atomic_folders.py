@@ -58,9 +58,10 @@ def recover(target: Path) -> None:
 
 
 def recover_all(directory: Path) -> None:
-    """``recover`` for every folder of ``directory`` that nobody is building; what cannot be written is left alone."""
+    """``recover`` for every folder of ``directory`` that was built here and nobody is building; what cannot be written,
+    and hidden folders of a name without a builder's lock file, are left alone."""
     names = {path.name.split(".")[1] for kind in ("build", "old") for path in directory.glob(f".*.{kind}-*")}
-    for name in names:
+    for name in (name for name in names if _lock_of(directory / name).exists()):
         with contextlib.suppress(OSError), sole_builder(directory / name, wait_s=0):
             recover(directory / name)
 
@@ -68,7 +69,7 @@ def recover_all(directory: Path) -> None:
 @contextlib.contextmanager
 def sole_builder(target: Path, wait_s: float) -> Iterator[None]:
     """Holds the lock of ``target``, which a killed process loses by itself. TimeoutError where another one holds it."""
-    handle = os.open(target.parent / f".{target.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = os.open(_lock_of(target), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         until = time.monotonic() + wait_s
         while True:
@@ -82,6 +83,10 @@ def sole_builder(target: Path, wait_s: float) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _lock_of(target: Path) -> Path:
+    return target.parent / f".{target.name}.lock"
 
 
 def _exchanged(left: Path, right: Path) -> bool:

@@ -30,6 +30,7 @@ _RID_LETTERS: Final = string.digits + string.ascii_uppercase
 _RID_LENGTH: Final = 16  # 36^16: nobody guesses another one's
 _TOO_MANY: Final = "Error: too many searches are waiting, try again later"
 _SITE_FOLDER: Final = "blast"
+_LEAST_SWEEP_S: Final = 0.1
 
 
 @dataclass(slots=True)
@@ -76,6 +77,7 @@ class BlastService:
         self._pages = 0
         self._page_turn = asyncio.Semaphore(options.workers + 1)  # a page is short; one never waits for searches
         self._last_s = 1.0
+        self._sweep_at: asyncio.TimerHandle | None = None
 
     async def answer(self, params: Mapping[str, str]) -> Reply:
         """``params`` with upper-case names."""
@@ -92,6 +94,8 @@ class BlastService:
 
     async def aclose(self) -> None:
         """Ends all searches and forgets all results."""
+        if self._sweep_at is not None:
+            self._sweep_at.cancel()
         running = [job.task for job in self._jobs.values() if job.task is not None]
         for rid in list(self._jobs):
             self._drop(rid)
@@ -109,6 +113,7 @@ class BlastService:
         rid = "".join(secrets.choice(_RID_LETTERS) for _ in range(_RID_LENGTH))
         job = _Job(query, self._clock())
         self._jobs[rid] = job
+        self._sweep_later()
         job.task = asyncio.get_running_loop().create_task(self._work(job, query))
         rtoe_s = math.ceil(self._last_s * (1 + ahead / self._options.workers))
         return Reply(200, HTML, render.put_page(rid, rtoe_s))
@@ -173,6 +178,18 @@ class BlastService:
         for rid in [rid for rid, job in self._jobs.items() if now - job.created > self._options.ttl_s]:
             self._drop(rid)
         self._make_room()
+
+    def _sweep_later(self) -> None:
+        """So that nothing is kept longer because no call comes."""
+        if self._sweep_at is None and self._jobs:
+            oldest = next(iter(self._jobs.values()))
+            wait_s = max(_LEAST_SWEEP_S, oldest.created + self._options.ttl_s - self._clock() + _LEAST_SWEEP_S)
+            self._sweep_at = asyncio.get_running_loop().call_later(wait_s, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweep_at = None
+        self._forget_old()
+        self._sweep_later()
 
     def _make_room(self) -> None:
         """The oldest finished searches go until count and bytes fit."""

@@ -15,6 +15,7 @@ from retrieval.errors import BlastFailed
 from retrieval.gateway.blast_databases import BlastDatabase, is_unchanged
 from retrieval.gateway.blast_formats import PageOrder, Report, reply_with
 from retrieval.gateway.blast_process import RunLimits, Work, run_program
+from retrieval.gateway.blast_render import NO_SIMILARITY
 from retrieval.gateway.blast_request import BlastQuery
 from retrieval.gateway.replies import Reply
 
@@ -111,4 +112,4 @@ async def _expect_unchanged(database: BlastDatabase) -> None:
 def _as_ncbi_writes(report: str, rid: str) -> str:
     """NCBI's server names the request, and has words of its own for an empty result."""
     with_rid = report.replace("\nDatabase: ", f"\nRID: {rid}\n\n\nDatabase: ", 1)
-    return with_rid.replace(_NO_HITS, "No significant similarity found.")
+    return with_rid.replace(_NO_HITS, NO_SIMILARITY)

@@ -25,6 +25,7 @@ _REPORTS: Final[Mapping[Form, Report]] = {
     "html": "text", "text": "text", "tabular": "tabular", "csv": "csv", "xml": "xml",
     "xml2": "xml2_s", "xml2_s": "xml2_s", "json2": "json2_s", "json2_s": "json2_s",
 }  # fmt: skip
+_REFUSED: Final = ("EXPECT_LOW", "EXPECT_HIGH", "FORMAT_ENTREZ_QUERY")  # they would leave hits out
 _SPACE: Final = "http://www.ncbi.nlm.nih.gov"
 _SCHEMA: Final = f"{_SPACE} {_SPACE}/data_specs/schema_alt/NCBI_BlastOutput2.xsd"
 _XS: Final = "http://www.w3.org/2001/XMLSchema-instance"
@@ -48,7 +49,10 @@ class PageOrder:
 
 
 def page_order(params: Mapping[str, str]) -> PageOrder:
-    """ValueError, for the reader, for a form that is not made here. HTML where none is named, as at NCBI."""
+    """ValueError, for the reader, for a filter, or a form not made here. HTML where none is named, as at NCBI."""
+    for name in _REFUSED:
+        if params.get(name, "").strip().lower() not in ("", "none", "(none)"):
+            raise ValueError(f"Error: {name} is not available here")
     form = params.get("FORMAT_TYPE", "").strip().lower() or "html"
     if params.get("ALIGNMENT_VIEW", "").strip().lower() == "tabular" and form in ("html", "text", "csv"):
         form = "csv" if form == "csv" else "tabular"

@@ -14,7 +14,10 @@ from typing import Final
 
 _FIELD: Final = r"\[\s*(?:organism|orgn|porgn|primary organism)(?::[^\]]*)?\s*\]"
 _TERM: Final = re.compile(rf'\s*"?\s*(txid\d{{1,9}}|[A-Za-z][^"\[\]]*?)\s*"?\s*{_FIELD}\s*', re.IGNORECASE)
-_PORGN: Final = re.compile(r"\[\s*porgn:__txid(\d{1,9})\s*\]", re.IGNORECASE)
+# The number says which organism is meant; the name before it only must not be more than a name.
+_PORGN: Final = re.compile(
+    r"""(?:"[^"\[\]]*" ?|(?:(?!\b(?:AND|NOT)\b)[^"\[\]])*)\[ ?porgn:__txid(\d{1,9}) ?\]""", re.IGNORECASE
+)
 _EVERYTHING: Final = re.compile(r"\s*\(?\s*all\s*\[\s*filter\s*\]\s*\)?\s*(?=NOT\b)", re.IGNORECASE)
 _MOST: Final = 50
 # Facts of NCBI Taxonomy.
@@ -50,7 +53,7 @@ def known_taxid(name: str) -> int | None:
 
 def organism_limit(text: str, taxid_of: TaxidOf = known_taxid) -> OrganismLimit:
     """ValueError, for the reader, where ``text`` asks for what is not about organisms or names an unknown one."""
-    query = text.strip()
+    query = " ".join(text.split())  # the patterns below are slow in long runs of blanks
     if query.lower() in ("", "(none)", "none", "all[filter]", "all [filter]"):
         return OrganismLimit()
     rest = _EVERYTHING.sub("", query)
@@ -74,9 +77,10 @@ def _without_brackets(text: str) -> str:
 
 
 def _taxid(part: str, taxid_of: TaxidOf) -> int:
-    if named := _PORGN.search(part):
+    bare = _without_brackets(part.strip()).strip()
+    if named := _PORGN.fullmatch(bare):
         return int(named[1])
-    term = _TERM.fullmatch(_without_brackets(part.strip()))
+    term = _TERM.fullmatch(bare)
     if term is None:
         raise ValueError(
             "Error: ENTREZ_QUERY can only name organisms here: txid9606[ORGN] or Homo sapiens[ORGN], "

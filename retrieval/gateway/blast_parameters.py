@@ -180,6 +180,8 @@ def _nucleotide(program: Program, params: Mapping[str, str]) -> list[str]:
 
 
 def _protein(program: Program, params: Mapping[str, str]) -> list[str]:
+    if params.get("PERC_IDENT", "").strip():
+        raise ValueError(f"Error: PERC_IDENT is not available for {program.name}")
     matrix = (params.get("MATRIX", "") or params.get("MATRIX_NAME", "")).strip().upper()
     costs = _gap_costs(params) if program.name != "tblastx" else None
     check_protein_costs(matrix or ("PAM30" if program.task == "blastp-short" else "BLOSUM62"), costs)

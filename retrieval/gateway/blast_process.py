@@ -108,7 +108,8 @@ def _lower(pid: int, kind: int, bound: tuple[int, int]) -> None:
 
 
 def kill_group(pid: int) -> None:
-    """Of a process that has not been waited for yet: its number cannot have been given to another one."""
+    """Of a process that has not been waited for yet, or has a child left in its group: its number cannot have been
+    given to another one."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -116,6 +117,7 @@ def kill_group(pid: int) -> None:
 async def run_program(work: Work, limits: RunLimits) -> bytes:
     """What the program wrote. BlastFailed where it is missing, fails, or passes a limit; killed when cancelled."""
     process = await _started(work)
+    ended = False
     try:
         limit_process(process.pid, limits)
         async with asyncio.timeout(limits.wall_s):
@@ -123,10 +125,11 @@ async def run_program(work: Work, limits: RunLimits) -> bytes:
                 _output(process, limits.max_output), _errors(process), _feed(process, work.text)
             )
             await process.wait()
+        ended = True
     except TimeoutError as error:
         raise BlastFailed(f"{work.program} ran longer than {limits.wall_s:g} s") from error
     finally:
-        if process.returncode is None:
+        if not ended:  # the program itself may have: a child of its that holds the pipes open has not
             kill_group(process.pid)
         await process.wait()
     if len(output) > limits.max_output:

@@ -9,6 +9,7 @@ from typing import Final
 from retrieval.gateway.blast_hits import NO_TITLE, BlastResult, Hit, Hsp
 from retrieval.gateway.replies import text_of
 
+NO_SIMILARITY: Final = "<b>No significant similarity found.</b>"  # NCBI's words and markup, in Text too
 SAMPLE_NAME: Final = "sample"
 DATABASE_TITLE: Final = "Arrowhead sample of nucleotide records"
 REFERENCE: Final = (
@@ -41,8 +42,9 @@ def status_page(status: str, message: str = "", hits: bool | None = None) -> str
 
 
 def html_page(text: str) -> str:
-    """A page for a browser around ``text``."""
-    return _html(f"<p><!--\nQBlastInfoBegin\n\tStatus=READY\nQBlastInfoEnd\n--><p>\n<pre>{text_of(text)}</pre>")
+    """A page for a browser around ``text``, a report in the form Text."""
+    shown = text_of(text).replace(text_of(NO_SIMILARITY), NO_SIMILARITY)
+    return _html(f"<p><!--\nQBlastInfoBegin\n\tStatus=READY\nQBlastInfoEnd\n--><p>\n<pre>{shown}</pre>")
 
 
 def _html(inner: str) -> str:
@@ -63,7 +65,7 @@ def text_report(rid: str, results: Sequence[BlastResult], descriptions: int, ali
             shown = map(_alignments, result.hits[:alignments])
             parts += [_table(result.hits[:descriptions]), "\nALIGNMENTS\n", *shown]
         else:
-            parts.append("\n\n<b>No significant similarity found.</b>\n\n")
+            parts.append(f"\n\n{NO_SIMILARITY}\n\n")
         parts.append(_trailer(result))
     return "".join(parts)
 

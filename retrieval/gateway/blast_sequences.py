@@ -84,6 +84,8 @@ def _letters(body: str, molecule: Molecule) -> str:
         if molecule == "nucl" and _LETTERS["prot"].fullmatch(letters):
             raise ValueError(f"{_UNREADABLE}{_WRONG_MOLECULE['nucl']}")
         raise ValueError(f"{_UNREADABLE}{_NAMES[molecule]} FASTA provided is not valid")
+    if molecule == "prot" and not (letters := letters.replace("-", "")):  # blast+ passes over them, too
+        raise ValueError(f"{_UNREADABLE}Sequence contains no data")
     if molecule == "prot" and _BASES_ONLY.fullmatch(letters):
         raise ValueError(f"{_UNREADABLE}{_WRONG_MOLECULE['prot']}")
     if len(letters) < MIN_LETTERS[molecule]:

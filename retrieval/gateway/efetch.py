@@ -15,17 +15,18 @@ from retrieval.gateway.replies import (
     XML,
     Reply,
     efetch_error,
+    page_of,
     prolog,
     text_of,
     uid_list,
     whole_number,
 )
 from retrieval.gateway.store import GatewayStore
+from retrieval.gateway.stretches import Stretches
 from retrieval.gateway.summaries import Summaries
 
 _LINE: Final = 70  # letters of a FASTA line at NCBI
 _MAX_IDS: Final = 10_000
-_RETMAX: Final = 10_000
 _MAX_CHARS: Final = 64 * 2**20
 _NO_IDS: Final = "ID list is empty! Possibly it has no correct IDs."
 _OLDER: Final[frozenset[Database]] = frozenset({"gene", "snp", "omim", "nuccore"})
@@ -44,8 +45,7 @@ def efetch(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Repl
         return Reply(200, PLAIN, "Supplied+id+parameter+is+empty.\n")
     if len(uids) > _MAX_IDS:
         return efetch_error(f"Too many UIDs in request. Maximum number of UIDs is {_MAX_IDS}.")
-    start = whole_number(params, "retstart", 0, _RETMAX)
-    uids = uids[start : start + whole_number(params, "retmax", _RETMAX, _RETMAX)]
+    uids = page_of(uids, params)
     rettype, retmode = (params.get(name, "").strip().lower() for name in ("rettype", "retmode"))
     try:
         if rettype == "uilist":
@@ -93,7 +93,8 @@ def _newer(store: GatewayStore, db: Database, uids: list[str], wanted: tuple[str
 def _uid_list(store: GatewayStore, db: Database, uids: list[str], retmode: str) -> Reply:
     """Those that are in the store."""
     if db == "nuccore":
-        known = [segment.uid for uid in uids for segment in _stretches(store, uid)]
+        stretches = Stretches(store)
+        known = [segment.uid for uid in uids for segment in stretches.named(uid)]
     else:
         numbers = _numbers(db, uids)
         there = store.standings(db, map(int, numbers))
@@ -144,16 +145,11 @@ def _entries(store: GatewayStore, uids: list[str]) -> Iterator[str]:
 def _fasta(store: GatewayStore, uids: list[str], params: Mapping[str, str]) -> Reply:
     first = whole_number(params, "seq_start", 0, 10**11)
     last = whole_number(params, "seq_stop", 10**11, 10**11)
-    segments = (segment for uid in uids for segment in _stretches(store, uid))
+    stretches = Stretches(store)
+    segments = (segment for uid in uids for segment in stretches.named(uid))
     parts = (part for segment in segments if (part := _clipped(segment, first, last)) is not None)
     body = _joined(map(_fasta_entry, parts))
     return Reply(200, PLAIN, body) if body else Reply(400, PLAIN, "Error: Failed to retrieve sequence\n")
-
-
-def _stretches(store: GatewayStore, uid: str) -> list[SequenceSegment]:
-    """Those that a uid or an accession, with or without its version, names."""
-    found = store.segments(uid.split(":")[0])
-    return [segment for segment in found if uid in (segment.uid, segment.accession, segment.accession.split(".")[0])]
 
 
 def _clipped(segment: SequenceSegment, first: int, last: int) -> SequenceSegment | None:

@@ -24,6 +24,7 @@ def einfo_list(params: Mapping[str, str]) -> Reply:
 
 
 def einfo_database(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Reply:
+    """``version=2.0`` adds to XML what JSON always has: which fields can be truncated and take ranges."""
     menu, description = MENUS[db]
     info: dict[str, Any] = {
         "dbname": db,
@@ -37,7 +38,8 @@ def einfo_database(store: GatewayStore, db: Database, params: Mapping[str, str])
     }
     if is_json(params):
         return json_reply("einfo", {"einforesult": {"dbinfo": [info]}})
-    return xml_reply("eInfoResult", _DOCTYPE, _markup(info))
+    tags = _FIELD_TAGS_2 if params.get("version", "").strip() == "2.0" else _FIELD_TAGS
+    return xml_reply("eInfoResult", _DOCTYPE, _markup(info, tags))
 
 
 def _last_update(store: GatewayStore) -> str:
@@ -63,6 +65,8 @@ def _field(search_field: SearchField) -> dict[str, str]:
         "singletoken": "Y" if search_field.code in ("UID", "RS", "CHR") else "N",
         "hierarchy": "N",
         "ishidden": "N",
+        "istruncatable": "Y" if search_field.lookup == "text" else "N",
+        "israngable": "Y" if search_field.lookup in ("number", "day") else "N",
     }
 
 
@@ -82,6 +86,7 @@ _FIELD_TAGS: Final = (
     ("hierarchy", "Hierarchy"),
     ("ishidden", "IsHidden"),
 )
+_FIELD_TAGS_2: Final = (*_FIELD_TAGS, ("istruncatable", "IsTruncatable"), ("israngable", "IsRangable"))
 _LINK_TAGS: Final = (("name", "Name"), ("menu", "Menu"), ("description", "Description"), ("dbto", "DbTo"))
 _HEAD_TAGS: Final = (
     ("dbname", "DbName"),
@@ -93,8 +98,8 @@ _HEAD_TAGS: Final = (
 )
 
 
-def _markup(info: Mapping[str, Any]) -> str:
-    fields = "".join(f"\t<Field>\n{_elements(item, _FIELD_TAGS)}\t</Field>\n" for item in info["fieldlist"])
+def _markup(info: Mapping[str, Any], field_tags: tuple[tuple[str, str], ...]) -> str:
+    fields = "".join(f"\t<Field>\n{_elements(item, field_tags)}\t</Field>\n" for item in info["fieldlist"])
     links = "".join(f"\t<Link>\n{_elements(item, _LINK_TAGS)}\t</Link>\n" for item in info["linklist"])
     head = _elements(info, _HEAD_TAGS)
     return f"\n<DbInfo>\n{head}<FieldList>\n{fields}</FieldList>\n<LinkList>\n{links}</LinkList>\n</DbInfo>\n"

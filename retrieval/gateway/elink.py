@@ -17,6 +17,7 @@ from retrieval.gateway.store import GatewayStore
 _DOCTYPE: Final = "-//NLM//DTD elink 20101123//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20101123/elink.dtd"
 _MAX_IDS: Final = 1_000
 _PRIORITY: Final = "128"
+_MAX_DIGITS: Final = 18
 LINKS: Final[tuple[tuple[Database, Database], ...]] = (
     ("gene", "omim"),
     ("gene", "snp"),
@@ -121,16 +122,19 @@ def _link_set(store: GatewayStore, source: Database, uids: list[str], targets: l
 
 def _filtered(store: GatewayStore, found: _LinkSet, term: Query) -> _LinkSet:
     """Only links to what the query finds; a link of which nothing is left stays, without uids."""
-    links = [(target, _matching(store, target, uids, term)) for target, uids in found.links]
+    links = []
+    for target, uids in found.links:
+        page = Page(0, len(uids))
+        matching = set(search(store, target, term.tree, page, _linked(found, target)).uids if term.tree else ())
+        links.append((target, [uid for uid in uids if uid in matching]))
     return replace(found, links=links)
 
 
-def _matching(store: GatewayStore, target: Database, uids: list[str], term: Query) -> list[str]:
-    if term.tree is None:
-        return []
-    linked = Rows(f"SELECT uid FROM {target} WHERE uid IN ({','.join(str(int(uid)) for uid in uids)})")
-    matching = set(search(store, target, term.tree, Page(0, len(uids)), linked).uids)
-    return [uid for uid in uids if uid in matching]
+def _linked(found: _LinkSet, target: Database) -> Rows:
+    """Names the ids of the call, which are few, and not what they are linked to."""
+    ids = ",".join(str(int(uid)) for uid in found.uids if uid.isascii() and uid.isdigit() and len(uid) <= _MAX_DIGITS)
+    linked = f"SELECT target_uid FROM link WHERE source = ? AND target = ? AND link.uid IN ({ids})"
+    return Rows(f"SELECT uid FROM {target} WHERE uid IN ({linked})", (found.source, target))
 
 
 def _kept(found: _LinkSet, params: Mapping[str, str], history: History) -> _LinkSet:

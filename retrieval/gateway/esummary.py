@@ -8,8 +8,9 @@ from typing import Any, Final
 from retrieval.gateway.docsum import UNKNOWN, V1, build_of, v1_reply, v2_error, v2_reply
 from retrieval.gateway.docsum_layouts import doctype_of
 from retrieval.gateway.records import Database, Record
-from retrieval.gateway.replies import Reply, is_json, json_reply, text_of, uid_list, xml_reply
+from retrieval.gateway.replies import Reply, is_json, json_reply, page_of, text_of, uid_list, xml_reply
 from retrieval.gateway.store import GatewayStore
+from retrieval.gateway.stretches import Stretches
 from retrieval.gateway.summaries import Summaries
 
 _MAX_IDS: Final = 10_000
@@ -25,9 +26,11 @@ def esummary(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Re
         return esummary_error(params, "Empty id list - nothing todo")
     if len(uids) > _MAX_IDS:
         return esummary_error(params, f"Too many UIDs in request. Maximum number of UIDs is {_MAX_IDS}.")
+    uids = page_of(uids, params)
     bad = next((index for index, uid in enumerate(uids) if not _is_uid(db, uid)), None)
     complaint = "" if bad is None else f"Invalid uid {uids[bad]} at position= {bad}"
-    found = (pair for uid in uids if _is_uid(db, uid) for pair in _found(store, db, uid))
+    stretches = Stretches(store)
+    found = (pair for uid in uids if _is_uid(db, uid) for pair in _found(store, stretches, db, uid))
     forms = Summaries(store)
     if is_json(params):
         return _as_json(forms, found, complaint)
@@ -47,16 +50,16 @@ def _is_uid(db: Database, uid: str) -> bool:
     return db == "nuccore" or (uid.isascii() and uid.isdigit() and len(uid) <= 12)
 
 
-def _found(store: GatewayStore, db: Database, uid: str) -> Found:
+def _found(store: GatewayStore, stretches: Stretches, db: Database, uid: str) -> Found:
     """(uid, record) of what an id names; in nuccore an accession names all its stretches."""
     if db != "nuccore":
         number = str(int(uid))
         record = store.record(db, number)
         yield (number if record else uid), record
         return
-    stretches = [s for s in store.segments(uid.split(":")[0]) if uid in (s.uid, s.accession, s.accession.split(".")[0])]
-    yield from ((stretch.uid, stretch) for stretch in stretches)
-    if not stretches:
+    named = stretches.named(uid)
+    yield from ((stretch.uid, stretch) for stretch in named)
+    if not named:
         yield uid, None
 
 

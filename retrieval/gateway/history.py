@@ -14,6 +14,8 @@ from retrieval.gateway.records import Database
 
 _MAX_ENVIRONMENTS: Final = 500
 _MAX_SEARCHES: Final = 100
+_MAX_BYTES: Final = 128 * 2**20
+_OF_A_TEXT: Final = 64  # bytes that a text takes beside its characters
 _TTL_S: Final = 8 * 3600.0
 
 
@@ -25,18 +27,28 @@ class KeptSearch:
     params: Mapping[str, str]
     uids: tuple[str, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """Bytes in memory, roughly."""
+        texts = (*self.params.values(), *self.uids)
+        return sum(map(len, texts)) + _OF_A_TEXT * (1 + len(texts))
+
 
 @dataclass(slots=True)
 class _Environment:
     used: float
     searches: list[KeptSearch] = field(default_factory=list)
+    size: int = 0
 
 
 class History:
-    """Safe from many threads. An environment unused for eight hours, or the longest unused of too many, is gone."""
+    """Safe from many threads. An environment unused for eight hours is gone, and so are the longest unused where they
+    are too many or hold more than ``max_bytes``; the one that a call has just used stays."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, max_bytes: int = _MAX_BYTES) -> None:
         self._clock = clock
+        self._max_bytes = max_bytes
+        self._held = 0
         self._lock = threading.Lock()
         self._environments: OrderedDict[str, _Environment] = OrderedDict()
 
@@ -45,11 +57,14 @@ class History:
         with self._lock:
             self._forget_old()
             known = self._environments.get(environment)
-            if known is None or len(known.searches) >= _MAX_SEARCHES:
+            if known is None or len(known.searches) >= _MAX_SEARCHES or known.size >= self._max_bytes:
                 environment, known = f"MCID_{secrets.token_hex(16)}", _Environment(self._clock())
                 self._environments[environment] = known
             known.searches.append(search)
+            known.size += search.size
+            self._held += search.size
             self._touch(environment, known)
+            self._forget_old()
             return environment, len(known.searches)
 
     def find(self, environment: str, query_key: str) -> KeptSearch | None:
@@ -69,7 +84,9 @@ class History:
     def _forget_old(self) -> None:
         now = self._clock()
         while self._environments:
-            _, oldest = next(iter(self._environments.items()))
-            if len(self._environments) <= _MAX_ENVIRONMENTS and now - oldest.used <= _TTL_S:
+            oldest = next(iter(self._environments.values()))
+            fits = len(self._environments) <= _MAX_ENVIRONMENTS and self._held <= self._max_bytes
+            if now - oldest.used <= _TTL_S and (fits or len(self._environments) == 1):
                 return
             self._environments.popitem(last=False)
+            self._held -= oldest.size

@@ -87,8 +87,8 @@ def _person(element: Element) -> Person:
 
 
 def _article(root: Element) -> Citation:
-    citation = _part(root, "MedlineCitation")
-    article = _part(citation, "Article")
+    citation = part_of(root, "MedlineCitation")
+    article = part_of(citation, "Article")
     located = [at for at in article.findall("ELocationID") if at.get("ValidYN") != "N"]
     return Citation(
         uid=words(citation.find("PMID")),
@@ -115,8 +115,8 @@ def _article(root: Element) -> Citation:
 
 
 def _chapter(root: Element) -> Citation:
-    document = _part(root, "BookDocument")
-    book = _part(document, "Book")
+    document = part_of(root, "BookDocument")
+    book = part_of(document, "Book")
     ids = [*document.findall("ArticleIdList/ArticleId"), *root.findall("PubmedBookData/ArticleIdList/ArticleId")]
     return Citation(
         uid=words(document.find("PMID")),
@@ -138,7 +138,8 @@ def _chapter(root: Element) -> Citation:
     )
 
 
-def _part(element: Element, name: str) -> Element:
+def part_of(element: Element, name: str) -> Element:
+    """An empty one where there is none."""
     found = element.find(name)
     return Element(name) if found is None else found
 
@@ -171,7 +172,7 @@ def _pages(element: Element) -> str:
 
 
 def _book(document: Element, book: Element) -> Book:
-    title, chapter = _part(book, "BookTitle"), _part(document, "ArticleTitle")
+    title, chapter = part_of(book, "BookTitle"), part_of(document, "ArticleTitle")
     begun, ended = (shown_date(book.find(name)) for name in ("BeginningDate", "EndingDate"))
     return Book(
         title=words(title),

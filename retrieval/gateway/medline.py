@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 
 from retrieval.gateway.citation_text import lines_of, source_line
 from retrieval.gateway.citations import Book, Citation, Person
-from retrieval.gateway.literature import numbered_date, people, sections, texts, words
+from retrieval.gateway.literature import numbered_date, part_of, people, sections, texts, words
 
 _WIDTH: Final = 81  # beside the tag; a broken line ends in a blank
 _BREAK: Final = " \n" + " " * 6
@@ -41,7 +41,7 @@ def medline_text(citation: Citation, element: Element | None = None) -> str:
 
 
 def _article_fields(citation: Citation, root: Element) -> Fields:
-    medline = _part(root, "MedlineCitation")
+    medline = part_of(root, "MedlineCitation")
     yield from _head(citation, medline)
     yield from _titles(citation)
     yield from (field for person in citation.authors for field in _person_fields(person, "FAU", "AU"))
@@ -162,7 +162,7 @@ def _tail(citation: Citation) -> Fields:
 
 
 def _book_fields(citation: Citation, book: Book, root: Element) -> Fields:
-    document = _part(root, "BookDocument")
+    document = part_of(root, "BookDocument")
     yield "PMID", citation.uid
     yield "STAT", citation.status
     yield "DRDT", numbered_date(document.find("DateRevised"))
@@ -186,8 +186,3 @@ def _book_fields(citation: Citation, book: Book, root: Element) -> Fields:
     yield "PL", book.place
     yield from _keywords(document)
     yield from _tail(citation)
-
-
-def _part(element: Element, name: str) -> Element:
-    found = element.find(name)
-    return Element(name) if found is None else found

@@ -15,6 +15,7 @@ HTML: Final = "text/html; charset=UTF-8"
 ZIP: Final = "application/zip"
 # Between the values of an ``id`` that a call names several times: elink answers each of them on its own.
 REPEATED: Final = "&"
+_MOST: Final = 10_000  # records in one reply
 _DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8" ?>\n'
 _EFETCH_DOCTYPE: Final = (
     "-//NLM//DTD efetch 20131226//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20131226/efetch.dtd"
@@ -78,6 +79,12 @@ def uid_groups(params: Mapping[str, str]) -> list[list[str]]:
 def uid_list(params: Mapping[str, str]) -> list[str]:
     """All ids of a call, in order, without repeats."""
     return list(dict.fromkeys(uid for group in uid_groups(params) for uid in group))
+
+
+def page_of(uids: list[str], params: Mapping[str, str]) -> list[str]:
+    """The part of a call's ids that its retstart and retmax name."""
+    start = whole_number(params, "retstart", 0, _MOST)
+    return uids[start : start + whole_number(params, "retmax", _MOST, _MOST)]
 
 
 def efetch_error(message: str, status: int = 400) -> Reply:

@@ -7,6 +7,7 @@ what was there before or all of it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import queue
 import sqlite3
@@ -101,7 +102,7 @@ class GatewayStore:
         self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         self._pinned = threading.local()
         self._closed = False
-        self._counts: dict[tuple[object, ...], int] = {}
+        self._counts: dict[tuple[int, bytes], int] = {}
         self._counts_lock = threading.Lock()
         try:
             for _ in range(_CONNECTIONS):
@@ -165,7 +166,8 @@ class GatewayStore:
 
     def counted(self, select: str, parameters: Sequence[object] = ()) -> int:
         """How many rows a statement selects; kept until the next import, since common words are asked for again."""
-        key = (self.version(), select, tuple(parameters))
+        statement = repr((select, *parameters)).encode()
+        key = (self.version(), hashlib.blake2b(statement, digest_size=16).digest())
         with self._counts_lock:
             known = self._counts.get(key)
         if known is None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,7 +14,7 @@ import httpx
 import pytest
 
 from retrieval.gateway.app import create_gateway_app, is_loopback, open_store, serve
-from retrieval.gateway.errors import GatewayBindError
+from retrieval.gateway.errors import GatewayBindError, GatewayPortError
 
 EUTILS = "/entrez/eutils"
 
@@ -91,3 +95,41 @@ def test_serving_on_an_open_address_is_refused(tmp_path: Path) -> None:
     """The gateway has no access control, so it does not listen to others unless told to."""
     with pytest.raises(GatewayBindError):
         serve(tmp_path, host="0.0.0.0", port=0)
+
+
+@pytest.mark.parametrize("port", [-1, 70_000])
+def test_a_port_that_does_not_exist_is_an_error_of_the_tree(tmp_path: Path, port: int) -> None:
+    """And no bare OverflowError of the socket's."""
+    with pytest.raises(GatewayPortError):
+        serve(tmp_path, port=port)
+
+
+def test_a_request_that_never_ends_does_not_keep_the_server_from_ending(tmp_path: Path) -> None:
+    """Half a body, and nothing more of it: after a grace the server goes without it."""
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom retrieval.gateway.app import serve\n"
+        "serve(Path(sys.argv[1]), port=int(sys.argv[2]))"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(port)], cwd=Path(__file__).parents[3])
+    try:
+        with _connected(port) as client:
+            client.sendall(b"POST /Blast.cgi HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\nCMD=Put")
+            with _connected(port) as other:  # once this one is answered, the first one has been read
+                other.sendall(b"GET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                assert other.recv(20).startswith(b"HTTP/1.1 404")
+            server.terminate()
+            server.wait(timeout=60)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _connected(port: int) -> socket.socket:
+    for _ in range(1500):
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=60)
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+    raise AssertionError("the server never came up")

@@ -248,9 +248,20 @@ def test_a_target_that_was_moved_aside_is_put_back(tmp_path: Path) -> None:
     (tmp_path / ".genes.old-x").mkdir()
     (tmp_path / ".genes.old-x" / "old").touch()
     (tmp_path / ".genes.build-y").mkdir()
+    (tmp_path / ".genes.lock").touch()
     recover_all(tmp_path)
     assert [path.name for path in (tmp_path / "genes").iterdir()] == ["old"]
     assert not list(tmp_path.glob(".genes.[bo]*"))
+
+
+def test_what_no_builder_made_is_left_alone(tmp_path: Path) -> None:
+    """A folder of databases is the site's: its own hidden copies are neither deleted nor renamed at a start."""
+    for name in (".genes.old-20240101", ".genes.build-2", ".nt.old-1"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "nt").mkdir()
+    before = sorted(tmp_path.iterdir())
+    recover_all(tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_without_an_exchange_the_new_folder_still_takes_the_old_ones_place(

@@ -18,6 +18,7 @@ from retrieval.gateway.blast_names import choose_database
 from retrieval.gateway.blast_organisms import OrganismLimit, organism_limit
 from retrieval.gateway.blast_parameters import for_short_queries, hit_list_size, read_program, search_arguments
 from retrieval.gateway.blast_process import said
+from retrieval.gateway.blast_render import NO_SIMILARITY
 from retrieval.gateway.blast_request import read_put
 from retrieval.gateway.blast_sequences import MAX_LETTERS, Molecule, QuerySequence, read_sequences
 from retrieval.gateway.errors import BlastDatabaseError
@@ -267,12 +268,36 @@ def test_organisms_are_read_as_numbers(text: str, expected: OrganismLimit) -> No
     [
         "human", "predicted[title]", "human[orgn] AND chromosome[title]", "NOT mouse[orgn] OR rat[orgn]", "NOT",
         "human[orgn] NOT mouse[orgn]", "1:100[slen]", "Nosuch animal[orgn]", " OR ".join(["rat[orgn]"] * 60), "[orgn]",
+        "Homo sapiens[porgn:__txid9606] AND biomol mrna[prop]", "tumor[title] AND mouse[porgn:__txid10090]",
+        "tumor AND mouse[porgn:__txid10090]", "mouse NOT human[porgn:__txid9606]",
     ],
 )  # fmt: skip
 def test_other_restrictions_are_refused_not_dropped(text: str) -> None:
     """A restriction that cannot be kept is an error that names the parameter."""
     with pytest.raises(ValueError, match="ENTREZ_QUERY"):
         organism_limit(text)
+
+
+@pytest.mark.parametrize("program", ["blastp", "blastx", "tblastn", "tblastx"])
+def test_an_identity_that_blast_cannot_ask_for_is_refused(program: str) -> None:
+    """Only blastn has the option; dropped, the result would hold what the caller wanted left out."""
+    with pytest.raises(ValueError, match="PERC_IDENT is not available for"):
+        search_arguments(read_program({"PROGRAM": program}), {"PERC_IDENT": "90"})
+    assert search_arguments(read_program({"PROGRAM": program}), {"PERC_IDENT": ""})
+
+
+def test_hyphens_of_an_alignment_do_not_count_as_letters() -> None:
+    """blast+ drops them or takes many of them for no sequence at all, and a range counts in what is left."""
+    assert read_sequences(f"{'-' * 80}MKVLA--AGIV", "prot")[0].letters == "MKVLAAGIV"
+    with pytest.raises(ValueError, match="contains no data"):
+        read_sequences("-" * 50, "prot")
+
+
+@pytest.mark.parametrize("text", ["human{}x", "{}human", "human[orgn]{}x", "(human{}[orgn]{}"])
+def test_a_long_run_of_blanks_in_a_restriction_is_read_in_no_time(text: str) -> None:
+    """What took a pattern's backtracking hours would keep the whole server from answering."""
+    with pytest.raises(ValueError, match="ENTREZ_QUERY"):
+        organism_limit(text.replace("{}", " \t" * 100_000))
 
 
 @pytest.mark.parametrize(
@@ -354,6 +379,14 @@ def test_an_unknown_form_is_refused() -> None:
         page_order({"FORMAT_TYPE": "SAM"})
 
 
+@pytest.mark.parametrize("name", ["EXPECT_LOW", "EXPECT_HIGH", "FORMAT_ENTREZ_QUERY"])
+def test_a_filter_of_the_results_is_refused_not_dropped(name: str) -> None:
+    """Else the page would look like an answer to another question; NCBI's words for none are let through."""
+    with pytest.raises(ValueError, match=f"{name} is not available here"):
+        page_order({"FORMAT_TYPE": "XML", name: "1e-5"})
+    assert page_order({name: ""}) == page_order({name: "(none)"}) == page_order({})
+
+
 def test_json2_is_an_archive_with_an_index_and_a_file_for_each_query() -> None:
     """As NCBI packs it: RID.json names RID_1.json and so on."""
     report = json.dumps({"BlastOutput2": [{"report": {"program": "blastn"}}, {"report": {"program": "blastp"}}]})
@@ -367,6 +400,12 @@ def test_html_shows_markup_of_a_title_as_text() -> None:
     """A query's title is the caller's; it must not become part of the page."""
     reply = reply_with(page_order({"FORMAT_TYPE": "HTML"}), "Query= <script>alert(1)</script>")
     assert "<script>" not in reply.body and "&lt;script&gt;" in reply.body
+
+
+def test_an_empty_result_is_bold_in_html_as_at_ncbi() -> None:
+    """Its markup is the one that counts as markup."""
+    reply = reply_with(page_order({"FORMAT_TYPE": "HTML"}), f"Query= <b>x</b>\n{NO_SIMILARITY}")
+    assert "<b>No significant similarity found.</b>" in reply.body and "&lt;b&gt;x&lt;/b&gt;" in reply.body
 
 
 @pytest.mark.parametrize(

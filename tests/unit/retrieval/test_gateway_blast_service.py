@@ -103,6 +103,18 @@ async def test_nothing_of_an_ended_search_runs_on(tmp_path: Path, monkeypatch: p
     await _until(lambda: not running_in(tmp_path))
 
 
+async def test_children_of_a_program_that_has_ended_are_killed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrapper around blast+ may be gone while what it started still holds the output open."""
+    limits = RunLimits(wall_s=0.5)
+    engine, options = _stand_in(tmp_path, monkeypatch, "/bin/sleep 60 & exit 0", BlastOptions(limits=limits))
+    service = BlastService(engine, options)
+    rid = await put(service, "ACGT" * 10, DATABASE="genes")
+    assert "ran longer than 0.5 s" in await finished(service, rid)
+    await _until(lambda: not running_in(tmp_path))
+
+
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="util-linux is not installed")
 async def test_a_killed_server_leaves_no_search_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """kill -9 of the gateway's process ends the programs it started."""
@@ -181,6 +193,16 @@ async def test_old_results_are_forgotten(tmp_path: Path, monkeypatch: pytest.Mon
     now[0] = 101.0
     assert "Status=UNKNOWN" in (await get(service, rid, "Text")).body
     await service.aclose()
+
+
+async def test_what_is_old_is_forgotten_though_nobody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sequence may be a patient's: a quiet server must not keep it for the next call to clear away."""
+    options = BlastOptions(ttl_s=0.3, limits=SLOW)
+    engine, _ = _stand_in(tmp_path, monkeypatch, "exec /bin/sleep 60", options)
+    service = BlastService(engine, options)
+    await put(service, "ACGT" * 10, DATABASE="genes")
+    await _until(lambda: bool(running_in(tmp_path)))
+    await _until(lambda: not running_in(tmp_path))
 
 
 @pytest.mark.parametrize("bound", [{"max_kept": 3}, {"max_kept_bytes": 3500}])

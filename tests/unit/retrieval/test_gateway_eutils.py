@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -17,7 +18,7 @@ from Bio import Entrez
 
 from retrieval.gateway.app import open_store
 from retrieval.gateway.eutils import answer
-from retrieval.gateway.records import DATABASES
+from retrieval.gateway.records import DATABASES, SequenceSegment
 from retrieval.gateway.replies import Reply
 from retrieval.gateway.store import GatewayStore
 
@@ -54,6 +55,39 @@ def test_the_demo_question_finds_the_same_ids_in_both_orders_of_ncbi(store: Gate
     """LMP10 gives NCBI's three ids: by relevance the human gene first, by default the heaviest gene first."""
     assert ids(store, "gene", "LMP10", sort="relevance") == ["5699", "8138", "19171"]
     assert ids(store, "gene", "LMP10") == ["19171", "5699", "8138"]
+
+
+@pytest.mark.parametrize("endpoint", ["esummary", "efetch"])
+def test_a_long_list_of_ids_is_read_page_by_page(store: GatewayStore, endpoint: str) -> None:
+    """retstart and retmax count in the ids of the call."""
+    paged = call(store, endpoint, db="gene", id="5699,8138,19171", retstart="1", retmax="1").body
+    assert paged == call(store, endpoint, db="gene", id="8138").body
+
+
+class _Counted(GatewayStore):
+    readings = 0
+
+    def segments(self, accession: str | None = None) -> tuple[SequenceSegment, ...]:
+        self.readings += 1
+        return super().segments(accession)
+
+
+@pytest.mark.parametrize(("endpoint", "more"), [("efetch", {}), ("efetch", {"rettype": "uilist"}), ("esummary", {})])
+def test_ten_thousand_accessions_are_looked_up_in_one_reading(
+    store: GatewayStore, endpoint: str, more: dict[str, str]
+) -> None:
+    """The whole table is read for stretches; once for each id kept the service busy for a quarter of a minute."""
+    accession = store.segments()[0].accession
+    with contextlib.closing(_Counted(store.path)) as counted:
+        body = call(
+            counted, endpoint, db="nuccore", id=",".join([accession, *(f"X{n}" for n in range(9_999))]), **more
+        ).body
+        assert accession in body and counted.readings == 1
+
+
+def test_a_page_behind_the_ids_is_an_empty_summary(store: GatewayStore) -> None:
+    """As in NCBI's JSON for a list of which nothing is left; it is no error in the call."""
+    assert as_json(store, "esummary", db="gene", id="5699", retstart="5")["result"] == {"uids": []}
 
 
 def test_the_replaced_record_names_its_successor(store: GatewayStore) -> None:
@@ -204,6 +238,19 @@ def test_biopython_reads_omim_summaries(store: GatewayStore) -> None:
     """OMIM has the older DocSum layout in XML."""
     (entry,) = as_entrez(call(store, "esummary", db="omim", id="219700"))
     assert (entry["Id"], entry["Oid"], entry["Title"]) == ("219700", "#219700", "CYSTIC FIBROSIS; CF")
+
+
+def test_version_two_of_einfo_tells_truncatable_and_rangable_fields(store: GatewayStore) -> None:
+    """Only when asked for in XML, always in JSON; what a search does with the fields is what it says."""
+    plain, newer = (call(store, "einfo", db="pubmed", **more).body for more in ({}, {"version": "2.0"}))
+    assert "<IsTruncatable>" not in plain and "<IsRangable>" not in plain
+    fields = {field["Name"]: field for field in as_entrez(Reply(200, "", newer))["DbInfo"][0]["FieldList"]}
+    listed = {
+        field["name"]: field for field in as_json(store, "einfo", db="pubmed")["einforesult"]["dbinfo"][0]["fieldlist"]
+    }
+    for name, expected in {"TITL": ("Y", "N"), "PDAT": ("N", "Y"), "UID": ("N", "N"), "AUTH": ("N", "N")}.items():
+        assert (fields[name]["IsTruncatable"], fields[name]["IsRangable"]) == expected
+        assert (listed[name]["istruncatable"], listed[name]["israngable"]) == expected
 
 
 def test_biopython_reads_einfo_and_elink(store: GatewayStore) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
-from gateway_records import call, make_store, summary
+from gateway_records import ARTICLES, call, make_store, summary
 
 from retrieval.gateway.app import create_gateway_app
 from retrieval.gateway.eutils import answer
 from retrieval.gateway.history import History
 from retrieval.gateway.store import GatewayStore
+from retrieval.gateway.store_write import StoreWriter
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +166,29 @@ def test_a_term_narrows_the_links(store: GatewayStore) -> None:
     assert "<Info>No filtered links</Info>" in call(store, "elink", **params, term="nothing").body
 
 
+class _Measured(GatewayStore):
+    longest = 0
+
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        self.longest = max(self.longest, len(sql))
+        return super().query(sql, parameters)
+
+
+def test_a_term_over_many_links_makes_no_long_statement(tmp_path: Path) -> None:
+    """SQLite takes a megabyte of a statement, and the store keeps statements for their counts."""
+    with contextlib.closing(make_store(tmp_path)) as made:
+        path = made.path
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        links = (("gene", 7157, "pubmed", uid) for uid in range(20_000_000, 20_005_000))
+        connection.executemany("INSERT INTO link VALUES (?, ?, ?, ?)", links)
+    with contextlib.closing(_Measured(path)) as store:
+        params = {"dbfrom": "gene", "db": "pubmed", "id": "7157", "retmode": "json"}
+        every = json.loads(call(store, "elink", **params).body)["linksets"][0]["linksetdbs"][0]["links"]
+        some = json.loads(call(store, "elink", **params, term="Lancet[ta]").body)["linksets"][0]["linksetdbs"][0]
+        assert len(every) > 5000 and 0 < len(some["links"]) < 3
+        assert store.longest < 5000
+
+
 def test_acheck_lists_the_links_an_id_has(store: GatewayStore) -> None:
     """Only those that lead somewhere."""
     reply = call(store, "elink", dbfrom="clinvar", id="12374,99", cmd="acheck", retmode="json")
@@ -197,3 +225,22 @@ async def test_repeated_ids_make_link_sets_of_their_own(store: GatewayStore) -> 
         many = (await client.get(path + "".join(f"&id={number}" for number in range(1, 301)))).json()["linksets"]
     assert [found["ids"] for found in apart] == [["7157"], ["5", "6"]]
     assert len(many) == 300
+
+
+async def test_a_record_that_cannot_be_read_is_an_answer_and_not_a_crash(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The caller is told which one; the log, which holds no ids, that there is one; other calls go on."""
+    with contextlib.closing(make_store(tmp_path)) as made:
+        path = made.path
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        StoreWriter(connection).put(replace(ARTICLES[0], xml="<nothing/>"))
+    with contextlib.closing(GatewayStore(path)) as store:
+        transport = httpx.ASGITransport(app=create_gateway_app(store))
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+            uid = str(ARTICLES[0].pmid)
+            reply = await client.get("/entrez/eutils/esummary.fcgi", params={"db": "pubmed", "id": uid})
+            assert reply.status_code == 500 and f"PMID {uid}: the store holds no PubMed element" in reply.text
+            assert (await client.get("/entrez/eutils/einfo.fcgi")).status_code == 200
+    own = [record for record in caplog.records if record.name.startswith("retrieval")]
+    assert any(record.levelname == "ERROR" for record in own) and not any(uid in r.getMessage() for r in own)

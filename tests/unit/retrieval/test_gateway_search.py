@@ -292,6 +292,17 @@ def test_the_history_is_bounded() -> None:
     assert history.find(first, "1") is None
 
 
+def test_the_history_is_bounded_by_what_it_holds() -> None:
+    """Ten thousand ids a call would fill the memory long before the environments are too many."""
+    history = History(max_bytes=1_000_000)
+    kept = [history.keep("", KeptSearch("gene", {}, tuple(map(str, range(10_000)))))[0] for _ in range(3)]
+    assert [history.find(environment, "1") is not None for environment in kept] == [False, False, True]
+    long, _ = history.keep("", KeptSearch("gene", {"term": "a" * 900_000}))
+    newest, _ = history.keep("", KeptSearch("gene", {"term": "a" * 900_000}))
+    assert history.find(long, "1") is None and history.find(newest, "1") is not None
+    assert history.keep(newest, KeptSearch("gene", {})) == (newest, 2)
+
+
 def test_a_summary_call_can_name_a_kept_search(store: GatewayStore) -> None:
     """usehistory, then esummary by WebEnv and query key with a page of its own."""
     history = History()

@@ -1,0 +1,30 @@
+"""The stretches of nucleotide records that ids name: by uid, or by accession with or without its version."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from retrieval.gateway.records import SequenceSegment
+from retrieval.gateway.store import GatewayStore
+
+
+class Stretches:
+    """Of one call; the store's are read once, and only when the first id is asked for."""
+
+    def __init__(self, store: GatewayStore) -> None:
+        self._store = store
+        self._known: dict[str, list[SequenceSegment]] | None = None
+
+    def named(self, uid: str) -> list[SequenceSegment]:
+        """By accession and start; an accession names all its stretches."""
+        if self._known is None:
+            self._known = _by_name(self._store)
+        return self._known.get(uid, [])
+
+
+def _by_name(store: GatewayStore) -> dict[str, list[SequenceSegment]]:
+    found: dict[str, list[SequenceSegment]] = defaultdict(list)
+    for segment in store.segments():
+        for name in {segment.uid, segment.accession, segment.accession.split(".")[0]}:
+            found[name].append(segment)
+    return dict(found)
