@@ -16,13 +16,13 @@ from server.auditor import Auditor
 from server.egress import Egress
 from server.egress_policy import EgressPolicy
 from server.egress_settings import key_id
-from server.encoder_pool import EncoderPool
 from server.engine_slot import EngineSlot
 from server.methods.base import Method
 from server.methods.direct import Direct
 from server.methods.genegpt import GeneGpt
 from server.ncbi_access import NcbiAccess
 from server.ncbi_places import build_places, send_limits
+from server.retrieval_setup import build_retrieval
 from server.services import DIRECT, Components, Services
 from server.settings import ModelSettings, Settings
 from server.settings_loading import xdg_dir
@@ -60,7 +60,7 @@ def build_services(settings: Settings) -> Services:
     traces = TraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )
-    encoders = EncoderPool(settings.retrieval)
+    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
     auditor.begin(start_record(settings, egress.policy))
     return Services(
         Components(
@@ -68,9 +68,9 @@ def build_services(settings: Settings) -> Services:
             slot=slot,
             methods=methods,
             traces=traces,
-            encoders=encoders,
+            retrieval=retrieval,
             egress=egress,
-            closers=(auditor.close, sender.close, built.close, encoders.close),
+            closers=(auditor.close, sender.close, built.close, retrieval.close),
         )
     )
 
@@ -136,6 +136,10 @@ def engine_options(model: ModelSettings) -> EngineOptions:
         max_queue=model.max_queue,
         seed=model.seed,
     )
+
+
+def namespaces_dir(settings: Settings) -> Path:
+    return settings.retrieval.data_dir or xdg_dir("data") / "namespaces"
 
 
 def gateway_dir(settings: Settings) -> Path:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from server.egress import Egress
-from server.encoder_pool import EncoderPool
 from server.engine_slot import EngineSlot
 from server.errors import ModelUnknown, TooManyRequests
 from server.methods.base import Method
+from server.retrieval_setup import Retrieval
 from server.settings import Settings
 from server.traces import TraceStore
 
@@ -36,7 +36,7 @@ class Components:
     slot: EngineSlot
     methods: Mapping[str, Method]
     traces: TraceStore
-    encoders: EncoderPool
+    retrieval: Retrieval
     egress: Egress | None = None
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
 
@@ -49,7 +49,8 @@ class Services:
         self.slot = components.slot
         self.traces = components.traces
         self.egress = components.egress
-        self.encoders = components.encoders
+        self.retrieval = components.retrieval
+        self.encoders = components.retrieval.encoders
         self._methods = components.methods
         self._closers = components.closers
         self.created = int(time.time())

@@ -17,7 +17,8 @@ from retrieval.corpus.items import Reading
 from retrieval.corpus.namespace import Namespace
 from retrieval.corpus.namespaces import Namespaces
 from retrieval.corpus.store_schema import document_text, spans_text
-from retrieval.gateway.atomic_folders import draft_beside, sync_folder
+from retrieval.durable import sync_folder
+from retrieval.gateway.atomic_folders import draft_beside
 
 FORMAT: Final = "arrowhead-namespace"
 VERSION: Final = 1

@@ -22,10 +22,10 @@ from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.errors import ModelNotFound
 from server.app import create_app
-from server.encoder_pool import EncoderPool
 from server.engine_slot import EngineSlot
 from server.methods.base import Ask, Event
 from server.methods.direct import Direct
+from server.retrieval_setup import build_retrieval
 from server.services import Components, Services
 from server.settings import Settings
 from server.traces import TraceStore
@@ -157,7 +157,7 @@ def _services(build: threading.Event, failure: Exception | None = None) -> Servi
             slot=slot,
             methods=methods,
             traces=TraceStore(max_traces=1, max_bytes=1),
-            encoders=EncoderPool(settings.retrieval),
+            retrieval=build_retrieval(settings.retrieval, Path("nowhere")),
         )
     )
 

@@ -1,0 +1,116 @@
+"""Puts encoders, indices and namespaces together as the settings say. Loads nothing before it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from models.encoders.base import Encoder, Floats, PassageText
+from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.corpus.namespace_settings import Backends
+from retrieval.corpus.namespaces import Namespaces
+from retrieval.corpus.searching import Rankers, Searcher
+from retrieval.index.base import RowFilter, VectorIndex
+from retrieval.index.open import create_index, open_index
+from retrieval.index.options import OpenOptions
+from retrieval.index.spec import BackendName, IndexSpec
+from retrieval.lexical.base import LexicalIndex
+from retrieval.lexical.fts_index import open_fts
+from retrieval.lexical.keyword_index import KeywordIndex, open_keyword_index
+from retrieval.lexical.keyword_rank import KeywordQuery, keyword_search, parse_marked
+from retrieval.lexical.unmarked import unmarked_keywords
+from retrieval.passages import Hit
+from server.encoder_pool import EncoderPool
+from server.retrieval_settings import RetrievalSettings
+
+_DRIVER: Final = Path("/proc/driver/nvidia/version")
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """``encoders`` of the process, ``namespaces`` of its data folder, and who searches them."""
+
+    encoders: EncoderPool
+    namespaces: Namespaces
+    searcher: Searcher
+
+    async def close(self) -> None:
+        self.namespaces.close()
+        await self.encoders.close()
+
+
+def build_retrieval(settings: RetrievalSettings, data_dir: Path) -> Retrieval:
+    pool = EncoderPool(settings)
+    opening = _Opening(backend_name(settings), settings.device)
+    backends = Backends(
+        encoders=pool.encoder, vectors=opening.vectors, words=_words, keywords=lambda folder, _: _keywords(folder)
+    )
+    namespaces = Namespaces(data_dir, backends)
+    judge = _CrossEncoder(pool) if settings.cross_encoder else None
+    return Retrieval(pool, namespaces, Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=judge)))
+
+
+def backend_name(settings: RetrievalSettings) -> BackendName:
+    """``auto``: on the card where there is one that the encoders may use, else faiss on the processor."""
+    if settings.backend != "auto":
+        return settings.backend
+    return "torch" if settings.device != "cpu" and _DRIVER.exists() else "faiss"
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    backend: BackendName
+    device: str
+
+    def vectors(self, folder: Path, encoder: Encoder, write: bool) -> VectorIndex:
+        device = "cpu" if self.backend == "faiss" else self.device.replace("auto", "cuda")
+        options = OpenOptions(write=write, device=device)
+        spec = IndexSpec(
+            dim=encoder.dim,
+            metric=encoder.metric,
+            encoder=encoder.fingerprint.as_dict(),
+            # A writer needs no card: what it writes, any back end opens.
+            backend="faiss" if write else self.backend,
+        )
+        if write and not folder.exists():
+            return create_index(folder, spec, options)
+        return open_index(folder, spec, options)
+
+
+def _words(folder: Path, name: str, _: bool) -> LexicalIndex:
+    if name == "tantivy":
+        from retrieval.lexical.tantivy_index import open_tantivy
+
+        return open_tantivy(folder)
+    if name == "fts5":
+        return open_fts(folder)
+    raise NamespaceInvalid(f"there is no lexical back end {name!r}: tantivy, fts5 or none", param="words")
+
+
+def _keywords(folder: Path) -> KeywordIndex:
+    return open_keyword_index(folder)
+
+
+def search_keywords(index: KeywordIndex, query: str, k: int, where: RowFilter | None) -> list[Hit]:
+    """PES2. Keywords are those marked by hand; without marks, every word of the query that says something."""
+    marked = parse_marked(query)
+    if marked is None or not marked.keywords:
+        text = marked.question if marked else query
+        marked = KeywordQuery(question=text, keywords=unmarked_keywords(text))
+    return keyword_search(index, marked, k, where).hits()
+
+
+@dataclass(frozen=True, slots=True)
+class _CrossEncoder:
+    """Loaded when it is first asked."""
+
+    pool: EncoderPool
+
+    @property
+    def name(self) -> str:
+        return self.pool.cross_encoder_name or ""
+
+    def score(self, query: str, passages: Sequence[PassageText]) -> Floats:
+        return self.pool.cross_encoder().score(query, passages)
