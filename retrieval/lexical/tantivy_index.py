@@ -42,12 +42,13 @@ def open_tantivy(folder: Path, options: LexicalOptions | None = None) -> Tantivy
 
 
 class TantivyIndex:
-    """A ``LexicalIndex``. Commits of other processes are seen at the next search."""
+    """A ``LexicalIndex``. Searches go on while one thread writes; other processes' commits are seen at the next one."""
 
     def __init__(self, folder: Path, options: LexicalOptions) -> None:
         self._folder = folder
         self._options = options
-        self._lock = threading.RLock()
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.Lock()
         self._right = WriterLock(folder)
         self._writer: Any = None
         self._closed = False
@@ -59,7 +60,7 @@ class TantivyIndex:
 
     def add(self, passages: Iterable[Passage], namespace: int = 0) -> int:
         count = 0
-        with self._lock, self._writing():
+        with self._write_lock, self._writing():
             for passage in passages:
                 row = row_of(passage)
                 document = tantivy.Document()
@@ -75,13 +76,13 @@ class TantivyIndex:
         return count
 
     def delete(self, ids: Sequence[int]) -> None:
-        with self._lock, self._writing():
+        with self._write_lock, self._writing():
             for passage_id in ids:
                 self._writer.delete_documents_by_term("passage_id", int(passage_id))
 
     def commit(self) -> None:
         """Waits until the segments that it makes necessary to merge are merged, then lets others write."""
-        with self._lock:
+        with self._write_lock:
             if self._writer is None:
                 return
             with self._writing():
@@ -93,7 +94,8 @@ class TantivyIndex:
                 raise IndexWriteFailed(f"{self._folder}: all was committed, but merging failed: {error}") from error
             finally:
                 self._right.give_back()
-                self._reload()
+                with self._read_lock:
+                    self._reload()
 
     def search(self, query: str, k: int, where: RowFilter | None = None) -> list[Hit]:
         searcher = self._searcher()
@@ -118,12 +120,12 @@ class TantivyIndex:
         Raises:
             IndexDamaged: one is missing, cut or changed; the message names it.
         """
-        with self._lock:
+        with self._write_lock:
             verify_files(self._folder)
 
     def close(self) -> None:
         """What was not committed is gone."""
-        with self._lock:
+        with self._write_lock, self._read_lock:
             self._drop_writer()
             self._closed = True
 
@@ -136,7 +138,7 @@ class TantivyIndex:
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, one), *conditions]) if conditions else one
 
     def _searcher(self) -> tantivy.Searcher:
-        with self._lock:
+        with self._read_lock:
             if self._closed:
                 raise IndexFault(f"the index {self._folder} is closed")
             if self._stamp() != self._seen:
