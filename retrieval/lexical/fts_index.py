@@ -125,6 +125,18 @@ class FtsIndex:
             self._check_open()
             return int(self._reader.execute("SELECT count(*) FROM rows").fetchone()[0])
 
+    def verify(self) -> None:
+        """Reads the whole file.
+
+        Raises:
+            IndexDamaged: SQLite finds something wrong in it.
+        """
+        with self._read_lock, _reading(self._path):
+            self._check_open()
+            told = [row[0] for row in self._reader.execute("PRAGMA integrity_check(5)")]
+            if told != ["ok"]:
+                raise IndexDamaged(f"{self._path}: {'; '.join(told)}")
+
     def close(self) -> None:
         """What was not committed is gone."""
         with self._write_lock, self._read_lock:

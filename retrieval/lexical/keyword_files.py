@@ -45,6 +45,8 @@ def read_parts(folder: Path, manifest: Mapping[str, Any]) -> tuple[Part, ...]:
         IndexDamaged: a file is missing, or is not what the manifest says.
     """
     try:
+        if not isinstance(manifest["generation"], int):
+            raise IndexDamaged(f"{folder}: the manifest has no generation")
         return tuple(_read_part(folder, files) for files in manifest["segments"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise IndexDamaged(f"{folder}: {error}") from error

@@ -40,11 +40,14 @@ def open_keyword_index(folder: Path) -> KeywordIndex:
 
 
 class KeywordIndex:
-    """Safe from many threads. Adds and deletes are seen and durable after ``commit``, as in a ``LexicalIndex``."""
+    """Safe from many threads; counts go on while one thread writes. Adds and deletes are seen and durable after
+    ``commit``, as in a ``LexicalIndex``.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lock = threading.RLock()
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.RLock()
         self._right = WriterLock(folder)
         self._closed = False
         self._changes = _Changes()
@@ -61,7 +64,7 @@ class KeywordIndex:
             IndexBusy: another process, or another object, is writing.
         """
         count = 0
-        with self._lock:
+        with self._write_lock:
             self._take()
             try:
                 for passage in passages:
@@ -74,7 +77,7 @@ class KeywordIndex:
 
     def delete(self, ids: Sequence[int]) -> None:
         """Ids that are not there are no error."""
-        with self._lock:
+        with self._write_lock:
             self._take()
             for passage_id in ids:
                 self._changes.delete(int(passage_id))
@@ -84,15 +87,16 @@ class KeywordIndex:
         Raises:
             IndexWriteFailed: the old generation goes on serving; what was added since the last commit is dropped.
         """
-        with self._lock:
+        with self._write_lock:
             if not self._right.held:
                 return
             try:
                 parts = _tidied(self._changes.applied(self._parts))
-                self._parts = write_parts(self._folder, parts, self._generation + 1)
-                self._generation += 1
-                self._stamp = stamp(self._folder)
-                remove_unread(self._folder, self._parts)
+                written = write_parts(self._folder, parts, self._generation + 1)
+                with self._read_lock:
+                    self._parts, self._stamp = written, stamp(self._folder)
+                    self._generation += 1
+                remove_unread(self._folder, written)
             except OSError as error:
                 raise IndexWriteFailed(f"{self._folder}: {error}") from error
             finally:
@@ -121,13 +125,13 @@ class KeywordIndex:
 
     def close(self) -> None:
         """What was not committed is gone."""
-        with self._lock:
+        with self._write_lock, self._read_lock:
             self._drop_changes()
             self._parts = ()
             self._closed = True
 
     def _current(self) -> tuple[Part, ...]:
-        with self._lock:
+        with self._read_lock:
             self._check_open()
             if not self._right.held and stamp(self._folder) != self._stamp:
                 self._load()
@@ -136,15 +140,17 @@ class KeywordIndex:
     def _load(self) -> None:
         """A writer removes files that its new manifest no longer names: then that one is read."""
         for _ in range(_MAX_RELOADS):
-            self._stamp = stamp(self._folder)
+            seen = stamp(self._folder)
             manifest = read_manifest(self._folder, KIND)
             try:
-                self._parts = read_parts(self._folder, manifest)
-                self._generation = int(manifest["generation"])
-                return
+                parts = read_parts(self._folder, manifest)
             except IndexDamaged:
-                if stamp(self._folder) == self._stamp:
+                if stamp(self._folder) == seen:
                     raise
+                continue
+            with self._read_lock:
+                self._parts, self._stamp, self._generation = parts, seen, int(manifest["generation"])
+            return
         raise IndexFault(f"{self._folder} changes faster than it can be read")
 
     def _take(self) -> None:

@@ -13,8 +13,8 @@ as one name in some spelling are *linked* and also give one joined term, at the 
 
 Letters are folded (``characters.normalise``); the plural s of words of five or more letters is dropped (genes, gene;
 KRAS stays), and so is the possessive one. No word is left out of passages; queries leave function words out where
-they have others. A blank links only what reads as a name: a number of up to four digits or a single letter after a
-word that is no function word, and Greek letters. Not matched: ``follow up`` by ``followup``, ``NFkB`` by ``NF-κB``.
+they have others. A blank links only what reads as a name: a whole number of up to four digits or a letter after a word
+that is no function word, and Greek letters. Not matched: ``follow up`` by ``followup``, ``NFkB`` by ``NF-κB``.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ _SPELLED: Final = re.compile(r"(.{0,6}?)(alpha|beta|gamma|delta|epsilon|kappa|la
 # Shorter names are words of other meanings too.
 _NAMES_OF_LETTERS: Final = frozenset(name for name in GREEK.values() if len(name) > 3)
 _LINKS: Final = frozenset("-_.:*>^~")
+_DECIMAL: Final = re.compile(r"\D*\d+\.\d")
 _BREAK: Final = re.compile(r"[;!?]")
 _ENDING: Final = re.compile(r"[.,;:!?]")
 
@@ -232,7 +233,8 @@ def _chunk(text: str) -> _Chunk:
             _append(atoms, atom, plain.text[end : found.start()])
         end = found.end()
     if atoms:
-        atoms[0] = atoms[0]._replace(gap=max(atoms[0].gap, BLANK))
+        decimal = atoms[0].kind == DIGITS and _DECIMAL.match(plain.text)
+        atoms[0] = atoms[0]._replace(gap=max(atoms[0].gap, SOFT if decimal else BLANK))
     after = plain.text[end:].strip("'\"”»")
     tail = HARD if _ENDING.search(after) else SOFT if after else GLUED
     terms = [atom.term for atom in atoms]

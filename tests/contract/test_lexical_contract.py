@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -303,6 +304,22 @@ def test_threads_search_while_one_writes(index: LexicalIndex) -> None:
     assert {count % 10 for count in seen} <= {0} and len(index) == 50
 
 
+def test_searches_go_on_while_passages_come_in(index: LexicalIndex) -> None:
+    """A source that takes hours to read keeps nobody waiting."""
+    fill(index, passage(1, "asthma"))
+    seen: list[list[int]] = []
+
+    def slow_source() -> Iterator[Passage]:
+        yield passage(2, "asthma")
+        reader = threading.Thread(target=lambda: seen.append(found(index, "asthma")), daemon=True)
+        reader.start()
+        reader.join(30)
+        yield passage(3, "asthma")
+
+    index.add(slow_source())
+    assert seen == [[1]]
+
+
 def test_a_closed_index_says_so(index: LexicalIndex) -> None:
     """Closing twice is no error."""
     index.close()
@@ -379,6 +396,17 @@ def test_a_killed_writer_leaves_what_it_committed(module: str, opener: str, afte
     fill(index, passage(5, "eczema"))
     assert found(index, "eczema") == [5]
     index.close()
+
+
+def test_tantivy_stays_behind_its_adapter() -> None:
+    """One module of the project imports it."""
+    found = [
+        path.name
+        for package in ("server", "retrieval", "models")
+        for path in (REPO / package).rglob("*.py")
+        if re.search(r"^\s*(import|from) tantivy\b", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert found == ["tantivy_index.py"]
 
 
 def test_where_an_index_cannot_be_it_says_so(open_index: Open, tmp_path: Path) -> None:

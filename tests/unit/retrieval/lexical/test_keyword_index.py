@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -213,6 +214,22 @@ def test_ids_that_cannot_be_are_refused(index: KeywordIndex) -> None:
     assert len(index) == 0
 
 
+def test_counts_go_on_while_passages_come_in(index: KeywordIndex) -> None:
+    """A source that takes hours to read keeps nobody waiting."""
+    fill(index, "asthma")
+    seen: list[dict[int, list[int]]] = []
+
+    def slow_source() -> Iterator[Passage]:
+        yield passage(2, "asthma")
+        reader = threading.Thread(target=lambda: seen.append(counts(index, "asthma")), daemon=True)
+        reader.start()
+        reader.join(30)
+        yield passage(3, "asthma")
+
+    index.add(slow_source())
+    assert seen == [{1: [1]}]
+
+
 def test_one_object_writes_and_others_see_its_commits(tmp_path: Path) -> None:
     """The second writer waits for the first one's commit; a closed index says so."""
     first, second = open_keyword_index(tmp_path / "index"), open_keyword_index(tmp_path / "index")
@@ -251,16 +268,20 @@ def test_another_tokenizers_index_is_refused(tmp_path: Path) -> None:
     """And so is a manifest that is none."""
     open_keyword_index(tmp_path / "index").close()
     manifest = tmp_path / "index" / "manifest.json"
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"tokenizer": 0}))
+    found = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(found | {"tokenizer": 0}))
     with pytest.raises(IndexMismatch):
         open_keyword_index(tmp_path / "index")
-    manifest.write_text("{")
-    with pytest.raises(IndexDamaged):
-        open_keyword_index(tmp_path / "index")
+    del found["generation"]
+    for text in (json.dumps(found), "{", "[]"):
+        manifest.write_text(text)
+        with pytest.raises(IndexDamaged):
+            open_keyword_index(tmp_path / "index")
 
 
 WRITE_FOREVER = """
 import sys
+import threading
 from pathlib import Path
 from retrieval.lexical.keyword_index import open_keyword_index
 from retrieval.lexical.tokens import HARD, atoms_of

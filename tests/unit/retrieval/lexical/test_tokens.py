@@ -59,6 +59,7 @@ def test_a_second_number_after_a_slash_belongs_to_the_same_letters(text: str, te
 def test_a_name_does_not_reach_over_the_end_of_a_sentence() -> None:
     """IL. 6 mice are no IL6."""
     assert "il6" not in index_terms("a source of IL. 6 mice, 5 rats")
+    assert "ci0" not in index_terms("(CI 0.85)")
 
 
 def test_what_names_hold_is_not_searched_for_by_itself() -> None:
