@@ -9,25 +9,17 @@ from models.decoding.types import LoopLimits
 from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
 from models.errors import ModelNotFound
-from retrieval.ncbi.transport import HttpSender
-from server.audit import AuditLog
-from server.audit_lines import AuditRecord
-from server.auditor import Auditor
-from server.egress import Egress
-from server.egress_policy import EgressPolicy
-from server.egress_settings import key_id
 from server.engine_slot import EngineSlot
 from server.methods.base import Method
 from server.methods.direct import Direct
 from server.methods.genegpt import GeneGpt
 from server.ncbi_access import NcbiAccess
-from server.ncbi_places import build_places, send_limits
+from server.ncbi_setup import build_ncbi
 from server.retrieval_setup import build_retrieval
 from server.services import DIRECT, Components, Services
 from server.settings import ModelSettings, Settings
 from server.settings_loading import xdg_dir
 from server.traces import TraceStore
-from server.version import installed_version
 
 METHOD_NAMES = (GeneGpt.name,)
 _GIB = 1024**3
@@ -43,17 +35,14 @@ def build_services(settings: Settings) -> Services:
     """
     card = choose_card(settings)
     slot = EngineSlot(card, lambda: create_engine(settings.model.engine, card, engine_options(settings.model)))
-    sender = HttpSender(send_limits(settings))
-    built = build_places(settings, gateway_dir(settings), sender)
-    auditor = Auditor(audit_log(settings), settings.audit.on_failure)
-    egress = Egress(EgressPolicy.of(settings.egress), built.places, auditor, built.vocabulary)
+    ncbi = build_ncbi(settings)
     limits = LoopLimits(
         max_calls=settings.loop.max_calls,
         max_reply_tokens=settings.loop.max_reply_tokens,
         call_timeout_s=settings.loop.call_timeout_s,
         total_timeout_s=settings.loop.total_timeout_s,
     )
-    access = NcbiAccess(egress, settings.ncbi.max_reply_chars)
+    access = NcbiAccess(ncbi.egress, settings.ncbi.max_reply_chars)
     genegpt = GeneGpt(slot, access, limits, settings.loop.max_answer_tokens)
     slot.when_loaded(genegpt.warm_up)
     methods: dict[str, Method] = {DIRECT: Direct(slot), genegpt.name: genegpt}
@@ -61,7 +50,7 @@ def build_services(settings: Settings) -> Services:
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
-    auditor.begin(start_record(settings, egress.policy))
+    ncbi.begin()
     return Services(
         Components(
             settings=settings,
@@ -69,32 +58,10 @@ def build_services(settings: Settings) -> Services:
             methods=methods,
             traces=traces,
             retrieval=retrieval,
-            egress=egress,
-            closers=(auditor.close, sender.close, built.close, retrieval.close),
+            egress=ncbi.egress,
+            closers=(*ncbi.closers, retrieval.close),
         )
     )
-
-
-def audit_log(settings: Settings) -> AuditLog | None:
-    """None where the operator keeps none: with mode off there is nothing to record unless a path is named."""
-    if settings.egress.mode == "off" and settings.audit.path is None:
-        return None
-    return AuditLog(audit_path(settings), level=settings.audit.level, max_bytes=settings.audit.max_bytes)
-
-
-def audit_path(settings: Settings) -> Path:
-    return settings.audit.path or xdg_dir("state") / "audit.jsonl"
-
-
-def start_record(settings: Settings, policy: EgressPolicy) -> AuditRecord:
-    """What was allowed, and to whom, from here on."""
-    keys = {name: policy.ceiling(name) for name in key_ids(settings)}
-    detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed), "keys": keys}
-    return AuditRecord(event="start", mode=policy.mode, detail=detail)
-
-
-def key_ids(settings: Settings) -> list[str]:
-    return [key_id(key.get_secret_value()) for key in settings.server.api_keys]
 
 
 def find_cards(settings: Settings) -> list[ModelCard]:
@@ -140,10 +107,6 @@ def engine_options(model: ModelSettings) -> EngineOptions:
 
 def namespaces_dir(settings: Settings) -> Path:
     return settings.retrieval.data_dir or xdg_dir("data") / "namespaces"
-
-
-def gateway_dir(settings: Settings) -> Path:
-    return settings.gateway.data_dir or xdg_dir("data") / "gateway"
 
 
 def _request(model: ModelSettings) -> ModelRequest:

@@ -13,6 +13,9 @@ from typing import Any
 
 from models.errors import ArrowheadError
 from server.cli_gateway import add_gateway
+from server.cli_index import add_index
+from server.cli_namespace import add_namespace
+from server.cli_search import add_search
 from server.settings_loading import SettingsInvalid, load_settings
 
 # Flag -> setting, for serve and ask. Every other setting has its variable and its line in the TOML file.
@@ -84,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     models = verbs.add_parser("models", help="list the models and methods that can be served")
     _add_settings(models, {"--model": _FLAGS["--model"], "--served-name": _FLAGS["--served-name"]})
     models.set_defaults(run=_models)
+    add_namespace(verbs.add_parser("namespace", help="corpora of one's own, and their indices"))
+    add_index(verbs.add_parser("index", help="vector and word indices of namespaces"))
+    add_search(verbs.add_parser("search", help="search namespaces"))
     add_gateway(verbs.add_parser("gateway", help="the local NCBI gateway"))
     _add_audit(verbs.add_parser("audit", help="the log of what left this machine"))
     doctor = verbs.add_parser("doctor", help="check this machine and the settings")
@@ -185,7 +191,7 @@ def _models(args: argparse.Namespace) -> int:
 
 
 def _audit_files(args: argparse.Namespace) -> list[Path]:
-    from server.bootstrap import audit_path
+    from server.ncbi_setup import audit_path
 
     return args.file or [audit_path(load_settings(None, args.config))]
 

@@ -43,7 +43,7 @@ def add_gateway(parser: argparse.ArgumentParser) -> None:
 
 
 def _data_dir(args: argparse.Namespace) -> Path:
-    from server.bootstrap import gateway_dir
+    from server.ncbi_setup import gateway_dir
 
     return Path(args.data) if args.data else gateway_dir(load_settings())
 

@@ -9,8 +9,9 @@ import sys
 import uvicorn
 
 from server.app import create_app
-from server.bootstrap import build_services, key_ids
+from server.bootstrap import build_services
 from server.egress_policy import EgressPolicy
+from server.ncbi_setup import key_ids
 from server.services import Services
 from server.settings import ServerSettings, Settings
 from server.settings_loading import SettingsInvalid, variable_name

@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple
 
 from models.errors import ArrowheadError
 from server.audit_reading import snapshot, verify
-from server.bootstrap import audit_log, audit_path, choose_card, gateway_dir, key_ids
+from server.bootstrap import choose_card
 from server.egress_policy import EgressPolicy
+from server.ncbi_setup import audit_log, audit_path, gateway_dir, key_ids
 from server.settings import Settings
 
 Status = Literal["ok", "warn", "fail"]

@@ -40,6 +40,12 @@ class EncoderPool:
     def names(self) -> tuple[str, ...]:
         return self._settings.encoder_names
 
+    def check(self, name: str) -> None:
+        """Raises EncoderUnknown: the settings do not name it."""
+        if name not in self.names:
+            there = ", ".join(self.names)
+            raise EncoderUnknown(f"there is no encoder {name[:100]!r}; there are: {there}", param="model")
+
     def encoder(self, name: str = "") -> Encoder:
         """Blocks until it is loaded; "" is the default one.
 
@@ -47,10 +53,7 @@ class EncoderPool:
             EncoderUnknown: the settings do not name it. ModelError: it cannot be loaded.
         """
         name = name or self._settings.encoder
-        if name not in self.names:
-            raise EncoderUnknown(
-                f"there is no encoder {name[:100]!r}; there are: {', '.join(self.names)}", param="model"
-            )
+        self.check(name)
         with self._loading:
             if name not in self._encoders:
                 self._encoders[name] = _timed(name, lambda: create_encoder(name, self._options))

@@ -180,9 +180,7 @@ class Namespace:
         return len(passages)
 
     def _add_vectors(self, passages: list[Passage], writer: StoreWriter) -> None:
-        if not self.store.meta("fingerprint"):
-            with writer.transaction():
-                writer.set_meta("fingerprint", fingerprint_text(self.encoder))
+        self.note_encoder(writer)
         texts = [PassageText(embedded_title(passage), passage.text) for passage in passages]
         rows = Rows(
             ids=np.array([passage.passage_id for passage in passages], dtype=np.int64),
@@ -191,6 +189,12 @@ class Namespace:
             types=np.array([type_bits(passage.types) for passage in passages], dtype=np.int64),
         )
         self.vectors.add(rows)
+
+    def note_encoder(self, writer: StoreWriter) -> None:
+        """Whose vectors it holds from now on."""
+        if not self.store.meta("fingerprint"):
+            with writer.transaction():
+                writer.set_meta("fingerprint", fingerprint_text(self.encoder))
 
     def _store_inode(self) -> int:
         return (self.folder / STORE_NAME).stat().st_ino
