@@ -179,8 +179,8 @@ def test_a_term_over_many_links_makes_no_long_statement(tmp_path: Path) -> None:
     with contextlib.closing(make_store(tmp_path)) as made:
         path = made.path
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        links = (("gene", 7157, "pubmed", uid) for uid in range(20_000_000, 20_005_000))
-        connection.executemany("INSERT INTO link VALUES (?, ?, ?, ?)", links)
+        links = (("gene", 7157, "pubmed", uid, False) for uid in range(20_000_000, 20_005_000))
+        connection.executemany("INSERT INTO link VALUES (?, ?, ?, ?, ?)", links)
     with contextlib.closing(_Measured(path)) as store:
         params = {"dbfrom": "gene", "db": "pubmed", "id": "7157", "retmode": "json"}
         every = json.loads(call(store, "elink", **params).body)["linksets"][0]["linksetdbs"][0]["links"]
