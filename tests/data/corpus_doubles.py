@@ -27,7 +27,7 @@ def words_of(text: str) -> list[str]:
 
 
 class WordEncoder:
-    """A vector of hashed words, of length 1. ``encoded``: passages so far; ``fail_after``: as a crash would."""
+    """A vector of hashed words, of length 1. ``encoded``: passages so far; ``before`` is called before each batch."""
 
     def __init__(self, name: str = "words", revision: str = "1") -> None:
         self.name = name
@@ -72,13 +72,14 @@ class _Folder:
     def __init__(self, folder: Path, write: bool) -> None:
         self._path = folder / "index.json"
         self._write = write
-        self._lock: int | None = None
         self.rows: dict[int, dict[str, Any]] = {}
         if write:
             folder.mkdir(parents=True, exist_ok=True)
         if self._path.exists():
             self.rows = {int(number): row for number, row in json.loads(self._path.read_text()).items()}
-        elif not write:
+        elif write:
+            self.commit()
+        else:
             raise IndexDamaged(f"{self._path} is missing")
 
     def check(self) -> None:
