@@ -1,19 +1,19 @@
-"""Adds documents to a namespace and kills itself on the way, as a power cut would. Arguments: root, moment, turn."""
+"""Adds documents to a namespace and kills itself on the way, as a power cut would. Arguments: root, moment, turn.
+
+Run with this folder and the checkout's on PYTHONPATH."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 from corpus_doubles import FolderVectors, WordEncoder, backends
 from corpus_files import reading
 
+from models.encoders.base import Encoder
 from retrieval.corpus.adding import Progress, Watch, add_items
 from retrieval.corpus.items import Item
 from retrieval.corpus.namespaces import Namespaces
@@ -23,7 +23,10 @@ DOCUMENTS = 600
 
 def documents(word: str = "first") -> list[Item]:
     """Two passages each."""
-    return [reading(f"PMID:{n}", f"The {word} words of {n}.", f"More of number {n}.", title=f"T{n}") for n in range(DOCUMENTS)]
+    return [
+        reading(f"PMID:{n}", f"The {word} words of {n}.", f"More of number {n}.", title=f"T{n}")
+        for n in range(DOCUMENTS)
+    ]
 
 
 def main(root: Path, moment: str, turn: int) -> None:
@@ -50,7 +53,10 @@ def main(root: Path, moment: str, turn: int) -> None:
     encoder = WordEncoder()
     if moment == "encoding":
         encoder.before = fall
-    opened: Callable[[Path, Any, bool], FolderVectors] = lambda folder, made, write: Falling(folder, made.dim, write)
+
+    def opened(folder: Path, made: Encoder, write: bool) -> FolderVectors:
+        return Falling(folder, made.dim, write)
+
     namespaces = Namespaces(root, replace(backends(encoder), vectors=opened))
     add_items(namespaces, "ns", documents("second" if moment == "update" else "first"), Watch(progress=heard))
 

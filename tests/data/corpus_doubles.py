@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -27,7 +26,8 @@ def words_of(text: str) -> list[str]:
 
 
 class WordEncoder:
-    """A vector of hashed words, of length 1. ``encoded``: passages so far; ``before`` is called before each batch."""
+    """A vector of hashed words, of length 1. ``encoded``: passages so far; ``batches``,
+    ``queries``: texts of each call; ``before`` is called before each batch."""
 
     def __init__(self, name: str = "words", revision: str = "1") -> None:
         self.name = name
@@ -35,6 +35,7 @@ class WordEncoder:
         self.metric: Metric = "inner_product"
         self.encoded = 0
         self.batches: list[int] = []
+        self.queries: list[int] = []
         self.before: Callable[[], None] = lambda: None
         self._revision = revision
 
@@ -46,6 +47,7 @@ class WordEncoder:
         )  # fmt: skip
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
+        self.queries.append(len(texts))
         return np.stack([self._vector(text) for text in texts])
 
     def encode_passages(self, passages: Sequence[PassageText]) -> Floats:
@@ -90,7 +92,7 @@ class _Folder:
         self.check()
         draft = self._path.with_suffix(".draft")
         draft.write_text(json.dumps(self.rows))
-        os.replace(draft, self._path)
+        draft.replace(self._path)
 
 
 def _passes(row: dict[str, Any], number: int, where: RowFilter | None) -> bool:
@@ -159,13 +161,13 @@ class FolderWords:
 
     def add(self, passages: Iterable[Passage]) -> int:
         self._folder.check()
-        number = 0
-        for number, passage in enumerate(passages, 1):
+        given = list(passages)
+        for passage in given:
             self._folder.rows[passage.passage_id] = {
                 "words": words_of(f"{passage.title} {passage.text}"), "date": passage.date,
                 "types": type_bits(passage.types),
             }  # fmt: skip
-        return number
+        return len(given)
 
     def delete(self, ids: Sequence[int]) -> None:
         self._folder.check()

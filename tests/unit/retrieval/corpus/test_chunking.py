@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.items import Reading, TextBuilder
 from retrieval.passages import Document
 
-PARAGRAPH = st.text(st.characters(codec=None) | st.sampled_from("aé 漢\U0001f9ec\u0301\n .\r\u2028\ud800\0"), max_size=400)
+PARAGRAPH = st.text(
+    st.characters(codec=None) | st.sampled_from("aé 漢\U0001f9ec\u0301\n .\r\u2028\ud800\0"), max_size=400
+)
 
 
 def _texts(found: Reading, chunking: Chunking) -> list[str]:
@@ -79,8 +82,10 @@ def test_pages_of_one_text_are_cut_as_one() -> None:
 
 def test_overlap_repeats_whole_words() -> None:
     """The end of one passage begins the next."""
-    parts = _texts(reading("x", "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda"), Chunking(size=50, overlap=12))
-    assert all(later.split()[0] in earlier.split() for earlier, later in zip(parts, parts[1:], strict=False))
+    parts = _texts(
+        reading("x", "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda"), Chunking(size=50, overlap=12)
+    )
+    assert all(later.split()[0] in earlier.split() for earlier, later in pairwise(parts))
 
 
 def test_a_text_without_any_place_to_break_is_cut_all_the_same() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -53,7 +54,9 @@ def _whole(namespaces: Namespaces, name: str = "ns") -> None:
     assert sum(report.pending.values()) == 0
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "A", "-a", "_a", "a b", "ä", "a" * 64, "a.b", "a\n", "..", "a\0"])
+@pytest.mark.parametrize(
+    "name", ["../x", "a/b", "", ".hidden", "A", "-a", "_a", "a b", "ä", "a" * 64, "a.b", "a\n", "..", "a\0"]
+)
 def test_odd_names_are_refused_everywhere(namespaces: Namespaces, name: str) -> None:
     """Before anything is looked for on the disk."""
     with pytest.raises(NamespaceInvalid):
@@ -104,7 +107,9 @@ def test_an_update_encodes_only_what_changed(namespaces: Namespaces, encoder: Wo
     assert (again.unchanged, again.indexed, encoder.encoded) == (50, 0, 0)
     noted = add_items(namespaces, "ns", [reading("PMID:3", "The words of 3.", corrected_by=("77",))])
     assert (noted.noted, encoder.encoded) == (1, 0)
-    changed = add_items(namespaces, "ns", [reading("PMID:3", "Other words."), Withdrawn("PMID:4"), reading("PMID:99", "N")])
+    changed = add_items(
+        namespaces, "ns", [reading("PMID:3", "Other words."), Withdrawn("PMID:4"), reading("PMID:99", "N")]
+    )
     assert (changed.changed, changed.withdrawn, changed.added, encoder.encoded) == (1, 1, 1, 2)
     _whole(namespaces)
     gone = remove(namespaces, "ns", ["PMID:5", "PMID:6", "PMID:none"])
@@ -188,7 +193,12 @@ def test_a_kill_at_any_moment_leaves_it_whole(tmp_path: Path, moment: str, turn:
     encoder = WordEncoder()
     namespaces = Namespaces(tmp_path / "namespaces", backends(encoder))
     namespaces.create("ns", SETTINGS)
-    child = subprocess.run([sys.executable, str(CHILD), str(namespaces.root), moment, str(turn)], check=False)
+    paths = [str(CHILD.parent), str(CHILD.parents[2]), os.environ.get("PYTHONPATH", "")]
+    child = subprocess.run(
+        [sys.executable, str(CHILD), str(namespaces.root), moment, str(turn)],
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+    )
     assert child.returncode == -9
     report = verify(namespaces, "ns")
     assert report.faults == ()
@@ -247,7 +257,12 @@ def test_verify_finds_what_was_changed_behind_its_back(namespaces: Namespaces) -
     report = verify(namespaces, "ns")
     assert report.sha256 != before
     text = "\n".join(report.faults)
-    for expected in ("PMID:1: its text", "PMID:1: passage", "words: 1 rows, 2 expected", "vectors: 1 passages are missing"):
+    for expected in (
+        "PMID:1: its text",
+        "PMID:1: passage",
+        "words: 1 rows, 2 expected",
+        "vectors: 1 passages are missing",
+    ):
         assert expected in text
 
 

@@ -22,7 +22,7 @@ from retrieval.corpus.passage_store import PassageStore
 from retrieval.corpus.store_write import Change, StoreWriter, create_store
 from retrieval.passages import passage_id, type_bits
 
-LONG = "The same hundred letters and more, as publishers print an abstract twice: once in the journal, once in a supplement."
+LONG = "The same hundred letters and more, as publishers print an abstract twice: once in the journal, once elsewhere."
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def _put(writer: StoreWriter, *documents: object) -> list[Change]:
 def _strike(store: PassageStore, writer: StoreWriter) -> None:
     with writer.transaction():
         for target in ("vectors", "words"):
-            writer.indexed(target, store.pending(target, 1000))  # type: ignore[arg-type]
+            writer.indexed(target, store.pending(target, 1000))
 
 
 def test_passages_come_back_in_the_order_asked_for(store: PassageStore, writer: StoreWriter) -> None:
@@ -93,7 +93,7 @@ def test_a_changed_document_keeps_the_passages_that_stayed(store: PassageStore, 
     assert _put(writer, reading("PMID:1", "One.", "Three.")) == ["changed"]
     third = [passage.passage_id for passage in store.passages()][1]
     for target in ("vectors", "words"):
-        entries = dict(store.pending(target, 10))  # type: ignore[arg-type]
+        entries = dict(store.pending(target, 10))
         assert entries == {first: False, second: True, third: False}
 
 
