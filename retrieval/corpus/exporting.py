@@ -24,6 +24,7 @@ FORMAT: Final = "arrowhead-namespace"
 VERSION: Final = 1
 MANIFEST: Final = "manifest.json"
 PART: Final = "documents-{:05}.jsonl"
+SEAL: Final = "sha256"
 _PART_BYTES: Final = 64 * 2**20
 
 
@@ -58,7 +59,9 @@ def _export(namespace: Namespace, target: Path) -> list[Part]:
         folder = draft / "export"
         folder.mkdir()
         parts = list(_write_parts(namespace, folder))
-        (folder / MANIFEST).write_text(json.dumps(_manifest(namespace, parts), indent=1, ensure_ascii=False) + "\n")
+        manifest = _manifest(namespace, parts)
+        text = json.dumps(manifest | {SEAL: seal(manifest)}, indent=1, ensure_ascii=False)
+        (folder / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
         sync_folder(folder)
         if target.suffix == ".tar":
             packed = draft / "export.tar"
@@ -72,6 +75,12 @@ def _export(namespace: Namespace, target: Path) -> list[Part]:
         return parts
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def seal(manifest: dict[str, Any]) -> str:
+    """A digest of all that the manifest says but the digest itself."""
+    said = {name: value for name, value in manifest.items() if name != SEAL}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _manifest(namespace: Namespace, parts: list[Part]) -> dict[str, Any]:

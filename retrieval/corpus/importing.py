@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import DocumentUnreadable, NamespaceExists, NamespaceInvalid
-from retrieval.corpus.exporting import FORMAT, MANIFEST, VERSION, Part
+from retrieval.corpus.exporting import FORMAT, MANIFEST, SEAL, VERSION, Part, seal
 from retrieval.corpus.items import Reading, Span
 from retrieval.corpus.namespace_settings import NamespaceSettings, checked_name, settings_of
 from retrieval.corpus.namespaces import Namespaces
@@ -127,6 +127,8 @@ class _Export:
     def _checked(self, manifest: Any) -> _Manifest:
         if manifest["format"] != FORMAT or manifest["version"] != VERSION:
             raise self.error(f"no {FORMAT} of version {VERSION}")
+        if manifest[SEAL] != seal(manifest):
+            raise self.error("the manifest is damaged: its SHA-256 is not its own")
         parts: dict[str, Part] = {}
         for entry in manifest["files"]:
             part = Part(str(entry["name"]), int(entry["bytes"]), str(entry["sha256"]))

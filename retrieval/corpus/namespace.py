@@ -97,7 +97,8 @@ class Namespace:
 
     def has(self, target: Target) -> bool:
         """Whether there is anything of an index on the disk; before the first passage there need not be."""
-        return (self.folder / target).exists()
+        folder = self.folder / target
+        return folder.is_dir() and any(folder.iterdir())
 
     def rows(self, target: Target) -> int:
         """How many passages an index holds."""

@@ -69,7 +69,8 @@ class TextIndex(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backends:
     """What a namespace is built from. Each opens what lies in a folder, as its one writer where the last argument says
-    so, else as one of many readers; a writer makes what is not there yet.
+    so, else as one of many readers. A writer finds its folder missing or empty the first time, and leaves an index
+    there that readers can open, empty as it is.
 
     ``encoders`` gives the same object for the same id as long as it is loaded; ``words`` takes the back end's name.
     """

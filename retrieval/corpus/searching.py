@@ -171,10 +171,10 @@ class _Rankings:
             case "bm25":
                 found = [namespace.words.search(query, k, where) for query in self._queries]
             case "pes2":
-                keywords = self._rankers.keywords
+                index, keywords = namespace.keywords, self._rankers.keywords
                 if keywords is None:
                     raise BackendUnavailable("there is no ranking by keywords", param="retriever")
-                found = [keywords(namespace.keywords, query, k, where) for query in self._queries]
+                found = [keywords(index, query, k, where) for query in self._queries]
         return found
 
     def _dense(self, namespace: Namespace, k: int, where: RowFilter | None) -> list[list[Hit]]:

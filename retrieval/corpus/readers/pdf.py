@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable
-from retrieval.corpus.items import NO_OPTIONS, Item, PdfLimits, ReadOptions, TextBuilder
+from retrieval.corpus.items import NO_OPTIONS, Item, Passed, PdfLimits, ReadOptions, TextBuilder
 from retrieval.corpus.readers import pdf_child
 from retrieval.passages import Document
 
@@ -24,27 +24,32 @@ _OUT_OF_TIME: Final = (signal.SIGKILL, signal.SIGXCPU)
 
 
 def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
-    """One document, a part for each page with text.
+    """One document, a part for each page with text; a page that cannot be read is passed over, its number the line.
 
     Raises:
         DocumentUnreadable: encrypted, damaged, or pictures of pages without text; the message says which.
         DocumentTooLarge: over the limits of ``options.pdf``.
     """
     digest = _sha256(path)
-    text, title = TextBuilder(), ""
+    text, title, bad = TextBuilder(), "", list[Passed]()
     for line in _lines(path, options.pdf):
         if "error" in line:
             _fail(path, line, options.pdf)
         if "pages" in line:
             title = " ".join(str(line.get("title") or "").split())
+        elif "bad" in line:
+            bad.append(Passed(path.name, int(line["page"]), f"page {line['page']} cannot be read ({line['bad']})"))
         elif "page" in line:
             text.add(str(line["text"]).strip(), page=int(line["page"]))
             if len(text) > options.pdf.chars:
                 raise DocumentTooLarge(f"{path}: more than {options.pdf.chars} characters of text")
     if not len(text):
+        if bad:
+            _fail(path, {"error": "damaged", "detail": bad[0].reason}, options.pdf)
         raise DocumentUnreadable(
             f"{path}: no text on any page: it holds pictures of pages, and needs recognition of characters (OCR) first"
         )
+    yield from bad
     document = Document(
         document_id=f"sha256:{digest}",
         title=title or path.stem,

@@ -2,7 +2,7 @@
 
 A damaged or hostile PDF may take any time and memory: what it can take here is this process. Arguments: file, bytes of
 address space, seconds of processor time, pages. Output: JSON lines, {"pages", "title"}, then {"page", "text"} for each
-page, at the end {"end": true}; or {"error": kind, "detail": text}.
+page, or {"page", "bad": reason}, at the end {"end": true}; or {"error": kind, "detail": text}.
 """
 
 from __future__ import annotations
@@ -40,8 +40,19 @@ def _read(path: str, max_pages: int) -> None:
     if pages > max_pages:
         _say(error="large", detail=f"{pages} pages, {max_pages} at most")
         return
-    for number, page in enumerate(reader.pages, 1):
-        _say(page=number, text=page.extract_text())
+    for number in range(1, pages + 1):
+        try:
+            page = reader.pages[number - 1]
+            contents = page.get_contents()
+            if contents is not None:
+                contents.get_data()  # what fails here, the library's extraction would pass over in silence
+            text = page.extract_text()
+        except MemoryError:
+            raise
+        except Exception as error:
+            _say(page=number, bad=f"{type(error).__name__}: {error}"[:150])
+        else:
+            _say(page=number, text=text)
     _say(end=True)
 
 
