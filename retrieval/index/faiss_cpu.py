@@ -17,6 +17,7 @@ from retrieval.index.faiss_library import load_faiss, metric_of, wheel
 from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for
 
 _BLOCK: Final = 65_536
+# Over a k that is some three times what was asked for: one bit per number tells little of vectors without clusters.
 _REFINE_FACTOR: Final = 10.0
 _HNSW_LEAST: Final = 128
 
@@ -105,8 +106,7 @@ class _FaissSearcher:
         chosen = {} if selector is None else {"sel": selector}
         if hasattr(index, "base_index"):
             inner = self._ivf(faiss.downcast_index(index.base_index), chosen, selectivity)
-            # The factor is over k, and k is already more than was asked for.
-            return faiss.IndexRefineSearchParameters(k_factor=_REFINE_FACTOR / 2, base_index_params=inner)
+            return faiss.IndexRefineSearchParameters(k_factor=_REFINE_FACTOR, base_index_params=inner)
         if hasattr(index, "nlist"):
             return self._ivf(index, chosen, selectivity)
         if hasattr(index, "hnsw"):

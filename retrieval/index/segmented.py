@@ -120,7 +120,8 @@ class SegmentedIndex:
     def compact(self) -> int:
         """Commit, with as few segments as can be and no deleted rows. Searches go on meanwhile."""
         with self._as_writer():
-            self._commit(None, compact=True)
+            if self._changed or not self._committer().is_compact(self._view):
+                self._commit(None, compact=True)
             return self._manifest.generation
 
     def reload(self) -> bool:
