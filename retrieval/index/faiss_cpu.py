@@ -58,14 +58,14 @@ def flat_index(faiss: Any, data: SegmentVectors) -> Any:
     return index
 
 
-def read_index(faiss: Any, data: SegmentVectors) -> Any:
-    """The file of an approximate type, mapped.
+def read_index(faiss: Any, data: SegmentVectors, *, mapped: bool = True) -> Any:
+    """The file of an approximate type.
 
     Raises:
         IndexDamaged: it cannot be read, or it is not over these rows.
     """
     try:
-        index = faiss.read_index(str(data.index_file), faiss.IO_FLAG_MMAP_IFC)
+        index = faiss.read_index(str(data.index_file), faiss.IO_FLAG_MMAP_IFC if mapped else 0)
     except RuntimeError as fault:
         raise IndexDamaged(f"{data.index_file} cannot be read: {fault}") from fault
     if (index.ntotal, index.d) != data.vectors.shape or index.metric_type != metric_of(faiss, data.metric):
@@ -85,6 +85,11 @@ class _FaissSearcher:
     @property
     def exact(self) -> bool:
         return False
+
+    @property
+    def filters_exactly(self) -> bool:
+        """A flat scan passes over what the selector leaves out."""
+        return self.memory > 0
 
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
