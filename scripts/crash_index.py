@@ -27,7 +27,8 @@ from typing import Final
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from retrieval.index.base import Rows
+from models.encoders.base import Floats
+from retrieval.index.base import Ids, Rows
 from retrieval.index.errors import IndexFault
 from retrieval.index.open import create_index, open_index
 from retrieval.index.options import OpenOptions
@@ -87,11 +88,12 @@ def rows_of(put: list[int], step: int) -> Rows:
     )
 
 
-def vectors_of(ids: np.ndarray, steps: np.ndarray) -> np.ndarray:
+def vectors_of(ids: Ids, steps: Ids) -> Floats:
     """Of an id at a step, unlike those of its neighbours."""
     places = np.arange(1, DIM + 1)
     angles = ids[:, None] * 0.7 * places + steps[:, None] * 1.3 * places[::-1]
-    return np.sin(angles).astype(np.float32) + 2.0
+    found: Floats = (np.sin(angles) + 2.0).astype(np.float32)
+    return found
 
 
 def child(folder: Path, kind: KindChoice, ids: int) -> None:

@@ -41,6 +41,11 @@ class Searcher(Protocol):
         """Scores are true ones (of centred vectors), in no need of being taken again."""
         ...
 
+    @property
+    def filters_exactly(self) -> bool:
+        """Of the rows allowed it finds the nearest, however few they are, in no more time than without a mask."""
+        ...
+
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
     ) -> tuple[NDArray[np.int64], Floats]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -38,7 +38,8 @@ class Committer:
         generation = self.storage.next_generation()
         pieces = self._plan(view, compact=compact)
         by_number = {live.entry.number: live for live in view.segments}
-        segments = tuple(self._made(pieces, by_number, view))
+        again = {piece.parts for piece in pieces if piece.is_stale or (compact and piece.dead)}
+        segments = tuple(self._made(pieces, again, by_number, view))
         kept = tuple(self._with_tombstones(live, generation) for live in segments)
         manifest = replace(
             self.manifest,
@@ -60,9 +61,18 @@ class Committer:
         planned = packed([*committed, *fresh], most) if compact else at_commit(committed, fresh, most)
         return [piece for piece in planned if piece.alive]
 
-    def _made(self, pieces: list[Piece], by_number: Mapping[int, LiveSegment], view: View) -> Iterator[LiveSegment]:
+    def is_compact(self, view: View) -> bool:
+        """Whether ``commit`` with ``compact`` would change nothing but the generation."""
+        pieces = [live.piece() for live in view.segments]
+        tail = view.tail is not None and view.tail.rows_alive
+        merged = len(packed(pieces, self.options.segment_rows)) < len(pieces)
+        return not tail and not merged and not any(piece.dead for piece in pieces)
+
+    def _made(
+        self, pieces: list[Piece], again: Collection[tuple[int, ...]], by_number: Mapping[int, LiveSegment], view: View
+    ) -> Iterator[LiveSegment]:
         for piece in pieces:
-            if len(piece.parts) == 1 and piece.parts[0] != TAIL and not piece.is_stale:
+            if len(piece.parts) == 1 and piece.parts[0] != TAIL and piece.parts not in again:
                 yield by_number[piece.parts[0]]
                 continue
             parts = [by_number[number].picked() for number in piece.parts if number != TAIL]

@@ -17,6 +17,7 @@ from retrieval.index.faiss_library import load_faiss, metric_of, wheel
 from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for
 
 _BLOCK: Final = 65_536
+# Over a k that is some three times what was asked for: one bit per number tells little of vectors without clusters.
 _REFINE_FACTOR: Final = 10.0
 _HNSW_LEAST: Final = 128
 
@@ -57,14 +58,14 @@ def flat_index(faiss: Any, data: SegmentVectors) -> Any:
     return index
 
 
-def read_index(faiss: Any, data: SegmentVectors) -> Any:
-    """The file of an approximate type, mapped.
+def read_index(faiss: Any, data: SegmentVectors, *, mapped: bool = True) -> Any:
+    """The file of an approximate type.
 
     Raises:
         IndexDamaged: it cannot be read, or it is not over these rows.
     """
     try:
-        index = faiss.read_index(str(data.index_file), faiss.IO_FLAG_MMAP_IFC)
+        index = faiss.read_index(str(data.index_file), faiss.IO_FLAG_MMAP_IFC if mapped else 0)
     except RuntimeError as fault:
         raise IndexDamaged(f"{data.index_file} cannot be read: {fault}") from fault
     if (index.ntotal, index.d) != data.vectors.shape or index.metric_type != metric_of(faiss, data.metric):
@@ -84,6 +85,11 @@ class _FaissSearcher:
     @property
     def exact(self) -> bool:
         return False
+
+    @property
+    def filters_exactly(self) -> bool:
+        """A flat scan passes over what the selector leaves out."""
+        return self.memory > 0
 
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
@@ -105,8 +111,7 @@ class _FaissSearcher:
         chosen = {} if selector is None else {"sel": selector}
         if hasattr(index, "base_index"):
             inner = self._ivf(faiss.downcast_index(index.base_index), chosen, selectivity)
-            # The factor is over k, and k is already more than was asked for.
-            return faiss.IndexRefineSearchParameters(k_factor=_REFINE_FACTOR / 2, base_index_params=inner)
+            return faiss.IndexRefineSearchParameters(k_factor=_REFINE_FACTOR, base_index_params=inner)
         if hasattr(index, "nlist"):
             return self._ivf(index, chosen, selectivity)
         if hasattr(index, "hnsw"):

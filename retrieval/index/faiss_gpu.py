@@ -65,7 +65,7 @@ class FaissGpuBackend:
     def open(self, data: SegmentVectors) -> Searcher:
         try:
             if data.kind == "ivf-sq8":
-                index = read_index(self._faiss, data)
+                index = read_index(self._faiss, data, mapped=False)
                 options = self._faiss.GpuClonerOptions()
                 on_device = self._faiss.index_cpu_to_gpu(self._resources, self._device, index, options)
                 return _GpuSearcher(self._faiss, ((0, on_device),), data.vectors.nbytes // 2, self._probe_share)
@@ -109,6 +109,10 @@ class _GpuSearcher:
 
     @property
     def exact(self) -> bool:
+        return False
+
+    @property
+    def filters_exactly(self) -> bool:
         return False
 
     def search(

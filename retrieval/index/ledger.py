@@ -74,7 +74,7 @@ class MemoryLedger:
         later = [other for other in self._on(claim.device) if _place(other.stage) > _place(claim.stage)]
         if later:
             raise IndexFault(
-                f"{claim.name} must be loaded before {later[0].name}: {claim.stage}s come before {later[0].stage}s"
+                f"{claim.name} must be loaded before {later[0].name}: first indices, then encoders, engines"
             )
         left = self.left(claim.device)
         if claim.bytes > left:

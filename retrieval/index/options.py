@@ -13,7 +13,7 @@ class OpenOptions:
     """``write``: as the one writer, else as one of many readers. ``verify``: "sizes" leaves the digests unread, for
     indices that take minutes to read. ``threads`` of the search library, 0 for its own choice. ``device`` of back ends
     that have one. ``tail_rows`` are kept in memory before they are sealed; no segment grows beyond ``segment_rows``.
-    A filter that leaves fewer than ``gather_rows`` of a segment is met by scoring exactly those.
+    A filter that leaves fewer than ``gather_rows`` of an approximate segment is met by scoring exactly those.
     ``probe_share`` of the lists of an IVF type are looked into. ``batch_ms``: how long a search on a GPU waits for
     others to go with it, at most ``queue`` of them at a time. ``disk`` writes.
     """

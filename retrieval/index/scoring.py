@@ -63,7 +63,10 @@ def scanned(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArra
     held_rows, held = nothing(len(queries), 0)
     for start in range(0, len(rows), _BLOCK):
         some = rows[start : start + _BLOCK]
-        scores = _products(metric, queries, np.asarray(vectors[some]).astype(np.float32, copy=False))
+        # Rows without a gap are looked at where they are, not copied.
+        whole = int(some[-1]) - int(some[0]) + 1 == len(some)
+        block_vectors = vectors[some[0] : some[-1] + 1] if whole else vectors[some]
+        scores = _products(metric, queries, np.asarray(block_vectors).astype(np.float32, copy=False))
         block_rows, block = _cut(np.broadcast_to(some, scores.shape), scores, k + SPARE)
         held_rows, held = _cut(np.hstack([held_rows, block_rows]), np.hstack([held, block]), k + SPARE)
     return best(held_rows, rescored(metric, queries, vectors, held_rows), k)

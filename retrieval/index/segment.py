@@ -33,6 +33,7 @@ _OVER_FETCH: Final[dict[Kind, int]] = {
     "hnsw": 1,
     "ivf-rabitq": 2,
 }
+_MOST_CANDIDATES: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ class Segment:
         shift = (queries.astype(np.float64) @ self.mean.astype(np.float64))[:, None]
         if self.metric == "l2":
             queries, shift = queries - self.mean, np.zeros_like(shift)
-        if where is not None and survivors < self.gather_rows:
+        if where is not None and survivors < self.gather_rows and not self.searcher.get().filters_exactly:
             rows, scores = self._scan(queries, k, allowed)
         else:
             rows, scores = self._find(queries, k, allowed, survivors)
@@ -83,7 +84,8 @@ class Segment:
         return passing if alive is None else passing & alive
 
     def _find(self, queries: Floats, k: int, allowed: Mask | None, survivors: int) -> scoring.Candidates:
-        wanted = min(survivors, k * _OVER_FETCH[self.entry.kind] + scoring.SPARE)
+        more = min(k * _OVER_FETCH[self.entry.kind], max(k, _MOST_CANDIDATES))
+        wanted = min(survivors, more + scoring.SPARE)
         searcher = self.searcher.get()
         rows, scores = searcher.search(queries, wanted, allowed, survivors / len(self))
         if allowed is not None:

@@ -46,12 +46,13 @@ class SegmentedIndex:
         self._closed = False
         self._reading: FileLock | None = None
         self._number = 0
+        self._unclean = ""
         try:
             self._writer = storage.writer_lock() if options.write else None
             current, self._reading, self._view = load(storage, backend, options)
             self._manifest = replace(current, kind=manifest.kind)
             if self._writer is not None:
-                storage.clean(self._manifest, ())
+                self._unclean = storage.clean(self._manifest, ())
                 self._number = storage.last_number()
         except BaseException:
             if owner is not None:
@@ -120,7 +121,8 @@ class SegmentedIndex:
     def compact(self) -> int:
         """Commit, with as few segments as can be and no deleted rows. Searches go on meanwhile."""
         with self._as_writer():
-            self._commit(None, compact=True)
+            if self._changed or not self._committer().is_compact(self._view):
+                self._commit(None, compact=True)
             return self._manifest.generation
 
     def reload(self) -> bool:
@@ -162,6 +164,7 @@ class SegmentedIndex:
             detail={
                 "tail_rows": len(tail),
                 "uncommitted": self._changed,
+                "not_cleaned": self._unclean,
                 "kinds": {f"{live.entry.number:08d}": live.entry.kind for live in view.segments},
                 **self._backend.describe(),
             },
@@ -199,7 +202,7 @@ class SegmentedIndex:
             before.close()
         self._tail = Tail(self.dim)
         self._manifest, self._view, self._changed = manifest, view, False
-        self._storage.clean(manifest, ())
+        self._unclean = self._storage.clean(manifest, ())
 
     def _committer(self) -> Committer:
         return Committer(
@@ -229,7 +232,7 @@ class SegmentedIndex:
             yield
         except (OSError, IndexFault) as fault:
             drafts = [live.entry.number for live in self._view.segments]
-            self._storage.clean(self._manifest, drafts)
+            self._unclean = self._storage.clean(self._manifest, drafts)
             if isinstance(fault, IndexFault):
                 raise
             raise IndexWriteFailed(f"{self._storage.folder} could not be written: {fault}") from fault

@@ -82,15 +82,17 @@ class Storage:
             raise
         return lock
 
-    def clean(self, current: Manifest, drafts: Collection[int]) -> None:
+    def clean(self, current: Manifest, drafts: Collection[int]) -> str:
         """Remove generations that nobody reads and files that none needs; the writer's lock must be held.
 
-        ``drafts`` are segments of the writer that are in no generation yet.
+        ``drafts`` are segments of the writer that are in no generation yet. Returns what went wrong, "" for nothing:
+        what cannot be read may be in use, so everything stays, and the next commit tries again.
         """
         try:
             self._clean(current, drafts)
-        except (OSError, IndexDamaged):
-            return  # what cannot be read may be in use: everything stays, and the next commit tries again
+        except (OSError, IndexDamaged) as fault:
+            return str(fault)
+        return ""
 
     def _clean(self, current: Manifest, drafts: Collection[int]) -> None:
         needed = set(self._files_of_kept(current))

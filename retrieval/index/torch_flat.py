@@ -101,6 +101,10 @@ class _TorchSearcher:
     def exact(self) -> bool:
         return True
 
+    @property
+    def filters_exactly(self) -> bool:
+        return True
+
     @torch.inference_mode()
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
@@ -157,6 +161,12 @@ class _TorchSearcher:
         return scores
 
     def _scores(self, queries: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """A few queries at a time: the vectors of all their candidates stand in memory."""
+        size = max(1, _SCORE_BYTES // (32 * rows.shape[1] * queries.shape[1]))
+        starts = range(0, len(queries), size)
+        return torch.cat([self._true(queries[start : start + size], rows[start : start + size]) for start in starts])
+
+    def _true(self, queries: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         found = self._vectors[rows].double()
         if self._metric == "l2":
             return -(found - queries.double()[:, None, :]).square_().sum(dim=2)

@@ -20,6 +20,7 @@ from retrieval.index.tail import TailView
 
 _QUERIES_AT_ONCE: Final = 1_024
 _ROWS_AT_ONCE: Final = 8_192
+_HITS_AT_ONCE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +86,9 @@ class View:
 
     def search(self, queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
         """The nearest of all rows alive; constant memory whatever the number of queries."""
-        starts = range(0, len(queries), _QUERIES_AT_ONCE) if len(queries) else range(1)
-        found = [self._search(queries[start : start + _QUERIES_AT_ONCE], k, where) for start in starts]
+        size = max(1, min(_QUERIES_AT_ONCE, _HITS_AT_ONCE // k))
+        starts = range(0, len(queries), size) if len(queries) else range(1)
+        found = [self._search(queries[start : start + size], k, where) for start in starts]
         return Neighbours(np.concatenate([part.ids for part in found]), np.concatenate([p.scores for p in found]))
 
     def _search(self, queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
