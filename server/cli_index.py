@@ -58,7 +58,7 @@ def _catch_up(args: argparse.Namespace) -> int:
 
     with opened(args) as (_, retrieval), watched(args.name) as watch:
         added = catch_up(retrieval.namespaces, args.name, watch)
-    print(f"{args.name}: {added.indexed:,} passages indexed")
+    print(f"{args.name}: {added.indexed:,} entries indexed")
     return 0
 
 

@@ -217,7 +217,7 @@ def _import(args: argparse.Namespace) -> int:
         name = import_namespace(retrieval.namespaces, args.source, args.name)
         with watched(name) as watch:
             added = catch_up(retrieval.namespaces, name, watch)
-    print(f"{name}: imported, {added.indexed:,} passages indexed")
+    print(f"{name}: imported, {added.indexed:,} entries indexed")
     return 0
 
 
@@ -230,7 +230,7 @@ def _say(what: str, added: Added) -> None:
         "withdrawn": added.withdrawn,
     }
     counts = ", ".join(f"{count:,} {word}" for word, count in numbers.items() if count) or "nothing new"
-    print(f"{what}: {counts}; {added.indexed:,} passages indexed" + (", stopped" if added.cancelled else ""))
+    print(f"{what}: {counts}; {added.indexed:,} entries indexed" + (", stopped" if added.cancelled else ""))
     for passed in added.first_passed:
         print(f"{passed.file}:{passed.line}: {passed.reason}", file=sys.stderr)
     if added.passed > len(added.first_passed):
@@ -259,7 +259,7 @@ def watched(what: str) -> Iterator[Watch]:
 
             def show(step: Progress) -> None:
                 status.update(
-                    f"{what}: {step.read:,} documents ({step.documents_per_s:,.0f}/s), {step.indexed:,} passages "
+                    f"{what}: {step.read:,} documents ({step.documents_per_s:,.0f}/s), {step.indexed:,} entries "
                     f"indexed ({step.passages_per_s:,.0f}/s), {step.waiting:,} waiting"
                 )
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification
+from transformers.utils.logging import disable_progress_bar
 
 from models.encoders.model_files import ModelFolder, weight_files
 from models.encoders.sentence_config import positions
@@ -51,6 +52,7 @@ def takes_segments(model: Any, tokenizer: Any) -> bool:
 
 def _load(auto: Any, folder: ModelFolder, placement: Placement) -> Any:
     weight_files(folder)
+    disable_progress_bar()  # it would stand in the midst of a command's own output
     try:
         model, report = auto.from_pretrained(
             folder.path,

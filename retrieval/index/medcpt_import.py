@@ -91,7 +91,11 @@ class MedcptImport:
 
     def chunks(self) -> list[MedcptChunk]:
         """In the order of their numbers. IndexInputInvalid where a file is missing or is no float32 [n, dim]."""
-        found = [(int(match[1]), path) for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name))]
+        try:
+            paths = sorted(self.folder.iterdir())
+        except OSError as fault:
+            raise IndexInputInvalid(f"{self.folder} cannot be read: {fault.strerror}", param="folder") from fault
+        found = [(int(match[1]), path) for path in paths if (match := _NAME.fullmatch(path.name))]
         if not found:
             raise IndexInputInvalid(f"there is no embeds_chunk_*.npy in {self.folder}", param="folder")
         return [self._chunk(number, path) for number, path in sorted(found)]

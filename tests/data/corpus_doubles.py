@@ -159,7 +159,7 @@ class FolderWords:
     def __init__(self, folder: Path, write: bool) -> None:
         self._folder = _Folder(folder, write)
 
-    def add(self, passages: Iterable[Passage]) -> int:
+    def add(self, passages: Iterable[Passage], namespace: int = 0) -> int:
         self._folder.check()
         given = list(passages)
         for passage in given:
