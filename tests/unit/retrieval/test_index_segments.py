@@ -98,6 +98,23 @@ def test_a_back_end_that_ignores_filters_leaks_nothing(tmp_path: Path, most: int
             assert ((found.ids != NO_ID).sum(axis=1) == mask.sum()).all()
 
 
+def test_a_tail_whose_rows_are_all_deleted_takes_no_segment(tmp_path: Path) -> None:
+    """And an index whose rows are all deleted is an empty one."""
+    rows = rows_for(clustered(20))
+    with careless_index(tmp_path / "index", tail_rows=8) as index:
+        index.add(rows)
+        index.delete(rows.ids)
+        index.add(rows)
+        assert (index.stats().rows, index.stats().segments) == (20, 0)
+        index.commit()
+        index.delete(rows.ids)
+        index.commit()
+        assert (index.stats().rows, index.stats().segments, index.stats().bytes_disk) == (0, 0, 0)
+        assert (index.search(rows.vectors[:1], 2).ids == NO_ID).all()
+    with careless_index(tmp_path / "index") as index:
+        assert index.stats().rows == 0
+
+
 changes: st.SearchStrategy[tuple[str, list[int]]] = st.one_of(
     st.tuples(st.just("add"), st.lists(st.integers(1, 40), min_size=1, max_size=12, unique=True)),
     st.tuples(st.just("delete"), st.lists(st.integers(1, 40), max_size=12)),
@@ -105,7 +122,7 @@ changes: st.SearchStrategy[tuple[str, list[int]]] = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(changes, max_size=14))
 def test_any_sequence_of_changes_leaves_what_a_dictionary_would_hold(steps: list[tuple[str, list[int]]]) -> None:
     """Every id once, with its last vector; reopening goes back to the last commit."""
