@@ -278,7 +278,7 @@ def test_torch_keeps_one_mask_for_many_searches() -> None:
 
 @pytest.mark.parametrize("metric", ["inner_product", "l2"])
 def test_blocks_on_a_device_are_searched_as_one(metric: Metric) -> None:
-    """The searcher of the GPU back end over blocks on the CPU: rows of the whole segment, masks met by fetching more."""
+    """The GPU back end's searcher over blocks on the CPU: rows of the whole segment, masks met by fetching more."""
     faiss = pytest.importorskip("faiss")
     from retrieval.index.faiss_gpu import GpuSearcher
     from retrieval.index.faiss_library import metric_of
