@@ -69,6 +69,14 @@ def test_odd_names_are_refused_everywhere(namespaces: Namespaces, name: str) -> 
         add_items(namespaces, name, [])
 
 
+@pytest.mark.parametrize("fields", [{"encoder": "a\nb"}, {"encoder": " x"}, {"words": "../x"}, {"words": ""}])
+def test_settings_that_cannot_be_are_refused(fields: dict[str, str]) -> None:
+    """A folder may be an encoder's id, a path is no back end."""
+    NamespaceSettings(encoder="/models/my encoder", words="fts")
+    with pytest.raises(NamespaceInvalid):
+        NamespaceSettings(**fields)  # type: ignore[arg-type]
+
+
 def test_a_namespace_is_made_listed_described_and_deleted(namespaces: Namespaces) -> None:
     """Another of the same name is refused, one that is not there is unknown."""
     namespaces.create("other-2", NamespaceSettings(words="none", keywords=False, chunking=Chunking(size=500)))
