@@ -114,7 +114,7 @@ class Namespace:
         """Its indices were changed since it was opened, or another namespace is in its place."""
         try:
             return self._inode != self._store_inode() or self._indexed != self.store.meta("indexed")
-        except OSError:
+        except (OSError, NamespaceDamaged):
             return True
 
     def close(self) -> None:

@@ -82,9 +82,13 @@ class Backends:
     keywords: Callable[[Path, bool], TextIndex]
 
 
+def is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
 def checked_name(name: str) -> str:
     """The name, which is a folder's too. NamespaceInvalid for any other."""
-    if _NAME.fullmatch(name) is None:
+    if not is_name(name):
         raise NamespaceInvalid(
             f"{name[:70]!r} is no name: 1 to 63 small letters, digits, _ and -, the first a letter or digit",
             param="name",

@@ -297,6 +297,7 @@ def test_a_namespace_without_indices_is_a_store(tmp_path: Path) -> None:
 def test_a_killed_creation_or_deletion_leaves_only_rubbish_that_goes(namespaces: Namespaces) -> None:
     """Names with a dot in front are no namespaces."""
     (namespaces.root / ".new.build-x1").mkdir()
+    (namespaces.root / "lost+found").mkdir()
     assert namespaces.names() == ["ns"]
     namespaces.create("new", SETTINGS)
     assert not (namespaces.root / ".new.build-x1").exists()
