@@ -57,7 +57,7 @@ class PassageStore:
             for _ in range(_CONNECTIONS):
                 self._idle.put(self._connect())
             version = self.meta("schema")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, NamespaceDamaged) as error:
             self.close()
             raise NamespaceDamaged(f"{path}: not a store of passages ({error})") from error
         if version != schema.SCHEMA_VERSION:
@@ -98,9 +98,8 @@ class PassageStore:
                 raise NamespaceDamaged(f"{self.path}: cannot be read ({error})") from error
 
     def meta(self, key: str) -> str:
-        with self._connection() as connection:
-            row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return str(row[0]) if row else ""
+        rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))
+        return str(rows[0][0]) if rows else ""
 
     def generation(self) -> int:
         """Grows with every change: what was found or counted before may be out of date."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -152,6 +153,29 @@ def test_changes_are_seen_by_the_next_search(namespaces: Namespaces, searcher: S
     other.delete("one")
     other.create("one", SETTINGS)
     assert searcher.search("asthma children", ["one"]) == []
+
+
+def test_searches_go_on_while_documents_are_added(namespaces: Namespaces, searcher: Searcher) -> None:
+    """Each sees a whole state; indices that were replaced are closed by the last who used them."""
+    stop, wrong = threading.Event(), list[BaseException]()
+
+    def look() -> None:
+        while not stop.is_set():
+            try:
+                assert searcher.search("asthma", ["one", "two"], SearchOptions(k=3, retriever="hybrid"))
+            except BaseException as error:
+                wrong.append(error)
+                return
+
+    threads = [threading.Thread(target=look) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for turn in range(8):
+        add_items(namespaces, "one", [reading(f"PMID:{turn}", f"Asthma, for the {turn}th time.")])
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
 
 
 def test_what_cannot_be_searched_is_said(tmp_path: Path, namespaces: Namespaces) -> None:
