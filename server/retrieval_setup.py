@@ -74,7 +74,7 @@ class _Opening:
             # A writer needs no card: what it writes, any back end opens.
             backend="faiss" if write else self.backend,
         )
-        if write and not folder.exists():
+        if write and not (folder.exists() and any(folder.iterdir())):
             return create_index(folder, spec, options)
         return open_index(folder, spec, options)
 
