@@ -187,7 +187,7 @@ def test_what_cannot_be_searched_is_said(tmp_path: Path, namespaces: Namespaces)
             searcher.search("x", ["plain"], SearchOptions(retriever=retriever))
     with pytest.raises(BackendUnavailable):
         searcher.search("asthma", ["one"], SearchOptions(retriever="pes2"))
-    with pytest.raises(NamespaceInvalid, match="retrieval.cross_encoder"):
+    with pytest.raises(NamespaceInvalid, match=r"retrieval\.cross_encoder"):
         searcher.search("asthma", ["one"], SearchOptions(rerank=5))
     with pytest.raises(NamespaceInvalid, match="empty"):
         searcher.search(" ", ["one"])
