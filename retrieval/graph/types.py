@@ -25,7 +25,7 @@ class Edge:
     """One statement. ``kind`` is the graph's own edge type (TREATS_CtD); how it reads is ``verbs``' matter.
 
     ``provenance``: every source that says so, in the order given. ``pmids``: articles. ``evidence``: the statement's
-    attributes as the graph has them (scores, p-values, phase), JSON values. ``licence`` "" where the graph does not say.
+    attributes as the graph has them (scores, p-values, phase), JSON values. ``licence`` "" where it is not said.
     """
 
     source_id: str
