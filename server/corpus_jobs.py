@@ -46,7 +46,7 @@ def verify_work(namespaces: Namespaces, name: str) -> Work:
 
 
 class NcbiWork:
-    """Jobs that ask NCBI, by the egress rules of the key that asked for them, on the ``loop`` that the client runs on."""
+    """Jobs that ask NCBI, by the egress rules of the key that asked for them. ``loop``: the one the client runs on."""
 
     def __init__(self, namespaces: Namespaces, name: str, egress: Egress, loop: asyncio.AbstractEventLoop) -> None:
         self._namespaces = namespaces
