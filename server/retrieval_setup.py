@@ -18,6 +18,7 @@ from retrieval.index.base import RowFilter, VectorIndex
 from retrieval.index.open import create_index, open_index
 from retrieval.index.options import OpenOptions
 from retrieval.index.spec import BackendName, IndexSpec
+from retrieval.index.storage import Storage
 from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.fts_index import open_fts
 from retrieval.lexical.keyword_index import KeywordIndex, open_keyword_index
@@ -93,7 +94,9 @@ class _Opening:
             # A writer needs no card: what it writes, any back end opens.
             backend="faiss" if write else self.backend,
         )
-        if write and not folder.exists():
+        if (
+            write and not Storage(folder, options.disk).exists()
+        ):  # a kill may have left the folder of one that was being made
             return create_index(folder, spec, options)
         return open_index(folder, spec, options)
 
