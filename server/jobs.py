@@ -114,10 +114,13 @@ class Job:
         self._times[1] = int(time.time())
 
     def end(self, state: JobState, result: Mapping[str, Any] | None = None, error: ErrorReply | None = None) -> None:
-        """Once."""
+        """Once; then ``tell_end``."""
         self._times[2] = int(time.time())
         self._result, self.error = result, error
         self.state = state
+
+    def tell_end(self) -> None:
+        """To those who wait for it."""
         self._ended.set_result(None)
 
     async def wait(self, seconds: float) -> None:
@@ -216,7 +219,7 @@ class Jobs:
         """One that waits ends now, one that runs at its next step; one that has ended stays as it is."""
         job = self.get(job_id, owner)
         job.cancel()
-        self._drop([task for task in self._waiting if task.job is job])
+        self._drop([task for task in list(self._waiting) if task.job is job])
         return job
 
     def _drop(self, tasks: list[_Task]) -> None:
@@ -276,6 +279,7 @@ class Jobs:
             ended = [known.id for known in self._known.values() if known.has_ended]
             for job_id in ended[: max(0, len(ended) - self._limits.kept)]:
                 del self._known[job_id]
+        job.tell_end()
 
     async def close(self) -> None:
         """No job begins from now on; those that run are asked to stop, and get ``grace_s`` to do so."""
