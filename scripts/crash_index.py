@@ -4,7 +4,9 @@ A child adds, replaces and deletes rows and commits, and tells each commit when 
 SIGKILL at a random moment. The folder must then hold exactly the rows of the last commit that was told, or of the one
 after it: every id, every column, every vector; every file with its digest.
 
-    python scripts/crash_index.py [--trials 1000] [--kind flat] [--ids 400] [--seed 0] [--folder DIR]
+    python scripts/crash_index.py [--trials 1000] [--kind flat] [--ids 400] [--window 0.12] [--seed 0] [--folder DIR]
+
+Approximate types take longer to commit: --kind ivf-rabitq --ids 6000 --window 2.
 """
 
 from __future__ import annotations
@@ -122,11 +124,23 @@ def step_of(index: SegmentedIndex) -> int:
     return int(index.manifest.corpus or 0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """``window_s`` after it is ready, at the latest, a child is killed."""
+
+    trials: int
+    kind: KindChoice = "flat"
+    ids: int = 400
+    seed: int = 0
+    window_s: float = 0.12
+
+
 class Crasher:
     """One folder and what should be in it."""
 
-    def __init__(self, folder: Path, kind: KindChoice, ids: int, rng: random.Random) -> None:
-        self.folder, self.kind, self.ids, self.rng = folder, kind, ids, rng
+    def __init__(self, folder: Path, plan: Plan, rng: random.Random) -> None:
+        self.folder, self.kind, self.ids, self.rng = folder, plan.kind, plan.ids, rng
+        self.window_s = plan.window_s
         self.step = 0
         self.expected: State = {}
 
@@ -154,7 +168,7 @@ class Crasher:
                 time.sleep(self.rng.uniform(0.05, 0.3))  # while it starts, opens or makes the index
             else:
                 select.select([process.stdout], [], [], _START_LIMIT_S)
-                time.sleep(self.rng.uniform(0.0, 0.12))
+                time.sleep(self.rng.uniform(0.0, self.window_s))
             process.send_signal(signal.SIGKILL)
             lines = process.stdout.read().decode().split("\n")
         # A line without its end was cut by the kill.
@@ -205,17 +219,17 @@ def compare(index: SegmentedIndex, expected: State) -> str:
     return ""
 
 
-def run(trials: int, kind: KindChoice, ids: int, seed: int, folder: Path) -> Tally:
-    rng, tally = random.Random(seed), Tally()
+def run(plan: Plan, folder: Path) -> Tally:
+    rng, tally = random.Random(plan.seed), Tally()
     crasher = None
-    for number in range(trials):
+    for number in range(plan.trials):
         if crasher is None or number % _TRIALS_PER_FOLDER == 0:
             if crasher is not None and not tally.faults:
                 shutil.rmtree(crasher.folder, ignore_errors=True)
-            crasher = Crasher(folder / f"index-{number:05d}", kind, ids, rng)
+            crasher = Crasher(folder / f"index-{number:05d}", plan, rng)
         crasher.trial(tally)
         if sys.stderr.isatty():
-            print(f"\r{number + 1}/{trials}", end="", file=sys.stderr)
+            print(f"\r{number + 1}/{plan.trials}", end="", file=sys.stderr)
     return tally
 
 
@@ -229,6 +243,7 @@ def main() -> int:
     parser.add_argument("--kind", default="flat")
     parser.add_argument("--ids", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--window", type=float, default=0.12, help="seconds that a child has at most")
     parser.add_argument("--folder", type=Path, help="where the indices are made; those with a fault stay")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -236,7 +251,14 @@ def main() -> int:
         child(arguments.child, arguments.kind, arguments.ids)
     home = arguments.folder or Path(tempfile.mkdtemp(prefix="crash-index-"))
     home.mkdir(parents=True, exist_ok=True)
-    tally = run(arguments.trials, arguments.kind, arguments.ids, arguments.seed, home)
+    plan = Plan(
+        trials=arguments.trials,
+        kind=arguments.kind,
+        ids=arguments.ids,
+        seed=arguments.seed,
+        window_s=arguments.window,
+    )
+    tally = run(plan, home)
     print(tally.table())
     if not tally.faults and arguments.folder is None:
         shutil.rmtree(home)

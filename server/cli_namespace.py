@@ -160,7 +160,7 @@ def _with_ncbi(args: argparse.Namespace, query: object) -> int:
         known = f", {fetched.known:,} known" if fetched.known else ""
         print(f"{args.name}: {fetched.listed.count:,} articles found{known}")
         for word in fetched.listed.not_found:
-            print(f"arrowhead: PubMed does not know {word!r} and left it out", file=sys.stderr)
+            print(f"arrowhead: {word!r} stands nowhere and was left out", file=sys.stderr)
         if fetched.missing:
             print(f"arrowhead: {len(fetched.missing):,} articles were listed and not sent", file=sys.stderr)
         _say(args.name, fetched.added)

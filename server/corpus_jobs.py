@@ -115,6 +115,7 @@ def _fetched(done: Fetched) -> dict[str, Any]:
         "counted": listed.count,
         "listed": len(listed.pmids),
         "known": done.known,
+        "revised": done.revised,
         "missing": len(done.missing),
         "first_missing": list(done.missing[:_MAX_SHOWN]),
         "unlisted_days": list(listed.unlisted[:_MAX_SHOWN]),

@@ -13,14 +13,26 @@ from typing import Literal, NamedTuple
 
 from models.errors import ArrowheadError
 from server.audit_reading import snapshot, verify
-from server.bootstrap import choose_card
+from server.bootstrap import choose_card, namespaces_dir
 from server.egress_policy import EgressPolicy
 from server.ncbi_setup import audit_log, audit_path, gateway_dir, key_ids
+from server.retrieval_setup import backend_name
 from server.settings import Settings
 
 Status = Literal["ok", "warn", "fail"]
 _MIN_PYTHON = (3, 11)
-_NEEDED = ("torch", "transformers", "tokenizers", "safetensors", "xgrammar", "fastapi", "uvicorn", "httpx", "biopython")
+_NEEDED = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "xgrammar",
+    "fastapi",
+    "uvicorn",
+    "httpx",
+    "biopython",
+    "tantivy",
+)
 _MIN_FREE_BYTES = 1024**3
 
 
@@ -33,7 +45,8 @@ class Finding(NamedTuple):
 def examine(settings: Settings) -> list[Finding]:
     """All checks; each one that breaks becomes a finding, not an exception."""
     checks: list[Callable[[Settings], Finding]] = [
-        _python, _packages, _cuda, _vllm, _model, _blast, _store, _disk, _port, _egress, _keys, _audit,
+        _python, _packages, _cuda, _vllm, _model, _encoders, _indices, _namespaces, _blast, _store, _disk, _port,
+        _egress, _keys, _audit,
     ]  # fmt: skip
     findings = []
     for check in checks:
@@ -91,6 +104,41 @@ def _model(settings: Settings) -> Finding:
     card = choose_card(settings)
     card.verify_weights()
     return Finding("ok", "model", f"{card.name} from {card.source}, {card.context_length} tokens")
+
+
+def _encoders(settings: Settings) -> Finding:
+    """From the files alone; their weights are not loaded."""
+    from models.encoders.options import EncoderOptions
+    from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
+    from models.encoders.specs import HASHING, OVERLAP
+
+    chosen, options = settings.retrieval, EncoderOptions()
+    for name in chosen.encoder_names:
+        if name != HASHING:
+            resolve_encoder(name, options)
+    if chosen.cross_encoder not in (None, OVERLAP):
+        resolve_cross_encoder(chosen.cross_encoder, options)
+    judge = chosen.cross_encoder or "no cross-encoder"
+    return Finding("ok", "encoders", f"{', '.join(chosen.encoder_names)}; {judge}")
+
+
+def _indices(settings: Settings) -> Finding:
+    names = [f"{name} {found}" for name in ("faiss-gpu", "faiss-cpu", "tantivy") if (found := _version(name))]
+    backend = backend_name(settings.retrieval)
+    if backend != "torch" and importlib.util.find_spec("faiss") is None:
+        return Finding("fail", "indices", f"back end {backend}, but FAISS is missing: install faiss-cpu or faiss-gpu")
+    return Finding("ok", "indices", f"back end {backend}; {', '.join(names)}")
+
+
+def _namespaces(settings: Settings) -> Finding:
+    from retrieval.corpus.passage_store import PassageStore
+    from retrieval.corpus.store_schema import STORE_NAME
+
+    folder = namespaces_dir(settings)
+    stores = sorted(folder.glob(f"[!.]*/{STORE_NAME}"))
+    for path in stores:
+        PassageStore(path).close()
+    return Finding("ok", "namespaces", f"{len(stores)} in {folder}")
 
 
 def _blast(settings: Settings) -> Finding:

@@ -94,9 +94,8 @@ class _Opening:
             # A writer needs no card: what it writes, any back end opens.
             backend="faiss" if write else self.backend,
         )
-        if (
-            write and not Storage(folder, options.disk).exists()
-        ):  # a kill may have left the folder of one that was being made
+        # A kill may have left the folders of one that was being made.
+        if write and not Storage(folder, options.disk).exists():
             return create_index(folder, spec, options)
         return open_index(folder, spec, options)
 

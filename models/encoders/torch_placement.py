@@ -10,7 +10,7 @@ from typing import Final
 import torch
 
 from models.encoders.options import EncoderOptions
-from models.errors import EngineUnavailable, UnsupportedParam
+from models.torch_devices import torch_device
 
 _CPU_BATCH_TOKENS: Final = 2048
 _CUDA_BATCH_TOKENS: Final = 65_536
@@ -42,7 +42,7 @@ class Placement:
 
 def place(options: EncoderOptions) -> Placement:
     """Raises UnsupportedParam for no such device, EngineUnavailable for CUDA where there is none."""
-    device = _device(options.device)
+    device = torch_device(options.device)
     on_cuda = device.type == "cuda"
     return Placement(
         device,
@@ -55,18 +55,6 @@ def place(options: EncoderOptions) -> Placement:
 def cpu_has_bfloat16() -> bool:
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name) for name in _CPU_BFLOAT16)
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UnsupportedParam(f"no such device: {name!r}", param="device") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise EngineUnavailable(f"device {name} was asked for, but torch sees no CUDA device")
-    return device
 
 
 def _auto_dtype(device: torch.device) -> torch.dtype:

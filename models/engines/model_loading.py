@@ -21,6 +21,7 @@ from models.engines.hub_access import stay_off_the_hub
 from models.engines.kv_slots import KvShape
 from models.engines.options import EngineOptions
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
+from models.torch_devices import torch_device
 
 # Growing holds the old and the new rows for a moment, so this is less than half.
 _SLOTS_SHARE = 0.4
@@ -48,7 +49,7 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
         ModelNotFound: files are missing or damaged. EngineUnavailable: this engine or machine cannot run them.
         UnsupportedParam: the options ask for what the model does not have.
     """
-    device = _device(options.device)
+    device = torch_device(options.device)
     card.verify_weights()
     local_only = card.is_local or not card.allow_download
     if local_only:
@@ -76,18 +77,6 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
         slot_bytes=int(free * _SLOTS_SHARE),
         prefix_bytes=options.kv_cache_bytes or min(int(free * _PREFIX_SHARE), _MAX_PREFIX_BYTES),
     )
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UnsupportedParam(f"no such device: {name!r}", param="device") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise EngineUnavailable(f"device {name} was asked for, but torch sees no CUDA device")
-    return device
 
 
 def _dtype(options: EngineOptions, device: torch.device) -> torch.dtype:

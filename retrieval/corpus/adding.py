@@ -16,7 +16,7 @@ from typing import Final
 
 from retrieval.corpus.errors import CorpusError, DocumentUnreadable
 from retrieval.corpus.items import NO_OPTIONS, Item, Passed, ReadOptions, Withdrawn
-from retrieval.corpus.namespace import BATCH, Namespace
+from retrieval.corpus.namespace import COMMIT, Namespace
 from retrieval.corpus.namespaces import Namespaces
 from retrieval.corpus.readers.kinds import guess_reader, reader
 from retrieval.corpus.store_write import StoreWriter
@@ -145,7 +145,7 @@ class _Run:
         self.stopped = False
 
     def take(self, items: Iterator[Item]) -> None:
-        """Write documents, and index whenever a full batch waits. What came before an error is kept."""
+        """Write documents, and index whenever enough of them wait. What came before an error is kept."""
         while not self.stopped:
             batch, error = _batch(items)
             with self._writer.transaction():
@@ -157,7 +157,7 @@ class _Run:
                 raise error
             if not batch:
                 return
-            self.index(BATCH)
+            self.index(COMMIT)
 
     def _put(self, item: Item) -> None:
         if isinstance(item, Passed):

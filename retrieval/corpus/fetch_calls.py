@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.items import Item, Passed, ReadOptions
@@ -71,13 +71,17 @@ class Listed:
 
 @dataclass(slots=True)
 class _Listing:
-    query: PubmedQuery
+    """``dates``: which date of an article a span is meant of, of publication or of its record's last change."""
+
+    term: str
+    limit: int
+    dates: Literal["pdat", "mdat"] = "pdat"
     pmids: dict[str, None] = field(default_factory=dict)
     unlisted: list[str] = field(default_factory=list)
 
     @property
     def is_full(self) -> bool:
-        return bool(self.query.limit) and len(self.pmids) >= self.query.limit
+        return bool(self.limit) and len(self.pmids) >= self.limit
 
 
 async def list_pmids(access: NcbiAccess, query: PubmedQuery) -> Listed:
@@ -88,17 +92,27 @@ async def list_pmids(access: NcbiAccess, query: PubmedQuery) -> Listed:
     """
     low, high = query.span
     dated = bool(query.date_from or query.date_to)
-    listing = _Listing(query)
-    first = await _search(access, query.term, (low, high) if dated else None)
+    listing = _Listing(query.term, query.limit)
+    first = await _search(access, listing, (low, high) if dated else None)
     await _list(access, listing, (low, high), first)
     pmids = tuple(listing.pmids)[: query.limit or None]
     return Listed(first.count, pmids, tuple(listing.unlisted), first.not_found)
 
 
+async def list_revised(access: NcbiAccess, query: PubmedQuery, since: date) -> Listed:
+    """PMIDs of the query's term, whenever published, whose records PubMed changed on that day or later: by a notice of
+    retraction or correction above all."""
+    listing = _Listing(query.term, 0, "mdat")
+    span = (since, _LAST_DAY)
+    first = await _search(access, listing, span)
+    await _list(access, listing, span, first)
+    return Listed(first.count, tuple(listing.pmids), tuple(listing.unlisted), first.not_found)
+
+
 async def _list(access: NcbiAccess, listing: _Listing, span: tuple[date, date], found: IdList) -> None:
     """Adds what a search over ``span`` has found, the newer half before the older one."""
     low, high = span
-    wanted = listing.query.limit - len(listing.pmids) if listing.query.limit else found.count
+    wanted = listing.limit - len(listing.pmids) if listing.limit else found.count
     if min(found.count, wanted) <= len(found.ids):
         listing.pmids |= dict.fromkeys(found.ids)
         return
@@ -111,14 +125,14 @@ async def _list(access: NcbiAccess, listing: _Listing, span: tuple[date, date], 
     middle = low + (high - low) // 2
     for part in ((middle + timedelta(days=1), high), (low, middle)):
         if not listing.is_full:
-            await _list(access, listing, part, await _search(access, listing.query.term, part))
+            await _list(access, listing, part, await _search(access, listing, part))
 
 
-async def _search(access: NcbiAccess, term: str, span: tuple[date, date] | None) -> IdList:
-    params = {"db": "pubmed", "retmax": str(MAX_LISTED), "retmode": "json", "sort": "pub_date", "term": term}
+async def _search(access: NcbiAccess, listing: _Listing, span: tuple[date, date] | None) -> IdList:
+    params = {"db": "pubmed", "retmax": str(MAX_LISTED), "retmode": "json", "sort": "pub_date", "term": listing.term}
     if span:
         low, high = (f"{day.year:04}/{day.month:02}/{day.day:02}" for day in span)
-        params |= {"datetype": "pdat", "mindate": low, "maxdate": high}
+        params |= {"datetype": listing.dates, "mindate": low, "maxdate": high}
     call = NcbiCall("esearch", "pubmed", params)
     return _ids(call, await access.fetch(call))
 

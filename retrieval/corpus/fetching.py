@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from retrieval.corpus.adding import NO_WATCH, Added, Watch, add_items
@@ -20,6 +20,7 @@ from retrieval.corpus.fetch_calls import (
     fetch_records,
     linked_pmcids,
     list_pmids,
+    list_revised,
 )
 from retrieval.corpus.items import Item, Reading, ReadOptions
 from retrieval.corpus.namespaces import Namespaces
@@ -31,11 +32,13 @@ _WAITING: Final = 2  # replies held in memory while documents are written
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """``known`` articles were there already. ``missing``: PMIDs that NCBI listed and did not send. ``full_texts``: of
-    PMC, those that came with a body. ``added`` says what became of it all."""
+    """``known`` articles were there already; ``revised`` of them were fetched again, because PubMed changed their
+    records since the query was last run. ``missing``: PMIDs that NCBI listed and did not send. ``full_texts``: of PMC,
+    those that came with a body. ``added`` says what became of it all."""
 
     listed: Listed
     known: int
+    revised: int
     missing: tuple[str, ...]
     full_texts: int
     added: Added
@@ -63,8 +66,8 @@ async def add_query(
 ) -> Fetched:
     """Fetch every article of a query that the namespace does not have, and remember the query.
 
-    Run again it is an update. An article that is there is not fetched again: retractions that PubMed notes on old
-    records come with its update files, or with ``refresh``. What was fetched before an error is kept and indexed.
+    Run again it is an update: of the articles that are there only those are fetched whose records PubMed changed since,
+    as it does where one is retracted. What was fetched before an error is kept and indexed.
 
     Raises:
         NcbiError: NCBI, or what decides over leaving calls. CorpusError, IndexFault: the namespace.
@@ -75,7 +78,7 @@ async def add_query(
 async def refresh(
     access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery, watch: Watch = NO_WATCH
 ) -> Fetched:
-    """As ``add_query``, and articles that are there are fetched again: unchanged ones cost no encoding."""
+    """As ``add_query``, and all articles that are there are fetched again: unchanged ones cost no encoding."""
     return await _run(access, namespaces, (name, query), watch, refresh=True)
 
 
@@ -91,7 +94,12 @@ def queries_of(namespaces: Namespaces, name: str) -> list[SavedQuery]:
     try:
         rows: list[dict[str, Any]] = json.loads(text or "[]")
         return [
-            SavedQuery(query=PubmedQuery(**row["query"]), day=str(row["day"]), count=int(row["count"])) for row in rows
+            SavedQuery(
+                query=PubmedQuery(**row["query"]),
+                day=date.fromisoformat(row["day"]).isoformat(),
+                count=int(row["count"]),
+            )
+            for row in rows
         ]
     except (ValueError, TypeError, KeyError) as error:
         raise NamespaceDamaged(f"namespace {name}: its queries cannot be read") from error
@@ -104,7 +112,8 @@ async def _run(
     day = datetime.now(UTC).date().isoformat()
     listed = await list_pmids(access, query)
     known = set[str]() if refresh else await asyncio.to_thread(_known, namespaces, name, listed.pmids)
-    wanted = [pmid for pmid in listed.pmids if pmid not in known]
+    revised = known.intersection(await _revised(access, namespaces, name, query)) if known else known
+    wanted = [pmid for pmid in listed.pmids if pmid not in known or pmid in revised]
     sent = _Sent()
     options = ReadOptions(retrieved=day, provenance=f"pubmed: {query.term}")
     batches = _batches(access, (wanted, query.full_text), sent, options)
@@ -112,7 +121,21 @@ async def _run(
     if not added.cancelled:
         await asyncio.to_thread(_remember, namespaces, name, SavedQuery(query=query, day=day, count=listed.count))
     missing = () if added.cancelled else tuple(pmid for pmid in wanted if pmid not in sent.pmids)
-    return Fetched(listed=listed, known=len(known), missing=missing, full_texts=sent.full_texts, added=added)
+    return Fetched(
+        listed=listed,
+        known=len(known),
+        revised=len(revised),
+        missing=missing,
+        full_texts=sent.full_texts,
+        added=added,
+    )
+
+
+async def _revised(access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery) -> tuple[str, ...]:
+    """Changed since the query was last run; none where it never was."""
+    saved = await asyncio.to_thread(queries_of, namespaces, name)
+    last = next((date.fromisoformat(run.day) for run in saved if run.query == query), None)
+    return (await list_revised(access, query, last)).pmids if last else ()
 
 
 def _known(namespaces: Namespaces, name: str, pmids: tuple[str, ...]) -> set[str]:

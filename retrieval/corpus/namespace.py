@@ -23,8 +23,9 @@ from retrieval.lexical.base import LexicalIndex
 from retrieval.passages import Passage, type_bits
 
 BATCH: Final = 4096
-# An index is made durable this often; a crash costs encoding as many passages again.
-_COMMIT: Final = 8 * BATCH
+# So many entries of the journal are worked off before an index is made durable. A crash costs encoding them again;
+# fewer would cost the index as many more of its parts.
+COMMIT: Final = 8 * BATCH
 Done = Callable[[int], bool]
 
 
@@ -113,7 +114,7 @@ class Namespace:
         """Its indices were changed since it was opened, or another namespace is in its place."""
         try:
             return self._inode != self._store_inode() or self._indexed != self.store.meta("indexed")
-        except OSError:
+        except (OSError, NamespaceDamaged):
             return True
 
     def close(self) -> None:
@@ -148,7 +149,7 @@ class Namespace:
             after = entries[-1][0]
             waiting += entries
             indexed += added
-            if len(waiting) >= _COMMIT:
+            if len(waiting) >= COMMIT:
                 self._commit(writer, target, waiting)
                 waiting = []
             stop = done(added)

@@ -18,7 +18,8 @@ from retrieval.lexical.base import LexicalIndex
 from retrieval.passages import Passage
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
-_BACKEND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,199}", re.ASCII)
+_BACKEND: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
+_MAX_ENCODER: Final = 500
 NO_WORDS: Final = "none"
 
 
@@ -37,10 +38,10 @@ class NamespaceSettings:
     chunking: Chunking = field(default_factory=Chunking)
 
     def __post_init__(self) -> None:
-        if self.encoder and _BACKEND.fullmatch(self.encoder) is None:
-            raise NamespaceInvalid("an encoder's id has letters, digits and _ . : / @ -", param="encoder")
+        if not self.encoder.isprintable() or len(self.encoder) > _MAX_ENCODER or self.encoder != self.encoder.strip():
+            raise NamespaceInvalid("an encoder's id is a name, a hub id or a folder", param="encoder")
         if _BACKEND.fullmatch(self.words) is None:
-            raise NamespaceInvalid("a lexical back end's name has letters and digits", param="words")
+            raise NamespaceInvalid("a lexical back end's name has small letters, digits, _ and -", param="words")
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -81,9 +82,13 @@ class Backends:
     keywords: Callable[[Path, bool], TextIndex]
 
 
+def is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
 def checked_name(name: str) -> str:
     """The name, which is a folder's too. NamespaceInvalid for any other."""
-    if _NAME.fullmatch(name) is None:
+    if not is_name(name):
         raise NamespaceInvalid(
             f"{name[:70]!r} is no name: 1 to 63 small letters, digits, _ and -, the first a letter or digit",
             param="name",

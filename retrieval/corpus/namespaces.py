@@ -16,7 +16,7 @@ from pathlib import Path
 
 from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceExists, NamespaceUnknown
 from retrieval.corpus.namespace import Namespace
-from retrieval.corpus.namespace_settings import Backends, NamespaceSettings, checked_name
+from retrieval.corpus.namespace_settings import Backends, NamespaceSettings, checked_name, is_name
 from retrieval.corpus.passage_store import Counts
 from retrieval.corpus.store_schema import STORE_NAME, Target
 from retrieval.corpus.store_write import StoreWriter, create_store
@@ -76,12 +76,12 @@ class Namespaces:
         """In alphabetical order."""
         if not self.root.is_dir():
             return []
-        return sorted(path.name for path in self.root.iterdir() if path.name[0] != "." and path.is_dir())
+        return sorted(path.name for path in self.root.iterdir() if is_name(path.name) and path.is_dir())
 
     def describe(self, name: str) -> Description:
         """Also of a damaged one. NamespaceUnknown where there is none."""
         folder = self._folder(name)
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        size = _size(folder)
         try:
             with self.using(name) as namespace:
                 store = namespace.store
@@ -212,3 +212,12 @@ class Namespaces:
         if not folder.is_dir():
             raise NamespaceUnknown(f"there is no namespace {name}", param="name")
         return folder
+
+
+def _size(folder: Path) -> int:
+    """Of all files; those that a writer takes away meanwhile do not count."""
+    size = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            size += path.stat().st_size if path.is_file() else 0
+    return size

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import queue
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,9 +18,9 @@ from retrieval.corpus.passage_filter import PassageFilter
 from retrieval.corpus.store_schema import Target, document_of, passage_of, unpack
 from retrieval.index.base import RowFilter
 from retrieval.passages import PUBLICATION_TYPES, Document, Passage, type_bits
+from retrieval.read_pool import ReadPool
 
 _CONNECTIONS: Final = 4
-_PAGE_CACHE_KIB: Final = 16_384
 _BUSY_S: Final = 30.0
 _BATCH: Final = 500
 _PASSAGE: Final = "p.passage_id, p.start, p.stop, p.section, p.page"
@@ -49,58 +47,35 @@ class PassageStore:
     def __init__(self, path: Path) -> None:
         """NamespaceDamaged where the file is missing, no store, or of another schema."""
         self.path = path
-        self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
-        self._closed = False
         self._lock = threading.Lock()
         self._counts: tuple[int, Counts] | None = None
         try:
-            for _ in range(_CONNECTIONS):
-                self._idle.put(self._connect())
-            version = self.meta("schema")
+            self._pool = ReadPool(path, _CONNECTIONS, busy_s=_BUSY_S)
         except sqlite3.Error as error:
+            raise NamespaceDamaged(f"{path}: not a store of passages ({error})") from error
+        try:
+            version = self.meta("schema")
+        except NamespaceDamaged as error:
             self.close()
             raise NamespaceDamaged(f"{path}: not a store of passages ({error})") from error
         if version != schema.SCHEMA_VERSION:
             self.close()
             raise NamespaceDamaged(f"{path}: schema {version or 'unknown'}, {schema.SCHEMA_VERSION} needed")
 
-    def _connect(self) -> sqlite3.Connection:
-        uri = f"{self.path.resolve().as_uri()}?mode=ro"
-        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=_BUSY_S)
-        connection.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
-        return connection
-
     def close(self) -> None:
-        self._closed = True
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._idle.get_nowait().close()
-
-    @contextlib.contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        if self._closed:
-            raise sqlite3.ProgrammingError("the store is closed")
-        connection = self._idle.get()
-        try:
-            yield connection
-        finally:
-            if self._closed:
-                connection.close()
-            else:
-                self._idle.put(connection)
+        self._pool.close()
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """NamespaceDamaged where SQLite cannot read its file."""
-        with self._connection() as connection:
+        with self._pool.lent() as connection:
             try:
                 return connection.execute(sql, parameters).fetchall()
             except sqlite3.DatabaseError as error:
                 raise NamespaceDamaged(f"{self.path}: cannot be read ({error})") from error
 
     def meta(self, key: str) -> str:
-        with self._connection() as connection:
-            row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return str(row[0]) if row else ""
+        rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))
+        return str(rows[0][0]) if rows else ""
 
     def generation(self) -> int:
         """Grows with every change: what was found or counted before may be out of date."""
@@ -147,7 +122,7 @@ class PassageStore:
 
     def _snapshot(self, sql: str, parameters: Sequence[object]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
         """Rows of passages, and of their documents at the same moment: offsets count in just that text."""
-        with self._connection() as connection:
+        with self._pool.lent() as connection:
             try:
                 connection.execute("BEGIN")
                 rows = connection.execute(sql, parameters).fetchall()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.index.base import RowFilter
-from retrieval.index.errors import BackendUnavailable
+from retrieval.lexical.fusion import RRF_K, reciprocal_rank_fusion
 from retrieval.passages import Document, Hit, Passage
 
 Retriever = Literal["dense", "bm25", "pes2", "hybrid"]
@@ -21,8 +20,6 @@ RANKERS: Final[Mapping[Retriever, tuple[Ranker, ...]]] = {
     "hybrid": ("bm25", "dense"),
 }
 MAX_K: Final = 1000
-_RRF_K: Final = 60
-Fuse = Callable[[Sequence[Sequence[Hit]]], list[Hit]]
 
 
 class KeywordSearch(Protocol):
@@ -57,12 +54,7 @@ def fused(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     """Several rankings as one, by reciprocal ranks; a single one stays as it is, with its scores."""
     if len(rankings) == 1:
         return list(rankings[0])
-    try:
-        module = importlib.import_module("retrieval.lexical.fusion")
-    except ModuleNotFoundError as error:
-        raise BackendUnavailable("the fusion of rankings is not installed") from error
-    fuse: Fuse = module.reciprocal_rank_fusion
-    return fuse(rankings)
+    return reciprocal_rank_fusion(rankings)
 
 
 def interleaved(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
@@ -72,7 +64,7 @@ def interleaved(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     """
     placed = [(place, order, hit) for order, ranking in enumerate(rankings) for place, hit in enumerate(ranking, 1)]
     placed.sort(key=lambda entry: entry[:2])
-    return [Hit(hit.passage_id, 1.0 / (_RRF_K + place)) for place, _, hit in placed]
+    return [Hit(hit.passage_id, 1.0 / (RRF_K + place)) for place, _, hit in placed]
 
 
 def by_score(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:

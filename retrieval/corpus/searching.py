@@ -84,6 +84,8 @@ class Searcher:
             IndexFault: an index, the encoder's match, or a part that is not installed.
         """
         options = options or SearchOptions()
+        if not all(query.strip() for query in queries):
+            raise NamespaceInvalid("a query is empty", param="query")
         if not names:
             raise NamespaceInvalid("at least one namespace must be named", param="namespaces")
         with ExitStack() as stack:
@@ -95,7 +97,7 @@ class Searcher:
         if options.rerank and found:
             encoder = self._rankers.cross_encoder
             if encoder is None:
-                raise BackendUnavailable("there is no cross-encoder to rank passages with", param="rerank")
+                raise NamespaceInvalid("there is no cross-encoder: retrieval.cross_encoder names one", param="rerank")
             judged, rest = found[: options.rerank], found[options.rerank :]
             texts = [PassageText(embedded_title(one.passage), one.passage.text) for one in judged]
             scores = [float(score) for score in encoder.score(query, texts)]

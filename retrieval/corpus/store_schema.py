@@ -9,7 +9,7 @@ import sqlite3
 import unicodedata
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from retrieval.corpus.items import Reading, Span
@@ -112,7 +112,7 @@ def types_text(types: Iterable[str]) -> str:
 
 
 def document_text(document: Document) -> str:
-    fields = {name: value for name, value in asdict(document).items() if value}
+    fields = {name: value for name in _FIELDS if (value := getattr(document, name))}
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 

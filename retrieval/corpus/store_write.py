@@ -46,7 +46,10 @@ class StoreWriter:
         self._chunker = chunker
         self._cutting = repr(chunker.chunking)
         self._targets = tuple(targets)
-        self._connection = _connect(path)
+        try:
+            self._connection = _connect(path)
+        except sqlite3.Error as error:
+            raise NamespaceDamaged(f"{path}: cannot be opened for writing: {error}") from error
 
     def close(self) -> None:
         self._connection.close()

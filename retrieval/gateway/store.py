@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import queue
 import sqlite3
 import tempfile
 import threading
@@ -33,11 +32,11 @@ from retrieval.gateway.records import (
 )
 from retrieval.gateway.store_write import StoreWriter
 from retrieval.gateway.tokens import phrase_of
+from retrieval.read_pool import ReadPool
 
 SAMPLE, SITE = "sample", "site"
 _BATCH: Final = 500
 _CONNECTIONS: Final = 8
-_PAGE_CACHE_KIB: Final = 16_384
 _MAX_COUNTS: Final = 10_000
 _R = TypeVar("_R")
 
@@ -99,14 +98,13 @@ class GatewayStore:
     def __init__(self, path: Path) -> None:
         """GatewayDataError where the file is missing, no store, or of another schema."""
         self.path = path
-        self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
-        self._pinned = threading.local()
-        self._closed = False
         self._counts: dict[tuple[int, bytes], int] = {}
         self._counts_lock = threading.Lock()
         try:
-            for _ in range(_CONNECTIONS):
-                self._idle.put(self._connect())
+            self._pool = ReadPool(path, _CONNECTIONS)
+        except sqlite3.Error as error:
+            raise GatewayDataError(f"{path}: not a gateway store ({error})") from error
+        try:
             version = self.meta("schema")
         except sqlite3.Error as error:
             self.close()
@@ -115,53 +113,20 @@ class GatewayStore:
             self.close()
             raise GatewayDataError(f"{path}: schema {version or 'unknown'}, {schema.SCHEMA_VERSION} needed")
 
-    def _connect(self) -> sqlite3.Connection:
-        uri = f"{self.path.resolve().as_uri()}?mode=ro"
-        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
-        connection.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
-        return connection
-
     def close(self) -> None:
-        self._closed = True
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._idle.get_nowait().close()
+        self._pool.close()
 
-    @contextlib.contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        if self._closed:
-            raise sqlite3.ProgrammingError("the store is closed")
-        if (pinned := getattr(self._pinned, "connection", None)) is not None:
-            yield pinned
-            return
-        connection = self._idle.get()
-        try:
-            yield connection
-        finally:
-            if self._closed:
-                connection.close()
-            else:
-                self._idle.put(connection)
-
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[None]:
+    def snapshot(self) -> contextlib.AbstractContextManager[None]:
         """Inside, this thread sees the store as it is now, whatever an import does meanwhile."""
-        with self._connection() as connection:
-            connection.execute("BEGIN")
-            self._pinned.connection = connection
-            try:
-                yield
-            finally:
-                self._pinned.connection = None
-                connection.rollback()
+        return self._pool.snapshot()
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        with self._connection() as connection:
+        with self._pool.lent() as connection:
             return connection.execute(sql, parameters).fetchall()
 
     def version(self) -> int:
         """Grows whenever an import is done: what was found before may be out of date."""
-        with self._connection() as connection:
+        with self._pool.lent() as connection:
             return int(connection.execute("SELECT count(*) FROM imported").fetchone()[0])
 
     def counted(self, select: str, parameters: Sequence[object] = ()) -> int:

@@ -68,8 +68,8 @@ class FaissGpuBackend:
                 index = read_index(self._faiss, data, mapped=False)
                 options = self._faiss.GpuClonerOptions()
                 on_device = self._faiss.index_cpu_to_gpu(self._resources, self._device, index, options)
-                return _GpuSearcher(self._faiss, ((0, on_device),), data.vectors.nbytes // 2, self._probe_share)
-            return _GpuSearcher(self._faiss, self._flat(data), data.vectors.nbytes, self._probe_share)
+                return GpuSearcher(self._faiss, ((0, on_device),), data.vectors.nbytes // 2, self._probe_share)
+            return GpuSearcher(self._faiss, self._flat(data), data.vectors.nbytes, self._probe_share)
         except RuntimeError as fault:
             raise IndexFault(f"device {self._device} does not take {len(data.vectors)} rows: {fault}") from fault
 
@@ -92,14 +92,14 @@ class FaissGpuBackend:
         vectors = np.random.default_rng(0).standard_normal((1_000, 32), dtype=np.float32).astype(np.float16)
         data = SegmentVectors(kind="flat", metric="inner_product", vectors=vectors)
         queries = vectors[:4].astype(np.float32)
-        rows, _ = _GpuSearcher(self._faiss, self._flat(data), 0, 1.0).search(queries, 1, None, 1.0)
+        rows, _ = GpuSearcher(self._faiss, self._flat(data), 0, 1.0).search(queries, 1, None, 1.0)
         truth = np.argmax(queries @ vectors.astype(np.float32).T, axis=1)
         if not np.array_equal(rows[:, 0], truth):
             raise RuntimeError(f"a probe search gave rows {rows[:, 0].tolist()}, not {truth.tolist()}")
 
 
 @dataclass(frozen=True, slots=True)
-class _GpuSearcher:
+class GpuSearcher:
     """``blocks`` are (first row, index). No score is taken as exact: the device's sums are of float16."""
 
     faiss: Any

@@ -78,7 +78,7 @@ class _Index(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MedcptImport:
     """``namespace`` by name makes the passages' ids, ``number`` is the column's. ``state`` is a file that keeps which
-    chunks are done. ``free_bytes`` and the estimate decide whether it starts.
+    chunks are done. ``memory_left`` is what the index may take, in bytes, 0 for no bound.
     """
 
     folder: Path
@@ -87,6 +87,7 @@ class MedcptImport:
     number: int = 0
     kind: Kind | None = None
     dim: int = DIM
+    memory_left: int = 0
     disk: Disk = field(default_factory=Disk)
 
     def chunks(self) -> list[MedcptChunk]:
@@ -111,13 +112,12 @@ class MedcptImport:
         A killed run goes on at the chunk it was in; taking a row again changes nothing.
 
         Raises:
-            IndexTooLarge: the disk of ``state`` has not the room; nothing is read then.
+            IndexTooLarge: the disk of ``state``, or memory, has not the room; nothing is read then.
             IndexInputInvalid: files that do not belong together; chunks before it are done.
         """
         done, report = self._done(), ImportReport()
-        needed, free = self.estimate().disk, shutil.disk_usage(self.state.parent).free
-        if not done and needed > free:
-            raise IndexTooLarge(f"the index takes {needed:,} bytes on the disk, which has {free:,} free")
+        if not done:
+            self._check_room()
         for chunk in self.chunks():
             if done.get(str(chunk.number)) == chunk.stamp:
                 report.passed_over.append(chunk.number)
@@ -130,6 +130,15 @@ class MedcptImport:
             self.disk.replace(self.state, json.dumps({"done": done}, sort_keys=True).encode())
             report.chunks.append(chunk.number)
         return report
+
+    def _check_room(self) -> None:
+        needed, free = self.estimate(), shutil.disk_usage(self.state.parent).free
+        if needed.disk > free:
+            raise IndexTooLarge(f"the index takes {needed.disk:,} bytes on the disk, which has {free:,} free")
+        if self.memory_left and needed.memory > self.memory_left:
+            raise IndexTooLarge(
+                f"the index takes {needed.memory:,} bytes of memory, of which {self.memory_left:,} are left"
+            )
 
     def batches(self, chunk: MedcptChunk, report: ImportReport) -> Iterator[ImportBatch]:
         """In the order of the articles' file; memory for one batch and the chunk's list of PMIDs."""

@@ -80,7 +80,7 @@ class Segment:
     def _allowed(self, alive: Mask | None, where: RowFilter | None) -> Mask | None:
         if where is None:
             return alive
-        passing = self.columns.passing(where)
+        passing = self.columns.passing(where, ascending=True)
         return passing if alive is None else passing & alive
 
     def _find(self, queries: Floats, k: int, allowed: Mask | None, survivors: int) -> scoring.Candidates:

@@ -187,11 +187,12 @@ class SegmentedIndex:
 
     def _seal(self) -> None:
         """The tail into a segment of no generation yet, which the next commit takes up and a crash leaves to rot."""
-        with self._write_faults():
-            tail = self._tail.view()
-            live = self._committer().seal(Picked(tail, rows_set(tail.alive)))
+        tail, segments = self._tail.view(), self._view.segments
+        if tail.rows_alive:
+            with self._write_faults():
+                segments = (*segments, self._committer().seal(Picked(tail, rows_set(tail.alive))))
         self._tail = Tail(self.dim)
-        self._view = replace(self._view, segments=(*self._view.segments, live), tail=self._tail.view())
+        self._view = replace(self._view, segments=segments, tail=self._tail.view())
 
     def _commit(self, corpus: str | None, *, compact: bool) -> None:
         corpus = self._manifest.corpus if corpus is None else corpus

@@ -63,12 +63,12 @@ class Tail:
         return TailView(self._columns, self._buffer[: len(self._alive)], self._alive)
 
     def add(self, columns: Columns, vectors: Floats) -> None:
-        self.delete(columns.ids)
         start, end = len(self._alive), len(self._alive) + len(columns)
         if end > len(self._buffer):
             grown = np.empty((max(end, 2 * len(self._buffer)), self._buffer.shape[1]), np.float32)
             grown[:start] = self._buffer[:start]
             self._buffer = grown
+        self.delete(columns.ids)
         self._buffer[start:end] = vectors
         self._columns = concatenated([self._columns, columns])
         self._alive = np.concatenate([self._alive, np.ones(len(columns), np.bool_)])

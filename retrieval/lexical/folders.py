@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -12,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from retrieval.durable import FileLock, sync
 from retrieval.index.errors import IndexBusy, IndexDamaged, IndexMismatch, IndexWriteFailed
 from retrieval.lexical.bm25 import SCHEMA_VERSION, TITLE_WEIGHT
 from retrieval.lexical.tokens import TOKENIZER_VERSION
@@ -68,7 +67,7 @@ def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
             draft.chmod(0o755)
             fill(draft)
             draft.rename(folder)
-            sync_folder(folder.parent)
+            sync(folder.parent)
         except OSError:
             # Another process may have made it in the meantime.
             if not folder.is_dir() or not any(folder.iterdir()):
@@ -84,7 +83,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     draft = folder / f".{MANIFEST}.draft"
     write_file(draft, json.dumps(manifest, indent=1, sort_keys=True).encode())
     draft.replace(folder / MANIFEST)
-    sync_folder(folder)
+    sync(folder)
 
 
 def write_file(path: Path, content: bytes | memoryview) -> None:
@@ -94,24 +93,16 @@ def write_file(path: Path, content: bytes | memoryview) -> None:
         os.fsync(file.fileno())
 
 
-def sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 class WriterLock:
     """The one right to write to a folder; a process that dies loses it by itself."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _LOCK
-        self._handle: int | None = None
+        self._lock: FileLock | None = None
 
     @property
     def held(self) -> bool:
-        return self._handle is not None
+        return self._lock is not None
 
     def take(self) -> None:
         """Nothing where this object has it already.
@@ -120,21 +111,16 @@ class WriterLock:
             IndexBusy: another process, or another object of this one, has it.
             IndexWriteFailed: the folder cannot be written to.
         """
-        if self._handle is not None:
+        if self._lock is not None:
             return
         try:
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock = FileLock(self._path)
+        except BlockingIOError as error:
+            raise IndexBusy(f"{self._path.parent} is being written to") from error
         except OSError as error:
             raise IndexWriteFailed(f"{self._path.parent}: {error.strerror}") from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(handle)
-            raise IndexBusy(f"{self._path.parent} is being written to") from error
-        self._handle = handle
 
     def give_back(self) -> None:
-        if self._handle is not None:
-            with contextlib.suppress(OSError):
-                os.close(self._handle)
-            self._handle = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from index_rows import DIM, clustered, like_medcpt, nearest, part_of, passing, recall, rows_for
 
 from models.encoders.base import Metric
-from retrieval.index.base import NO_ID, RowFilter, Rows
+from retrieval.index.base import NO_ID, RowFilter, Rows, VectorIndex
 from retrieval.index.errors import IndexFault, IndexInputInvalid
 from retrieval.index.open import create_index, open_index
 from retrieval.index.options import OpenOptions
@@ -86,7 +86,7 @@ def make(variant: Variant, tmp_path: Path) -> Iterator[Make]:
 def test_it_finds_the_nearest_rows_best_first(make: Make, variant: Variant, metric: Metric) -> None:
     """After a commit, against exact search; an inner-product HNSW that kept an L2 storage would fail here."""
     rows, queries = rows_for(clustered(ROWS)), clustered(40, seed=1)
-    index = make(metric=metric)
+    index: VectorIndex = make(metric=metric)
     index.add(rows)
     index.commit()
 

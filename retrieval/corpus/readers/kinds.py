@@ -51,7 +51,9 @@ def reader(name: str) -> Reader:
 
 
 def guess_reader(path: Path) -> str:
-    """The name of the reader for a file, by its first bytes (unpacked where it is gzip), never by its name.
+    """The name of the reader for a file, by its first bytes (unpacked where it is gzip).
+
+    The file's own name only tells of a PDF that is none.
 
     Raises:
         DocumentUnreadable: it cannot be opened, is empty, or of no form that is known.
@@ -63,6 +65,8 @@ def guess_reader(path: Path) -> str:
             raise DocumentUnreadable(f"{path}: the file is empty")
         if _PDF in head[:_PDF_WITHIN]:
             return "pdf"
+        if path.suffix.lower() == ".pdf":
+            raise DocumentUnreadable(f"{path}: is called a PDF and is none; name the reader if it is something else")
         kind = _of_archive(source) if is_tar(source) else _of_text(head)
     if not kind:
         raise DocumentUnreadable(f"{path}: none of the forms {', '.join(READERS)}; name the reader if it is one")

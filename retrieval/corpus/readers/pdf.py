@@ -78,6 +78,7 @@ def _lines(path: Path, limits: PdfLimits) -> Iterator[dict[str, Any]]:
         [sys.executable, "-I", str(Path(pdf_child.__file__)), str(path.resolve()), str(limits.memory_bytes),
          str(max(1, int(limits.seconds))), str(limits.pages)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={"LC_ALL": "C.UTF-8"},
     )  # fmt: skip
     assert child.stdout is not None
     watchdog = threading.Timer(limits.seconds, child.kill)

@@ -28,6 +28,7 @@ from retrieval.gateway.records import FullText
 from retrieval.passages import Document
 
 ABSTRACT: Final = "Abstract"
+_NOTICES: Final = frozenset(("retraction notice", "published erratum", "expression of concern"))
 _FLOATS: Final = "Figures and tables"
 
 
@@ -58,7 +59,9 @@ def _item(article: FullText, place: tuple[Path, int], options: ReadOptions) -> I
 def _reading(article: FullText, root: Element, line: int, how: tuple[str, ReadOptions]) -> Reading:
     provenance, options = how
     meta = root.find("{*}front/{*}article-meta")
-    retracted_by, corrected_by = notices_of(meta)
+    kinds = document_types([root.get("article-type", "")])
+    # Some publishers write into a notice itself what belongs into the article that it is about.
+    retracted_by, corrected_by = ((), ()) if _NOTICES.intersection(kinds) else notices_of(meta)
     document = Document(
         document_id=f"PMC:{article.pmcid}",
         title=article.title,

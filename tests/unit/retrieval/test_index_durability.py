@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +21,7 @@ from retrieval.index.errors import IndexBusy, IndexDamaged, IndexInputInvalid, I
 from retrieval.index.open import create_index, open_index
 from retrieval.index.options import OpenOptions
 from retrieval.index.spec import IndexSpec, KindChoice
-from scripts.crash_index import run
+from scripts.crash_index import Plan, run
 
 ROOT = Path(__file__).parents[3]
 
@@ -316,7 +315,7 @@ def test_a_lock_is_lost_by_closing_and_shared_among_readers(tmp_path: Path) -> N
 
 def test_kills_at_random_moments_lose_and_mix_nothing(tmp_path: Path) -> None:
     """A few of the thousand that scripts/crash_index.py makes."""
-    tally = run(trials=6, kind="flat", ids=200, seed=random.Random(1).randrange(1_000), folder=tmp_path)
+    tally = run(Plan(trials=6, ids=200, seed=1), tmp_path)
 
     assert tally.trials == 6
     assert not tally.faults

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.encoders.base import Floats
+from models.encoders.base import Floats, Metric
 from retrieval.index.backend import SegmentVectors
 from retrieval.index.base import NO_ID, Neighbours, RowFilter
 from retrieval.index.errors import BackendUnavailable, IndexFault, IndexInputInvalid, IndexOverloaded, IndexTooLarge
@@ -82,6 +84,16 @@ def test_merging_keeps_every_part_once_and_the_number_of_segments_small(sizes: l
     assert sorted(part for piece in pieces for part in piece.parts) == list(range(1, len(sizes) + 1))
     assert sum(piece.alive for piece in pieces) == sum(sizes)
     assert len(pieces) <= 7 * 4
+
+
+def test_neither_faiss_nor_torch_is_loaded_before_it_is_asked_for() -> None:
+    """They take seconds and memory, and after faiss no process may fork."""
+    code = "import sys, retrieval.index.open; print(sorted({'faiss', 'torch'} & set(sys.modules)))"
+    root = str(Path(__file__).parents[3])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"
 
 
 def test_packing_keeps_within_the_largest_segment() -> None:
@@ -262,3 +274,31 @@ def test_torch_keeps_one_mask_for_many_searches() -> None:
     assert sorted(rows[0, :3].tolist()) == [5, 6, 7]
     assert (rows[:, 3:] == NO_ID).all() and np.isneginf(scores[:, 3:]).all()
     assert searcher.bytes_memory() == 300 * 8 * 2
+
+
+@pytest.mark.parametrize("metric", ["inner_product", "l2"])
+def test_blocks_on_a_device_are_searched_as_one(metric: Metric) -> None:
+    """The GPU back end's searcher over blocks on the CPU: rows of the whole segment, masks met by fetching more."""
+    faiss = pytest.importorskip("faiss")
+    from retrieval.index.faiss_gpu import GpuSearcher
+    from retrieval.index.faiss_library import metric_of
+
+    vectors = np.random.default_rng(0).standard_normal((900, 8)).astype(np.float32)
+    blocks = []
+    for start in range(0, 900, 400):
+        blocks.append((start, faiss.IndexFlat(8, metric_of(faiss, metric))))
+        blocks[-1][1].add(vectors[start : start + 400])
+    searcher = GpuSearcher(faiss, tuple(blocks), 0, 1.0)
+    allowed = np.arange(900) % 3 == 1
+    queries = vectors[1:800:100]
+
+    rows, scores = searcher.search(queries, 5, None, 1.0)
+    some, _ = searcher.search(queries, 5, allowed, 1 / 3)
+
+    truth, _ = scanned(metric, queries, vectors, np.arange(900), 5)
+    assert np.array_equal(rows, truth)
+    assert (np.diff(scores, axis=1) <= 0).all()
+    filtered, _ = scanned(metric, queries, vectors, np.flatnonzero(allowed), 5)
+    there = some != NO_ID
+    assert allowed[some[there]].all()
+    assert np.array_equal(some[there], filtered[there])

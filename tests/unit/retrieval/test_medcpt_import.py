@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -155,6 +156,9 @@ def test_an_import_that_would_fill_the_disk_does_not_start(tmp_path: Path, monke
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1))
     with pytest.raises(IndexTooLarge, match=r"takes 1,760 bytes on the disk, which has 1 free"):
         importer(tmp_path).run(_Nothing(), lambda batch: None)
+    monkeypatch.undo()
+    with pytest.raises(IndexTooLarge, match=r"takes 1,300 bytes of memory, of which 1,000 are left"):
+        dataclasses.replace(importer(tmp_path), memory_left=1_000).run(_Nothing(), lambda batch: None)
 
 
 def test_members_of_a_large_object_are_read_across_blocks(tmp_path: Path) -> None:

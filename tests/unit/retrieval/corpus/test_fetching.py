@@ -35,14 +35,17 @@ from retrieval.types import NcbiCall, RawReply
 class Pubmed:
     """So many articles a day from 2020 on; like PubMed it lists 9,999 of a search, the newest first.
 
-    ``closed``: PMIDs it counts and never sends. ``largest``: records of the largest reply. ``fails_after`` calls.
+    ``revised``: when records were last changed. ``closed``: PMIDs it counts and never sends. ``retracted``: those with
+    a notice. ``largest``: records of the largest reply. ``fails_after`` so many calls.
     """
 
     def __init__(self, per_day: list[int], *, largest: int = 10_000, fails_after: int = 10**6) -> None:
         first = date(2020, 1, 1)
         days = [first + timedelta(days=at) for at, many in enumerate(per_day) for _ in range(many)]
         self.days = dict(enumerate(days, 1))
+        self.revised: dict[int, date] = {}
         self.closed: set[int] = set()
+        self.retracted: set[int] = set()
         self.calls: list[NcbiCall] = []
         self.largest = largest
         self.fails_after = fails_after
@@ -64,11 +67,20 @@ class Pubmed:
         if call.db == "pmc":
             articles = (jats(int(n), body="" if int(n) % 4 else "<p>Full text.</p>") for n in ids)
             return _reply(f"<pmc-articleset>{''.join(articles)}</pmc-articleset>")
-        return _reply(pubmed_set(*(pubmed_record(n, title=f"Title {n}.") for n in ids if int(n) not in self.closed)))
+        return _reply(pubmed_set(*(self._record(int(number)) for number in ids if int(number) not in self.closed)))
+
+    def _record(self, number: int) -> str:
+        record = pubmed_record(str(number), title=f"Title {number}.")
+        if number not in self.retracted:
+            return record
+        notice = "<CommentsCorrections RefType='RetractionIn'><PMID Version='1'>77</PMID></CommentsCorrections>"
+        lists = f"<CommentsCorrectionsList>{notice}</CommentsCorrectionsList></MedlineCitation>"
+        return record.replace("</MedlineCitation>", lists)
 
     def _search(self, call: NcbiCall) -> str:
         low, high = (_day(call.params.get(name, "")) for name in ("mindate", "maxdate"))
-        found = [n for n, day in self.days.items() if (not low or day >= low) and (not high or day <= high)]
+        dates = self.days if call.params.get("datetype", "pdat") == "pdat" else self.revised
+        found = [n for n, day in dates.items() if (not low or day >= low) and (not high or day <= high)]
         ids = [str(number) for number in reversed(found)][: min(int(call.params["retmax"]), 9999)]
         return json.dumps({"esearchresult": {"count": str(len(found)), "idlist": ids}})
 
@@ -147,6 +159,22 @@ async def test_an_update_fetches_only_what_is_new(namespaces: Namespaces, encode
     assert (again.added.unchanged, encoder.encoded) == (301, 301)
     (saved,) = queries_of(namespaces, "ns")
     assert saved.count == 301
+
+
+async def test_an_update_hears_of_retractions(namespaces: Namespaces) -> None:
+    """Of known articles those are fetched again whose records changed since the last run."""
+    pubmed, query = Pubmed([30]), PubmedQuery(term="asthma")
+    await add_query(pubmed, namespaces, "ns", query)
+    pubmed.retracted, pubmed.revised = {5}, {5: date(3000, 1, 1), 6: date(2001, 1, 1), 999: date(3000, 1, 1)}
+    pubmed.calls.clear()
+    (done,) = await update(pubmed, namespaces, "ns")
+    assert (done.known, done.revised, done.added.changed) == (30, 1, 1)
+    assert [call.params["id"] for call in pubmed.calls if call.endpoint == "efetch"] == ["5"]
+    with namespaces.using("ns") as namespace:
+        found = namespace.store.document("PMID:5")
+    assert found is not None
+    assert found[0].retracted_by == ("77",)
+    assert "retracted publication" in found[0].types
 
 
 async def test_more_than_pubmed_lists_is_found_by_halving_the_time() -> None:

@@ -69,6 +69,14 @@ def test_odd_names_are_refused_everywhere(namespaces: Namespaces, name: str) -> 
         add_items(namespaces, name, [])
 
 
+@pytest.mark.parametrize("fields", [{"encoder": "a\nb"}, {"encoder": " x"}, {"words": "../x"}, {"words": ""}])
+def test_settings_that_cannot_be_are_refused(fields: dict[str, str]) -> None:
+    """A folder may be an encoder's id, a path is no back end."""
+    NamespaceSettings(encoder="/models/my encoder", words="fts")
+    with pytest.raises(NamespaceInvalid):
+        NamespaceSettings(**fields)  # type: ignore[arg-type]
+
+
 def test_a_namespace_is_made_listed_described_and_deleted(namespaces: Namespaces) -> None:
     """Another of the same name is refused, one that is not there is unknown."""
     namespaces.create("other-2", NamespaceSettings(words="none", keywords=False, chunking=Chunking(size=500)))
@@ -289,6 +297,7 @@ def test_a_namespace_without_indices_is_a_store(tmp_path: Path) -> None:
 def test_a_killed_creation_or_deletion_leaves_only_rubbish_that_goes(namespaces: Namespaces) -> None:
     """Names with a dot in front are no namespaces."""
     (namespaces.root / ".new.build-x1").mkdir()
+    (namespaces.root / "lost+found").mkdir()
     assert namespaces.names() == ["ns"]
     namespaces.create("new", SETTINGS)
     assert not (namespaces.root / ".new.build-x1").exists()

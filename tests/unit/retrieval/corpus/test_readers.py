@@ -150,6 +150,14 @@ def test_nested_sections_licence_and_notices_of_a_full_text(tmp_path: Path) -> N
     assert "retracted publication" in found.document.types
 
 
+def test_a_notice_of_retraction_is_not_itself_retracted(tmp_path: Path) -> None:
+    """Some journals mark the notice where the article should be marked."""
+    meta = "<related-article related-article-type='retraction-forward' xlink:href='10.1/x'/>"
+    notice = jats(meta=meta).replace("research-article", "retraction")
+    (found,) = readings(list(pmc.read(saved(tmp_path / "a.xml", notice))))
+    assert (found.document.types, found.document.retracted_by) == (("retraction notice",), ())
+
+
 def test_an_article_that_its_publisher_keeps_back_is_told(tmp_path: Path) -> None:
     """efetch sends the front matter alone."""
     path = saved(tmp_path / "set.xml", f"<pmc-articleset>{jats(5, body='')}{jats(6)}</pmc-articleset>")

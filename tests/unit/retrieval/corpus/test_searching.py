@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -156,6 +157,29 @@ def test_changes_are_seen_by_the_next_search(namespaces: Namespaces, searcher: S
     assert searcher.search("asthma children", ["one"]) == []
 
 
+def test_searches_go_on_while_documents_are_added(namespaces: Namespaces, searcher: Searcher) -> None:
+    """Each sees a whole state; indices that were replaced are closed by the last who used them."""
+    stop, wrong = threading.Event(), list[BaseException]()
+
+    def look() -> None:
+        while not stop.is_set():
+            try:
+                assert searcher.search("asthma", ["one", "two"], SearchOptions(k=3, retriever="hybrid"))
+            except BaseException as error:
+                wrong.append(error)
+                return
+
+    threads = [threading.Thread(target=look) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for turn in range(8):
+        add_items(namespaces, "one", [reading(f"PMID:{turn}", f"Asthma, for the {turn}th time.")])
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
 def test_what_cannot_be_searched_is_said(tmp_path: Path, namespaces: Namespaces) -> None:
     """No vectors, an index that was taken away, no keywords, no cross-encoder, no namespace."""
     namespaces.create("plain", NamespaceSettings(words="none", keywords=False))
@@ -165,8 +189,10 @@ def test_what_cannot_be_searched_is_said(tmp_path: Path, namespaces: Namespaces)
             searcher.search("x", ["plain"], SearchOptions(retriever=retriever))
     with pytest.raises(BackendUnavailable):
         searcher.search("asthma", ["one"], SearchOptions(retriever="pes2"))
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(NamespaceInvalid, match=r"retrieval\.cross_encoder"):
         searcher.search("asthma", ["one"], SearchOptions(rerank=5))
+    with pytest.raises(NamespaceInvalid, match="empty"):
+        searcher.search(" ", ["one"])
     with pytest.raises(NamespaceUnknown):
         searcher.search("x", ["none"])
     with pytest.raises(NamespaceInvalid):

@@ -1,0 +1,73 @@
+"""Read-only connections to one SQLite file that another connection may be writing to."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_PAGE_CACHE_KIB: Final = 16_384
+
+
+class ReadPool:
+    """Safe from many threads; who finds none idle waits for one."""
+
+    def __init__(self, path: Path, size: int, *, busy_s: float = 5.0) -> None:
+        """Raises sqlite3.Error where the file is missing or cannot be opened."""
+        self._path = path
+        self._busy_s = busy_s
+        self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
+        self._pinned = threading.local()
+        self._closed = False
+        try:
+            for _ in range(size):
+                self._idle.put(self._connect())
+        except sqlite3.Error:
+            self.close()
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        uri = f"{self._path.resolve().as_uri()}?mode=ro"
+        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None, timeout=self._busy_s)
+        connection.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
+        return connection
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[sqlite3.Connection]:
+        """Raises sqlite3.ProgrammingError after ``close``."""
+        if self._closed:
+            raise sqlite3.ProgrammingError("the store is closed")
+        if (pinned := getattr(self._pinned, "connection", None)) is not None:
+            yield pinned
+            return
+        connection = self._idle.get()
+        try:
+            yield connection
+        finally:
+            if self._closed:
+                connection.close()
+            else:
+                self._idle.put(connection)
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Inside, this thread is lent one connection, which sees the file as it was at the first statement."""
+        with self.lent() as connection:
+            connection.execute("BEGIN")
+            self._pinned.connection = connection
+            try:
+                yield
+            finally:
+                self._pinned.connection = None
+                connection.rollback()
+
+    def close(self) -> None:
+        """Those that are lent close when they come back."""
+        self._closed = True
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._idle.get_nowait().close()
