@@ -38,16 +38,18 @@ def require_changes(services: Services) -> None:
 
 @router.get("/v1/namespaces")
 async def list_namespaces(request: Request) -> Response:
-    retrieval: Retrieval = request.app.state.services.retrieval
-    found = await retrieval.run(lambda: _describe_all(retrieval))
+    services: Services = request.app.state.services
+    async with services.admitted():
+        found = await services.retrieval.run(lambda: _describe_all(services.retrieval))
     return JSONResponse({"object": "list", "data": found})
 
 
 @router.get("/v1/namespaces/{name}")
 async def get_namespace(request: Request, name: str) -> Response:
     """With the PubMed queries that it remembers."""
-    retrieval: Retrieval = request.app.state.services.retrieval
-    return JSONResponse(await retrieval.run(lambda: _describe_fully(retrieval, name)))
+    services: Services = request.app.state.services
+    async with services.admitted():
+        return JSONResponse(await services.retrieval.run(lambda: _describe_fully(services.retrieval, name)))
 
 
 @router.post("/v1/namespaces")

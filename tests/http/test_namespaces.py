@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import sys
 import threading
 import time
@@ -304,6 +305,51 @@ def test_a_killed_server_leaves_a_whole_namespace(serve_with: Serve, tmp_path: P
         assert site.call("GET", "/v1/namespaces/killed")[1]["documents"] == 6001
         assert not list(folder.glob(".uploads-*/*/book.jsonl"))
     assert not list(folder.glob(".uploads-*"))
+
+
+def test_a_client_that_goes_away_gives_its_place_back(serve_with: Serve, tmp_path: Path) -> None:
+    """Half a file holds the only place as long as its client is there, and leaves nothing behind."""
+    folder = tmp_path / "namespaces"
+    settings = SETTINGS | {"ARROWHEAD_RETRIEVAL__DATA_DIR": str(folder), "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "1"}
+    with serve_with(settings) as running:
+        site = Site(running.url)
+        site.create("half")
+        address = urlsplit(running.url)
+        path = "/v1/namespaces/half/files?filename=a.txt"
+        head = f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+        with socket.create_connection((address.hostname, address.port)) as connection:
+            connection.sendall(head.encode() + b"Half a file.")
+            while not list(folder.glob(".uploads-*/*/a.txt")):
+                time.sleep(0.01)
+            status, reply = site.call("POST", "/v1/search", {"query": "file"})
+            assert (status, reply["error"]["code"]) == (429, "queue_full")
+        while site.call("POST", "/v1/search", {"query": "file"})[0] == 429:
+            time.sleep(0.01)
+        while list(folder.glob(".uploads-*/*/a.txt")):
+            time.sleep(0.01)
+        assert site.call("GET", "/v1/jobs")[1]["data"] == []
+
+
+def test_a_server_ends_in_the_middle_of_its_jobs(serve_with: Serve, pubmed: str, tmp_path: Path) -> None:
+    """One that waits for NCBI and one that writes; files that were sent are gone, the namespaces are whole."""
+    folder = tmp_path / "namespaces"
+    settings = SETTINGS | {"ARROWHEAD_RETRIEVAL__DATA_DIR": str(folder), "ARROWHEAD_NCBI__EUTILS_URL": pubmed}
+    with serve_with(settings) as running:
+        site = Site(running.url)
+        for name in ("asks", "writes"):
+            site.create(name)
+        jobs = [site.call("POST", "/v1/namespaces/asks/queries", {"term": "SLOW"})]
+        jobs += [site.upload("writes", "book.jsonl", snippets(0, 6000)) for _ in range(2)]
+        while site.call("GET", f"/v1/jobs/{jobs[1][1]['id']}")[1]["state"] == "queued":
+            time.sleep(0.01)
+        running.process.send_signal(signal.SIGTERM)
+        running.process.wait(20)
+        assert "Traceback" not in running.log()
+    assert not list(folder.glob(".uploads-*"))
+    with serve_with(settings) as running:
+        site = Site(running.url)
+        site.done(site.call("POST", "/v1/namespaces/writes/update", {}))
+        assert site.done(site.call("POST", "/v1/namespaces/writes/verify", {}))["result"]["whole"]
 
 
 def test_a_file_that_cannot_be_read_is_told_without_places(site: Site, running: Any) -> None:
