@@ -196,6 +196,38 @@ def test_egress_rules_hold_for_queries(site: Site) -> None:
     assert (status, reply["error"]["code"]) == (502, "ncbi_error")
 
 
+def test_a_query_tells_what_left_the_machine(serve_with: Serve, pubmed: str, tmp_path: Path) -> None:
+    """By host and class; prose stays where the profile keeps it, and the job says so."""
+    host = "ncbi.example"  # looked up as this machine, by the test run's network block; for the server it is another
+    settings = SETTINGS | {
+        "NETWORK_BLOCK_HOSTS": host,
+        "ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path / "ns"),
+        "ARROWHEAD_GATEWAY__DATA_DIR": str(tmp_path / "gateway"),
+        "ARROWHEAD_NCBI__CACHE_PATH": str(tmp_path / "cache.sqlite"),
+        "ARROWHEAD_NCBI__EUTILS_URL": pubmed.replace("127.0.0.1", host),
+        "ARROWHEAD_NCBI__BLAST_URL": pubmed.replace("127.0.0.1", host),
+        "ARROWHEAD_NCBI__EMAIL": "someone@example.org",
+        "ARROWHEAD_EGRESS__MODE": "ncbi",
+        "ARROWHEAD_EGRESS__PROFILE": "hospital",
+        "ARROWHEAD_AUDIT__PATH": str(tmp_path / "audit.jsonl"),
+    }
+    with serve_with(settings) as running:
+        site = Site(running.url)
+        site.create("abroad")
+        job = site.done(site.call("POST", "/v1/namespaces/abroad/queries", {"term": "BRCA1"}))
+        assert job["result"]["left"] == f"left this machine: id, symbol to {host}"
+        prose = {"term": "my patient coughs since Tuesday"}
+        job = site.ended(site.call("POST", "/v1/namespaces/abroad/queries", prose))
+        assert (job["state"], job["error"]["code"]) == ("failed", "egress_refused")
+        assert job["progress"]["left"] == "no data left this machine; withheld: free_text"
+        kept = {"term": "BRCA1", "arrowhead": {"egress": "off"}}
+        job = site.done(site.call("POST", "/v1/namespaces/abroad/queries", kept))
+        assert job["result"]["left"] == "no data left this machine"
+        assert "patient" not in running.log()
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert {line["request_id"][:4] for line in lines if line["event"] == "send"} == {"job-"}
+
+
 def test_a_query_that_waits_for_its_reply_can_be_cancelled(site: Site) -> None:
     """At once; the namespace is free for the next change."""
     site.create("patience")
