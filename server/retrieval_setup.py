@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from models.encoders.base import Encoder, Floats, PassageText
 from retrieval.corpus.errors import NamespaceInvalid
@@ -16,6 +18,7 @@ from retrieval.index.base import RowFilter, VectorIndex
 from retrieval.index.open import create_index, open_index
 from retrieval.index.options import OpenOptions
 from retrieval.index.spec import BackendName, IndexSpec
+from retrieval.index.storage import Storage
 from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.fts_index import open_fts
 from retrieval.lexical.keyword_index import KeywordIndex, open_keyword_index
@@ -23,20 +26,33 @@ from retrieval.lexical.keyword_rank import KeywordQuery, keyword_search, parse_m
 from retrieval.lexical.unmarked import unmarked_keywords
 from retrieval.passages import Hit
 from server.encoder_pool import EncoderPool
+from server.jobs import JobLimits, Jobs
 from server.retrieval_settings import RetrievalSettings
+from server.uploads import Uploads
 
 _DRIVER: Final = Path("/proc/driver/nvidia/version")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """``encoders`` of the process, ``namespaces`` of its data folder, and who searches them."""
+    """``encoders`` of the process, ``namespaces`` of its data folder, who searches them, and who changes them."""
 
     encoders: EncoderPool
     namespaces: Namespaces
     searcher: Searcher
+    jobs: Jobs
+    uploads: Uploads
+    readers: ThreadPoolExecutor
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """``work`` on one of the threads that search: theirs alone, so that a flood of searches holds up no stream."""
+        return await asyncio.get_running_loop().run_in_executor(self.readers, work)
 
     async def close(self) -> None:
+        await self.jobs.close()
+        self.readers.shutdown(wait=False, cancel_futures=True)
+        self.uploads.close()
         self.namespaces.close()
         await self.encoders.close()
 
@@ -49,7 +65,11 @@ def build_retrieval(settings: RetrievalSettings, data_dir: Path) -> Retrieval:
     )
     namespaces = Namespaces(data_dir, backends)
     judge = _CrossEncoder(pool) if settings.cross_encoder else None
-    return Retrieval(pool, namespaces, Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=judge)))
+    searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=judge))
+    uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
+    limits = JobLimits(running=settings.jobs_at_once, waiting=settings.max_jobs, kept=settings.kept_jobs)
+    readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
+    return Retrieval(pool, namespaces, searcher, Jobs(limits, uploads.conceal), uploads, readers)
 
 
 def backend_name(settings: RetrievalSettings) -> BackendName:
@@ -74,7 +94,8 @@ class _Opening:
             # A writer needs no card: what it writes, any back end opens.
             backend="faiss" if write else self.backend,
         )
-        if write and not (folder.exists() and any(folder.iterdir())):
+        # A kill may have left the folders of one that was being made.
+        if write and not Storage(folder, options.disk).exists():
             return create_index(folder, spec, options)
         return open_index(folder, spec, options)
 

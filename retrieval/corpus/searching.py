@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from models.encoders.base import CrossEncoder, Floats, PassageText
-from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.namespace import Namespace, fingerprint_text
 from retrieval.corpus.namespace_settings import embedded_title
 from retrieval.corpus.namespaces import Namespaces
@@ -26,7 +26,7 @@ from retrieval.corpus.ranking import (
 )
 from retrieval.corpus.store_schema import Target
 from retrieval.index.base import NO_ID, RowFilter
-from retrieval.index.errors import BackendUnavailable
+from retrieval.index.errors import BackendUnavailable, IndexDamaged
 from retrieval.passages import Hit
 
 # Of passages that are gone from the store but not yet from an index: so many more are asked for, at most.
@@ -162,11 +162,20 @@ class _Rankings:
         return interleaved(rankings)
 
     def _ranked(self, name: Ranker, namespace: Namespace) -> list[list[Hit]]:
-        target = _TARGETS[name]
-        if target in namespace.settings.targets and not namespace.has(target) and not namespace.store.counts().passages:
+        try:
+            return self._asked(name, namespace)
+        except (NamespaceDamaged, IndexDamaged):
+            target = _TARGETS[name]
+            counts = namespace.store.counts()
+            waiting = counts.pending[target] - counts.gone[target]
+            if target not in namespace.settings.targets or waiting < counts.passages:
+                raise
+            # Every passage waits for an index that is not there yet, or is being made at this moment.
             return [[] for _ in self._queries]
+
+    def _asked(self, name: Ranker, namespace: Namespace) -> list[list[Hit]]:
         where = namespace.store.row_filter(self._options.where)
-        k = self._depth + min(namespace.store.counts().gone[target], _MAX_GONE)
+        k = self._depth + min(namespace.store.counts().gone[_TARGETS[name]], _MAX_GONE)
         match name:
             case "dense":
                 found = self._dense(namespace, k, where)
