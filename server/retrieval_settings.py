@@ -23,6 +23,10 @@ class RetrievalSettings(SettingsGroup):
     allow_download: bool = Field(default=False, description="fetch hub ids that are not here yet")
     data_dir: Path | None = Field(default=None, description="folder of the namespaces; unset: XDG data folder")
     backend: Literal["auto", "faiss", "faiss-gpu", "torch"] = Field(default="auto", description="of vector indices")
+    card_gib: float | None = Field(default=None, gt=0, description="memory of the card; at the start all must fit it")
+    preload: bool | None = Field(
+        default=None, description="load indices and encoders before the model; unset: where they use a card"
+    )
     max_inputs: int = Field(default=2048, ge=1, le=65_536, description="texts of one request")
     max_k: int = Field(default=1000, ge=1, le=1000, description="hits of one search")
     max_queries: int = Field(default=64, ge=1, le=4096, description="queries of one search request")

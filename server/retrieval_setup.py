@@ -76,7 +76,12 @@ def backend_name(settings: RetrievalSettings) -> BackendName:
     """``auto``: on the card where there is one that the encoders may use, else faiss on the processor."""
     if settings.backend != "auto":
         return settings.backend
-    return "torch" if settings.device != "cpu" and _DRIVER.exists() else "faiss"
+    return "torch" if uses_card(settings) else "faiss"
+
+
+def uses_card(settings: RetrievalSettings) -> bool:
+    """Whether encoders, and with them indices, run on a card. The driver is looked for: torch would take seconds."""
+    return settings.device.startswith("cuda") or (settings.device == "auto" and _DRIVER.exists())
 
 
 @dataclass(frozen=True, slots=True)
