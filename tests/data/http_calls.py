@@ -65,3 +65,12 @@ class Site:
         status, reply = self.call("POST", "/v1/search", body)
         assert status == 200, reply
         return list(reply["data"])
+
+
+def snippets(first: int, many: int) -> bytes:
+    """Lines of a cut textbook, each a document."""
+    rows = (
+        {"id": f"Book_{n}", "title": "Book", "content": f"Gene G{n} codes for protein P{n}."}
+        for n in range(first, first + many)
+    )
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
