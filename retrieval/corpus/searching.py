@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +33,24 @@ from retrieval.passages import Hit
 _MAX_GONE: Final = 1000
 _FUSION_DEPTH: Final = 100
 _TARGETS: Final[dict[Ranker, Target]] = {"dense": "vectors", "bm25": "words", "pes2": "keywords"}
+
+
+# The first one for which every namespace has what it needs.
+_USUAL: Final[tuple[tuple[Retriever, frozenset[Target]], ...]] = (
+    ("hybrid", frozenset(("words", "vectors"))),
+    ("dense", frozenset(("vectors",))),
+    ("bm25", frozenset(("words",))),
+    ("pes2", frozenset(("keywords",))),
+)
+
+
+def usual_retriever(targets: Iterable[Iterable[Target]]) -> Retriever:
+    """For namespaces with these indices each. NamespaceInvalid where they have none in common."""
+    common = frozenset.intersection(*map(frozenset, targets))
+    found = next((retriever for retriever, needed in _USUAL if needed <= common), None)
+    if found is None:
+        raise NamespaceInvalid("these namespaces have no index in common; search them apart", param="retriever")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from retrieval.corpus.errors import NamespaceInvalid, NamespaceUnknown
 from retrieval.corpus.namespaces import Namespaces
 from retrieval.corpus.passage_filter import PassageFilter
 from retrieval.corpus.ranking import Found, Retriever
-from retrieval.corpus.searching import SearchOptions
+from retrieval.corpus.searching import SearchOptions, usual_retriever
 from retrieval.corpus.store_schema import Target
 from retrieval.passages import Document, Passage
 from server.errors import InvalidRequest, PassageNotFound
@@ -27,13 +27,6 @@ from server.services import Services
 router = APIRouter()
 # All hits of a request's queries together: so many times those of the largest single search.
 _MANY: Final = 10
-# The first one for which every namespace has what it needs.
-_USUAL: Final[tuple[tuple[Retriever, frozenset[Target]], ...]] = (
-    ("hybrid", frozenset(("words", "vectors"))),
-    ("dense", frozenset(("vectors",))),
-    ("bm25", frozenset(("words",))),
-    ("pes2", frozenset(("keywords",))),
-)
 
 
 @router.post("/v1/search")
@@ -119,21 +112,15 @@ def _survey(
     namespaces: Namespaces, names: Sequence[str], asked: Retriever | None
 ) -> tuple[Retriever, dict[str, dict[Target, int]]]:
     """The retriever, and what the indices of each namespace do not hold yet."""
-    common: set[Target] = {"vectors", "words", "keywords"}
+    targets_of: dict[str, Sequence[Target]] = {}
     waiting: dict[str, dict[Target, int]] = {}
     for name in names:
         with namespaces.using(name) as namespace:
-            targets = namespace.settings.targets
-            common.intersection_update(targets)
+            targets = targets_of[name] = namespace.settings.targets
             pending = namespace.store.counts().pending
             if behind := {target: pending[target] for target in targets if pending[target]}:
                 waiting[name] = behind
-    usual = next((retriever for retriever, needed in _USUAL if needed <= common), None)
-    if asked is None and usual is None:
-        raise InvalidRequest(
-            "retriever: these namespaces have no index in common; search them apart", param="retriever"
-        )
-    return asked or usual or "hybrid", waiting
+    return asked or usual_retriever(targets_of.values()), waiting
 
 
 def _passage(namespaces: Namespaces, name: str, number: int) -> bytes:
