@@ -19,6 +19,7 @@ from retrieval.index.open import create_index, open_index
 from retrieval.index.options import OpenOptions
 from retrieval.index.spec import BackendName, IndexSpec
 from retrieval.index.storage import Storage
+from retrieval.index.view import View
 from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.fts_index import open_fts
 from retrieval.lexical.keyword_index import KeywordIndex, open_keyword_index
@@ -84,25 +85,30 @@ def uses_card(settings: RetrievalSettings) -> bool:
     return settings.device.startswith("cuda") or (settings.device == "auto" and _DRIVER.exists())
 
 
-@dataclass(frozen=True, slots=True)
 class _Opening:
-    backend: BackendName
-    device: str
+    """Opens vector indices for namespaces. What was read and checked of a folder once is not read again when the folder
+    has changed: its segments never do."""
+
+    def __init__(self, backend: BackendName, device: str) -> None:
+        self._backend = backend
+        self._device = "cpu" if backend == "faiss" else device.replace("auto", "cuda")
+        self._known: dict[Path, View] = {}
 
     def vectors(self, folder: Path, encoder: Encoder, write: bool) -> VectorIndex:
-        device = "cpu" if self.backend == "faiss" else self.device.replace("auto", "cuda")
-        options = OpenOptions(write=write, device=device)
-        spec = IndexSpec(
-            dim=encoder.dim,
-            metric=encoder.metric,
-            encoder=encoder.fingerprint.as_dict(),
-            # A writer needs no card: what it writes, any back end opens.
-            backend="faiss" if write else self.backend,
-        )
+        # A writer needs no card: what it writes, any back end opens.
+        backend: BackendName = "faiss" if write else self._backend
+        options = OpenOptions(write=write, device="cpu" if write else self._device)
+        spec = IndexSpec(dim=encoder.dim, metric=encoder.metric, encoder=encoder.fingerprint.as_dict(), backend=backend)
         # A kill may have left the folders of one that was being made.
         if write and not Storage(folder, options.disk).exists():
             return create_index(folder, spec, options)
-        return open_index(folder, spec, options)
+        # Whose folder is gone must not keep its files on the disk.
+        self._known = {place: view for place, view in self._known.items() if place.exists()}
+        known = self._known.get(folder) if backend == self._backend else None
+        index = open_index(folder, spec, options, known)
+        if backend == self._backend:
+            self._known[folder] = index.view
+        return index
 
 
 def _words(folder: Path, name: str, _: bool) -> LexicalIndex:
