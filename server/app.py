@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from models.errors import ArrowheadError
+from retrieval.errors import RetrievalError
 from server.errors import error_reply
 from server.guard import Guard, log_failure
-from server.openai_api import catalog, chat, completions, embeddings, health, rerank, trace_routes
+from server.openai_api import (
+    catalog,
+    changes,
+    chat,
+    completions,
+    embeddings,
+    health,
+    job_routes,
+    namespaces,
+    rerank,
+    search,
+    trace_routes,
+)
 from server.services import Services
 
 
@@ -31,15 +45,20 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     for module in (chat, completions, embeddings, rerank, catalog, health, trace_routes):
         app.include_router(module.router)
+    for module in (search, namespaces, changes, job_routes):
+        app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_middleware(Guard, settings=services.settings.server)
     return app
 
 
-async def _on_error(_: Request, error: Exception) -> JSONResponse:
+async def _on_error(request: Request, error: Exception) -> JSONResponse:
     log_failure(error)
     reply = error_reply(error)
+    if isinstance(error, RetrievalError):  # those of namespaces and indices name their files
+        services: Services = request.app.state.services
+        reply = replace(reply, message=services.retrieval.uploads.conceal(reply.message))
     headers = {"Retry-After": str(reply.retry_after_s)} if reply.retry_after_s else None
     return JSONResponse(reply.body, status_code=reply.status, headers=headers)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from models.catalog import EMBEDDED_NAME, ModelCard, ModelRequest, load_catalog
@@ -10,6 +11,7 @@ from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
 from models.errors import ModelNotFound
 from server.engine_slot import EngineSlot
+from server.memory_plan import check_memory
 from server.methods.base import Method
 from server.methods.direct import Direct
 from server.methods.genegpt import GeneGpt
@@ -21,6 +23,7 @@ from server.settings import ModelSettings, Settings
 from server.settings_loading import xdg_dir
 from server.traces import TraceStore
 
+log = logging.getLogger(__name__)
 METHOD_NAMES = (GeneGpt.name,)
 _GIB = 1024**3
 
@@ -50,6 +53,8 @@ def build_services(settings: Settings) -> Services:
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
+    for line in check_memory(settings, retrieval):
+        log.info("memory of the card: %s", line)
     ncbi.begin()
     return Services(
         Components(

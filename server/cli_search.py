@@ -73,6 +73,7 @@ def retriever_of(retrieval: Retrieval, name: str, names: list[str]) -> Retriever
     namespaces are of that encoder, and NamespaceInvalid where they are not."""
     from retrieval.corpus.errors import NamespaceInvalid
     from retrieval.corpus.ranking import RANKERS
+    from retrieval.corpus.searching import usual_retriever
 
     if name in RANKERS:
         return name  # type: ignore[return-value]  # one of the literals
@@ -81,8 +82,7 @@ def retriever_of(retrieval: Retrieval, name: str, names: list[str]) -> Retriever
         with retrieval.namespaces.using(one) as namespace:
             settings[one] = namespace.settings
     if not name:
-        common = set.intersection(*(set(s.targets) for s in settings.values()))
-        return "hybrid" if {"words", "vectors"} <= common else "dense" if "vectors" in common else "bm25"
+        return usual_retriever(one.targets for one in settings.values())
     others = [one for one, s in settings.items() if s.encoder != name]
     if others:
         raise NamespaceInvalid(

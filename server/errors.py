@@ -5,13 +5,18 @@ ArrowheadError
     ├── InvalidRequest           body, field or option
     ├── UnsupportedField         a field OpenAI knows and we do not serve
     ├── BodyTooLarge
+    │   └── UploadTooLarge
     ├── Unauthorized             no key, or a wrong one
     ├── ForbiddenHost            Host header or content type of another site
     ├── ModelUnknown             no such model or method
     ├── EncoderUnknown           no such encoder or cross-encoder
     ├── TraceNotFound
+    ├── PassageNotFound
+    ├── JobNotFound
+    ├── ChangesRefused           namespaces are not changed over HTTP here
     ├── EgressRaised             the request asks for more than its key or the server has
     └── TooManyRequests          the server is full
+UploadNotWritten                 this machine cannot keep a file that was sent; also right below ArrowheadError
 
 Knows nothing of FastAPI. Texts of unknown exceptions never reach a client: they can hold paths or questions.
 """
@@ -49,6 +54,7 @@ from retrieval.index.errors import (
     IndexFault,
     IndexInputInvalid,
     IndexMismatch,
+    IndexOverloaded,
     IndexTooLarge,
     IndexWriteFailed,
 )
@@ -75,6 +81,14 @@ class BodyTooLarge(RequestError):
     hint = "server.max_body_bytes sets the limit"
 
 
+class UploadTooLarge(BodyTooLarge):
+    hint = "retrieval.max_upload_bytes sets the limit"
+
+
+class UploadNotWritten(ArrowheadError):
+    hint = "free disk space where retrieval.data_dir lies, or mend the folder's rights"
+
+
 class Unauthorized(RequestError):
     hint = "send Authorization: Bearer KEY"
 
@@ -93,6 +107,18 @@ class EncoderUnknown(RequestError):
 
 class TraceNotFound(RequestError):
     pass
+
+
+class PassageNotFound(RequestError):
+    pass
+
+
+class JobNotFound(RequestError):
+    hint = "GET /v1/jobs lists those of this key; a server that was started anew has none"
+
+
+class ChangesRefused(RequestError):
+    hint = "set retrieval.allow_changes to true, or use arrowhead namespace on the server's machine"
 
 
 class EgressRaised(RequestError):
@@ -136,6 +162,10 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     ModelUnknown: (404, _INVALID, "model_not_found"),
     EncoderUnknown: (404, _INVALID, "model_not_found"),
     TraceNotFound: (404, _INVALID, "trace_not_found"),
+    PassageNotFound: (404, _INVALID, "passage_not_found"),
+    JobNotFound: (404, _INVALID, "job_not_found"),
+    ChangesRefused: (403, "permission_error", "changes_not_allowed"),
+    UploadNotWritten: (507, _SERVER, "upload_not_written"),
     EgressRaised: (403, "permission_error", "egress_not_allowed"),
     TooManyRequests: (429, "rate_limit_error", "queue_full"),
     RequestError: (400, _INVALID, "invalid_request"),
@@ -163,6 +193,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     IndexMismatch: (500, _SERVER, "index_mismatch"),
     IndexWriteFailed: (507, _SERVER, "index_not_written"),
     IndexBusy: (409, _INVALID, "index_busy"),
+    IndexOverloaded: (429, "rate_limit_error", "queue_full"),
     IndexTooLarge: (507, _SERVER, "index_too_large"),
     BackendUnavailable: (503, _SERVER, "index_backend_missing"),
     IndexFault: (500, _SERVER, "index_error"),

@@ -23,8 +23,21 @@ class RetrievalSettings(SettingsGroup):
     allow_download: bool = Field(default=False, description="fetch hub ids that are not here yet")
     data_dir: Path | None = Field(default=None, description="folder of the namespaces; unset: XDG data folder")
     backend: Literal["auto", "faiss", "faiss-gpu", "torch"] = Field(default="auto", description="of vector indices")
+    card_gib: float | None = Field(default=None, gt=0, description="memory of the card; at the start all must fit it")
+    preload: bool | None = Field(
+        default=None, description="load indices and encoders before the model; unset: where they use a card"
+    )
     max_inputs: int = Field(default=2048, ge=1, le=65_536, description="texts of one request")
-    max_k: int = Field(default=1000, ge=1, le=10_000, description="hits of one search")
+    max_k: int = Field(default=1000, ge=1, le=1000, description="hits of one search")
+    max_queries: int = Field(default=64, ge=1, le=4096, description="queries of one search request")
+    search_threads: int = Field(default=4, ge=1, le=256, description="searches at once; further ones wait")
+    allow_changes: bool | None = Field(
+        default=None, description="namespaces may be changed over HTTP; unset: on a loopback bind only"
+    )
+    max_upload_bytes: int = Field(default=268_435_456, ge=1024, description="largest file that is sent to a namespace")
+    jobs_at_once: int = Field(default=2, ge=1, le=64, description="changes of namespaces at once, one of each")
+    max_jobs: int = Field(default=32, ge=1, le=10_000, description="changes that may wait; more are refused with 429")
+    kept_jobs: int = Field(default=200, ge=1, le=100_000, description="ended changes that can still be asked for")
 
     @field_validator("encoders", mode="before")
     @classmethod

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from models.encoders.base import Encoder, Floats, PassageText
 from retrieval.corpus.errors import NamespaceInvalid
@@ -16,6 +18,8 @@ from retrieval.index.base import RowFilter, VectorIndex
 from retrieval.index.open import create_index, open_index
 from retrieval.index.options import OpenOptions
 from retrieval.index.spec import BackendName, IndexSpec
+from retrieval.index.storage import Storage
+from retrieval.index.view import View
 from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.fts_index import open_fts
 from retrieval.lexical.keyword_index import KeywordIndex, open_keyword_index
@@ -23,20 +27,33 @@ from retrieval.lexical.keyword_rank import KeywordQuery, keyword_search, parse_m
 from retrieval.lexical.unmarked import unmarked_keywords
 from retrieval.passages import Hit
 from server.encoder_pool import EncoderPool
+from server.jobs import JobLimits, Jobs
 from server.retrieval_settings import RetrievalSettings
+from server.uploads import Uploads
 
 _DRIVER: Final = Path("/proc/driver/nvidia/version")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """``encoders`` of the process, ``namespaces`` of its data folder, and who searches them."""
+    """``encoders`` of the process, ``namespaces`` of its data folder, who searches them, and who changes them."""
 
     encoders: EncoderPool
     namespaces: Namespaces
     searcher: Searcher
+    jobs: Jobs
+    uploads: Uploads
+    readers: ThreadPoolExecutor
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """``work`` on one of the threads that search: theirs alone, so that a flood of searches holds up no stream."""
+        return await asyncio.get_running_loop().run_in_executor(self.readers, work)
 
     async def close(self) -> None:
+        await self.jobs.close()
+        self.readers.shutdown(wait=False, cancel_futures=True)
+        self.uploads.close()
         self.namespaces.close()
         await self.encoders.close()
 
@@ -49,34 +66,49 @@ def build_retrieval(settings: RetrievalSettings, data_dir: Path) -> Retrieval:
     )
     namespaces = Namespaces(data_dir, backends)
     judge = _CrossEncoder(pool) if settings.cross_encoder else None
-    return Retrieval(pool, namespaces, Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=judge)))
+    searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=judge))
+    uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
+    limits = JobLimits(running=settings.jobs_at_once, waiting=settings.max_jobs, kept=settings.kept_jobs)
+    readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
+    return Retrieval(pool, namespaces, searcher, Jobs(limits, uploads.conceal), uploads, readers)
 
 
 def backend_name(settings: RetrievalSettings) -> BackendName:
     """``auto``: on the card where there is one that the encoders may use, else faiss on the processor."""
     if settings.backend != "auto":
         return settings.backend
-    return "torch" if settings.device != "cpu" and _DRIVER.exists() else "faiss"
+    return "torch" if uses_card(settings) else "faiss"
 
 
-@dataclass(frozen=True, slots=True)
+def uses_card(settings: RetrievalSettings) -> bool:
+    """Whether encoders, and with them indices, run on a card. The driver is looked for: torch would take seconds."""
+    return settings.device.startswith("cuda") or (settings.device == "auto" and _DRIVER.exists())
+
+
 class _Opening:
-    backend: BackendName
-    device: str
+    """Opens vector indices for namespaces. What was read and checked of a folder once is not read again when the folder
+    has changed: its segments never do."""
+
+    def __init__(self, backend: BackendName, device: str) -> None:
+        self._backend = backend
+        self._device = "cpu" if backend == "faiss" else device.replace("auto", "cuda")
+        self._known: dict[Path, View] = {}
 
     def vectors(self, folder: Path, encoder: Encoder, write: bool) -> VectorIndex:
-        device = "cpu" if self.backend == "faiss" else self.device.replace("auto", "cuda")
-        options = OpenOptions(write=write, device=device)
-        spec = IndexSpec(
-            dim=encoder.dim,
-            metric=encoder.metric,
-            encoder=encoder.fingerprint.as_dict(),
-            # A writer needs no card: what it writes, any back end opens.
-            backend="faiss" if write else self.backend,
-        )
-        if write and not (folder.exists() and any(folder.iterdir())):
+        # A writer needs no card: what it writes, any back end opens.
+        backend: BackendName = "faiss" if write else self._backend
+        options = OpenOptions(write=write, device="cpu" if write else self._device)
+        spec = IndexSpec(dim=encoder.dim, metric=encoder.metric, encoder=encoder.fingerprint.as_dict(), backend=backend)
+        # A kill may have left the folders of one that was being made.
+        if write and not Storage(folder, options.disk).exists():
             return create_index(folder, spec, options)
-        return open_index(folder, spec, options)
+        # Whose folder is gone must not keep its files on the disk.
+        self._known = {place: view for place, view in self._known.items() if place.exists()}
+        known = self._known.get(folder) if backend == self._backend else None
+        index = open_index(folder, spec, options, known)
+        if backend == self._backend:
+            self._known[folder] = index.view
+        return index
 
 
 def _words(folder: Path, name: str, _: bool) -> LexicalIndex:

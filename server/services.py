@@ -12,8 +12,9 @@ from typing import NamedTuple
 from server.egress import Egress
 from server.engine_slot import EngineSlot
 from server.errors import ModelUnknown, TooManyRequests
+from server.memory_plan import preload
 from server.methods.base import Method
-from server.retrieval_setup import Retrieval
+from server.retrieval_setup import Retrieval, uses_card
 from server.settings import Settings
 from server.traces import TraceStore
 
@@ -93,7 +94,14 @@ class Services:
 
     def start(self) -> None:
         """Begin to load the model; requests get 503 until it is there."""
-        self._loading = asyncio.create_task(self.slot.load())
+        self._loading = asyncio.create_task(self._load())
+
+    async def _load(self) -> None:
+        """An engine takes what is left of a card, so what shares it with the engine is loaded before."""
+        chosen = self.settings.retrieval
+        if uses_card(chosen) if chosen.preload is None else chosen.preload:
+            await self.retrieval.run(lambda: preload(self.retrieval))
+        await self.slot.load()
 
     async def loaded(self) -> None:
         """Wait for the end of loading, good or bad."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -170,7 +171,8 @@ async def fetch_records(
                 half = len(batch) // 2
                 waiting += [batch[half:], batch[:half]]
             continue
-        yield _read(reply.body, f"efetch {db} {batch[0]}", read, options)
+        # On a thread: full texts take long enough to parse for others on this loop to notice.
+        yield await asyncio.to_thread(_read, reply.body, f"efetch {db} {batch[0]}", read, options)
 
 
 def _read(

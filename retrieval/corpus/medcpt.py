@@ -39,12 +39,12 @@ def add_medcpt(
         IndexInputInvalid: files that are cut or do not belong together; the chunks before them are there.
     """
     with namespaces.writing(name) as (namespace, writer):
-        if namespace.settings.encoder != ENCODER:
-            has = namespace.settings.encoder or "none"
-            raise NamespaceInvalid(f"the encoder of {name} is {has}, not {ENCODER}", param="encoder")
+        encoder = namespace.encoder
+        if encoder.fingerprint.encoder_id != ENCODER:
+            raise NamespaceInvalid(f"the encoder of {name} is {encoder.name}, not {ENCODER}", param="encoder")
         intake = _Intake(namespace, writer, watch)
         state = namespace.folder / _STATE
-        return MedcptImport(folder=folder, state=state, namespace=name).run(intake, intake.store)
+        return MedcptImport(folder=folder, state=state, namespace=name, dim=encoder.dim).run(intake, intake.store)
 
 
 class _Intake:
@@ -83,6 +83,7 @@ class _Intake:
 
 def _kept(rows: Rows, keep: np.ndarray[Any, np.dtype[np.bool_]]) -> Rows:
     """Namespaces have an index each, so their numbers are of no use here."""
-    dates = None if rows.dates is None else rows.dates[keep]
-    types = None if rows.types is None else rows.types[keep]
-    return replace(rows, ids=rows.ids[keep], vectors=rows.vectors[keep], dates=dates, types=types, namespaces=None)
+    ids = rows.ids[keep]
+    dates = np.zeros(len(ids), np.int32) if rows.dates is None else rows.dates[keep]
+    types = np.zeros(len(ids), np.int64) if rows.types is None else rows.types[keep]
+    return replace(rows, ids=ids, vectors=rows.vectors[keep], dates=dates, types=types, namespaces=None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
 from models.encoders.base import CrossEncoder, Floats, PassageText
-from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.namespace import Namespace, fingerprint_text
 from retrieval.corpus.namespace_settings import embedded_title
 from retrieval.corpus.namespaces import Namespaces
@@ -26,13 +26,31 @@ from retrieval.corpus.ranking import (
 )
 from retrieval.corpus.store_schema import Target
 from retrieval.index.base import NO_ID, RowFilter
-from retrieval.index.errors import BackendUnavailable
+from retrieval.index.errors import BackendUnavailable, IndexDamaged
 from retrieval.passages import Hit
 
 # Of passages that are gone from the store but not yet from an index: so many more are asked for, at most.
 _MAX_GONE: Final = 1000
 _FUSION_DEPTH: Final = 100
 _TARGETS: Final[dict[Ranker, Target]] = {"dense": "vectors", "bm25": "words", "pes2": "keywords"}
+
+
+# The first one for which every namespace has what it needs.
+_USUAL: Final[tuple[tuple[Retriever, frozenset[Target]], ...]] = (
+    ("hybrid", frozenset(("words", "vectors"))),
+    ("dense", frozenset(("vectors",))),
+    ("bm25", frozenset(("words",))),
+    ("pes2", frozenset(("keywords",))),
+)
+
+
+def usual_retriever(targets: Iterable[Iterable[Target]]) -> Retriever:
+    """For namespaces with these indices each. NamespaceInvalid where they have none in common."""
+    common = frozenset.intersection(*map(frozenset, targets))
+    found = next((retriever for retriever, needed in _USUAL if needed <= common), None)
+    if found is None:
+        raise NamespaceInvalid("these namespaces have no index in common; search them apart", param="retriever")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +180,20 @@ class _Rankings:
         return interleaved(rankings)
 
     def _ranked(self, name: Ranker, namespace: Namespace) -> list[list[Hit]]:
-        target = _TARGETS[name]
-        if target in namespace.settings.targets and not namespace.has(target) and not namespace.store.counts().passages:
+        try:
+            return self._asked(name, namespace)
+        except (NamespaceDamaged, IndexDamaged):
+            target = _TARGETS[name]
+            counts = namespace.store.counts()
+            waiting = counts.pending[target] - counts.gone[target]
+            if target not in namespace.settings.targets or waiting < counts.passages:
+                raise
+            # Every passage waits for an index that is not there yet, or is being made at this moment.
             return [[] for _ in self._queries]
+
+    def _asked(self, name: Ranker, namespace: Namespace) -> list[list[Hit]]:
         where = namespace.store.row_filter(self._options.where)
-        k = self._depth + min(namespace.store.counts().gone[target], _MAX_GONE)
+        k = self._depth + min(namespace.store.counts().gone[_TARGETS[name]], _MAX_GONE)
         match name:
             case "dense":
                 found = self._dense(namespace, k, where)

@@ -10,9 +10,10 @@ from retrieval.index.errors import IndexInputInvalid, IndexWriteFailed
 from retrieval.index.manifest import Manifest, check_fits
 from retrieval.index.options import OpenOptions
 from retrieval.index.owner import SearchOwner
-from retrieval.index.segmented import SegmentedIndex
+from retrieval.index.segmented import Opening, SegmentedIndex
 from retrieval.index.spec import BackendName, IndexSpec
 from retrieval.index.storage import Storage
+from retrieval.index.view import View
 
 
 def create_index(folder: Path, spec: IndexSpec, options: OpenOptions | None = None) -> SegmentedIndex:
@@ -39,11 +40,14 @@ def create_index(folder: Path, spec: IndexSpec, options: OpenOptions | None = No
         raise IndexWriteFailed(f"{folder} could not be written: {fault}") from fault
     finally:
         lock.close()
-    return SegmentedIndex(storage, backend, options, empty, _owner(spec.backend, options))
+    return SegmentedIndex(Opening(storage, backend, options, _owner(spec.backend, options)), empty)
 
 
-def open_index(folder: Path, spec: IndexSpec, options: OpenOptions | None = None) -> SegmentedIndex:
-    """The index of a folder, for reading unless ``options.write``.
+def open_index(
+    folder: Path, spec: IndexSpec, options: OpenOptions | None = None, known: View | None = None
+) -> SegmentedIndex:
+    """The index of a folder, for reading unless ``options.write``. ``known``: an earlier view of it, by the same back
+    end, whose segments need not be read again.
 
     Raises:
         IndexDamaged: a file is missing, cut or changed.
@@ -58,7 +62,7 @@ def open_index(folder: Path, spec: IndexSpec, options: OpenOptions | None = None
     check_fits(manifest, spec, str(folder))
     backend = backend_of(spec.backend, options)
     wanted = replace(manifest, kind=spec.kind)
-    index = SegmentedIndex(storage, backend, options, wanted, _owner(spec.backend, options))
+    index = SegmentedIndex(Opening(storage, backend, options, _owner(spec.backend, options)), wanted, known)
     try:
         check_fits(index.manifest, spec, str(folder))
         if not options.write:

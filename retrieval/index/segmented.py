@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -33,13 +33,22 @@ from retrieval.index.view import View
 _CLOSED: Final = "the index is closed"
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Where, with what and how an index is opened; ``owner`` is the one thread that may use a device."""
+
+    storage: Storage
+    backend: Backend
+    options: OpenOptions
+    owner: SearchOwner | None
+
+
 class SegmentedIndex:
     """A ``VectorIndex`` over a folder; made by ``create_index`` and ``open_index``."""
 
-    def __init__(
-        self, storage: Storage, backend: Backend, options: OpenOptions, manifest: Manifest, owner: SearchOwner | None
-    ) -> None:
-        """``manifest.kind`` is what new segments become; all else is read from the folder."""
+    def __init__(self, opening: Opening, manifest: Manifest, known: View | None = None) -> None:
+        """``manifest.kind`` is what new segments become, all else is the folder's; ``known`` as for ``load``."""
+        storage, backend, options, owner = opening.storage, opening.backend, opening.options, opening.owner
         self._storage, self._backend, self._options, self._owner = storage, backend, options, owner
         self._writing = threading.Lock()
         self._writer: FileLock | None = None
@@ -49,7 +58,7 @@ class SegmentedIndex:
         self._unclean = ""
         try:
             self._writer = storage.writer_lock() if options.write else None
-            current, self._reading, self._view = load(storage, backend, options)
+            current, self._reading, self._view = load(storage, backend, options, known)
             self._manifest = replace(current, kind=manifest.kind)
             if self._writer is not None:
                 self._unclean = storage.clean(self._manifest, ())
@@ -74,6 +83,11 @@ class SegmentedIndex:
     def manifest(self) -> Manifest:
         """Of the generation that is on the disk."""
         return self._manifest
+
+    @property
+    def view(self) -> View:
+        """What a search sees now. Holds on to its segments, also after ``close``."""
+        return self._view
 
     def add(self, rows: Rows) -> None:
         """See ``VectorIndex``. IndexWriteFailed, where the tail was full and could not be sealed, adds nothing."""

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 
@@ -168,10 +169,10 @@ def plot(results: Sequence[Result], path: Path, title: str) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7, 4.5))
-    for result in results:
-        axes.scatter(result.ms_one, result.recall)
-        axes.annotate(result.name, (result.ms_one, result.recall), textcoords="offset points", xytext=(6, 3))
+    figure, axes = plt.subplots(figsize=(7.5, 3.8))
+    for result, marker in zip(results, cycle("os^v<>DPX*h"), strict=False):
+        axes.scatter(result.ms_one, result.recall, marker=marker, label=result.name)
+    axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small", frameon=False)
     axes.set(xscale="log", xlabel="ms per query, one at a time", ylabel="recall at 10", title=title)
     axes.grid(alpha=0.3)
     figure.tight_layout()

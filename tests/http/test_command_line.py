@@ -126,7 +126,9 @@ def test_doctor_reports_every_check(environment: dict[str, str]) -> None:
     found = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
 
     assert set(found) == {
-        "python", "packages", "cuda", "vllm", "model", "blast", "gateway", "disk", "port", "egress", "keys", "audit",
+        "python", "packages", "cuda", "vllm", "model", "encoders", "indices", "namespaces", "blast", "gateway", "disk",
+        "port", "egress", "keys", "audit",
     }  # fmt: skip
-    assert found["python"] == found["model"] == found["egress"] == found["keys"] == found["audit"] == "ok"
+    needed = ("python", "model", "encoders", "indices", "namespaces", "egress", "keys", "audit")
+    assert {found[name] for name in needed} == {"ok"}
     assert done.returncode == (1 if "fail" in found.values() else 0)

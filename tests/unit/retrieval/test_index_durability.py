@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -319,3 +320,21 @@ def test_kills_at_random_moments_lose_and_mix_nothing(tmp_path: Path) -> None:
 
     assert tally.trials == 6
     assert not tally.faults
+
+
+def test_an_earlier_view_spares_reading_what_did_not_change(tmp_path: Path) -> None:
+    """Segments that it has are taken as they are; those of another index in the folder's place are read."""
+    folder = made(tmp_path / "index")
+    first = open_index(folder, spec())
+    view = first.view
+    first.close()
+    again = open_index(folder, spec(), None, view)
+    assert [id(live.segment) for live in again.view.segments] == [id(live.segment) for live in view.segments]
+    again.close()
+
+    shutil.rmtree(folder)
+    made(folder, rows=900)
+    other = open_index(folder, spec(), None, view)
+    assert not {id(live.segment) for live in other.view.segments} & {id(live.segment) for live in view.segments}
+    assert other.search(clustered(900)[:1], 1).scores[0, 0] > 0.99
+    other.close()

@@ -230,7 +230,7 @@ def test_a_gpu_style_index_searches_through_its_owner(tmp_path: Path) -> None:
     """The whole index behind one thread, on the CPU: many callers, one answer each."""
     pytest.importorskip("torch")
     from retrieval.index.manifest import Manifest
-    from retrieval.index.segmented import SegmentedIndex
+    from retrieval.index.segmented import Opening, SegmentedIndex
     from retrieval.index.storage import Storage
     from retrieval.index.torch_flat import TorchFlatBackend
 
@@ -238,7 +238,7 @@ def test_a_gpu_style_index_searches_through_its_owner(tmp_path: Path) -> None:
     create_index(tmp_path / "index", IndexSpec(dim=8, metric="l2", backend="torch"), options).close()
     manifest = Manifest(generation=0, dim=8, metric="l2", kind="auto", encoder={})
     storage = Storage(tmp_path / "index", options.disk)
-    index = SegmentedIndex(storage, TorchFlatBackend(), options, manifest, SearchOwner(window_s=0.001))
+    index = SegmentedIndex(Opening(storage, TorchFlatBackend(), options, SearchOwner(window_s=0.001)), manifest)
     from retrieval.index.base import Rows
 
     vectors = np.random.default_rng(0).standard_normal((500, 8)).astype(np.float32)

@@ -24,7 +24,7 @@ from retrieval.index.base import NO_ID, RowFilter, Rows
 from retrieval.index.columns import Mask
 from retrieval.index.manifest import Manifest
 from retrieval.index.options import OpenOptions
-from retrieval.index.segmented import SegmentedIndex
+from retrieval.index.segmented import Opening, SegmentedIndex
 from retrieval.index.spec import Kind, KindChoice
 from retrieval.index.storage import Storage
 
@@ -77,7 +77,7 @@ def careless_index(folder: Path, most: int = 2_048, **options: int) -> Iterator[
     if not storage.exists():
         storage.prepare()
         storage.publish(manifest).close()
-    index = SegmentedIndex(storage, CarelessBackend(most), chosen, manifest, None)
+    index = SegmentedIndex(Opening(storage, CarelessBackend(most), chosen, None), manifest)
     yield index
     index.close()
 

@@ -68,7 +68,7 @@ def test_torch_for_the_cpu_comes_first_and_by_name(checkout: Checkout) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "install torch==2.13.0+cpu" in asked[0]
-    assert asked[1].endswith("install -e .")
+    assert asked[1].endswith("install -e .[cpu]")
 
 
 def test_without_a_cpu_build_the_indexs_own_torch_is_taken_and_said(checkout: Checkout) -> None:
@@ -86,7 +86,9 @@ def test_dev_installs_vllm_in_three_steps(checkout: Checkout) -> None:
     steps = "\n".join(asked)
 
     assert done.returncode == 0, done.stderr
-    assert steps.index("download --no-deps") < steps.index("install -e .[dev] -r") < steps.index("install --no-deps")
+    assert (
+        steps.index("download --no-deps") < steps.index("install -e .[cpu,dev] -r") < steps.index("install --no-deps")
+    )
 
 
 def test_vllm_can_be_left_out(checkout: Checkout) -> None:
@@ -94,7 +96,7 @@ def test_vllm_can_be_left_out(checkout: Checkout) -> None:
     done, asked = checkout.install("dev", ARROWHEAD_NO_VLLM="1")
 
     assert done.returncode == 0, done.stderr
-    assert asked[-1].endswith("install -e .[dev]")
+    assert asked[-1].endswith("install -e .[cpu,dev]")
     assert not any("download" in line for line in asked)
 
 
@@ -123,7 +125,7 @@ def test_a_changed_pyproject_is_installed_again(checkout: Checkout) -> None:
     assert checkout.install()[1]
 
 
-@pytest.mark.parametrize("broken", ["-e .[dev]", "download", "install --no-deps", "-q packaging", "--of"])
+@pytest.mark.parametrize("broken", ["-e .[cpu,dev]", "download", "install --no-deps", "-q packaging", "--of"])
 def test_a_failed_step_ends_it_and_is_tried_again(checkout: Checkout, broken: str) -> None:
     """No step's failure is passed over, and nothing is marked as done."""
     done, _ = checkout.install("dev", FAIL_ON=broken)

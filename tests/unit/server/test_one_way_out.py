@@ -77,6 +77,6 @@ def test_one_sender_is_made_and_shared() -> None:
 
     assert {path: calls for path, calls in made.items() if calls} == {
         "retrieval/ncbi/client.py": ["HttpSender(config.limits)"],  # for a client on its own, as in tests
-        "server/bootstrap.py": ["HttpSender(send_limits(settings))"],
+        "server/ncbi_setup.py": ["HttpSender(send_limits(settings))"],
         "server/ncbi_places.py": ["HttpSender(send_limits(settings), app)"],
     }

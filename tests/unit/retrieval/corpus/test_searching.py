@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from retrieval.index.errors import BackendUnavailable
 from retrieval.passages import Hit
 
 SETTINGS = NamespaceSettings(encoder="words")
+RETRIEVERS: tuple[Retriever, ...] = ("dense", "bm25", "pes2")
 
 
 def _fuse(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
@@ -179,7 +181,7 @@ def test_searches_go_on_while_documents_are_added(namespaces: Namespaces, search
 
 
 def test_what_cannot_be_searched_is_said(tmp_path: Path, namespaces: Namespaces) -> None:
-    """No vectors, no index yet, no keywords, no cross-encoder, no namespace."""
+    """No vectors, an index that was taken away, no keywords, no cross-encoder, no namespace."""
     namespaces.create("plain", NamespaceSettings(words="none", keywords=False))
     searcher = Searcher(namespaces, Rankers(fuse=_fuse))
     for retriever in ("dense", "bm25", "pes2", "hybrid"):
@@ -195,11 +197,9 @@ def test_what_cannot_be_searched_is_said(tmp_path: Path, namespaces: Namespaces)
         searcher.search("x", ["none"])
     with pytest.raises(NamespaceInvalid):
         searcher.search("x", [])
-    namespaces.create("late", SETTINGS)
-    with namespaces.writing("late") as (_, writer), writer.transaction():
-        writer.put(reading("PMID:1", "Asthma."))
+    shutil.rmtree(namespaces.root / "two" / "vectors")
     with pytest.raises(NamespaceDamaged, match="not made yet"):
-        searcher.search("x", ["late"])
+        Searcher(Namespaces(namespaces.root, namespaces.backends)).search("x", ["two"])
 
 
 @pytest.mark.parametrize("fields", [{"k": 0}, {"k": 10_000}, {"rerank": -1}, {"retriever": "magic"}])
@@ -207,3 +207,15 @@ def test_options_that_cannot_be_are_refused(fields: dict[str, object]) -> None:
     """Before anything is searched."""
     with pytest.raises(NamespaceInvalid):
         SearchOptions(**fields)  # type: ignore[arg-type]
+
+
+def test_documents_that_wait_for_a_first_index_are_no_damage(tmp_path: Path, encoder: WordEncoder) -> None:
+    """While a namespace is filled for the first time its passages are there before its indices are."""
+    namespaces = Namespaces(tmp_path, backends(encoder))
+    namespaces.create("new", SETTINGS)
+    with namespaces.writing("new") as (_, writer), writer.transaction():
+        writer.put(reading("PMID:1", "Asthma and the mother in the womb."))
+    for retriever in RETRIEVERS:
+        options = SearchOptions(retriever=retriever)
+        assert Searcher(namespaces, Rankers(keywords=keyword_search)).search("asthma", ["new"], options) == []
+        (tmp_path / "new" / "vectors").mkdir(exist_ok=True)  # as one that is being made

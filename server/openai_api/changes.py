@@ -1,0 +1,262 @@
+"""``/v1/namespaces/{name}/…``: documents, files and PubMed queries that come in, documents that go. Each is a job."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Collection
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
+
+from models.errors import ArrowheadError
+from retrieval.corpus.document_types import document_types
+from retrieval.corpus.errors import NamespaceUnknown
+from retrieval.corpus.fetch_calls import PubmedQuery
+from retrieval.corpus.items import Reading, ReadOptions, TextBuilder, date_number
+from retrieval.corpus.namespace_settings import checked_name
+from retrieval.corpus.readers.kinds import READERS
+from retrieval.errors import RetrievalError
+from retrieval.passages import Document
+from server.corpus_jobs import NcbiWork, documents_work, file_work, remove_work, verify_work
+from server.egress import Egress
+from server.egress_settings import id_of_digest
+from server.errors import ForbiddenHost, InvalidRequest, UploadTooLarge
+from server.jobs import Job, JobSpec, Work
+from server.logging_setup import request_id
+from server.openai_api.body import read_json
+from server.openai_api.corpus_schemas import (
+    DocumentBody,
+    DocumentsBody,
+    NoBody,
+    QueryBody,
+    RemoveBody,
+    UpdateBody,
+    ncbi_day,
+)
+from server.openai_api.namespaces import require_changes
+from server.openai_api.schemas import parse_body
+from server.services import Services
+from server.uploads import Upload
+
+router = APIRouter()
+_FEW: Final = 64
+_WAIT_FOR_FEW_S: Final = 5.0
+_MAX_WAIT_S: Final = 60.0
+_BLOCK: Final = 2**20
+_LINGER: Final = 16 * 2**20
+# What a form of another site can send without asking this server first.
+_FORMS: Final = frozenset(("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded"))
+
+
+@router.post("/v1/namespaces/{name}/documents")
+async def add_documents(request: Request, name: str) -> Response:
+    services = await _opened(request, name)
+    body = parse_body(DocumentsBody, await read_json(request, services.settings.server.max_body_bytes))
+    limit = services.settings.retrieval.max_inputs
+    if len(body.documents) > limit:
+        raise InvalidRequest(f"documents: {len(body.documents)} given, at most {limit} are taken", param="documents")
+    today = datetime.now(UTC).date().isoformat()
+    work = documents_work(services.retrieval.namespaces, name, [_reading(one, today) for one in body.documents])
+    return await _submitted(request, ("documents", name), work, few=len(body.documents) <= _FEW)
+
+
+@router.delete("/v1/namespaces/{name}/documents")
+async def remove_documents(request: Request, name: str) -> Response:
+    services = await _opened(request, name)
+    body = parse_body(RemoveBody, await read_json(request, services.settings.server.max_body_bytes))
+    work = remove_work(services.retrieval.namespaces, name, body.ids)
+    return await _submitted(request, ("remove", name), work, few=len(body.ids) <= _FEW)
+
+
+@router.put("/v1/namespaces/{name}/files")
+@router.post("/v1/namespaces/{name}/files")
+async def add_file(request: Request, name: str) -> Response:
+    """The body is the file as it is; its reader is guessed unless ``reader`` names one."""
+    try:
+        return await _add_file(request, name)
+    except ArrowheadError:
+        await _drain(request)
+        raise
+
+
+async def _add_file(request: Request, name: str) -> Response:
+    services = await _opened(request, name, {"filename", "reader", "licence"})
+    fields = request.query_params
+    if request.method == "POST" and request.headers.get("content-type", "").split(";")[0].strip().lower() in _FORMS:
+        raise ForbiddenHost("a file must be sent with PUT, or with POST as application/octet-stream")
+    kind = fields.get("reader", "")
+    if kind and kind not in READERS:
+        raise InvalidRequest(f"reader: one of {', '.join(READERS)}", param="reader")
+    services.retrieval.jobs.check_room()
+    async with services.admitted():
+        upload = await _received(request, services, fields.get("filename", ""))
+    if upload is None:
+        return Response(status_code=400)
+    options = ReadOptions(kind=kind, licence=fields.get("licence", ""))
+    work = file_work(services.retrieval.namespaces, name, upload, options)
+    return await _submitted(request, ("file", name), work, upload=upload)
+
+
+async def _drain(request: Request) -> None:
+    """Takes some more of a body that is refused: a client that still sends would not get to read why."""
+    size = 0
+    with suppress(ClientDisconnect, RuntimeError):  # the second: all of it was read
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > _LINGER:
+                return
+
+
+@router.post("/v1/namespaces/{name}/queries")
+async def add_query(request: Request, name: str) -> Response:
+    """What a PubMed query finds; the namespace remembers the query."""
+    services = await _opened(request, name)
+    body = parse_body(QueryBody, await read_json(request, services.settings.server.max_body_bytes))
+    query = PubmedQuery(
+        term=body.term,
+        date_from=ncbi_day(body.date_from),
+        date_to=ncbi_day(body.date_to),
+        limit=body.limit,
+        full_text=body.full_text,
+    )
+    ncbi, egress = _ncbi(services, name)
+    asker = egress.admit(request_id.get(), id_of_digest(request.state.owner), body.arrowhead.egress)
+    return await _submitted(request, ("query", name), ncbi.query(query, asker))
+
+
+@router.post("/v1/namespaces/{name}/update")
+async def update(request: Request, name: str) -> Response:
+    """Its queries again, for what is new; then whatever its indices lack."""
+    services = await _opened(request, name)
+    body = parse_body(UpdateBody, await read_json(request, services.settings.server.max_body_bytes))
+    ncbi, egress = _ncbi(services, name)
+    asker = egress.admit(request_id.get(), id_of_digest(request.state.owner), body.arrowhead.egress)
+    return await _submitted(request, ("update", name), ncbi.update(asker))
+
+
+@router.post("/v1/namespaces/{name}/verify")
+async def verify(request: Request, name: str) -> Response:
+    """Changes nothing, but holds changes up and costs as much as reading everything."""
+    services = await _opened(request, name)
+    parse_body(NoBody, await read_json(request, services.settings.server.max_body_bytes))
+    return await _submitted(request, ("verify", name), verify_work(services.retrieval.namespaces, name))
+
+
+async def _opened(request: Request, name: str, fields: Collection[str] = ()) -> Services:
+    """Raises ChangesRefused, InvalidRequest, NamespaceInvalid or NamespaceUnknown before any of the body is read."""
+    services: Services = request.app.state.services
+    require_changes(services)
+    for field in request.query_params:
+        if field not in {"wait", *fields}:
+            raise InvalidRequest(f"{field[:40]}: there is no such field", param=field[:40])
+    _wait_of(request, 0.0)
+    checked_name(name)
+    if name not in await services.retrieval.run(services.retrieval.namespaces.names):
+        raise NamespaceUnknown(f"there is no namespace {name}", param="name")
+    return services
+
+
+def _ncbi(services: Services, name: str) -> tuple[NcbiWork, Egress]:
+    if services.egress is None:
+        raise RetrievalError("this server makes no calls")
+    loop = asyncio.get_running_loop()
+    return NcbiWork(services.retrieval.namespaces, name, services.egress, loop), services.egress
+
+
+def _reading(body: DocumentBody, today: str) -> Reading:
+    text = TextBuilder()
+    text.add(body.text)
+    document = Document(
+        document_id=body.id,
+        title=" ".join(body.title.split()),
+        source=body.source or "api",
+        url=body.url,
+        authors=tuple(body.authors),
+        journal=body.journal,
+        date=date_number(body.date),
+        types=document_types(body.types, retracted=bool(body.retracted_by)),
+        licence=body.licence,
+        provenance="POST /v1/namespaces/…/documents",
+        retrieved=today,
+        retracted_by=tuple(body.retracted_by),
+        corrected_by=tuple(body.corrected_by),
+    )
+    return text.reading(document)
+
+
+async def _received(request: Request, services: Services, filename: str) -> Upload | None:
+    """The file in a private folder; None where the client went away. What fails leaves nothing behind."""
+    uploads = services.retrieval.uploads
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > uploads.max_bytes:
+        raise UploadTooLarge(f"the file is longer than {uploads.max_bytes} bytes")
+    uploads.begin()
+    try:
+        upload = await asyncio.to_thread(uploads.open, filename)
+        try:
+            await _fill(request, upload)
+        except ClientDisconnect:
+            await asyncio.to_thread(upload.discard)
+            return None
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(upload.discard))
+            raise
+        return upload
+    finally:
+        uploads.end()
+
+
+async def _fill(request: Request, upload: Upload) -> None:
+    waiting: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        waiting.append(chunk)
+        size += len(chunk)
+        if size >= _BLOCK:
+            await asyncio.to_thread(upload.write, b"".join(waiting))
+            waiting, size = [], 0
+    await asyncio.to_thread(upload.write, b"".join(waiting))
+    if not upload.size:
+        raise InvalidRequest("the body is empty: it must be the file")
+    await asyncio.to_thread(upload.close)
+
+
+async def _submitted(
+    request: Request, what: tuple[str, str], work: Work, *, few: bool = False, upload: Upload | None = None
+) -> Response:
+    """200 with the job, or its error, where it ended while the client waited for it; else 202."""
+    services: Services = request.app.state.services
+    cleanup = upload.discard if upload else lambda: None
+    try:
+        wait = _wait_of(request, _WAIT_FOR_FEW_S if few else 0.0)
+        job = services.retrieval.jobs.submit(JobSpec(*what, request.state.owner), work, cleanup)
+    except BaseException:
+        cleanup()
+        raise
+    await job.wait(wait)
+    return _answer(job)
+
+
+def _answer(job: Job) -> Response:
+    headers = {"Location": f"/v1/jobs/{job.id}"}
+    if job.error is not None:
+        return JSONResponse(job.error.body, status_code=job.error.status, headers=headers)
+    return JSONResponse(job.as_dict(), status_code=200 if job.has_ended else 202, headers=headers)
+
+
+def _wait_of(request: Request, default: float) -> float:
+    text = request.query_params.get("wait")
+    if text is None:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= _MAX_WAIT_S:
+        raise InvalidRequest(f"wait: seconds from 0 to {_MAX_WAIT_S:g}", param="wait")
+    return seconds

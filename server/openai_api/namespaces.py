@@ -1,0 +1,134 @@
+"""``/v1/namespaces``: what there is, new ones, and their end. Changes of their content are in ``changes``."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from retrieval.corpus.chunking import Chunking
+from retrieval.corpus.errors import NamespaceBusy, NamespaceInvalid, NamespaceUnknown
+from retrieval.corpus.fetching import queries_of
+from retrieval.corpus.namespace_settings import NO_WORDS, NamespaceSettings
+from retrieval.corpus.namespaces import Description
+from server.errors import ChangesRefused, EncoderUnknown, InvalidRequest
+from server.openai_api.body import read_json
+from server.openai_api.corpus_schemas import NamespaceBody
+from server.openai_api.schemas import parse_body
+from server.retrieval_setup import Retrieval
+from server.services import Services
+from server.settings import is_loopback
+
+router = APIRouter()
+_FIELDS = {"size": "chunk_size", "overlap": "chunk_overlap"}
+
+
+def require_changes(services: Services) -> None:
+    """Raises ChangesRefused where namespaces are not changed over HTTP."""
+    allowed, host = services.settings.retrieval.allow_changes, services.settings.server.host
+    if allowed is None and not is_loopback(host):
+        raise ChangesRefused("namespaces are not changed over HTTP on an address that other machines reach")
+    if allowed is False:
+        raise ChangesRefused("namespaces are not changed over HTTP on this server")
+
+
+@router.get("/v1/namespaces")
+async def list_namespaces(request: Request) -> Response:
+    services: Services = request.app.state.services
+    async with services.admitted():
+        found = await services.retrieval.run(lambda: _describe_all(services.retrieval))
+    return JSONResponse({"object": "list", "data": found})
+
+
+@router.get("/v1/namespaces/{name}")
+async def get_namespace(request: Request, name: str) -> Response:
+    """With the PubMed queries that it remembers."""
+    services: Services = request.app.state.services
+    async with services.admitted():
+        return JSONResponse(await services.retrieval.run(lambda: _describe_fully(services.retrieval, name)))
+
+
+@router.post("/v1/namespaces")
+async def create_namespace(request: Request) -> Response:
+    services: Services = request.app.state.services
+    require_changes(services)
+    body = parse_body(NamespaceBody, await read_json(request, services.settings.server.max_body_bytes))
+    settings = _settings_of(services, body)
+    today = datetime.now(UTC).date().isoformat()
+    retrieval = services.retrieval
+    await retrieval.run(lambda: retrieval.namespaces.create(body.name, settings, today))
+    return JSONResponse(await retrieval.run(lambda: _describe(retrieval, body.name)), status_code=201)
+
+
+@router.delete("/v1/namespaces/{name}")
+async def delete_namespace(request: Request, name: str) -> Response:
+    services: Services = request.app.state.services
+    require_changes(services)
+    retrieval = services.retrieval
+    if retrieval.jobs.is_busy(name):
+        raise NamespaceBusy(f"namespace {name} has jobs that run or wait: cancel them first", param="name")
+    await retrieval.run(lambda: retrieval.namespaces.delete(name))
+    return JSONResponse({"object": "namespace", "name": name, "deleted": True})
+
+
+def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
+    """Raises InvalidRequest or EncoderUnknown with the field's name."""
+    encoder = services.settings.retrieval.encoder if body.encoder is None else body.encoder
+    encoder = "" if encoder == "none" else encoder
+    if encoder:
+        try:
+            services.encoders.check(encoder)
+        except EncoderUnknown as error:
+            raise EncoderUnknown(error.message, param="encoder") from error
+    if not (encoder or body.keywords or body.words != NO_WORDS):
+        raise InvalidRequest("encoder: without vectors, words and keywords nothing could be found", param="encoder")
+    try:
+        chunking = Chunking(size=body.chunk_size, overlap=body.chunk_overlap, by_section=body.by_section)
+        return NamespaceSettings(encoder=encoder, words=body.words, keywords=body.keywords, chunking=chunking)
+    except NamespaceInvalid as error:
+        param = _FIELDS.get(error.param or "", error.param)
+        raise InvalidRequest(f"{param}: {error.message}", param=param) from error
+
+
+def _describe_all(retrieval: Retrieval) -> list[dict[str, Any]]:
+    found = []
+    for name in retrieval.namespaces.names():
+        with suppress(NamespaceUnknown):  # deleted since
+            found.append(_describe(retrieval, name))
+    return found
+
+
+def _describe(retrieval: Retrieval, name: str) -> dict[str, Any]:
+    return _namespace_object(retrieval, retrieval.namespaces.describe(name))
+
+
+def _describe_fully(retrieval: Retrieval, name: str) -> dict[str, Any]:
+    found = retrieval.namespaces.describe(name)
+    queries = [] if found.damage else queries_of(retrieval.namespaces, name)
+    told = [asdict(saved.query) | {"day": saved.day, "count": saved.count} for saved in queries]
+    return _namespace_object(retrieval, found) | {"queries": told}
+
+
+def _namespace_object(retrieval: Retrieval, found: Description) -> dict[str, Any]:
+    """Of a damaged one, only what its folder tells; ``damage`` says why."""
+    told: dict[str, Any] = {
+        "object": "namespace",
+        "name": found.name,
+        "created": found.created,
+        "bytes": found.bytes_disk,
+        "damage": retrieval.uploads.conceal(found.damage) or None,
+        "changing": retrieval.jobs.is_busy(found.name),
+    }
+    if settings := found.settings:
+        told |= {"encoder": settings.encoder or "none", "words": settings.words, "keywords": settings.keywords}
+        chunking = settings.chunking
+        told |= {"chunk_size": chunking.size, "chunk_overlap": chunking.overlap, "by_section": chunking.by_section}
+    if counts := found.counts:
+        told |= {"documents": counts.documents, "passages": counts.passages, "twins": counts.twins}
+        targets = found.settings.targets if found.settings else ()
+        told["waiting"] = {target: counts.pending[target] for target in targets}
+    return told

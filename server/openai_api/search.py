@@ -1,0 +1,174 @@
+"""``POST /v1/search``: passages of namespaces for one query or several; ``GET /v1/passages/{namespace}/{id}``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+
+from retrieval.corpus.errors import NamespaceInvalid, NamespaceUnknown
+from retrieval.corpus.namespaces import Namespaces
+from retrieval.corpus.passage_filter import PassageFilter
+from retrieval.corpus.ranking import Found, Retriever
+from retrieval.corpus.searching import SearchOptions, usual_retriever
+from retrieval.corpus.store_schema import Target
+from retrieval.passages import Document, Passage
+from server.errors import InvalidRequest, PassageNotFound
+from server.openai_api.body import read_json
+from server.openai_api.corpus_schemas import FilterBody, SearchBody, day_number, shown_day
+from server.openai_api.exchange import unless_disconnected
+from server.openai_api.schemas import parse_body
+from server.retrieval_settings import RetrievalSettings
+from server.retrieval_setup import Retrieval
+from server.services import Services
+
+router = APIRouter()
+# All hits of a request's queries together: so many times those of the largest single search.
+_MANY: Final = 10
+
+
+@router.post("/v1/search")
+async def search(request: Request) -> Response:
+    services: Services = request.app.state.services
+    body = parse_body(SearchBody, await read_json(request, services.settings.server.max_body_bytes))
+    queries = _checked(body, services.settings.retrieval)
+    where = _filter_of(body.filter)
+    async with services.admitted():
+        work = services.retrieval.run(lambda: _search(services.retrieval, body, queries, where))
+        return _json(await unless_disconnected(request, work))
+
+
+@router.get("/v1/passages/{namespace}/{passage_id}")
+async def get_passage(request: Request, namespace: str, passage_id: str) -> Response:
+    """With the other documents that have the same words, which are not found a second time."""
+    services: Services = request.app.state.services
+    if not (passage_id.isascii() and passage_id.isdigit() and 0 < int(passage_id[:20]) < 2**63):
+        raise PassageNotFound("a passage's id is a number of up to 63 bits")
+    async with services.admitted():
+        work = services.retrieval.run(lambda: _passage(services.retrieval.namespaces, namespace, int(passage_id)))
+        return _json(await unless_disconnected(request, work))
+
+
+def _checked(body: SearchBody, settings: RetrievalSettings) -> list[str]:
+    """The queries. Raises InvalidRequest."""
+    if (body.query is None) == (body.queries is None):
+        raise InvalidRequest("either query or queries is needed", param="query")
+    queries = [body.query] if body.query is not None else body.queries or []
+    if len(queries) > settings.max_queries:
+        many = f"queries: {len(queries)} given, at most {settings.max_queries} are taken at once"
+        raise InvalidRequest(many, param="queries")
+    if body.k > settings.max_k:
+        raise InvalidRequest(f"k: at most {settings.max_k} passages are found at once", param="k")
+    if body.rerank and settings.cross_encoder is None:
+        raise InvalidRequest(
+            "rerank: this server has no cross-encoder; retrieval.cross_encoder names one", param="rerank"
+        )
+    for name, value in (("k", body.k), ("rerank", body.rerank)):
+        if value * len(queries) > _MANY * settings.max_k:
+            most = _MANY * settings.max_k
+            raise InvalidRequest(f"{name}: at most {most} for all queries of a request together", param=name)
+    return queries
+
+
+def _filter_of(body: FilterBody) -> PassageFilter:
+    try:
+        return PassageFilter(
+            date_from=day_number(body.date_from) if body.date_from else 0,
+            date_to=day_number(body.date_to) if body.date_to else 0,
+            types=tuple(body.types),
+            without_types=tuple(body.without_types),
+            documents=None if body.documents is None else frozenset(body.documents),
+        )
+    except NamespaceInvalid as error:
+        raise InvalidRequest(f"filter.{error.param}: {error.message}", param=f"filter.{error.param}") from error
+
+
+def _search(retrieval: Retrieval, body: SearchBody, queries: Sequence[str], where: PassageFilter) -> bytes:
+    names = _names(retrieval.namespaces, body.namespaces)
+    retriever, waiting = _survey(retrieval.namespaces, names, body.retriever)
+    options = SearchOptions(k=body.k, retriever=retriever, where=where, rerank=body.rerank)
+    found = retrieval.searcher.search_many(queries, names, options)
+    lists = [{"object": "list", "data": [_item(one, body.include_text) for one in ranking]} for ranking in found]
+    reply: dict[str, Any] = lists[0] if body.query is not None else {"object": "list", "results": lists}
+    return _dumped(reply | {"arrowhead": {"retriever": retriever, "namespaces": names, "waiting": waiting}})
+
+
+def _names(namespaces: Namespaces, asked: str | list[str] | None) -> list[str]:
+    """Those asked for, each once. NamespaceUnknown where there is none."""
+    known = namespaces.names()
+    if asked is None or isinstance(asked, str):
+        if not known:
+            raise NamespaceUnknown("there is no namespace yet: POST /v1/namespaces makes one", param="namespaces")
+        return known
+    for name in asked:
+        if name not in known:
+            raise NamespaceUnknown(f"there is no namespace {name[:70]!r}", param="namespaces")
+    return list(dict.fromkeys(asked))
+
+
+def _survey(
+    namespaces: Namespaces, names: Sequence[str], asked: Retriever | None
+) -> tuple[Retriever, dict[str, dict[Target, int]]]:
+    """The retriever, and what the indices of each namespace do not hold yet."""
+    targets_of: dict[str, Sequence[Target]] = {}
+    waiting: dict[str, dict[Target, int]] = {}
+    for name in names:
+        with namespaces.using(name) as namespace:
+            targets = targets_of[name] = namespace.settings.targets
+            pending = namespace.store.counts().pending
+            if behind := {target: pending[target] for target in targets if pending[target]}:
+                waiting[name] = behind
+    return asked or usual_retriever(targets_of.values()), waiting
+
+
+def _passage(namespaces: Namespaces, name: str, number: int) -> bytes:
+    with namespaces.using(name) as namespace:
+        found = namespace.store.get([number])
+        if not found:
+            raise PassageNotFound(f"namespace {name} has no such passage")
+        others = namespace.store.also_in(number)
+        passage, document = found[0]
+        same = [{"document_id": other.document_id, "title": other.title, "url": other.url} for other in others]
+        return _dumped(_passage_object(name, passage, document) | {"text": passage.text, "also_in": same})
+
+
+def _item(found: Found, include_text: bool) -> dict[str, Any]:
+    shown = _passage_object(found.namespace, found.passage, found.document)
+    shown |= {"score": found.hit.score, "ranks": dict(found.ranks)}
+    return shown | ({"text": found.passage.text} if include_text else {})
+
+
+def _passage_object(namespace: str, passage: Passage, document: Document) -> dict[str, Any]:
+    """The id as text: a 63-bit number is another one after a JavaScript client has read it."""
+    return {
+        "object": "passage",
+        "id": str(passage.passage_id),
+        "namespace": namespace,
+        "document_id": passage.document_id,
+        "title": document.title,
+        "section": passage.section,
+        "page": passage.page or None,
+        "start": passage.start,
+        "end": passage.end,
+        "url": document.url,
+        "source": document.source,
+        "authors": list(document.authors),
+        "journal": document.journal,
+        "date": shown_day(document.date),
+        "types": list(document.types),
+        "licence": document.licence,
+        "retracted_by": list(document.retracted_by),
+        "corrected_by": list(document.corrected_by),
+    }
+
+
+def _dumped(reply: dict[str, Any]) -> bytes:
+    """Written here, on a thread of its own: a thousand passages would hold up the streams."""
+    return json.dumps(reply, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _json(content: bytes | None) -> Response:
+    """None where the client has gone."""
+    return Response(content or b"", media_type="application/json")

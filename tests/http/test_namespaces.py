@@ -1,0 +1,196 @@
+"""Namespaces over HTTP, from their making to their end, against a real server process."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+from corpus_files import pdf
+from http_calls import Site, snippets
+from pubmed_server import Pubmed, serve_pubmed
+
+SETTINGS = {"ARROWHEAD_RETRIEVAL__ENCODER": "hashing", "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap"}
+Serve = Callable[..., AbstractContextManager[Any]]
+
+
+@pytest.fixture(scope="module")
+def pubmed() -> Iterator[Pubmed]:
+    with serve_pubmed() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("corpora") / "namespaces"
+
+
+@pytest.fixture(scope="module")
+def running(serve_with: Serve, pubmed: Pubmed, data_dir: Path) -> Iterator[Any]:
+    settings = SETTINGS | {
+        "ARROWHEAD_NCBI__EUTILS_URL": pubmed.url,
+        "ARROWHEAD_NCBI__RETRIES": "0",
+        "ARROWHEAD_RETRIEVAL__DATA_DIR": str(data_dir),
+        "ARROWHEAD_RETRIEVAL__MAX_UPLOAD_BYTES": "4000000",
+        "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",
+        "ARROWHEAD_LOG__LEVEL": "DEBUG",
+    }
+    with serve_with(settings) as server:
+        yield server
+
+
+@pytest.fixture
+def site(running: Any) -> Site:
+    return Site(running.url)
+
+
+def test_a_namespace_from_its_making_to_its_end(site: Site, data_dir: Path) -> None:
+    """Documents as JSON, Markdown and PDF come in, are found by every retriever, are checked, go, and it with them."""
+    site.create("life", chunk_size=500)
+    job = site.add("life", {"id": "note-1", "title": "Note", "text": "Wombats dig burrows.", "date": "2020-02"})
+    assert (job["kind"], job["result"]["added"]) == ("documents", 1)
+    site.done(site.upload("life", "zoo notes.md", b"# Marsupials\n\nKoalas sleep.\n\n## Diet\n\nEucalyptus leaves."))
+    site.done(site.upload("life", "quokka.pdf", pdf("Quokkas live on Rottnest Island.")))
+
+    for retriever in ("dense", "bm25", "pes2", "hybrid"):
+        for query, title in (("wombats burrows", "Note"), ("eucalyptus", "Marsupials"), ("quokkas rottnest", "quokka")):
+            found = site.search(query=query, namespaces=["life"], retriever=retriever, k=1)
+            assert [one["title"] for one in found] == [title], (retriever, query)
+    dated = site.search(query="wombats koalas quokkas", namespaces=["life"], filter={"date_from": "2020-01-01"})
+    assert [one["document_id"] for one in dated] == ["note-1"]
+    (page,) = site.search(query="rottnest", namespaces=["life"], k=1)
+    assert (page["page"], page["source"]) == (1, "pdf")
+
+    _, told = site.call("GET", "/v1/namespaces/life")
+    assert (told["documents"], told["encoder"], told["chunk_size"]) == (3, "hashing", 500)
+    assert told["waiting"] == {"vectors": 0, "words": 0, "keywords": 0}
+    site.done(site.call("POST", "/v1/namespaces/life/update", {}))
+    report = site.done(site.call("POST", "/v1/namespaces/life/verify?wait=30", {}))["result"]
+    assert (report["whole"], report["documents"]) == (True, 3)
+    removed = site.done(site.call("DELETE", "/v1/namespaces/life/documents", {"ids": ["note-1", "no-such"]}))
+    assert removed["result"]["withdrawn"] == 1
+    assert all(one["document_id"] != "note-1" for one in site.search(query="wombats", namespaces=["life"]))
+
+    assert site.call("DELETE", "/v1/namespaces/life") == (
+        200,
+        {"object": "namespace", "name": "life", "deleted": True},
+    )
+    assert site.call("GET", "/v1/namespaces/life")[0] == 404
+    assert not list(data_dir.glob(".uploads-*/*/*")), "files of finished jobs are left"
+
+
+def test_a_changed_file_takes_the_place_of_the_old_one(site: Site) -> None:
+    """By its name; the same content again costs nothing."""
+    site.create("files")
+    site.done(site.upload("files", "a.txt", b"The first version speaks of numbats."))
+    again = site.done(site.upload("files", "a.txt", b"The first version speaks of numbats."))
+    assert again["result"]["already"] is True
+    site.done(site.upload("files", "a.txt", b"The second version speaks of bilbies."))
+    _, told = site.call("GET", "/v1/namespaces/files")
+    assert told["documents"] == 1
+    (found,) = site.search(query="bilbies", namespaces=["files"])
+    assert "second" in found["text"]
+
+
+def test_a_pubmed_query_fills_a_namespace_and_its_update_fetches_what_is_new(site: Site, pubmed: Pubmed) -> None:
+    """The job tells what it cost and what left this machine; the namespace remembers the query."""
+    site.create("papers")
+    body = {"term": "quoll", "date_from": "2000-01-31", "limit": 2}
+    (told,) = site.done(site.call("POST", "/v1/namespaces/papers/queries", body))["result"]["queries"]
+    assert (told["counted"], told["listed"], told["added"]["added"]) == (3, 2, 2)
+    assert {one["document_id"] for one in site.search(query="quoll", namespaces=["papers"])} == {"PMID:101", "PMID:102"}
+    _, namespace = site.call("GET", "/v1/namespaces/papers")
+    (saved,) = namespace["queries"]
+    assert (saved["term"], saved["date_from"], saved["limit"], saved["count"]) == ("quoll", "2000/01/31", 2, 3)
+
+    pubmed.found.insert(0, "104")
+    job = site.done(site.call("POST", "/v1/namespaces/papers/update", {"arrowhead": {"egress": "off"}}))
+    (told,) = job["result"]["queries"]
+    assert (told["known"], told["added"]["added"]) == (1, 1)
+    assert job["result"]["left"] == "no data left this machine"
+
+
+def test_egress_rules_hold_for_queries(site: Site) -> None:
+    """A request cannot raise the mode; an NCBI that fails is told as such, and nothing else is lost."""
+    site.create("rules")
+    asked = {"term": "quoll", "arrowhead": {"egress": "ncbi"}}
+    status, reply = site.call("POST", "/v1/namespaces/rules/queries", asked)
+    assert (status, reply["error"]["code"]) == (403, "egress_not_allowed")
+    job = site.ended(site.call("POST", "/v1/namespaces/rules/queries", {"term": "DOWN"}))
+    assert (job["state"], job["error"]["code"], job["result"]) == ("failed", "ncbi_error", None)
+    assert job["progress"]["left"] == "no data left this machine"
+    status, reply = site.call("POST", "/v1/namespaces/rules/queries?wait=30", {"term": "DOWN"})
+    assert (status, reply["error"]["code"]) == (502, "ncbi_error")
+
+
+def test_a_query_tells_what_left_the_machine(serve_with: Serve, pubmed: Pubmed, tmp_path: Path) -> None:
+    """By host and class; prose stays where the profile keeps it, and the job says so."""
+    host = "ncbi.example"  # looked up as this machine, by the test run's network block; for the server it is another
+    settings = SETTINGS | {
+        "NETWORK_BLOCK_HOSTS": host,
+        "ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path / "ns"),
+        "ARROWHEAD_GATEWAY__DATA_DIR": str(tmp_path / "gateway"),
+        "ARROWHEAD_NCBI__CACHE_PATH": str(tmp_path / "cache.sqlite"),
+        "ARROWHEAD_NCBI__EUTILS_URL": pubmed.url.replace("127.0.0.1", host),
+        "ARROWHEAD_NCBI__BLAST_URL": pubmed.url.replace("127.0.0.1", host),
+        "ARROWHEAD_NCBI__EMAIL": "someone@example.org",
+        "ARROWHEAD_EGRESS__MODE": "ncbi",
+        "ARROWHEAD_EGRESS__PROFILE": "hospital",
+        "ARROWHEAD_AUDIT__PATH": str(tmp_path / "audit.jsonl"),
+    }
+    with serve_with(settings) as running:
+        site = Site(running.url)
+        site.create("abroad")
+        job = site.done(site.call("POST", "/v1/namespaces/abroad/queries", {"term": "BRCA1"}))
+        assert job["result"]["left"] == f"left this machine: id, symbol to {host}"
+        prose = {"term": "my patient coughs since Tuesday"}
+        job = site.ended(site.call("POST", "/v1/namespaces/abroad/queries", prose))
+        assert (job["state"], job["error"]["code"]) == ("failed", "egress_refused")
+        assert job["progress"]["left"] == "no data left this machine; withheld: free_text"
+        kept = {"term": "BRCA1", "arrowhead": {"egress": "off"}}
+        job = site.done(site.call("POST", "/v1/namespaces/abroad/queries", kept))
+        assert job["result"]["left"] == "no data left this machine"
+        assert "patient" not in running.log()
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert {line["request_id"][:4] for line in lines if line["event"] == "send"} == {"job-"}
+
+
+def test_a_query_that_waits_for_its_reply_can_be_cancelled(site: Site) -> None:
+    """At once; the namespace is free for the next change."""
+    site.create("patience")
+    _, job = site.call("POST", "/v1/namespaces/patience/queries", {"term": "SLOW"})
+    while site.call("GET", f"/v1/jobs/{job['id']}")[1]["state"] == "queued":
+        time.sleep(0.01)
+    status, reply = site.call("DELETE", "/v1/namespaces/patience")
+    assert (status, reply["error"]["code"]) == (409, "namespace_busy")
+    cancelled = site.ended(site.call("DELETE", f"/v1/jobs/{job['id']}"))
+    assert (cancelled["state"], cancelled["error"]) == ("cancelled", None)
+    assert site.call("DELETE", "/v1/namespaces/patience")[0] == 200
+
+
+def test_two_uploads_at_once_are_both_there(site: Site) -> None:
+    """The second waits for the first; documents keep their numbers."""
+    site.create("pair")
+    answers: list[tuple[int, Any]] = []
+
+    def send(first: int) -> None:
+        answers.append(site.upload("pair", f"book{first}.jsonl", snippets(first, 600)))
+
+    threads = [threading.Thread(target=send, args=(first,)) for first in (0, 10_000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [status for status, _ in answers] == [202, 202]
+    for answer in answers:
+        site.done(answer)
+    _, told = site.call("GET", "/v1/namespaces/pair")
+    assert (told["documents"], told["waiting"]) == (1200, {"vectors": 0, "words": 0, "keywords": 0})

@@ -1,0 +1,200 @@
+"""Searching namespaces as plain HTTP clients do, against a real server process."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+from http_calls import Site
+
+DOCUMENTS: list[dict[str, Any]] = [
+    {"id": "PMID:1", "title": "Aspirin after infarction", "text": "Aspirin lowers mortality after infarction.",
+     "date": "2020-05-02", "types": ["Journal Article", "Review"], "url": "https://example.org/1",
+     "authors": ["Doe J"], "journal": "Heart", "licence": "CC BY"},
+    {"id": "PMID:2", "title": "Statins", "text": "Statins lower cholesterol; aspirin does not.", "date": "2021",
+     "types": ["randomized controlled trial"], "retracted_by": ["PMID:9"]},
+    {"id": "PMID:3", "title": "Broken legs", "text": "A fracture of the femur heals in weeks."},
+]  # fmt: skip
+RETRIEVERS = ("dense", "bm25", "pes2", "hybrid")
+
+
+@pytest.fixture(scope="module")
+def site(
+    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    settings = {
+        "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
+        "ARROWHEAD_RETRIEVAL__ENCODERS": "minilm",
+        "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap",
+        "ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path_factory.mktemp("corpora")),
+        "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",
+        "ARROWHEAD_RETRIEVAL__MAX_QUERIES": "3",
+        "ARROWHEAD_RETRIEVAL__MAX_K": "50",
+    }
+    with serve_with(settings) as running:
+        made = Site(running.url)
+        made.create("heart")
+        made.add("heart", *DOCUMENTS)
+        made.create("words-only", encoder="none", keywords=False)
+        made.add("words-only", {"id": "note", "text": "Aspirin is an old drug."})
+        yield made
+
+
+def test_every_retriever_finds_the_passage_with_where_it_is_from(site: Site) -> None:
+    """Nothing of the document is lost on the way; the id is a text, as 63 bits do not survive JavaScript."""
+    for retriever in RETRIEVERS:
+        (first, *_) = site.search(query="aspirin infarction", namespaces=["heart"], retriever=retriever, k=2)
+        assert first["document_id"] == "PMID:1", retriever
+        assert isinstance(first["id"], str) and int(first["id"]) > 0
+        assert first["text"] == "Aspirin lowers mortality after infarction."
+        assert (first["start"], first["end"]) == (0, len(first["text"]))
+        assert (first["date"], first["types"]) == ("2020-05-02", ["journal article", "review"])
+        assert (first["url"], first["authors"], first["licence"]) == ("https://example.org/1", ["Doe J"], "CC BY")
+        expected = {"bm25", "dense"} if retriever == "hybrid" else {retriever}
+        assert set(first["ranks"]) == expected, retriever
+
+
+def test_filters_hold_for_every_retriever(site: Site) -> None:
+    """Dates in both forms, types, documents; a document without a date fails where one is given."""
+    wanted: list[tuple[dict[str, Any], set[str]]] = [
+        ({"date_from": "2020-06-01"}, {"PMID:2"}),
+        ({"date_to": "20200601"}, {"PMID:1"}),
+        ({"types": ["review"]}, {"PMID:1"}),
+        ({"without_types": ["review", "retracted publication"]}, {"PMID:3"}),
+        ({"documents": ["PMID:2", "PMID:3"]}, {"PMID:2", "PMID:3"}),
+        ({"documents": []}, set()),
+    ]
+    for where, expected in wanted:
+        for retriever in RETRIEVERS:
+            query = "aspirin statins fracture"
+            found = site.search(query=query, namespaces=["heart"], retriever=retriever, filter=where)
+            assert {one["document_id"] for one in found} == expected, (where, retriever)
+
+
+def test_many_queries_are_answered_in_their_order(site: Site) -> None:
+    """A list of passages for each; the notice of a retraction stands with its document."""
+    body = {"queries": ["statins", "femur"], "namespaces": ["heart"], "k": 1}
+    status, reply = site.call("POST", "/v1/search", body)
+    assert (status, reply["object"]) == (200, "list")
+    first, second = (result["data"][0] for result in reply["results"])
+    assert (first["document_id"], first["retracted_by"]) == ("PMID:2", ["PMID:9"])
+    assert second["document_id"] == "PMID:3"
+
+
+def test_the_retriever_is_what_all_namespaces_have(site: Site) -> None:
+    """Hybrid where there are words and vectors, else words; without names, all namespaces are searched."""
+    for names, expected in ((["heart"], "hybrid"), (["words-only"], "bm25"), ("all", "bm25"), (None, "bm25")):
+        body = {"query": "aspirin"} | ({"namespaces": names} if names else {})
+        _, reply = site.call("POST", "/v1/search", body)
+        assert reply["arrowhead"]["retriever"] == expected, names
+    assert {one["namespace"] for one in reply["data"]} == {"heart", "words-only"}
+    assert reply["arrowhead"]["waiting"] == {}
+
+
+def test_the_cross_encoder_has_the_last_word(site: Site) -> None:
+    """Of as many as it was asked to judge."""
+    found = site.search(query="statins lower cholesterol", namespaces=["heart"], retriever="dense", rerank=3)
+    assert found[0]["document_id"] == "PMID:2"
+    assert found[0]["score"] > found[1]["score"]
+
+
+def test_texts_are_left_out_on_demand(site: Site) -> None:
+    """And can be had one by one, under the id."""
+    (found,) = site.search(query="femur", namespaces=["heart"], k=1, include_text=False)
+    assert "text" not in found
+    status, passage = site.call("GET", f"/v1/passages/heart/{found['id']}")
+    assert (status, passage["text"]) == (200, "A fracture of the femur heals in weeks.")
+    assert passage["also_in"] == []
+
+
+@pytest.mark.parametrize("path", ["/v1/passages/heart/7", "/v1/passages/heart/x", "/v1/passages/heart/" + "9" * 30])
+def test_an_unknown_passage_is_not_found(site: Site, path: str) -> None:
+    """Also where the id can be none."""
+    status, reply = site.call("GET", path)
+    assert (status, reply["error"]["code"]) == (404, "passage_not_found")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param"),
+    [
+        ({}, 422, "query"),
+        ({"query": "a", "queries": ["b"]}, 422, "query"),
+        ({"query": " ?"}, 422, "query"),
+        ({"query": "half \ud800"}, 422, "query"),
+        ({"query": "nul \u0000"}, 422, "query"),
+        ({"queries": []}, 422, "queries"),
+        ({"queries": ["a"] * 4}, 422, "queries"),
+        ({"queries": ["a", ""]}, 422, "queries[1]"),
+        ({"query": "a", "k": 0}, 422, "k"),
+        ({"query": "a", "k": 51}, 422, "k"),
+        ({"query": "a", "k": "5"}, 422, "k"),
+        ({"query": "a", "rerank": -1}, 422, "rerank"),
+        ({"query": "a", "rerank": 501}, 422, "rerank"),
+        ({"query": "a", "retriever": "magic"}, 422, "retriever"),
+        ({"query": "a", "namespaces": []}, 422, "namespaces"),
+        ({"query": "a", "namespaces": ["nowhere"]}, 404, "namespaces"),
+        ({"query": "a", "namespaces": ["../heart"]}, 404, "namespaces"),
+        ({"query": "a", "namespaces": ["words-only"], "retriever": "dense"}, 422, "retriever"),
+        ({"query": "a", "filter": {"date_from": "2020-13-01"}}, 422, "filter.date_from"),
+        ({"query": "a", "filter": {"date_to": 20200101}}, 422, "filter.date_to"),
+        ({"query": "a", "filter": {"date_from": "20210101", "date_to": "20200101"}}, 422, "filter.date_from"),
+        ({"query": "a", "filter": {"colour": "red"}}, 422, "filter.colour"),
+        ({"query": "a", "colour": "red"}, 422, "colour"),
+    ],
+)
+def test_a_wrong_search_names_its_field(site: Site, body: dict[str, Any], status: int, param: str) -> None:
+    """In OpenAI's error shape."""
+    code, reply = site.call("POST", "/v1/search", body)
+    assert (code, reply["error"]["param"]) == (status, param), reply
+
+
+def test_without_any_namespace_the_remedy_is_told(
+    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path: Path
+) -> None:
+    """And re-ranking without a cross-encoder names the setting."""
+    with serve_with({"ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path / "none")}) as running:
+        status, reply = Site(running.url).call("POST", "/v1/search", {"query": "a"})
+        assert (status, reply["error"]["code"]) == (404, "namespace_not_found")
+        assert "POST /v1/namespaces" in reply["error"]["message"]
+        status, reply = Site(running.url).call("POST", "/v1/search", {"query": "a", "rerank": 1})
+        assert (status, reply["error"]["param"]) == (422, "rerank")
+
+
+def test_an_encoder_with_weights_finds_by_meaning(site: Site) -> None:
+    """No word of the question stands in the passage."""
+    site.create("meaning", encoder="minilm", words="none", keywords=False)
+    site.add("meaning", *DOCUMENTS)
+    (found,) = site.search(query="bone injury of the thigh", namespaces=["meaning"], k=1)
+    assert found["document_id"] == "PMID:3"
+    status, _ = site.call("DELETE", "/v1/namespaces/meaning")
+    assert status == 200
+
+
+def test_searches_hold_up_no_stream(site: Site) -> None:
+    """Forty at once, all answered right, while a chat streams to its end."""
+    found: list[str] = []
+
+    def ask() -> None:
+        found.append(site.search(query="aspirin infarction", namespaces=["heart"], k=1)[0]["document_id"])
+
+    threads = [threading.Thread(target=ask) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    body = {"model": "scripted", "messages": [{"role": "user", "content": "hello"}], "stream": True}
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{site.url}/v1/chat/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        lines = reply.read().decode().split("\n\n")
+    for thread in threads:
+        thread.join()
+    assert lines[-2] == "data: [DONE]"
+    assert found == ["PMID:1"] * 40
