@@ -62,8 +62,9 @@ def read_manifest(folder: Path) -> Manifest:
         if (schema := fields.pop("schema")) != SCHEMA_VERSION:
             raise GraphDamaged(f"{path} has schema {schema}; this program reads {SCHEMA_VERSION}")
         fields.pop("sha256")
-        facts = {key: {name: FileFact(**fact) for name, fact in fields.pop(key).items()} for key in ("inputs", "files")}
-        manifest = Manifest(**fields, **facts)
+        for key in ("inputs", "files"):
+            fields[key] = {name: FileFact(**fact) for name, fact in fields[key].items()}
+        manifest = Manifest(**fields)
         if set(manifest.files) != set(FILES):
             raise ValueError("its list of files is another")
         return manifest

@@ -99,8 +99,8 @@ def write_lists(folder: Path, connection: sqlite3.Connection, nodes: int) -> Non
 def npy_header(dtype: DTypeLike, shape: tuple[int, ...]) -> bytes:
     """What stands before the data in a .npy file of numpy's format 1.0."""
     buffer = io.BytesIO()
-    described = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(buffer, described)
+    described = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, described)  # type: ignore[no-untyped-call]
     return buffer.getvalue()
 
 

@@ -33,9 +33,7 @@ HETIONET: dict[str, Any] = {
          "data": {"source": "LINCS L1000", "subtypes": ["knockdown"], "z_score": -4.1, "unbiased": True}},
     ],
 }  # fmt: skip
-PRIMEKG_HEADER = (
-    "relation,display_relation,x_index,x_id,x_type,x_name,x_source,y_index,y_id,y_type,y_name,y_source"
-)
+PRIMEKG_HEADER = "relation,display_relation,x_index,x_id,x_type,x_name,x_source,y_index,y_id,y_type,y_name,y_source"
 _PD = "13924,disease,Parkinson disease,MONDO"
 _DOPA = 'DB01235,drug,"Levodopa, oral",DrugBank'
 _SNCA = "6622,gene/protein,SNCA,NCBI"

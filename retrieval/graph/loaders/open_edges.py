@@ -93,13 +93,13 @@ class OpenEdgesLoader:
         ends = (other, disease) if target_type == "Compound" else (disease, other)
         licence = names(row.get("licence"))
         items = evidence.get("items")
-        pmids = [p for item in items for p in names(item.get("pmid"))] if _are_objects(items) else []
+        articles = [item.get("pmid") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
         return Edge(
             source_id=ends[0].node_id,
             target_id=ends[1].node_id,
             kind=_KINDS.get((predicate, target_type), predicate),
             provenance=tuple(part for name in names(row.get("provenance")) for part in name.split(", ")),
-            pmids=tuple(dict.fromkeys(pmids)),
+            pmids=names(articles),
             evidence=evidence,
             licence=licence[0] if licence else "",
         )
@@ -108,7 +108,3 @@ class OpenEdgesLoader:
 def _evidence(row: Mapping[str, Any]) -> dict[str, Any]:
     found = row.get("evidence")
     return found if isinstance(found, dict) else {}
-
-
-def _are_objects(items: object) -> bool:
-    return isinstance(items, list) and all(isinstance(item, dict) for item in items)
