@@ -13,6 +13,7 @@ from typing import Any
 
 from models.errors import ArrowheadError
 from server.cli_gateway import add_gateway
+from server.cli_graph import add_graph
 from server.cli_index import add_index
 from server.cli_namespace import add_namespace
 from server.cli_search import add_search
@@ -90,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     add_namespace(verbs.add_parser("namespace", help="corpora of one's own, and their indices"))
     add_index(verbs.add_parser("index", help="vector and word indices of namespaces"))
     add_search(verbs.add_parser("search", help="search namespaces"))
+    add_graph(verbs.add_parser("graph", help="knowledge graphs"))
     add_gateway(verbs.add_parser("gateway", help="the local NCBI gateway"))
     _add_audit(verbs.add_parser("audit", help="the log of what left this machine"))
     doctor = verbs.add_parser("doctor", help="check this machine and the settings")

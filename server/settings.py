@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from server.egress_settings import AuditSettings, EgressSettings, key_id
+from server.graph_settings import GraphSettings
 from server.retrieval_settings import RetrievalSettings
 from server.settings_group import SettingsGroup
 
@@ -189,6 +190,7 @@ class Settings(BaseSettings):
     loop: LoopSettings = LoopSettings()
     gateway: GatewaySettings = GatewaySettings()
     retrieval: RetrievalSettings = RetrievalSettings()
+    graph: GraphSettings = GraphSettings()
     traces: TraceSettings = TraceSettings()
     log: LogSettings = LogSettings()
 
@@ -210,6 +212,11 @@ class Settings(BaseSettings):
                     f"ncbi.{name}: {urlsplit(url).hostname} is another machine and egress.mode is off: "
                     "set egress.mode to ncbi to allow it, or use a loopback address"
                 )
+        if self.egress.mode == "off" and self.graph.spoke_host and not is_loopback(self.graph.spoke_host):
+            raise ValueError(
+                f"graph.spoke_url: {self.graph.spoke_host} is another machine and egress.mode is off: "
+                "set egress.mode to ncbi to allow it, or use a loopback address"
+            )
         known = {key_id(key.get_secret_value()) for key in self.server.api_keys}
         if strangers := sorted(set(self.egress.key_modes) - known):
             ids = ", ".join(sorted(known)) or "none, as server.api_keys is not set"

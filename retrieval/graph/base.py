@@ -34,7 +34,16 @@ class GraphSource(Protocol):
 
 
 class GraphLoader(Protocol):
-    """Reads one downloaded graph with constant memory; nodes come before the edges that need them, or beside them."""
+    """Reads one downloaded graph with constant memory. All ``nodes`` are asked for before the ``edges``; both may read
+    the files anew. A node may come twice. An edge's ends are node ids, or identifiers that only one node has.
+
+    Raises GraphFileInvalid on the way; bad records are passed over and reported.
+    """
+
+    @property
+    def place(self) -> str:
+        """ "file:line" of the record that was yielded last."""
+        ...
 
     def nodes(self) -> Iterator[Node]: ...
 

@@ -1,0 +1,54 @@
+"""The graphs of one data folder, by name, and the small one of facts that comes with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from models.encoders.base import Encoder, EncoderFingerprint
+from retrieval.gateway.atomic_folders import recover_all
+from retrieval.graph.errors import GraphError
+from retrieval.graph.store_build import Built, Import, build_graph, check_name
+from retrieval.graph.store_read import LocalGraph
+from retrieval.graph.store_schema import MANIFEST_FILE
+
+SAMPLE: Final = "sample"
+SAMPLE_DIR: Final = Path(__file__).parent / "sample"
+SAMPLE_FILES: Final = (SAMPLE_DIR / "nodes.tsv", SAMPLE_DIR / "edges.tsv")
+SAMPLE_RELEASE: Final = "1"
+_WAIT_S: Final = 120.0
+Told = Callable[[str, int], None]
+
+
+def graph_names(root: Path) -> tuple[str, ...]:
+    """What is built there, whole or not; what a killed build left of an exchange is put right first."""
+    if not root.is_dir():
+        return ()
+    recover_all(root)
+    return tuple(sorted(p.name for p in root.iterdir() if p.name[0] != "." and (p / MANIFEST_FILE).is_file()))
+
+
+def open_graph(root: Path, name: str, expects: EncoderFingerprint | None = None) -> LocalGraph:
+    """
+    Raises:
+        GraphError: there is no graph of this name. GraphDamaged: it is not whole, or of another encoder.
+    """
+    check_name(name)
+    if not (root / name).is_dir():
+        there = ", ".join(graph_names(root)) or "none"
+        raise GraphError(f"there is no graph {name!r} in {root}; there are: {there}", param="name")
+    return LocalGraph(root / name, expects)
+
+
+def build_sample(root: Path, encoder: Encoder, told: Told = lambda _, __: None) -> Built:
+    """Once for each version of the package's files and encoder; a second process waits for the first."""
+    order = Import(kind="tsv", files=SAMPLE_FILES, name=SAMPLE, release=SAMPLE_RELEASE, wait_s=_WAIT_S)
+    return build_graph(root, order, encoder, told)
+
+
+def open_or_sample(root: Path, name: str, encoder: Encoder, told: Told = lambda _, __: None) -> LocalGraph:
+    """As ``open_graph``; the package's own graph is built at its first use."""
+    if name == SAMPLE:
+        build_sample(root, encoder, told)
+    return open_graph(root, name, encoder.fingerprint)

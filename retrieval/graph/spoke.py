@@ -1,0 +1,207 @@
+"""SPOKE's REST service as a source of neighbourhoods.
+
+Every request is told to ``before_send`` before its first byte goes: what it raises keeps the request here. Requests go
+through the process's one way out (``HttpSender``), which has the limits of time and size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from retrieval.errors import NcbiError, NcbiMalformed, NcbiTimeout, NcbiTooLarge
+from retrieval.graph.errors import GraphNodeUnknown, GraphSourceMalformed, GraphSourceUnavailable
+from retrieval.graph.spoke_query import Types, backoff_s, can_be_asked, neighbourhood_url, read_types, types_url
+from retrieval.graph.spoke_reply import Reply, read_reply
+from retrieval.graph.store_merge import merged
+from retrieval.graph.types import Edge, Neighbourhood, Node
+from retrieval.graph.verbs import statement
+from retrieval.ncbi.requests import OutgoingRequest
+from retrieval.ncbi.transport import HttpReply, HttpSender
+
+Purpose = Literal["types", "neighbourhood"]
+_MAX_UNKNOWN: Final = 10_000
+_UNAVAILABLE: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_PRESENT: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpokeOptions:
+    """``url`` without /api. ``types_age_s``: the list of types is asked for again after so long. ``unknown_age_s``: a
+    node that SPOKE does not have is not asked for again before. ``retries`` after a first failure that may pass."""
+
+    url: str = "https://spoke.rbvi.ucsf.edu"
+    types_age_s: float = 86_400.0
+    unknown_age_s: float = 3600.0
+    retries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A request that is about to go: its whole address, what for, and the node whose name it holds."""
+
+    url: str
+    purpose: Purpose
+    node: Node | None
+    attempt: int
+
+
+BeforeSend = Callable[[Departure], Awaitable[None]]
+
+
+class SpokeSource:
+    """One per process, on one event loop. ``close`` is the sender's matter."""
+
+    def __init__(
+        self,
+        options: SpokeOptions,
+        sender: HttpSender,
+        before_send: BeforeSend,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._options = options
+        self._sender = sender
+        self._before_send = before_send
+        self._sleep = sleep
+        self._types: tuple[float, Types] | None = None
+        self._asking_types = asyncio.Lock()
+        self._unknown: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        return "SPOKE"
+
+    async def neighbourhood(self, node: Node, *, kinds: frozenset[str] | None = None) -> Neighbourhood:
+        """By identifier, then by name: SPOKE renames nodes between its weekly releases, and its identifiers stay.
+
+        ``complete`` is False where an item of the reply could not be read. What ``before_send`` raises goes through.
+        """
+        key = (node.kind, node.identifier, node.name)
+        if time.monotonic() < self._unknown.get(key, 0.0):
+            raise self._not_there(node)
+        types = await self._known_types()
+        if node.kind not in types.nodes:
+            raise GraphNodeUnknown(f"SPOKE has no nodes of the kind {node.kind!r}")
+        wanted = None if kinds is None else kinds & frozenset(types.edges)
+        for part, value in (("identifier", node.identifier), ("name", node.name)):
+            if not can_be_asked(value) or wanted == frozenset():
+                continue
+            url = neighbourhood_url(self._options.url, (node.kind, part, value), types, wanted)
+            reply = await asyncio.to_thread(_parsed, await self._get(url, "neighbourhood", node))
+            if reply is not None and (root := _root(reply, node)) is not None:
+                return _neighbourhood(reply, root, kinds)
+        if wanted == frozenset():
+            return Neighbourhood(node=node, statements=(), graph="SPOKE", release=_today())
+        self._remember(key)
+        raise self._not_there(node)
+
+    async def _known_types(self) -> Types:
+        async with self._asking_types:
+            if self._types is not None and time.monotonic() < self._types[0]:
+                return self._types[1]
+            reply = await self._get(types_url(self._options.url), "types", None)
+            if reply.status != _PRESENT:
+                raise GraphSourceMalformed(f"SPOKE's list of types: status {reply.status}")
+            types = read_types(_json(reply))
+            self._types = (time.monotonic() + self._options.types_age_s, types)
+            return types
+
+    async def _get(self, url: str, purpose: Purpose, node: Node | None) -> HttpReply:
+        """Any reply that is not "later"; GraphSourceUnavailable after the last attempt."""
+        attempt = 0
+        while True:
+            attempt += 1
+            await self._before_send(Departure(url, purpose, node, attempt))
+            fault: GraphSourceUnavailable
+            try:
+                reply = await self._sender.send(OutgoingRequest("GET", url))
+                if reply.status not in _UNAVAILABLE:
+                    return reply
+                fault = GraphSourceUnavailable(f"SPOKE answers with status {reply.status} ({purpose})")
+            except (NcbiTooLarge, NcbiMalformed) as error:
+                raise GraphSourceMalformed(f"SPOKE's {purpose}: {_reworded(error)}") from error
+            except NcbiError as error:
+                slow = "in time" if isinstance(error, NcbiTimeout) else "at all"
+                fault = GraphSourceUnavailable(f"SPOKE does not answer {slow} ({purpose}, attempt {attempt})")
+                fault.__cause__ = error
+            if attempt > self._options.retries:
+                raise fault
+            await self._sleep(backoff_s(attempt))
+
+    def _remember(self, key: tuple[str, str, str]) -> None:
+        self._unknown[key] = time.monotonic() + self._options.unknown_age_s
+        self._unknown.move_to_end(key)
+        while len(self._unknown) > _MAX_UNKNOWN:
+            self._unknown.popitem(last=False)
+
+    def _not_there(self, node: Node) -> GraphNodeUnknown:
+        return GraphNodeUnknown(f"SPOKE has no {node.kind} {node.identifier!r} and none named {node.name!r}")
+
+
+def _parsed(reply: HttpReply) -> Reply | None:
+    """None where SPOKE has no such node."""
+    if reply.status == 404:
+        return None
+    if reply.status != _PRESENT:
+        raise GraphSourceMalformed(f"SPOKE refuses the request: status {reply.status}")
+    items = _json(reply)
+    if not isinstance(items, list):
+        raise GraphSourceMalformed("SPOKE's neighbourhood is no list")
+    found = read_reply(items)
+    if items and not found.nodes:
+        raise GraphSourceMalformed(f"SPOKE's neighbourhood has no node that can be read: {found.faults[0]}")
+    return found if found.nodes else None
+
+
+def _json(reply: HttpReply) -> Any:
+    try:
+        return json.loads(reply.body)
+    except (ValueError, RecursionError) as fault:
+        kind = reply.content_type.partition(";")[0] or "no type"
+        raise GraphSourceMalformed(
+            f"SPOKE answers what is no JSON, or cut ({kind}, {len(reply.body)} bytes)"
+        ) from fault
+
+
+def _root(reply: Reply, node: Node) -> str | None:
+    """The reply's own id of the node that was asked for."""
+    if reply.root:
+        return reply.root
+    for key, found in reply.nodes.items():
+        if found.kind == node.kind and node.identifier == found.identifier:
+            return key
+    alike = [k for k, n in reply.nodes.items() if n.kind == node.kind and n.name.casefold() == node.name.casefold()]
+    return alike[0] if alike else None
+
+
+def _neighbourhood(reply: Reply, root: str, kinds: frozenset[str] | None) -> Neighbourhood:
+    node = reply.nodes[root]
+    by_id = {found.node_id: found for found in reply.nodes.values()}
+    edges: dict[str, list[Edge]] = {}
+    for edge in reply.edges:
+        if node.node_id in (edge.source_id, edge.target_id) and (kinds is None or edge.kind in kinds):
+            edges.setdefault(edge.edge_id, []).append(edge)
+    return Neighbourhood(
+        node=node,
+        statements=tuple(
+            statement(merged(same), by_id[same[0].source_id], by_id[same[0].target_id]) for same in edges.values()
+        ),
+        graph="SPOKE",
+        release=_today(),
+        complete=not reply.faults,
+    )
+
+
+def _today() -> str:
+    """SPOKE says nowhere of which release a reply is."""
+    return f"as of {datetime.now(UTC).date().isoformat()}"
+
+
+def _reworded(error: NcbiError) -> str:
+    return "the reply is larger than allowed" if isinstance(error, NcbiTooLarge) else "the reply came compressed"

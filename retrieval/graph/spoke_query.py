@@ -1,0 +1,79 @@
+"""What SPOKE is asked: addresses and cutoffs. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from retrieval.graph.errors import GraphSourceMalformed
+
+API: Final = "/api/v1"
+# Kinds of nodes that say when the graph was made, not what is known.
+_NOT_ASKED: Final = frozenset({"DatabaseTimestamp", "Version"})
+_MAX_TYPES: Final = 2000
+# As published with KG-RAG (utility.py), but for the prevalence: its 0.001 lies below all values (1.6 to 56.8 percent)
+# and would let every place in the country in; 16.4 is SPOKE's own choice.
+CUTOFFS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "cutoff_Compound_max_phase": ("3",),
+        "cutoff_Protein_source": ("SwissProt",),
+        "cutoff_DaG_diseases_sources": ("knowledge", "experiments"),
+        "cutoff_DaG_textmining": ("3",),
+        "cutoff_CtD_phase": ("3",),
+        "cutoff_PiP_confidence": ("0.7",),
+        "cutoff_ACTeG_level": ("Low", "Medium", "High"),
+        "cutoff_DpL_average_prevalence": ("16.4",),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """What SPOKE has at the moment; ``cutoffs`` that it knows."""
+
+    nodes: tuple[str, ...]
+    edges: tuple[str, ...]
+    cutoffs: frozenset[str]
+
+
+def read_types(value: Any) -> Types:
+    """The reply of /types. Raises GraphSourceMalformed."""
+    try:
+        nodes, edges = (tuple(map(str, value[key])) for key in ("nodes", "edges"))
+        cutoffs = frozenset(name for key in ("node_cutoffs", "edge_cutoffs") for name in value.get(key, {}))
+    except (TypeError, KeyError, AttributeError) as fault:
+        raise GraphSourceMalformed("SPOKE's list of types has not the form it had") from fault
+    if not 0 < len(nodes) <= _MAX_TYPES or not 0 < len(edges) <= _MAX_TYPES:
+        raise GraphSourceMalformed(f"SPOKE lists {len(nodes)} kinds of nodes and {len(edges)} of edges")
+    return Types(nodes, edges, cutoffs)
+
+
+def types_url(base: str) -> str:
+    return f"{base.rstrip('/')}{API}/types"
+
+
+def neighbourhood_url(base: str, path: tuple[str, str, str], types: Types, kinds: Iterable[str] | None) -> str:
+    """``path``: kind of node, property, value ("Disease", "name", "a/b"). ``kinds``: of edges, None for all."""
+    wanted = set(types.edges if kinds is None else kinds)
+    query = [("node_filters", name) for name in types.nodes if name not in _NOT_ASKED]
+    query += [("edge_filters", name) for name in types.edges if name in wanted]
+    # A cutoff that SPOKE has given up is left out; where it lists none, all are sent.
+    sent = {name: values for name, values in CUTOFFS.items() if not types.cutoffs or name in types.cutoffs}
+    query += [(name, value) for name, values in sent.items() for value in values]
+    query.append(("depth", "1"))
+    place = "/".join(quote(part, safe="") for part in path)
+    return f"{base.rstrip('/')}{API}/neighborhood/{place}?{urlencode(query)}"
+
+
+def can_be_asked(value: str) -> bool:
+    """Whether it can stand in a path: "." and ".." cannot, however they are written."""
+    return 0 < len(value) <= 500 and value not in {".", ".."} and value.isprintable()
+
+
+def backoff_s(attempt: int) -> float:
+    """Seconds before the next attempt, ``attempt`` counting from 1."""
+    return min(8.0, 0.5 * math.pow(2, attempt - 1))

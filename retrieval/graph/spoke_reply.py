@@ -1,0 +1,123 @@
+"""Reads what SPOKE's /neighborhood answers: a flat list of nodes and edges. Knows nothing of HTTP.
+
+An item is ``{"data": {id, neo4j_type, neo4j_root?, properties}}``; an edge also has ``source`` and ``target``, ids of
+nodes of the same reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from retrieval.graph.loaders.reading import MalformedRecord, names
+from retrieval.graph.types import Edge, Node
+
+# The more telling name first: a protein's own one is an entry's mnemonic.
+_LABELS: Final[Mapping[str, tuple[str, ...]]] = {"Protein": ("description", "name", "identifier")}
+_LABEL: Final = ("name", "identifier")
+_SOURCES: Final = ("sources", "source")
+_PMIDS: Final = ("pmid_list", "pmids", "pubmed_ids", "pmid", "pubmed")
+_PREPRINTS: Final = ("preprint_list", "preprints")
+_NOT_EVIDENCE: Final = frozenset({"license", *_SOURCES, *_PMIDS})
+_MAX_SYNONYMS: Final = 200
+NO_SOURCE: Final = "SPOKE-KG"
+
+
+@dataclass(slots=True)
+class Reply:
+    """``nodes`` by the reply's own ids; ``root``: of the node that was asked for. ``faults``: items passed over."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    edges: list[Edge] = field(default_factory=list)
+    root: str = ""
+    faults: list[str] = field(default_factory=list)
+
+
+def read_reply(items: Iterable[Any]) -> Reply:
+    """Nodes first, wherever they stand: an edge may come before its ends."""
+    reply = Reply()
+    waiting: list[dict[str, Any]] = []
+    for number, item in enumerate(items):
+        try:
+            data = data_of(item)
+            if is_edge(data):
+                waiting.append(data)
+                continue
+            key = item_id(data.get("id"))
+            reply.nodes[key] = node_of(data)
+            if data.get("neo4j_root") == 1 and not reply.root:
+                reply.root = key
+        except MalformedRecord as fault:
+            reply.faults.append(f"item {number}: {fault}")
+    for data in waiting:
+        try:
+            reply.edges.append(edge_of(data, reply.nodes))
+        except MalformedRecord as fault:
+            reply.faults.append(f"edge {data.get('id')}: {fault}")
+    return reply
+
+
+def data_of(item: Any) -> dict[str, Any]:
+    data = item.get("data") if isinstance(item, dict) else None
+    if not isinstance(data, dict) or not isinstance(data.get("neo4j_type"), str):
+        raise MalformedRecord("no object with data and neo4j_type")
+    return data
+
+
+def is_edge(data: Mapping[str, Any]) -> bool:
+    return "source" in data and "target" in data
+
+
+def item_id(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
+        raise MalformedRecord("the id is no number or text")
+    return str(value)
+
+
+def node_of(data: Mapping[str, Any]) -> Node:
+    """Numbers and lists are taken where SPOKE gives them: Entrez ids are numbers, names may be either."""
+    kind, properties = data["neo4j_type"], _properties(data)
+    known = {key: names(properties.get(key)) for key in ("identifier", "name", "description")}
+    label = next((known[key][0] for key in _LABELS.get(kind, _LABEL) if known.get(key)), "")
+    if not known["identifier"] and not label:
+        raise MalformedRecord(f"a {kind} has neither name nor identifier")
+    identifier = known["identifier"][0] if known["identifier"] else label
+    others = (*known["name"], *known["description"][: kind == "Gene"], *names(properties.get("synonyms")))
+    source = [name for key in _SOURCES for name in names(properties.get(key))]
+    return Node(
+        node_id=f"{kind}::{identifier}",
+        kind=kind,
+        name=label,
+        identifier=identifier,
+        synonyms=tuple(dict.fromkeys(name for name in others if name != label))[:_MAX_SYNONYMS],
+        source=source[0] if source else "",
+    )
+
+
+def edge_of(data: Mapping[str, Any], nodes: Mapping[str, Node]) -> Edge:
+    """With every source that the edge names, of ``sources`` and ``source`` alike."""
+    properties = _properties(data)
+    ends = [nodes.get(item_id(data.get(key))) for key in ("source", "target")]
+    if ends[0] is None or ends[1] is None:
+        raise MalformedRecord("an end is not among the nodes")
+    preprints = [name for key in _PREPRINTS for name in names(properties.get(key))]
+    sources = [name for key in _SOURCES for name in names(properties.get(key))]
+    pmids = tuple(dict.fromkeys(name for key in _PMIDS for name in names(properties.get(key))))
+    # Articles and preprints are sources of their own; SPOKE itself is one only where there is nothing else.
+    provenance = tuple(dict.fromkeys((*sources, *preprints))) or (() if pmids else (NO_SOURCE,))
+    licence = names(properties.get("license"))
+    return Edge(
+        source_id=ends[0].node_id,
+        target_id=ends[1].node_id,
+        kind=data["neo4j_type"],
+        provenance=provenance,
+        pmids=pmids,
+        evidence={key: value for key, value in properties.items() if key not in _NOT_EVIDENCE},
+        licence=licence[0] if licence else "",
+    )
+
+
+def _properties(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = data.get("properties")
+    return found if isinstance(found, dict) else {}

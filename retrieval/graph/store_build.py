@@ -1,0 +1,206 @@
+"""Makes a graph's folder from downloaded files: whole and in its place, or not at all.
+
+The work stands in ``.NAME.partial`` beside it. A killed build is gone on with by the next one of the same files,
+options and encoder: what was read stays if all was read, what was embedded stays. Anything else begins anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from models.encoders.base import Encoder
+from retrieval.durable import Disk, FileFact, fact_of, sync
+from retrieval.gateway.atomic_folders import put_in_place, recover, sole_builder
+from retrieval.graph.errors import GraphBusy, GraphError, GraphFileInvalid
+from retrieval.graph.loaders.kinds import KINDS
+from retrieval.graph.loaders.reading import Report
+from retrieval.graph.store_manifest import Manifest, as_json, read_manifest
+from retrieval.graph.store_schema import FILES, GRAPH_FILE, MANIFEST_FILE, SCHEMA_VERSION
+from retrieval.graph.store_vectors import PROGRESS_FILE, embed_edges, write_lists
+from retrieval.graph.store_write import GraphWriter
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_PLAN_FILE: Final = "plan.json"
+_READ_FILE: Final = "read.json"
+Told = Callable[[str, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """``name`` of the graph and folder; ``release`` "" takes a digest of the files. ``wait_s`` for another build."""
+
+    kind: str
+    files: tuple[Path, ...]
+    name: str
+    release: str = ""
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """``report`` has nothing where the reading was an earlier, killed build's; ``manifest.passed`` counts then too.
+
+    ``already``: these files stood there, nothing was done.
+    """
+
+    manifest: Manifest
+    report: Report = field(default_factory=Report)
+    already: bool = False
+
+
+def build_graph(root: Path, order: Import, encoder: Encoder, told: Told = lambda _, __: None) -> Built:
+    """Puts ``root/name`` there, in exchange for an older one; readers of that keep it until they close.
+
+    ``told`` hears of each step and how many records it has done.
+
+    Raises:
+        GraphBusy: another process builds it. GraphFileInvalid: a file is no such graph. GraphError: the name is none,
+        the disk is full. All that the encoder raises. What stood there stays, whatever is raised.
+    """
+    check_name(order.name)
+    if order.kind not in KINDS:
+        raise GraphError(f"no kind of graph is called {order.kind!r}; known: {', '.join(KINDS)}", param="kind")
+    target = root / order.name
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with _sole(target, order.wait_s):
+            recover(target)
+            return _build(target, order, encoder, told)
+    except OSError as fault:
+        raise GraphError(f"{target} cannot be written: {fault.strerror or fault}") from fault
+    except sqlite3.Error as fault:
+        raise GraphError(f"{target} cannot be written: {fault}") from fault
+
+
+def check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise GraphError(f"{name[:80]!r} is no name of a graph: small letters, digits, - and _", param="name")
+
+
+@contextmanager
+def _sole(target: Path, wait_s: float) -> Iterator[None]:
+    try:
+        lock = sole_builder(target, wait_s)
+        lock.__enter__()
+    except TimeoutError as fault:
+        raise GraphBusy(str(fault)) from fault
+    try:
+        yield
+    finally:
+        lock.__exit__(None, None, None)
+
+
+def _build(target: Path, order: Import, encoder: Encoder, told: Told) -> Built:
+    inputs = _inputs(order.files)
+    release = order.release or _digest(inputs)
+    if (found := _standing(target)) and _same(found, order, release, inputs) and found.is_of(encoder.fingerprint):
+        return Built(found, already=True)
+    plan = {
+        "schema": SCHEMA_VERSION,
+        "kind": order.kind,
+        "release": release,
+        "inputs": {name: asdict(fact) for name, fact in inputs.items()},
+        "encoder": as_json(encoder.fingerprint),
+    }
+    draft = _draft(target, json.dumps(plan, sort_keys=True).encode())
+    counts, report = _read_all(draft, order, release, told)
+    with closing(sqlite3.connect(f"{(draft / GRAPH_FILE).resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        embed_edges(draft, connection, encoder, counts["edges"], told)
+        told("lists", 0)
+        write_lists(draft, connection, counts["nodes"])
+    told("digests", 0)
+    manifest = Manifest(
+        graph=order.name,
+        release=release,
+        kind=order.kind,
+        **counts,
+        built=datetime.now(UTC).date().isoformat(),
+        encoder_name=encoder.name,
+        encoder=as_json(encoder.fingerprint),
+        inputs=inputs,
+        files={name: fact_of(draft / name) for name in FILES},
+    )
+    _put_in_place(draft, target, manifest)
+    return Built(manifest, report)
+
+
+def _put_in_place(draft: Path, target: Path, manifest: Manifest) -> None:
+    for name in (_PLAN_FILE, _READ_FILE, PROGRESS_FILE):
+        (draft / name).unlink(missing_ok=True)
+    Disk().replace(draft / MANIFEST_FILE, manifest.to_bytes())
+    put_in_place(draft, target)
+
+
+def _inputs(files: Sequence[Path]) -> dict[str, FileFact]:
+    if not files:
+        raise GraphFileInvalid("no file to import is named", param="files")
+    facts: dict[str, FileFact] = {}
+    for path in files:
+        if path.name in facts:
+            raise GraphFileInvalid(f"{path}: two files have this name", param="files")
+        try:
+            facts[path.name] = fact_of(path)
+        except OSError as fault:
+            raise GraphFileInvalid(f"{path}: cannot be read: {fault.strerror}", param="files") from fault
+    return facts
+
+
+def _digest(inputs: Mapping[str, FileFact]) -> str:
+    text = "".join(f"{fact.sha256} {name}\n" for name, fact in sorted(inputs.items()))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _standing(target: Path) -> Manifest | None:
+    """What is there, if it is whole as far as sizes tell; a damaged one is built anew."""
+    try:
+        manifest = read_manifest(target)
+        whole = all((target / name).stat().st_size == fact.bytes for name, fact in manifest.files.items())
+    except (GraphError, OSError):
+        return None
+    return manifest if whole else None
+
+
+def _same(found: Manifest, order: Import, release: str, inputs: Mapping[str, FileFact]) -> bool:
+    return (found.kind, found.release, dict(found.inputs)) == (order.kind, release, dict(inputs))
+
+
+def _draft(target: Path, plan: bytes) -> Path:
+    """The folder of a killed build of the same plan, or a new one."""
+    draft = target.parent / f".{target.name}.partial"
+    kept = draft / _PLAN_FILE
+    if not (kept.is_file() and kept.read_bytes() == plan):
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(mode=0o755)
+        Disk().replace(kept, plan)
+    return draft
+
+
+def _read_all(draft: Path, order: Import, release: str, told: Told) -> tuple[dict[str, int], Report]:
+    """(counts of nodes, edges, passed; what was passed over now)."""
+    mark, report = draft / _READ_FILE, Report()
+    if mark.is_file():
+        counts: dict[str, int] = json.loads(mark.read_bytes())
+        return counts, report
+    writer = GraphWriter(draft / GRAPH_FILE, report, told)
+    try:
+        nodes, edges = writer.fill(KINDS[order.kind].open(order.files, report))
+        writer.finish({"graph": order.name, "release": release, "kind": order.kind})
+    except BaseException as fault:
+        writer.close()
+        if isinstance(fault, GraphFileInvalid):
+            shutil.rmtree(draft, ignore_errors=True)
+        raise
+    sync(draft / GRAPH_FILE)
+    counts = {"nodes": nodes, "edges": edges, "passed": report.passed}
+    Disk().replace(mark, json.dumps(counts).encode())
+    return counts, report

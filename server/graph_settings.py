@@ -1,0 +1,48 @@
+"""What an operator chooses of knowledge graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from server.settings_group import SettingsGroup
+
+
+class GraphSettings(SettingsGroup):
+    name: str = Field(default="sample", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="graph that answers")
+    data_dir: Path | None = Field(default=None, description="folder of the graphs; unset: XDG data folder")
+    encoder: str | None = Field(default=None, description="of new graphs; unset: retrieval.encoder")
+    spoke_url: str | None = Field(default=None, description="SPOKE's address, as https://spoke.rbvi.ucsf.edu")
+    timeout_s: float = Field(default=30.0, gt=0, le=600, description="one request to SPOKE with all it waits for")
+    connect_timeout_s: float = Field(default=5.0, gt=0, le=600)
+    retries: int = Field(default=1, ge=0, le=5, description="of a request to SPOKE that may yet succeed")
+    max_reply_bytes: int = Field(default=33_554_432, ge=1024, description="longer replies of SPOKE are refused")
+    types_age_s: float = Field(default=86_400.0, ge=0, description="SPOKE's list of types is asked for again then")
+    unknown_age_s: float = Field(default=3600.0, ge=0, description="a node SPOKE does not have: not asked for before")
+
+    @field_validator("spoke_url")
+    @classmethod
+    def _address(cls, url: str | None) -> str | None:
+        """Without the path of the service, which is the same everywhere."""
+        if not url:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("must be an http:// or https:// address")
+        if parts.username or parts.query or parts.fragment:
+            raise ValueError("must hold no user name, query or fragment")
+        path = parts.path.rstrip("/").removesuffix("/api/v1")
+        return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+    @model_validator(mode="after")
+    def _connects_in_time(self) -> Self:
+        if self.connect_timeout_s > self.timeout_s:
+            raise ValueError("graph.connect_timeout_s: is longer than graph.timeout_s")
+        return self
+
+    @property
+    def spoke_host(self) -> str | None:
+        return urlsplit(self.spoke_url).hostname if self.spoke_url else None

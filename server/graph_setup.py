@@ -1,0 +1,50 @@
+"""Puts graphs, their encoder and SPOKE together as the settings say. Builds and loads nothing before it is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from models.encoders.base import Encoder
+from models.encoders.options import EncoderOptions
+from models.encoders.registry import create_encoder
+from retrieval.graph.spoke import BeforeSend, SpokeOptions, SpokeSource
+from retrieval.ncbi.transport import HttpSender, SendLimits
+from server.settings import Settings
+from server.settings_loading import xdg_dir
+
+
+def graphs_dir(settings: Settings) -> Path:
+    return settings.graph.data_dir or xdg_dir("data") / "graphs"
+
+
+def graph_encoder_name(settings: Settings) -> str:
+    return settings.graph.encoder or settings.retrieval.encoder
+
+
+def load_graph_encoder(settings: Settings, name: str = "") -> Encoder:
+    """Raises ModelError: it cannot be loaded."""
+    of = settings.retrieval
+    options = EncoderOptions(
+        device=of.device, dtype=of.dtype, batch_tokens=of.batch_tokens, allow_download=of.allow_download
+    )
+    return create_encoder(name or graph_encoder_name(settings), options)
+
+
+def spoke_sender(settings: Settings) -> HttpSender:
+    """SPOKE's own: its replies are larger and slower than NCBI's. To be closed."""
+    of = settings.graph
+    limits = SendLimits(
+        connect_timeout_s=of.connect_timeout_s, timeout_s=of.timeout_s, max_reply_bytes=of.max_reply_bytes
+    )
+    return HttpSender(limits)
+
+
+def build_spoke(settings: Settings, sender: HttpSender, before_send: BeforeSend) -> SpokeSource | None:
+    """None where no address is set. ``before_send`` writes the audit line; what it raises keeps the request here."""
+    of = settings.graph
+    if of.spoke_url is None:
+        return None
+    options = SpokeOptions(
+        url=of.spoke_url, types_age_s=of.types_age_s, unknown_age_s=of.unknown_age_s, retries=of.retries
+    )
+    return SpokeSource(options, sender, before_send)
