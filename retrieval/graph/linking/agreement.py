@@ -10,9 +10,9 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 # May be missing on either side.
-_LIGHT: Final = frozenset(
-    ("disease", "disorder", "syndrome", "type", "the", "of", "a", "an", "and", "in", "with", "by", "to", "for")
-)
+_LIGHT: Final = frozenset(("type", "the", "of", "a", "an", "and", "in", "with", "by", "to", "for"))
+# May stand for each other, but not be missing: "adrenal cortex" is no disease.
+_HEADS: Final = {"disorder": "disease", "syndrome": "disease"}
 _LEAST_SLIP: Final = 5
 _TWO_SLIPS: Final = 10
 _MAX_WORDS: Final = 24
@@ -25,9 +25,9 @@ def agreement(span: Sequence[str], name: Sequence[str], vocabulary: AbstractSet[
     slip is a letter too many, too few, other or changed with its neighbour: one in words of five letters and more, two
     from ten on.
     """
-    left = [word for word in span if word not in _LIGHT]
-    right = [word for word in name if word not in _LIGHT]
-    if not left or len(left) != len(right) or len(left) > _MAX_WORDS:
+    left = [_HEADS.get(word, word) for word in span if word not in _LIGHT]
+    right = [_HEADS.get(word, word) for word in name if word not in _LIGHT]
+    if set(left) <= {"disease"} or len(left) != len(right) or len(left) > _MAX_WORDS:
         return 0.0
     slips = 0
     for word in left:

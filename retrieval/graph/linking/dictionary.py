@@ -14,6 +14,7 @@ from retrieval.graph.base import GraphStore, NameOf
 from retrieval.graph.linking.abbreviations import ABBREVIATIONS, EVERYDAY
 from retrieval.graph.linking.folding import Token, fold, hash_text, hash_tokens, surface, tokens_of, window_hashes
 from retrieval.graph.linking.identifiers import IdentifierFinder
+from retrieval.graph.linking.inversion import inversions
 from retrieval.graph.linking.name_table import ALIAS, SYMBOL, SYNONYM, VARIANT, NameTable, Posting, TableBuilder
 from retrieval.graph.linking.symbols import (
     Stretch,
@@ -21,6 +22,7 @@ from retrieval.graph.linking.symbols import (
     is_kind_word,
     is_meant,
     is_modified,
+    is_one_phrase,
     is_whole,
     name_flags,
 )
@@ -111,6 +113,18 @@ class Dictionary:
                 found = self._best(stretch, int(firsts[place]), int(lasts[place]), kinds)
                 if found is not None:
                     yield found
+        yield from self._inverted(text, tokens, kinds, shouting)
+
+    def _inverted(
+        self, text: str, tokens: list[Token], kinds: frozenset[str] | None, shouting: bool
+    ) -> Iterator[_Candidate]:
+        turned = list(inversions(text, tokens))
+        firsts, lasts = self.table.ranges(np.array([hash_tokens(one.folded) for one in turned], np.uint64))
+        for place in np.nonzero(lasts > firsts)[0].tolist():
+            stretch = Stretch(text, tokens, turned[place].first, turned[place].last, shouting)
+            found = self._best(stretch, int(firsts[place]), int(lasts[place]), kinds) if is_whole(stretch) else None
+            if found is not None:
+                yield found
 
     def _best(
         self, stretch: Stretch, first: int, last: int, kinds: frozenset[str] | None, *, anything: bool = False
@@ -125,6 +139,8 @@ class Dictionary:
                 continue
             # "Gene NF1" is not the disease of that abbreviation.
             if posting.flags & SYMBOL and said_gene and "gene" not in self.table.kind_names[posting.kind].casefold():
+                continue
+            if not is_one_phrase(stretch, posting.written == written, bool(posting.flags & VARIANT)):
                 continue
             same_case = posting.cased == cased
             if anything or is_meant(stretch, posting.flags, same_case):
@@ -212,9 +228,9 @@ def _telling(text: str, mentions: list[Mention]) -> list[Mention]:
 
 
 def _longest(candidates: list[_Candidate]) -> Iterator[_Candidate]:
-    """Of those that overlap the one of the most characters, then the first."""
+    """Of those that overlap the one of the most letters and digits, then the first."""
     chosen: list[Stretch] = []
-    order = sorted(candidates, key=lambda found: (found.stretch.start - found.stretch.end, found.stretch.start))
+    order = sorted(candidates, key=lambda found: (-found.stretch.letters, found.stretch.start))
     for candidate in order:
         stretch = candidate.stretch
         if all(stretch.last <= other.first or other.last <= stretch.first for other in chosen):

@@ -22,15 +22,15 @@ def _names(text: str) -> frozenset[tuple[str, ...]]:
 # Words of which a sentence is made. Not even "gene" before one makes it a name, only its own capitals do.
 _FUNCTION: Final = _words(
     """
-    a about after all also am an and any are as at be been but by can did do does for from get give given gives go
-    got had has have he her here him his how i if in into is it its just let list many may me more most much must
-    my name names no none nor not of off on one only or other our out over own pe per same say see she so some such
-    than that the their them then there these they this those to too two under up us use used very was we well were
-    what when where which while who whom whose why will with within without would yes you your true false least
-    less between both each every either associated associates association treats treat treated causes cause prevent
-    prevents cure cures diagnose affect affects help helps happens explain describe compare versus vs risk related
-    linked involved question answer options option following type group class form stage known called found show
-    shows
+    a about after all also am an and any are as at be been but by can did do does for from get give given gives
+    go got had has have he her here him his how i if in into is it its just let list many may me more most much
+    must my name names no none nor not of off on one only or other our out over own pe per same say see she so
+    some such than that the their them then there these they this those to too two under up us use used very was
+    we well were what when where which while who whom whose why will with within without would yes you your true
+    false least less between both each every either associated associates association treats treat treated
+    causes cause prevent prevents cure cures diagnose affect affects help helps happens explain describe compare
+    versus vs risk related linked commonly question answer options option following type group class form stage
+    known involved called found show shows
     """
 )
 # Words that are symbols too: only capitals or the word "gene" beside one make it a name.
@@ -38,14 +38,15 @@ _AMBIGUOUS: Final = _words(
     """
     ace act age aid aim air apex arch art ask atlas back bad bag ban bar base bat bed best bid bin bit bite bond
     book box bud bug bus camp cap car card care case cast cat cell chip clip clock coil cold cope copy cord cost
-    crop cut dab damage date day dip disc dot drop eat echo end face fact far fast fat fate feed fen find fit fix
-    flap flow form fox gain gap gem gift grasp grow hal has heal hear heat held hell help high hit hold hook host
-    hot ice impact jam job key kind lead light link list load long loss low map marc march mark mars mask mass max
-    mean mend met mice mid mix mole mouse need neo net nick node note oral page palm part pass past path peak pen
-    pet pick pigs pin pit plan play plug pole pool pop pose pot prep press prima race raise ran rate read rear red
-    rel rest ring rise risk rob rock role root run sale sand save scan sea seal sear seen sex shot sky slit slow
-    small son sos spin spot star stat step stop sum tab tag tail take tall tank tap target task taste tax team tec
-    ten test tie time tin tip top track trap tub turn wars wave way week weight west wipe work
+    crop cut dab damage date day dip disc dot drop eat echo end face fact far fast fat fate feed fen find fit
+    fix flap flow form fox gain gap gem gift grasp grow hal has heal hear heat held hell help high hit hold hook
+    host hot ice impact jam job key kind lead light link list load long loss low map marc march mark mars mask
+    mass max mean mend met mice mid mix mole mouse need neo net nick node note oral page palm part pass past
+    path peak pen pet pick pigs pin pit plan play plug pole pool pop pose pot prep press prima race raise ran
+    rate read rear red rel rest ring rise risk rob rock role root run sale sand save scan sea seal sear seen set
+    sets sex shot sky slit slow small son sos spin spot star stat step stop sum tab tag tail take tall tank tap
+    target task taste tax team tec ten test tie time tin tip top track trap tub turn wars wave way week weight
+    west wipe work
     """
 )
 # Names of their own, but no symbols unless written as such.
@@ -62,18 +63,17 @@ _NAMED_AFTER: Final = _words(
 # A word of a question that says which kind of node is asked for, not which node.
 _KIND_WORDS: Final = _words(
     """
-    gene protein variant compound drug medication medicine chemical anatomy tissue organ symptom pathway cell type
-    organism reaction side effect patient human treatment therapy association name identifier doid food nutrient
-    process function component phenotype location evidence
+    gene protein variant compound drug medication medicine chemical anatomy tissue organ symptom pathway cell
+    type organism reaction side effect patient human treatment therapy association name identifier doid food
+    nutrient process function component phenotype location evidence
     """
 )
 _GENERIC: Final = _names(
-    """disease; disorder; syndrome; cancer; tumor; neoplasm; infection; infectious disease; disability;
-    condition; illness; genetic disease; hereditary disease; malignancy; malignant neoplasm; benign neoplasm;
-    syndromic disease; disease of anatomical entity; disease or disorder; human disease; carcinoma; deficiency;
-    abnormality; injury; inflammation; rare disease; chronic disease; acute disease; physical disorder"""
+    "disease; disorder; syndrome; cancer; tumor; neoplasm; infection; disability; condition; illness; malignancy; "
+    "carcinoma; deficiency; abnormality; injury; inflammation; disease or disorder"
 )
 _WORD_BEFORE: Final = re.compile(r"(\w+)[-\s]$")
+_ENDS: Final = frozenset(".;:?!\n")
 _LEAST_SYMBOL: Final = 3
 _MOST_SYMBOL: Final = 10
 _MOST_COMPACT: Final = 5
@@ -105,6 +105,11 @@ class Stretch:
     def folded(self) -> tuple[str, ...]:
         return tuple(token.text for token in self.tokens[self.first : self.last])
 
+    @property
+    def letters(self) -> int:
+        """Characters of the tokens, without what stands between them."""
+        return sum(token.end - token.start for token in self.tokens[self.first : self.last])
+
     def before(self) -> str:
         return self.tokens[self.first - 1].text if self.first else ""
 
@@ -127,6 +132,21 @@ def is_whole(stretch: Stretch) -> bool:
     if first and tokens[first - 1].end >= tokens[first].start:
         return False
     return last == len(tokens) or tokens[last].start >= tokens[last - 1].end + 1
+
+
+def is_one_phrase(stretch: Stretch, as_written: bool, variant: bool) -> bool:
+    """No sentence ends in it, unless the name is written so (St. Louis encephalitis); and "type 2, ataxia" is none of
+    "type 2, ataxia type 3"."""
+    tokens = stretch.tokens
+    gaps = {
+        sign
+        for place in range(stretch.first, stretch.last - 1)
+        for sign in stretch.text[tokens[place].end : tokens[place + 1].start]
+    }
+    if as_written:
+        return True
+    first = tokens[stretch.first].text
+    return not gaps & _ENDS and not (variant and "," in gaps and (first == "type" or first.isdigit()))
 
 
 def is_kind_word(folded: tuple[str, ...]) -> bool:
