@@ -5,8 +5,9 @@ them that development questions name, a name taken out of the graph still found 
 0.85 90 times ("beta-mannosidosis" alpha-mannosidosis at 0.90), while names with one wrong letter were often below 0.7:
 no similarity and no margin tells the two apart. So a candidate must be of the same words (``agreement``: slips of the
 pen alone, the same numbers) and have a similarity of 0.45 at least, below which chance hits begin ("T2DM" T cell
-deficiency at 0.38, "pasta" impetigo at 0.41), and be 0.02 better than the next node of the same words. What else it
-could be is said in no answer: the span stays unlinked.
+deficiency at 0.38, "pasta" impetigo at 0.41), and be 0.02 better than the next node of the same words. Else the
+span stays unlinked. So measured: of 303 names with one random slip 241 right, none wrong, 62 left; of 306 names taken
+out of the graph none linked to another.
 """
 
 from __future__ import annotations

@@ -40,19 +40,19 @@ _AMBIGUOUS: Final = _words(
     book box bud bug bus camp cap car card care case cast cat cell chip clip clock coil cold cope copy cord cost
     crop cut dab damage date day dip disc dot drop eat echo end face fact far fast fat fate feed fen find fit
     fix flap flow form fox gain gap gem gift grasp grow hal has heal hear heat held hell help high hit hold hook
-    host hot ice impact jam job key kind lead light link list load long loss low map marc march mark mars mask
-    mass max mean mend met mice mid mix mole mouse need neo net nick node note oral page palm part pass past
-    path peak pen pet pick pigs pin pit plan play plug pole pool pop pose pot prep press prima race raise ran
-    rate read rear red rel rest ring rise risk rob rock role root run sale sand save scan sea seal sear seen set
-    sets sex shot sky slit slow small son sos spin spot star stat step stop sum tab tag tail take tall tank tap
-    target task taste tax team tec ten test tie time tin tip top track trap tub turn wars wave way week weight
-    west wipe work
+    host hot ice impact jam job joint key kind large lead light link list load long loss low map marc march mark
+    mars mask mass mat max mean mend met mice mid mix mole mouse need neo net nick node note oral page palm part
+    pass past path peak pen pet pick pigs pin pit plan play plug pole pool pop pose pot prep press prima race
+    raise ran rate read rear red rel rest ring rise risk rob rock role root run sale sand save scan sea seal
+    sear seen set sets sex shot sky slit slow small son sos spin spot star stat step stop sum tab tag tail take
+    tall tank tap target task taste tax team tec ten test tie time tin tip top track trap tub turn wars wave way
+    week weight west wipe work
     """
 )
 # Names of their own, but no symbols unless written as such.
 _THINGS: Final = _words(
     """
-    arm bone brain ear eye foot gas gold hand head heart hip iron joint leg lid lip lips mouth nail neck nose
+    arm bone brain ear eye foot gas gold hand head heart hip iron leg lid lip lips mouth nail neck nose
     oxygen pain salt silver skin tongue toe water zinc
     """
 )
@@ -177,6 +177,8 @@ def is_meant(stretch: Stretch, flags: int, same_case: bool) -> bool:
     if word in _FUNCTION or word.isdigit():
         return by_capitals
     named = stretch.before() in _NAMED_BEFORE or stretch.after() in _NAMED_AFTER
+    if len(word) == 1:
+        return named and same_case
     if word in _AMBIGUOUS or (flags & SYMBOL and word in _THINGS):
         return by_capitals or named
     if not flags & SYMBOL:
