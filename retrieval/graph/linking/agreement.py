@@ -1,0 +1,66 @@
+"""Whether two spellings can be of one name: the same words up to slips of the pen, in any order.
+
+Similar vectors alone do not say so: "estrogen-receptor positive" lies beside "negative", type 1 beside type 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+# May be missing on either side.
+_LIGHT: Final = frozenset(("type", "the", "of", "a", "an", "and", "in", "with", "by", "to", "for"))
+# May stand for each other, but not be missing: "adrenal cortex" is no disease.
+_HEADS: Final = {"disorder": "disease", "syndrome": "disease"}
+_LEAST_SLIP: Final = 5
+_TWO_SLIPS: Final = 10
+_MAX_WORDS: Final = 24
+
+
+def agreement(span: Sequence[str], name: Sequence[str], vocabulary: AbstractSet[str]) -> float:
+    """1.0 for the same words, less for each slip, 0.0 where they are two names. Tokens as ``fold`` makes them.
+
+    A word of ``vocabulary`` is spelled as it is meant: it has no slips. Numbers and single letters must be the same. A
+    slip is a letter too many, too few, other or changed with its neighbour: one in words of five letters and more, two
+    from ten on.
+    """
+    left = [_HEADS.get(word, word) for word in span if word not in _LIGHT]
+    right = [_HEADS.get(word, word) for word in name if word not in _LIGHT]
+    if set(left) <= {"disease"} or len(left) != len(right) or len(left) > _MAX_WORDS:
+        return 0.0
+    slips = 0
+    for word in left:
+        if word in right:
+            right.remove(word)
+            continue
+        allowed = 0 if word in vocabulary else _allowed(word)
+        best = min(((slip_count(word, other, allowed), other) for other in right), default=(1, ""))
+        if best[0] > allowed:
+            return 0.0
+        slips += best[0]
+        right.remove(best[1])
+    return 1.0 - slips / sum(map(len, left))
+
+
+def _allowed(word: str) -> int:
+    if not word.isalpha() or len(word) < _LEAST_SLIP:
+        return 0
+    return 2 if len(word) >= _TWO_SLIPS else 1
+
+
+def slip_count(one: str, other: str, most: int) -> int:
+    """Edits with neighbours' exchange; ``most`` + 1 where there are more."""
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        following = [i]
+        for j, match in enumerate(other, 1):
+            cost = min(row[j] + 1, following[j - 1] + 1, row[j - 1] + (letter != match))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == match:
+                cost = min(cost, before[j - 2] + 1)
+            following.append(cost)
+        before, row = row, following
+    return min(row[-1], most + 1)

@@ -1,0 +1,132 @@
+"""From a question to the nodes it names, by up to three methods, with all that was not found said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from retrieval.graph.linking.choices import choices_start
+from retrieval.graph.linking.dictionary import Dictionary
+from retrieval.graph.linking.model_extraction import Entity, Extractor, extract
+from retrieval.graph.linking.nearest import NearestNames
+from retrieval.graph.linking.spans import candidate_spans, free_runs
+from retrieval.graph.linking.types import Linked, LinkOptions, Span
+from retrieval.graph.types import Mention
+
+MAX_QUESTION: Final = 20_000
+_MAX_NOTES: Final = 16
+
+
+@dataclass(slots=True)
+class _Findings:
+    mentions: list[Mention] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def taken(self) -> list[tuple[int, int]]:
+        return [(mention.start, mention.end) for mention in self.mentions]
+
+
+@dataclass(frozen=True, slots=True)
+class Linker:
+    """``nearest`` and ``extractor`` may be missing; a method that needs one then falls back to the dictionary and says
+    so in a note. Safe to use from many tasks."""
+
+    dictionary: Dictionary
+    nearest: NearestNames | None = None
+    extractor: Extractor | None = None
+
+    async def link(self, question: str, options: LinkOptions | None = None) -> Linked:
+        """Characters beyond the first 20,000 are not looked at. Raises what the store and the encoder raise."""
+        options = options or LinkOptions()
+        text = question[:MAX_QUESTION]
+        findings = _Findings()
+        if len(question) > MAX_QUESTION:
+            findings.notes.append(f"only the first {MAX_QUESTION} characters were looked at")
+        if options.method == "model":
+            await self._by_model(text, options, findings)
+        elif options.method == "nearest" and self.nearest is not None:
+            await self._by_vectors(text, options, findings)
+        else:
+            if options.method == "nearest":
+                findings.notes.append("no index of names is loaded; the dictionary was used")
+            findings.mentions.extend(await self._by_dictionary(text, options))
+        if options.method == "auto":
+            await self._complete(text, options, findings)
+        return _answer(text, options, findings)
+
+    async def broader(self, question: str, mention: Mention) -> Mention | None:
+        """Another node whose name is part of the mention's words; for nodes too special to have statements."""
+        return await asyncio.to_thread(self.dictionary.broader, question, mention)
+
+    async def _complete(self, text: str, options: LinkOptions, findings: _Findings) -> None:
+        if self.nearest is not None:
+            await self._by_vectors(text, options, findings)
+        if not findings.mentions and self.extractor is not None and free_runs(text):
+            await self._by_model(text, options, findings, fall_back=False)
+
+    async def _by_dictionary(self, text: str, options: LinkOptions) -> tuple[Mention, ...]:
+        return await asyncio.to_thread(self.dictionary.find, text, options.kinds)
+
+    async def _by_vectors(self, text: str, options: LinkOptions, findings: _Findings) -> None:
+        # Answers to choose from are symbols and numbers for the most part: vectors say nothing of those.
+        spans = candidate_spans(text[: choices_start(text)], findings.taken)
+        if spans and self.nearest is not None:
+            findings.mentions.extend(await asyncio.to_thread(self.nearest.find, spans, options.kinds))
+
+    async def _by_model(self, text: str, options: LinkOptions, findings: _Findings, *, fall_back: bool = True) -> None:
+        if self.extractor is None:
+            failure = "no model is loaded"
+        else:
+            kinds = [kind for kind in self.dictionary.kinds if options.kinds is None or kind in options.kinds]
+            found = await extract(self.extractor, text, tuple(kinds), options.model_timeout_s)
+            failure = found.failure
+            if found.invented:
+                findings.notes.append(f"{found.invented} names that the model gave are not in the question")
+            findings.mentions.extend(await asyncio.to_thread(self._resolve, found.entities))
+        if failure:
+            findings.notes.append(failure + ("; the dictionary was used" if fall_back else ""))
+            if fall_back:
+                findings.mentions.extend(await self._by_dictionary(text, options))
+
+    def _resolve(self, entities: Sequence[Entity]) -> list[Mention]:
+        found: list[Mention] = []
+        for entity in entities:
+            kinds = frozenset({entity.kind})
+            mention = self.dictionary.look_up(entity.name, kinds)
+            if mention is None and self.nearest is not None:
+                span = Span(start=0, end=len(entity.name), text=entity.name)
+                mention = next(iter(self.nearest.find([span], kinds)), None)
+            if mention is not None:
+                found.append(replace(mention, start=entity.start, end=entity.end, method="model"))
+        return found
+
+
+def _answer(text: str, options: LinkOptions, findings: _Findings) -> Linked:
+    border = choices_start(text)
+    asked: list[Mention] = []
+    offered: list[Mention] = []
+    seen: set[str] = set()
+    for mention in sorted(findings.mentions, key=lambda mention: (mention.start, mention.end)):
+        if mention.node.node_id not in seen:
+            seen.add(mention.node.node_id)
+            (asked if mention.start < border else offered).append(mention)
+    notes = [*findings.notes, *_ambiguous(text, asked)]
+    for found, what in ((asked, "names"), (offered, "answers to choose from")):
+        if len(found) > options.max_entities:
+            notes.append(f"{len(found) - options.max_entities} of {len(found)} {what} were left out (max_entities)")
+    return Linked(
+        mentions=tuple(asked[: options.max_entities]),
+        options=tuple(offered[: options.max_entities]),
+        unlinked=tuple(free_runs(text[:border], findings.taken)),
+        notes=tuple(notes[:_MAX_NOTES]),
+    )
+
+
+def _ambiguous(text: str, mentions: Iterable[Mention]) -> Iterable[str]:
+    for mention in mentions:
+        if mention.margin == 0.0:
+            name = text[mention.start : mention.end]
+            yield f'"{name}" names several nodes; {mention.node.kind} {mention.node.identifier} was taken'

@@ -1,0 +1,145 @@
+"""Names of a question as a language model reads them: one bounded call, with a grammar, and a strict reading of it.
+
+The model names, it does not decide: what it writes must stand in the question, and links as any other name does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from models.errors import ArrowheadError
+
+MAX_ENTITIES: Final = 16
+_MAX_NAME: Final = 200
+_MAX_REPLY: Final = 16_384
+_MAX_QUESTION: Final = 8_000
+
+_INSTRUCTIONS: Final = (
+    "You mark names in biomedical questions. List each disease, gene, protein, variant, drug, symptom, pathway or part "
+    "of the body that the question names, once, with the very words of the question. A general word such as disease, "
+    "gene or drug is no name. For each say of which kind it is: one of {kinds}. Where the question names nothing of "
+    'these, the list is empty. Answer with JSON alone: {{"entities": [{{"name": "...", "kind": "..."}}]}}'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """``start``, ``end``: its first place in the question."""
+
+    name: str
+    kind: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """``failure`` "" where the model answered as it should; ``invented``: names that the question does not have."""
+
+    entities: tuple[Entity, ...] = ()
+    invented: int = 0
+    failure: str = ""
+
+
+class Extractor(Protocol):
+    """A language model, given by the server."""
+
+    async def extract(self, system: str, user: str, schema: Mapping[str, Any]) -> str:
+        """The model's whole answer, at temperature 0, held to the JSON schema.
+
+        Raises:
+            ArrowheadError: any of the engine's.
+        """
+        ...
+
+
+def prompt(kinds: Iterable[str]) -> str:
+    """The system prompt for a graph with these kinds of nodes."""
+    return _INSTRUCTIONS.format(kinds=", ".join(kinds))
+
+
+def schema(kinds: Iterable[str]) -> dict[str, Any]:
+    """JSON schema of the answer."""
+    entity = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "maxLength": _MAX_NAME},
+            "kind": {"type": "string", "enum": list(kinds)},
+        },
+        "required": ["name", "kind"],
+        "additionalProperties": False,
+    }
+    return {
+        "type": "object",
+        "properties": {"entities": {"type": "array", "items": entity, "maxItems": MAX_ENTITIES}},
+        "required": ["entities"],
+        "additionalProperties": False,
+    }
+
+
+async def extract(extractor: Extractor, question: str, kinds: tuple[str, ...], timeout_s: float) -> Extraction:
+    """Never raises what the model or its engine does wrong: ``failure`` says it. Cancellation goes through."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            reply = await extractor.extract(prompt(kinds), question[:_MAX_QUESTION], schema(kinds))
+    except TimeoutError:
+        return Extraction(failure=f"the model did not answer within {timeout_s:g} s")
+    except ArrowheadError as error:
+        return Extraction(failure=f"the model could not be asked: {error.message}")
+    try:
+        return locate(question, parse(reply, kinds))
+    except ValueError as error:
+        return Extraction(failure=f"the model's answer is not of the form asked for: {error}")
+
+
+def parse(reply: str, kinds: Iterable[str]) -> list[tuple[str, str]]:
+    """(name, kind) of each entity. ValueError for whatever the schema does not allow, fences and prose included."""
+    if len(reply) > _MAX_REPLY:
+        raise ValueError(f"it is longer than {_MAX_REPLY} characters")
+    try:
+        answer = json.loads(reply)
+    except RecursionError as fault:
+        raise ValueError("it is nested too deep") from fault
+    if not isinstance(answer, dict) or set(answer) != {"entities"} or not isinstance(answer["entities"], list):
+        raise ValueError('it is no object with "entities" alone')
+    if len(answer["entities"]) > MAX_ENTITIES:
+        raise ValueError(f"it has more than {MAX_ENTITIES} entities")
+    allowed = set(kinds)
+    return [_entity(item, allowed) for item in answer["entities"]]
+
+
+def locate(question: str, entities: Iterable[tuple[str, str]]) -> Extraction:
+    """Those that stand in the question, capitals aside, each name once."""
+    found: dict[tuple[int, int], Entity] = {}
+    invented = 0
+    for name, kind in entities:
+        place = _find(question, name)
+        if place is None:
+            invented += 1
+        else:
+            found.setdefault(place, Entity(name=name, kind=kind, start=place[0], end=place[1]))
+    return Extraction(entities=tuple(found.values()), invented=invented)
+
+
+def _entity(item: object, kinds: set[str]) -> tuple[str, str]:
+    if not isinstance(item, dict) or set(item) != {"name", "kind"}:
+        raise ValueError('an entity is no object with "name" and "kind"')
+    name, kind = item["name"], item["kind"]
+    if not isinstance(name, str) or not name.strip() or len(name) > _MAX_NAME:
+        raise ValueError("a name is empty, too long or no text")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise ValueError("a kind is none of the graph's")
+    return name.strip(), kind
+
+
+def _find(question: str, name: str) -> tuple[int, int] | None:
+    start = question.find(name)
+    if start < 0:
+        lowered = question.lower()
+        # A few capitals change length when made small; places would be off.
+        start = lowered.find(name.lower()) if len(lowered) == len(question) else -1
+    return None if start < 0 else (start, start + len(name))

@@ -1,0 +1,162 @@
+"""Vectors of all names of a graph, searched exactly: in memory, or in an index on disk for large graphs.
+
+A folder holds ``index`` and, written last, ``names.json`` with the graph, its release, how many names and their digest.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.encoders.base import Encoder, Floats, PassageText
+from retrieval.durable import Disk
+from retrieval.graph.base import GraphStore, NameOf
+from retrieval.graph.errors import GraphDamaged, GraphError
+from retrieval.graph.linking.folding import fold
+from retrieval.index.base import Rows, VectorIndex
+from retrieval.index.open import create_index, open_index
+from retrieval.index.options import OpenOptions
+from retrieval.index.spec import IndexSpec
+
+MAX_IN_MEMORY: Final = 100_000
+_BATCH: Final = 4_096
+_MANIFEST: Final = "names.json"
+_CUT: Final = "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class NameRows:
+    """Names by number, in one text: about 50 bytes each with their node's id and kind. ``words``: all of their tokens.
+    ``digest`` of everything, in order."""
+
+    blob: bytes
+    offsets: NDArray[np.int64]
+    words: frozenset[str]
+    digest: str
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> NameOf:
+        name, node_id, kind, synonym = self.blob[self.offsets[row] : self.offsets[row + 1]].decode().split(_CUT)
+        return NameOf(name, node_id, kind, synonym == "1")
+
+
+class NameVectors(Protocol):
+    def search(self, queries: Floats, k: int) -> tuple[NDArray[np.int64], Floats]:
+        """Rows [n, k] and scores, higher for better, best first; row -1 where there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixVectors:
+    """float32 [names, dim] in memory: 1.5 KB a name at 384 dimensions."""
+
+    matrix: Floats
+
+    def search(self, queries: Floats, k: int) -> tuple[NDArray[np.int64], Floats]:
+        scores = queries @ self.matrix.T
+        k = min(k, scores.shape[1])
+        part = np.argpartition(-scores, k - 1, axis=1)[:, :k] if k else np.empty((len(queries), 0), np.int64)
+        found = np.take_along_axis(scores, part, 1)
+        order = np.argsort(-found, axis=1, kind="stable")
+        return np.take_along_axis(part, order, 1).astype(np.int64), np.take_along_axis(found, order, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexVectors:
+    """An index on disk; row r has the id r + 1, ids being positive."""
+
+    index: VectorIndex
+
+    def search(self, queries: Floats, k: int) -> tuple[NDArray[np.int64], Floats]:
+        found = self.index.search(queries, k)
+        return np.where(found.ids > 0, found.ids - 1, -1), found.scores
+
+
+def read_names(store: GraphStore, kinds: Iterable[str] | None = None) -> NameRows:
+    """Each name once as the store gives it. A name or id with a zero character is left out."""
+    blob, offsets, words = bytearray(), array("q", [0]), set[str]()
+    digest = sha256()
+    for name in store.names(kinds):
+        fields = (name.name, name.node_id, name.kind)
+        if any(_CUT in field for field in fields):
+            continue
+        row = _CUT.join((*fields, "1" if name.is_synonym else "0")).encode("utf-8", "replace")
+        digest.update(len(row).to_bytes(4, "little") + row)
+        blob += row
+        offsets.append(len(blob))
+        words.update(fold(name.name))
+    return NameRows(bytes(blob), np.array(offsets, np.int64), frozenset(words), digest.hexdigest())
+
+
+def vectors_in_memory(names: NameRows, encoder: Encoder) -> MatrixVectors:
+    """Raises GraphError above 100,000 names, or where the encoder does not score by inner products."""
+    if len(names) > MAX_IN_MEMORY:
+        raise GraphError(f"{len(names)} names are too many for memory ({MAX_IN_MEMORY}): name a folder", param="folder")
+    if encoder.metric != "inner_product":
+        raise GraphError(f"{encoder.name} scores by {encoder.metric}; linking needs inner products", param="encoder")
+    parts = [encoder.encode_passages(batch) for _, batch in _batches(names)]
+    return MatrixVectors(np.concatenate(parts) if parts else np.empty((0, encoder.dim), np.float32))
+
+
+def build_folder(folder: Path, store: GraphStore, names: NameRows, encoder: Encoder) -> None:
+    """Makes the index of ``folder``, which must not have one yet.
+
+    Raises:
+        IndexInputInvalid, IndexBusy, IndexWriteFailed; GraphError as ``vectors_in_memory``.
+    """
+    if encoder.metric != "inner_product":
+        raise GraphError(f"{encoder.name} scores by {encoder.metric}; linking needs inner products", param="encoder")
+    folder.mkdir(parents=True, exist_ok=True)
+    index = create_index(folder / "index", _spec(encoder))
+    try:
+        for first, batch in _batches(names):
+            ids = np.arange(first + 1, first + 1 + len(batch), dtype=np.int64)
+            index.add(Rows(ids=ids, vectors=encoder.encode_passages(batch)))
+        index.commit()
+    finally:
+        index.close()
+    Disk().replace(folder / _MANIFEST, json.dumps(_facts(store, names), sort_keys=True).encode())
+
+
+def open_folder(folder: Path, store: GraphStore, names: NameRows, encoder: Encoder) -> tuple[IndexVectors, VectorIndex]:
+    """The vectors, and the index to close when they are done with.
+
+    Raises:
+        GraphDamaged: the folder was not finished, or is of another graph, release or set of names.
+        IndexDamaged, IndexMismatch, BackendUnavailable
+    """
+    try:
+        facts = json.loads((folder / _MANIFEST).read_bytes())
+    except (OSError, ValueError) as fault:
+        raise GraphDamaged(f"{folder} has no readable {_MANIFEST}: remove it and build it again ({fault})") from fault
+    wanted = _facts(store, names)
+    if facts != wanted:
+        raise GraphDamaged(f"{folder} holds the names {facts}, not {wanted}: remove it and build it again")
+    index = open_index(folder / "index", _spec(encoder), OpenOptions(threads=1))
+    return IndexVectors(index), index
+
+
+def _facts(store: GraphStore, names: NameRows) -> dict[str, Any]:
+    return {"graph": store.graph, "release": store.release, "names": len(names), "sha256": names.digest}
+
+
+def _spec(encoder: Encoder) -> IndexSpec:
+    # Flat: an approximate index does not find every name by itself.
+    return IndexSpec(dim=encoder.dim, metric=encoder.metric, kind="flat", encoder=encoder.fingerprint.as_dict())
+
+
+def _batches(names: NameRows) -> Iterator[tuple[int, list[PassageText]]]:
+    rows = iter(range(len(names)))
+    while part := list(islice(rows, _BATCH)):
+        yield part[0], [PassageText("", names[row].name) for row in part]

@@ -1,0 +1,203 @@
+"""When a short name in a text is meant: SET is a gene, "set" is a word. Rules over one stretch of text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from retrieval.graph.linking.folding import Token, fold
+from retrieval.graph.linking.name_table import ALIAS, COMPACT, SYMBOL
+
+
+def _words(text: str) -> frozenset[str]:
+    """As they are written, and as ``fold`` leaves them."""
+    return frozenset(text.split()) | frozenset(fold(text))
+
+
+def _names(text: str) -> frozenset[tuple[str, ...]]:
+    return frozenset(tuple(fold(name)) for name in text.split(";"))
+
+
+# Words of which a sentence is made. Not even "gene" before one makes it a name, only its own capitals do.
+_FUNCTION: Final = _words(
+    """
+    a about after all also am an and any are as at be been but by can did do does for from get give given gives
+    go got had has have he her here him his how i if in into is it its just let list many may me more most much
+    must my name names no none nor not of off on one only or other our out over own pe per same say see she so
+    some such than that the their them then there these they this those to too two under up us use used very was
+    we well were what when where which while who whom whose why will with within without would yes you your true
+    false least less between both each every either associated associates association treats treat treated
+    causes cause prevent prevents cure cures diagnose affect affects help helps happens explain describe compare
+    versus vs risk related linked commonly question answer options option following type group class form stage
+    known involved called found show shows
+    """
+)
+# Words that are symbols too: only capitals or the word "gene" beside one make it a name.
+_AMBIGUOUS: Final = _words(
+    """
+    ace act age aid aim air apex arch art ask atlas back bad bag ban bar base bat bed best bid bin bit bite bond
+    book box bud bug bus camp cap car card care case cast cat cell chip clip clock coil cold cope copy cord cost
+    crop cut dab damage date day dip disc dot drop eat echo end face fact far fast fat fate feed fen find fit
+    fix flap flow form fox gain gap gem gift grasp grow hal has heal hear heat held hell help high hit hold hook
+    host hot ice impact jam job joint key kind large lead light link list load long loss low map marc march mark
+    mars mask mass mat max mean mend met mice mid mix mole mouse need neo net nick node note oral page palm part
+    pass past path peak pen pet pick pigs pin pit plan play plug pole pool pop pose pot prep press prima race
+    raise ran rate read rear red rel rest ring rise risk rob rock role root run sale sand save scan sea seal
+    sear seen set sets sex shot sky slit slow small son sos spin spot star stat step stop sum tab tag tail take
+    tall tank tap target task taste tax team tec ten test tie time tin tip top track trap tub turn wars wave way
+    week weight west wipe work
+    """
+)
+# Names of their own, but no symbols unless written as such.
+_THINGS: Final = _words(
+    """
+    arm bone brain ear eye foot gas gold hand head heart hip iron leg lid lip lips mouth nail neck nose
+    oxygen pain salt silver skin tongue toe water zinc
+    """
+)
+_NAMED_BEFORE: Final = _words("gene genes protein proteins symbol compound drug variant enzyme receptor")
+_NAMED_AFTER: Final = _words(
+    "gene genes protein proteins mutation mutations variant variants expression receptor inhibitor inhibitors"
+)
+# A word of a question that says which kind of node is asked for, not which node.
+_KIND_WORDS: Final = _words(
+    """
+    gene protein variant compound drug medication medicine chemical anatomy tissue organ symptom pathway cell
+    type organism reaction side effect patient human treatment therapy association name identifier doid food
+    nutrient process function component phenotype location evidence
+    """
+)
+_GENERIC: Final = _names(
+    "disease; disorder; syndrome; cancer; tumor; neoplasm; infection; disability; condition; illness; malignancy; "
+    "carcinoma; deficiency; abnormality; injury; inflammation; disease or disorder"
+)
+_WORD_BEFORE: Final = re.compile(r"(\w+)[-\s]$")
+_ENDS: Final = frozenset(".;:?!\n")
+_LEAST_SYMBOL: Final = 3
+_MOST_SYMBOL: Final = 10
+_MOST_COMPACT: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A window of tokens of a text, ``first`` up to ``last`` - 1. ``shouting``: the text has no small letter."""
+
+    text: str
+    tokens: list[Token]
+    first: int
+    last: int
+    shouting: bool
+
+    @property
+    def start(self) -> int:
+        return self.tokens[self.first].start
+
+    @property
+    def end(self) -> int:
+        return self.tokens[self.last - 1].end
+
+    @property
+    def raw(self) -> str:
+        return self.text[self.start : self.end]
+
+    @property
+    def folded(self) -> tuple[str, ...]:
+        return tuple(token.text for token in self.tokens[self.first : self.last])
+
+    @property
+    def letters(self) -> int:
+        """Characters of the tokens, without what stands between them."""
+        return sum(token.end - token.start for token in self.tokens[self.first : self.last])
+
+    def before(self) -> str:
+        return self.tokens[self.first - 1].text if self.first else ""
+
+    def after(self) -> str:
+        return self.tokens[self.last].text if self.last < len(self.tokens) else ""
+
+
+def name_flags(name: str) -> int:
+    """SYMBOL: one short word with a digit or a capital after its first letter; COMPACT: at most five characters."""
+    if len(name) > _MOST_SYMBOL or any(c.isspace() for c in name):
+        return 0
+    compact = COMPACT if len(name) <= _MOST_COMPACT else 0
+    inner = any(c.isupper() or c.isdigit() for c in name[1:])
+    return compact | (SYMBOL if inner else 0)
+
+
+def is_whole(stretch: Stretch) -> bool:
+    """It begins and ends where words do: "DNMT3" is not in "DNMT3A"."""
+    tokens, first, last = stretch.tokens, stretch.first, stretch.last
+    if first and tokens[first - 1].end >= tokens[first].start:
+        return False
+    return last == len(tokens) or tokens[last].start >= tokens[last - 1].end + 1
+
+
+def is_one_phrase(stretch: Stretch, as_written: bool, variant: bool) -> bool:
+    """No sentence ends in it, unless the name is written so (St. Louis encephalitis); and "type 2, ataxia" is none of
+    "type 2, ataxia type 3"."""
+    tokens = stretch.tokens
+    gaps = {
+        sign
+        for place in range(stretch.first, stretch.last - 1)
+        for sign in stretch.text[tokens[place].end : tokens[place + 1].start]
+    }
+    if as_written:
+        return True
+    first = tokens[stretch.first].text
+    return not gaps & _ENDS and not (variant and "," in gaps and (first == "type" or first.isdigit()))
+
+
+def is_kind_word(folded: tuple[str, ...]) -> bool:
+    return all(word in _KIND_WORDS for word in folded)
+
+
+def is_function_word(word: str) -> bool:
+    return word in _FUNCTION
+
+
+def is_modified(text: str, start: int) -> bool:
+    """A word of content stands right before it."""
+    word = _WORD_BEFORE.search(text[max(0, start - 40) : start])
+    return word is not None and word[1].casefold() not in _FUNCTION | _KIND_WORDS
+
+
+def is_generic(folded: tuple[str, ...]) -> bool:
+    return folded in _GENERIC
+
+
+def is_meant(stretch: Stretch, flags: int, same_case: bool) -> bool:
+    """``flags`` of the name that it would be; ``same_case``: it is written as the name is, letter by letter."""
+    raw = stretch.raw
+    if flags & COMPACT and (any(c.isspace() for c in raw) or _is_part(stretch)):
+        return False
+    word = raw.casefold()
+    by_capitals = same_case and not stretch.shouting and sum(c.isupper() for c in raw) > 1
+    if word in _FUNCTION or word.isdigit():
+        return by_capitals
+    named = stretch.before() in _NAMED_BEFORE or stretch.after() in _NAMED_AFTER
+    if len(word) == 1:
+        return named and same_case
+    if word in _AMBIGUOUS or (flags & SYMBOL and word in _THINGS):
+        return by_capitals or named
+    if not flags & SYMBOL:
+        return True
+    if flags & ALIAS:
+        odd = len(word) > _LEAST_SYMBOL or any(c.isdigit() for c in word)
+        return same_case or odd
+    if len(word) < _LEAST_SYMBOL:
+        return (same_case and not stretch.shouting) or named
+    return True
+
+
+def _is_part(stretch: Stretch) -> bool:
+    """A few characters with a hyphen to a few others: the B of HLA-B."""
+    text, tokens = stretch.text, stretch.tokens
+    for place, other in ((stretch.start - 1, stretch.first - 1), (stretch.end, stretch.last)):
+        if 0 <= place < len(text) and text[place] in "-‐‑–" and 0 <= other < len(tokens):
+            piece = tokens[other]
+            touches = piece.end == place if other < stretch.first else piece.start == place + 1
+            if touches and piece.end - piece.start <= _LEAST_SYMBOL:
+                return True
+    return False
