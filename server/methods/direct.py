@@ -55,7 +55,7 @@ class Direct:
                 yield TranscriptDelta(text, logprobs=delta.logprobs)
                 yield TextDelta(text, logprobs=delta.logprobs)
                 last = delta
-        usage = _usage(len(prompt_ids), sampled, last)
+        usage = usage_of(len(prompt_ids), sampled, last)
         reason = last.finish_reason or "stop"
         yield Done(answer=written.strip(), finish_reason=reason, stop_reason=last.stop_reason, usage=usage)
 
@@ -100,7 +100,8 @@ def _params(ask: Ask, engine: Engine, prompt_tokens: int, *, stop: tuple[str, ..
     return params if wanted.top_p is None else replace(params, top_p=wanted.top_p)
 
 
-def _usage(prompt_tokens: int, sampled: int, last: Delta) -> LoopUsage:
+def usage_of(prompt_tokens: int, sampled: int, last: Delta) -> LoopUsage:
+    """Of an answer written in one piece; ``last`` is the delta that ended it."""
     cached = last.num_cached_tokens
     return LoopUsage(
         prompt_tokens=prompt_tokens,

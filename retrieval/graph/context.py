@@ -1,0 +1,210 @@
+"""From what a graph says of a question's entities to the part of it that a model is given. Pure.
+
+Two rules choose. ``budget`` is ours: all statements in an order, the first of them that fit a number of tokens.
+
+1. statements whose other end the question names (the options of a multiple-choice question, the gene of "is A
+   associated with B");
+2. where there are several entities, statements about nodes that more than one of them reaches, most reached first;
+3. statements of a relation that the question names (``relations``);
+4. nearness of statement and question, the cosine of their vectors.
+
+Each rule decides among those that the ones before leave equal. No percentile: of a node with three statements, all
+three may be needed.
+
+``paper`` chooses what the published program of Soman et al. (Bioinformatics 40(9), 2024) chooses: of each entity, the
+statements nearer than the 75th percentile of that entity's statements and nearer than 0.5, both strictly, nearest
+first, and of these the first ``volume`` divided by the number of entities. It is there for comparison.
+
+How a context reads is ``context_text``'s matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.encoders.base import Floats
+from retrieval.graph.context_text import Told, fitting_text, tell
+from retrieval.graph.naming import NamesIn
+from retrieval.graph.relations import fitting, relations_of
+from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
+
+Pruning = Literal["budget", "paper"]
+TokenCount = Callable[[str], int]
+DEFAULT_TOKENS: Final = 800
+# Statements to choose from, as the paper's scripts set it: for questions, and for true-or-false statements.
+PAPER_VOLUME: Final = 150
+PAPER_VOLUME_TRUE_FALSE: Final = 100
+_PAPER_PERCENTILE: Final = 75.0
+_PAPER_SIMILARITY: Final = 0.5
+
+
+class Vectors(NamedTuple):
+    """``question``: float32 [dim]; ``statements``: float32 [n, dim], in the order of ``Gathered.statements``."""
+
+    question: Floats
+    statements: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextOptions:
+    """``tokens`` bounds the text; None leaves it as long as it gets. ``volume`` counts for ``paper`` alone."""
+
+    pruning: Pruning = "budget"
+    tokens: int | None = DEFAULT_TOKENS
+    evidence: bool = False
+    volume: int = PAPER_VOLUME
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What there is to choose from: each entity once, each statement once. ``members``: of each entity, the places of
+    its statements in ``statements``."""
+
+    question: str
+    mentions: tuple[Mention, ...]
+    entities: tuple[Node, ...]
+    statements: tuple[Statement, ...]
+    members: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """``statements`` in the order of choice, ``similarities`` beside them. ``left_out``: statements of the entities
+    that are not in ``text``. ``tokens`` of ``text``. ``named``: how many of the first statements have an other end that
+    the question names. ``empty``: no statement; ``text`` says so."""
+
+    statements: tuple[Statement, ...]
+    similarities: tuple[float, ...]
+    text: str
+    tokens: int
+    left_out: int
+    entities: tuple[Node, ...]
+    named: int = 0
+
+    @property
+    def empty(self) -> bool:
+        return not self.statements
+
+
+def gather(question: str, mentions: Sequence[Mention], found: Sequence[Neighbourhood]) -> Gathered:
+    """Entities in the order given. A statement that two of them have, or that comes twice, is one."""
+    entities: dict[str, Node] = {}
+    places: dict[str, list[int]] = {}
+    statements: list[Statement] = []
+    members: dict[str, list[int]] = {}
+    for around in found:
+        entities.setdefault(around.node.node_id, around.node)
+        own = members.setdefault(around.node.node_id, [])
+        for statement in around.statements:
+            own.append(_place(statement, statements, places.setdefault(statement.edge.edge_id, [])))
+    return Gathered(
+        question=question,
+        mentions=tuple(mentions),
+        entities=tuple(entities.values()),
+        statements=tuple(statements),
+        members=tuple(tuple(dict.fromkeys(own)) for own in members.values()),
+    )
+
+
+def build_context(
+    gathered: Gathered, vectors: Vectors, count: TokenCount, options: ContextOptions | None = None
+) -> Context:
+    """Raises ValueError where vectors and statements are not as many."""
+    options = options or ContextOptions()
+    near = similarities(vectors, len(gathered.statements))
+    named = 0
+    if options.pruning == "paper":
+        order = paper_order(gathered, near, options.volume)
+    else:
+        order, named = budget_order(gathered, near)
+    told = Told(gathered.entities, [gathered.statements[i] for i in order], len(gathered.statements), options.evidence)
+    if options.tokens is None:
+        text, kept = tell(told, len(order)), len(order)
+    else:
+        text, kept = fitting_text(told, options.tokens, count)
+    return Context(
+        statements=tuple(told.statements[:kept]),
+        similarities=tuple(round(float(near[i]), 4) for i in order[:kept]),
+        text=text,
+        tokens=count(text) if text else 0,
+        left_out=len(gathered.statements) - kept,
+        entities=gathered.entities,
+        named=min(named, kept),
+    )
+
+
+def similarities(vectors: Vectors, expected: int) -> Floats:
+    """Cosines, [n]: one product of matrix and vector."""
+    matrix, question = vectors.statements, vectors.question
+    if len(matrix) != expected:
+        raise ValueError(f"{len(matrix)} vectors for {expected} statements")
+    if not expected:
+        return np.zeros(0, np.float32)
+    lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix)) * float(np.linalg.norm(question))
+    cosines: Floats = (matrix @ question) / np.maximum(lengths, np.float32(1e-12))
+    return cosines
+
+
+def budget_order(gathered: Gathered, near: Floats) -> tuple[list[int], int]:
+    """Places of all statements, best first, and how many of the first ones the question names."""
+    size = len(gathered.statements)
+    reached = _reached(gathered)
+    names = NamesIn(gathered.question, gathered.mentions)
+    relations = relations_of(names.rest)
+    fits: dict[tuple[str, str], int] = {}
+    ids = {entity.node_id for entity in gathered.entities}
+    is_named, shared, related = (np.zeros(size, np.int32) for _ in range(3))
+    for place, statement in enumerate(gathered.statements):
+        ends = [end for end in (statement.source, statement.target) if end.node_id not in ids]
+        # Between two entities: both ends are what the question is about.
+        is_named[place] = not ends or names.has(ends[0])
+        shared[place] = max((reached[end.node_id] for end in ends), default=0)
+        kinds = (statement.edge.kind, (ends[0] if ends else statement.target).kind)
+        if kinds not in fits:
+            fits[kinds] = fitting(relations, *kinds)
+        related[place] = fits[kinds]
+    shared[shared < 2] = 0
+    order = np.lexsort((-near, -related, -shared, -is_named))
+    return [int(i) for i in order], int(is_named.sum())
+
+
+def paper_order(gathered: Gathered, near: Floats, volume: int) -> list[int]:
+    """Places of the statements that the published program chooses: entity after entity, nearest first in each."""
+    chosen: dict[int, None] = {}
+    for own in gathered.members:
+        if not own:
+            continue
+        values: NDArray[np.float64] = near[list(own)].astype(np.float64)
+        edge = np.percentile(values, _PAPER_PERCENTILE)
+        best = np.argsort(-values, kind="stable")
+        kept = [own[i] for i in best if values[i] > edge and values[i] > _PAPER_SIMILARITY]
+        chosen |= dict.fromkeys(kept[: volume // len(gathered.entities)])
+    return list(chosen)
+
+
+def _place(statement: Statement, statements: list[Statement], same_edge: list[int]) -> int:
+    """Where the statement stands already, or at the end. Sources that differ make two statements of one edge."""
+    for place in same_edge:
+        if statements[place].edge == statement.edge:
+            return place
+    same_edge.append(len(statements))
+    statements.append(statement)
+    return len(statements) - 1
+
+
+def _reached(gathered: Gathered) -> dict[str, int]:
+    """Of every node, how many entities have a statement about it."""
+    reached: dict[str, int] = {}
+    for entity, own in zip(gathered.entities, gathered.members, strict=True):
+        nodes: set[str] = set()
+        for place in own:
+            edge = gathered.statements[place].edge
+            nodes.add(edge.target_id if edge.source_id == entity.node_id else edge.source_id)
+        for node in nodes:
+            reached[node] = reached.get(node, 0) + 1
+    return reached

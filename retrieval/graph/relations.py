@@ -1,0 +1,114 @@
+"""Words of a question that say which relation it is about, and the edges they mean. Pure.
+
+Graphs name one relation differently (TREATS_CtD in SPOKE, CtD's "treats" in Hetionet, "indication" in PrimeKG), so an
+edge is known by how its type begins, letter case apart. Each row of ``RELATIONS`` that a question names and a
+statement fits counts one for that statement: "which Gene is associated with" names two rows, and a gene association
+fits both.
+
+| the question says | edge types that begin with | or the other end is a |
+|---|---|---|
+| treat, drug, medicine, compound, therapy, indicated, cure | treats, palliates, indication | Compound, Drug |
+| contraindicated, avoid | contraindicat… | |
+| clinical trial | in_clinical_trials, mentioned_clinical_trials | |
+| gene, genetic, genome-wide, GWAS | | Gene, gene/protein |
+| variant, SNP, polymorphism, mutation | | Variant |
+| associated, association, linked | associates | |
+| protein, enzyme | | Protein, gene/protein |
+| symptom, sign, phenotype, manifestation | presents, phenotype_present, disease_phenotype | Symptom, phenotype |
+| where, location, localised, anatomy, tissue, organ | localizes, anatomy | Anatomy |
+| resemble, similar, like | resembles | |
+| subtype, kind, type, form, parent, is a | isa, is_a, disease_disease, parentof | |
+| side effect, adverse | causes_c, side_effect, drug_effect | SideEffect |
+| pathogen, organism, bacterium, virus, caused by | causes_o | Organism |
+| pathway, process, function, component | participates, …_pathway | Pathway, BiologicalProcess and their kind |
+| increase, upregulate, overexpress | upregulates, increasedin | |
+| decrease, downregulate, underexpress | downregulates, decreasedin | |
+| express | expresses, expressedin | |
+| marker, biomarker | marker_ | |
+| prevalence, prevalent, epidemiology | prevalence | Location |
+| bind, target, interact | binds, interacts, targets, drug_protein | |
+| pharmacologic class | includes, partof_cppg | PharmacologicClass |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """``words``: a pattern over the question, in lower case. ``edges``: how the edge type begins; ``kinds`` of the
+    other end; both in lower case."""
+
+    words: re.Pattern[str]
+    edges: tuple[str, ...] = ()
+    kinds: frozenset[str] = frozenset()
+
+    def fits(self, edge_kind: str, end_kind: str) -> bool:
+        return end_kind.casefold() in self.kinds or edge_kind.casefold().startswith(self.edges)
+
+
+def _relation(words: str, edges: str = "", kinds: str = "") -> Relation:
+    pattern = re.compile(rf"\b(?:{words})")
+    return Relation(pattern, tuple(edges.split()), frozenset(kind.replace("+", " ") for kind in kinds.split()))
+
+
+RELATIONS: Final = (
+    _relation(
+        r"treat|drugs?\b|medication|medicine|compounds?\b|therap|indicated|cures?\b",
+        "treats palliates indication off-label",
+        "compound drug",
+    ),
+    _relation(r"contraindicat|avoid", "contraindicat"),
+    _relation(r"clinical trial|trials?\b", "in_clinical_trials mentioned_clinical_trials"),
+    _relation(r"genes?\b|genetic|genome|gwas\b", "", "gene gene/protein"),
+    _relation(r"variants?\b|snps?\b|polymorphism|mutation|rs\d", "", "variant"),
+    _relation(r"associat|linked", "associates disease_protein"),
+    _relation(r"proteins?\b|enzymes?\b", "", "protein gene/protein"),
+    _relation(
+        r"symptom|signs?\b|phenotyp|manifest|presents?\b",
+        "presents phenotype_present disease_phenotype",
+        "symptom phenotype effect/phenotype",
+    ),
+    _relation(r"where\b|locat|locali[sz]|anatom|tissues?\b|organs?\b", "localizes anatomy", "anatomy"),
+    _relation(r"resembl|similar", "resembles"),
+    _relation(
+        r"sub-?types?\b|kinds? of|types? of|forms? of|parents?\b|is an? |classified",
+        "isa is_a disease_disease parentof",
+    ),
+    _relation(r"side.effect|adverse", "causes_c side_effect drug_effect", "sideeffect side+effect effect/phenotype"),
+    _relation(r"pathogen|organism|bacteri|virus|caused by", "causes_o", "organism"),
+    _relation(
+        r"pathway|process|functions?\b|component",
+        "participates pathway",
+        "pathway biologicalprocess molecularfunction cellularcomponent biological+process molecular+function"
+        " cellular+component biological_process molecular_function cellular_component",
+    ),
+    _relation(r"increas|up-?regulat|over-?express", "upregulates increasedin"),
+    _relation(r"decreas|down-?regulat|under-?express", "downregulates decreasedin"),
+    _relation(r"express", "expresses expressedin"),
+    _relation(r"bio-?marker|markers?\b", "marker_"),
+    _relation(r"prevalen|epidemiolog", "prevalence", "location"),
+    _relation(r"binds?\b|binding|targets?\b|interact", "binds interacts targets drug_protein"),
+    _relation(r"pharmacologic|drug class", "includes partof_cppg", "pharmacologicclass pharmacologic+class"),
+)
+_IDENTIFIER: Final = re.compile(r"\bidentifiers?\b|\baccession\b|\bids?\b|\b[A-Za-z]{2,12}:\d{2,}")
+
+
+def relations_of(question: str) -> tuple[Relation, ...]:
+    """Those that the question names; none for a question that names none."""
+    lower = question.casefold()
+    return tuple(relation for relation in RELATIONS if relation.words.search(lower))
+
+
+def fitting(relations: Sequence[Relation], edge_kind: str, end_kind: str) -> int:
+    """How many of the relations an edge of this type to an end of this kind fits."""
+    return sum(relation.fits(edge_kind, end_kind) for relation in relations)
+
+
+def asks_identifier(question: str) -> bool:
+    """Whether the name alone may answer it: what a node's identifier is stands beside its name."""
+    return _IDENTIFIER.search(question) is not None

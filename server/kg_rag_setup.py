@@ -1,0 +1,79 @@
+"""Puts a graph's store, its linker and an encoder together for the methods that answer from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+
+from models.encoders.base import Encoder, Floats, PassageText
+from retrieval.graph.base import GraphStore
+from retrieval.graph.types import Neighbourhood, Node, Statement
+from server.encoder_pool import EncoderPool
+from server.engine_slot import EngineSlot
+from server.methods.kg_rag import KgRag, Linker
+
+_T = TypeVar("_T")
+_NO_ROW: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GraphParts:
+    """``encoder``: the name of the one that made the store's vectors; the settings must name it too."""
+
+    store: GraphStore
+    linker: Linker
+    encoder: str = ""
+
+
+def build_kg_rag(slot: EngineSlot, parts: GraphParts, pool: EncoderPool, max_answer_tokens: int) -> KgRag:
+    """Raises EncoderUnknown: the settings do not name the graph's encoder."""
+    if parts.encoder:
+        pool.check(parts.encoder)
+    return KgRag(slot, StoredGraph(parts.store, pool, parts.encoder), parts.linker, max_answer_tokens)
+
+
+class StoredGraph:
+    """A store as a method wants it: off the event loop, and with vectors for statements that came without one."""
+
+    def __init__(self, store: GraphStore, pool: EncoderPool, encoder: str) -> None:
+        self._store = store
+        self._pool = pool
+        self._encoder = encoder
+
+    @property
+    def name(self) -> str:
+        return self._store.graph
+
+    @property
+    def release(self) -> str:
+        return self._store.release
+
+    async def neighbourhood(self, node: Node) -> Neighbourhood:
+        statements = await asyncio.to_thread(self._store.statements, node.node_id)
+        return Neighbourhood(node=node, statements=statements, graph=self.name, release=self.release)
+
+    async def encode(self, question: str) -> Floats:
+        vectors = await self._encode(lambda encoder: encoder.encode_queries([question]))
+        row: Floats = vectors[0]
+        return row
+
+    async def vectors(self, statements: Sequence[Statement]) -> Floats:
+        rows = [statement.row for statement in statements]
+        if _NO_ROW not in rows:
+            return await asyncio.to_thread(self._store.vectors, rows)
+        stored = [place for place, row in enumerate(rows) if row != _NO_ROW]
+        new = [place for place, row in enumerate(rows) if row == _NO_ROW]
+        passages = [PassageText("", statements[place].text) for place in new]
+        fresh = await self._encode(lambda encoder: encoder.encode_passages(passages))
+        vectors = np.empty((len(rows), fresh.shape[1]), np.float32)
+        vectors[new] = fresh
+        if stored:
+            vectors[stored] = await asyncio.to_thread(self._store.vectors, [rows[place] for place in stored])
+        return vectors
+
+    async def _encode(self, work: Callable[[Encoder], _T]) -> _T:
+        return await self._pool.run(lambda: work(self._pool.encoder(self._encoder)))

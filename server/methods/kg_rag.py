@@ -1,0 +1,214 @@
+"""KG-RAG: a model answers from the statements that a knowledge graph has about what the question names.
+
+Soman K, Rose PW, Morris JH, et al. Biomedical knowledge graph-optimized prompt generation for large language models.
+Bioinformatics 40(9), 2024. The steps are those of the paper's section 3:
+
+1. entities of the question are recognised and               ``_recognised``
+2. their neighbourhoods are taken from the graph              ``_neighbourhoods``
+3. the question becomes a vector beside the statements' own   ``_context``
+4. the statements that it needs are chosen                    ``build_context``
+5. and become language                                        ``context_text``
+6. context and question become the prompt                     ``_prompt_ids``
+7. the model answers                                          ``_written``
+
+What differs from the published program: linking is not a model's call; statements keep the vectors that they got when
+the graph was imported; the context has a number of tokens, not of statements; what the question names comes first; an
+entity that the graph does not have is said, and nothing else put in its place; closed questions are answered under a
+grammar; sources are listed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Final, Protocol
+
+import numpy as np
+
+from models.encoders.base import Floats
+from models.engines.base import Engine
+from models.types import Delta, GenerateParams
+from retrieval.graph.context import (
+    PAPER_VOLUME,
+    PAPER_VOLUME_TRUE_FALSE,
+    Context,
+    ContextOptions,
+    Gathered,
+    Vectors,
+    build_context,
+    gather,
+)
+from retrieval.graph.errors import GraphNodeUnknown
+from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
+from server.engine_slot import EngineSlot
+from server.methods import kg_rag_report as report
+from server.methods.base import Ask, Done, Event, OptionInvalid, Step, TextDelta, TranscriptDelta
+from server.methods.direct import plain_ids, usage_of, uses_chat_template
+from server.methods.kg_rag_options import KgRagOptions, parse_options
+from server.methods.kg_rag_prompts import Asked, Prompts, read_question
+from server.methods.kg_rag_report import Outcome, entities_of
+
+MAX_ENTITIES: Final = 8
+# Counting a text alone and inside a prompt may differ by a few tokens.
+_SLACK: Final = 16
+_NOTHING: Final = np.zeros(0, np.float32)
+
+
+class Linker(Protocol):
+    """Finds the nodes that a question names."""
+
+    async def link(self, question: str) -> Sequence[Mention]:
+        """In the order of the question; none where the graph has nothing for it."""
+        ...
+
+
+class Graph(Protocol):
+    """A graph with its encoder."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def release(self) -> str: ...
+
+    async def neighbourhood(self, node: Node) -> Neighbourhood:
+        """Raises GraphNodeUnknown, GraphSourceUnavailable and their kind."""
+        ...
+
+    async def encode(self, question: str) -> Floats:
+        """float32 [dim]."""
+        ...
+
+    async def vectors(self, statements: Sequence[Statement]) -> Floats:
+        """float32 [n, dim], in the order given."""
+        ...
+
+
+class KgRag:
+    name = "kg-rag"
+    description = "KG-RAG: answers biomedical questions from the statements of a knowledge graph, with their sources"
+
+    def __init__(self, slot: EngineSlot, graph: Graph, linker: Linker, max_answer_tokens: int) -> None:
+        self._slot = slot
+        self._graph = graph
+        self._linker = linker
+        self._max_answer_tokens = max_answer_tokens
+        self._prompts = Prompts.load()
+
+    def check(self, ask: Ask) -> None:
+        read_question(ask.question, parse_options(ask.options))
+        if ask.sampling.logprobs is not None and ask.prompt is None:
+            raise OptionInvalid(
+                "logprobs: the answer of a method has text of its own in it; /v1/completions reports them",
+                param="logprobs",
+            )
+
+    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        options = parse_options(ask.options)
+        asked = read_question(ask.question, options)
+        engine = self._slot.get()
+        mentions = await self._recognised(asked)
+        entities = entities_of(mentions, MAX_ENTITIES)
+        yield Step(report.recognised(mentions, entities))
+        found = await self._neighbourhoods(entities)
+        gathered = gather(asked.words, mentions, found)
+        yield Step(report.neighbourhoods(found, len(gathered.statements), self._graph.name, self._graph.release))
+        context = await self._context(asked, gathered, options, self._room(ask, asked, engine))
+        yield Step(report.chosen(context))
+        outcome = Outcome(asked, options, context, mentions, self._graph.name, self._graph.release)
+        if outcome.must_abstain:
+            for event in report.abstention(outcome):
+                yield event
+            return
+        prompt_ids = self._prompt_ids(asked, engine, outcome.given)
+        yield Step(f"the model answers {'from' if outcome.given else 'WITHOUT'} the graph")
+        params = self._params(ask, asked, engine)
+        done: Done | None = None
+        async with aclosing(_written(engine, prompt_ids, params, ask.request_id)) as events:
+            async for event in events:
+                if isinstance(event, Done):
+                    done = event
+                else:
+                    yield event
+        for event in report.ending(outcome, done) if done else ():
+            yield event
+
+    async def _recognised(self, asked: Asked) -> tuple[Mention, ...]:
+        """Choices are looked for in the entities' statements; they are entities only where the question has none."""
+        found = await self._linker.link(asked.stem)
+        return tuple(found or (await self._linker.link(asked.question) if asked.stem != asked.question else ()))
+
+    async def _neighbourhoods(self, entities: Sequence[Node]) -> list[Neighbourhood]:
+        async def around(node: Node) -> Neighbourhood:
+            try:
+                return await self._graph.neighbourhood(node)
+            except GraphNodeUnknown:
+                # The names are of another release than the graph: nothing is known, which the reader is told.
+                return Neighbourhood(node=node, statements=(), graph=self._graph.name, release=self._graph.release)
+
+        return list(await asyncio.gather(*(around(node) for node in entities)))
+
+    async def _context(self, asked: Asked, gathered: Gathered, options: KgRagOptions, room: int) -> Context:
+        """The question is encoded once, whatever the number of entities and statements."""
+        vectors = Vectors(_NOTHING, _NOTHING.reshape(0, 0))
+        if gathered.statements:
+            vectors = Vectors(await self._graph.encode(asked.question), await self._graph.vectors(gathered.statements))
+        choosing = ContextOptions(
+            pruning=options.pruning,
+            tokens=min(options.tokens, room),
+            evidence=options.evidence,
+            volume=PAPER_VOLUME_TRUE_FALSE if asked.form == "true_false" else PAPER_VOLUME,
+        )
+        tokenizer = self._slot.get().tokenizer
+        return await asyncio.to_thread(build_context, gathered, vectors, lambda t: len(tokenizer.encode(t)), choosing)
+
+    def _room(self, ask: Ask, asked: Asked, engine: Engine) -> int:
+        """Tokens that are left for a context beside instruction, question and answer."""
+        around = len(self._prompt_ids(asked, engine, "-")) + _SLACK
+        answer = min(self._answer_tokens(ask, asked, engine), engine.max_model_len // 2)
+        return max(0, engine.max_model_len - around - answer)
+
+    def _answer_tokens(self, ask: Ask, asked: Asked, engine: Engine) -> int:
+        wanted = ask.sampling.max_tokens or self._max_answer_tokens
+        if not asked.answers:
+            return wanted
+        return min(wanted, max(len(engine.tokenizer.encode(f" {answer}")) for answer in asked.answers) + 2)
+
+    def _prompt_ids(self, asked: Asked, engine: Engine, context: str) -> list[int]:
+        if uses_chat_template(engine, self._slot.card):
+            return engine.tokenizer.encode_chat(self._prompts.chat_form(asked, context))
+        return plain_ids(engine, self._prompts.base_form(asked, context))
+
+    def _params(self, ask: Ask, asked: Asked, engine: Engine) -> GenerateParams:
+        wanted = ask.sampling
+        return GenerateParams(
+            max_tokens=self._answer_tokens(ask, asked, engine),
+            # The paper sets temperature 0.
+            temperature=wanted.temperature or 0.0,
+            top_p=1.0 if wanted.top_p is None else wanted.top_p,
+            seed=wanted.seed,
+            stop=(*wanted.stop, *(("\n",) if asked.answers else ("\n\nQuestion:",))),
+            logprobs=wanted.logprobs,
+            grammar=asked.grammar(),
+        )
+
+
+async def _written(
+    engine: Engine, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
+) -> AsyncGenerator[Event, None]:
+    """The text as it comes; ``Done`` holds it as it is, without what the method makes of it."""
+    written, sampled = "", 0
+    last = Delta(finish_reason="abort")
+    async with aclosing(engine.generate(prompt_ids, params, request_id)) as deltas:  # type: ignore[type-var]
+        async for delta in deltas:
+            # A base model's answer starts with the space after "Answer:".
+            text = delta.text if written else delta.text.lstrip()
+            written += text
+            sampled += len(delta.token_ids)
+            yield TranscriptDelta(delta.text, logprobs=delta.logprobs)
+            if text:
+                yield TextDelta(text)
+            last = delta
+    usage = usage_of(len(prompt_ids), sampled, last)
+    yield Done(answer=written, finish_reason=last.finish_reason or "stop", stop_reason=last.stop_reason, usage=usage)

@@ -1,0 +1,131 @@
+"""Which statements of a context an answer rests on, and where each can be looked up. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from retrieval.graph.context import Context
+from retrieval.graph.naming import NamesIn
+from retrieval.graph.types import Node, Statement
+from server.methods.kg_rag_prompts import Asked
+from server.methods.references import MAX_REFERENCES
+
+_PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"
+_P_VALUES: Final = ("gwas_pvalue", "pvalue", "p_value", "pValue", "fisher")
+_MAX_CITED: Final = 40
+# Identifiers of which the form alone says whose they are, and their web pages.
+_PAGES: Final = (
+    (
+        re.compile(r"(?:DOID|UBERON|GO|CHEBI|HP|MONDO|CL|NCBITaxon|inchikey|EFO|ORPHANET):\S+$", re.I),
+        "identifiers.org/{}",
+    ),
+    (re.compile(r"DB\d{5}$"), "go.drugbank.com/drugs/{}"),
+    (re.compile(r"CHEMBL\d+$"), "identifiers.org/chembl.compound:{}"),
+    (re.compile(r"rs\d+$"), "www.ncbi.nlm.nih.gov/snp/{}"),
+    (re.compile(r"[CD]\d{6,9}$"), "id.nlm.nih.gov/mesh/{}"),
+    (re.compile(r"R-HSA-\d+$"), "reactome.org/content/detail/{}"),
+    (re.compile(r"WP\d+$"), "www.wikipathways.org/instance/{}"),
+)
+_GENE_ID: Final = re.compile(r"(?:ncbigene:|entrez:|geneid:)?(\d+)$", re.IGNORECASE)
+_UNIPROT: Final = re.compile(r"[OPQ]\d[A-Z0-9]{3}\d$|[A-NR-Z]\d(?:[A-Z][A-Z0-9]{2}\d){1,2}$")
+
+
+def node_url(node: Node) -> str:
+    """The page of a node's identifier, "" where nobody is known to have one."""
+    identifier = node.identifier.strip()
+    kind = node.kind.casefold()
+    gene = _GENE_ID.match(identifier) if kind.startswith("gene") else None
+    if gene is not None:
+        return f"https://www.ncbi.nlm.nih.gov/gene/{gene[1]}"
+    if kind == "protein" and _UNIPROT.match(identifier):
+        return f"https://www.uniprot.org/uniprotkb/{identifier}"
+    page = next((page for form, page in _PAGES if form.match(identifier)), "")
+    return "https://" + page.format(quote(identifier, safe=":")) if page else ""
+
+
+def p_value(statement: Statement) -> float | None:
+    """The smallest that the statement's evidence gives."""
+    items = statement.edge.evidence.get("items")
+    places = [statement.edge.evidence, *(items if isinstance(items, list | tuple) else ())]
+    values = [place[key] for place in places if isinstance(place, Mapping) for key in _P_VALUES if key in place]
+    numbers = [number for number in map(_number, values) if number is not None]
+    return min(numbers, default=None)
+
+
+def cited(context: Context, asked: Asked, answer: str) -> tuple[Statement, ...]:
+    """Statements whose other end the answer names, in the order of choice. A true-or-false answer names nothing: it
+    rests on the statements that the question names."""
+    if asked.form == "true_false":
+        return context.statements[: min(context.named, _MAX_CITED)]
+    names = NamesIn(answer, ())
+    ids = {entity.node_id for entity in context.entities}
+    found = [s for s in context.statements if any(names.has(end) for end in _others(s, ids))]
+    return tuple(found[:_MAX_CITED])
+
+
+def references_of(statements: Sequence[Statement], entities: Sequence[Node]) -> list[tuple[str, str]]:
+    """(title, address): the statements at their first article, or else at the page of an end; then the entities."""
+    ids = {entity.node_id for entity in entities}
+    found: dict[str, str] = {}
+    for statement in statements:
+        url = _url(statement, ids)
+        if url:
+            found.setdefault(url, _plain(f"{statement.text} ({_source(statement)})"))
+    for entity in entities if statements else ():
+        url = node_url(entity)
+        if url:
+            found.setdefault(url, _plain(f"{entity.kind} {entity.name}, {entity.identifier}"))
+    return [(title, url) for url, title in list(found.items())[:MAX_REFERENCES]]
+
+
+def citation_records(statements: Iterable[Statement]) -> list[dict[str, Any]]:
+    """JSON-able, for the trace: all that a reader needs to find a statement again."""
+    return [
+        {
+            "edge": statement.edge.edge_id,
+            "text": statement.text,
+            "sources": list(statement.edge.provenance),
+            "pmids": list(statement.edge.pmids),
+            "pmid_urls": [_PUBMED.format(quote(pmid, safe="")) for pmid in statement.edge.pmids],
+            "p_value": p_value(statement),
+            "node_urls": [node_url(statement.source), node_url(statement.target)],
+            "licence": statement.edge.licence,
+        }
+        for statement in statements
+    ]
+
+
+def _others(statement: Statement, entities: set[str]) -> list[Node]:
+    ends = [statement.source, statement.target]
+    return [end for end in ends if end.node_id not in entities] or ends
+
+
+def _url(statement: Statement, entities: set[str]) -> str:
+    if statement.edge.pmids:
+        return _PUBMED.format(quote(statement.edge.pmids[0], safe=""))
+    pages = [node_url(end) for end in (*_others(statement, entities), statement.source, statement.target)]
+    pages += [source for source in statement.edge.provenance if source.startswith("https://") and ")" not in source]
+    return next((page for page in pages if page), "")
+
+
+def _source(statement: Statement) -> str:
+    sources = "; ".join(statement.edge.provenance) or ("PubMed" if statement.edge.pmids else "source not named")
+    value = p_value(statement)
+    return sources if value is None else f"{sources}, p = {value:g}"
+
+
+def _number(value: object) -> float | None:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _plain(title: str) -> str:
+    """Names are data: they cannot end a Markdown link's text."""
+    return " ".join(title.split()).replace("[", "(").replace("]", ")")

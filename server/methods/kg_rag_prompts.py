@@ -1,0 +1,158 @@
+"""KG-RAG's questions and prompts: which form a question has, what may be answered, and how it is asked. Pure.
+
+The three forms are those of Soman et al. 2024: questions, true-or-false statements, multiple choice. The wording is
+ours.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final
+
+from models.types import Grammar
+from server.methods.base import OptionInvalid
+from server.methods.kg_rag_options import MAX_CHOICE, MAX_CHOICES, Form, KgRagOptions
+
+NONE_OF_THESE: Final = "none of these"
+UNKNOWN: Final = "unknown"
+_TRUE_FALSE: Final = re.compile(
+    r"^\s*(?:true\s+or\s+false|true/false|t/f|is\s+(?:it|this|the\s+following(?:\s+\w+)?)\s+true)\b[\s:?.,-]*"
+    r"|[\s(,.;-]*\b(?:true\s+or\s+false|true/false)\s*[?.)]*\s*$",
+    re.IGNORECASE,
+)
+_LIST: Final = re.compile(
+    r"\b(?:given\s+list\s+is|options?(?:\s+are)?|choices?(?:\s+are)?)\s*:\s*(?P<list>[^\n]+?)\s*$", re.IGNORECASE
+)
+_LETTERED: Final = re.compile(r"(?m)^[ \t]*\(?([A-Z])[.):][ \t]+(\S.*?)[ \t]*$")
+_PARTS: Final = ("general", "true_false", "multiple_choice", "without_context")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """``stem``: the question without its list of choices; its characters are the question's first ones. ``answers``:
+    what may be answered, () for free text."""
+
+    question: str
+    form: Form
+    choices: tuple[str, ...] = ()
+    stem: str = ""
+
+    @property
+    def words(self) -> str:
+        """All that names things: the question, and choices that came beside it."""
+        beside = [choice for choice in self.choices if choice not in self.question]
+        return "\n".join([self.question, *beside])
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        match self.form:
+            case "true_false":
+                return ("True", "False", UNKNOWN)
+            case "multiple_choice":
+                return (*self.choices, *(() if NONE_OF_THESE in self.choices else (NONE_OF_THESE,)))
+        return ()
+
+    @property
+    def abstention(self) -> str:
+        """The answer that says that the graph does not tell."""
+        return {"true_false": UNKNOWN, "multiple_choice": NONE_OF_THESE}.get(self.form, "")
+
+    def grammar(self) -> Grammar | None:
+        """The whole output is one of the answers; the blank is what the first token of a base model begins with."""
+        if not self.answers:
+            return None
+        return Grammar("regex", " ?(" + "|".join(_escaped(answer) for answer in self.answers) + ")")
+
+    def answer_in(self, written: str) -> str:
+        """The answer that was written, "" for none: an engine without grammars may write anything."""
+        bare = written.strip().rstrip(".").casefold()
+        return next((answer for answer in self.answers if answer.casefold() in (bare, written.strip().casefold())), "")
+
+
+def read_question(text: str, options: KgRagOptions) -> Asked:
+    """The form is the option's or, for ``auto``, what the question says of itself.
+
+    Raises:
+        OptionInvalid: a multiple-choice question is wanted and no choices are found.
+    """
+    form, question = options.form, text.strip()
+    if form == "true_false" or (form == "auto" and not options.choices and _TRUE_FALSE.search(question)):
+        bare = one_line(_TRUE_FALSE.sub(" ", question)) or one_line(question)
+        return Asked(bare, "true_false", stem=bare)
+    found, stem = _choices(question)
+    choices = options.choices or found
+    question, stem = one_line(question), one_line(stem)
+    if form == "multiple_choice" and not choices:
+        raise OptionInvalid("arrowhead.choices: the question lists none that can be read", param="arrowhead.choices")
+    if form == "general" or not choices:
+        return Asked(question, "general", stem=question)
+    return Asked(question, "multiple_choice", choices, stem)
+
+
+def one_line(question: str) -> str:
+    """A question is one line of the prompt: line breaks in it would look like the prompt's own."""
+    return " ".join(question.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """All instructions, read once, by form."""
+
+    parts: dict[str, str]
+
+    @classmethod
+    def load(cls) -> Prompts:
+        return cls({name: _text(name) for name in _PARTS})
+
+    def base_form(self, asked: Asked, context: str) -> str:
+        """For a model that continues text."""
+        return f"{self.instruction(asked, context)}\n\n{_given(asked, context)}\nAnswer:"
+
+    def chat_form(self, asked: Asked, context: str) -> list[dict[str, str]]:
+        """For a model with a chat template."""
+        return [
+            {"role": "system", "content": self.instruction(asked, context)},
+            {"role": "user", "content": _given(asked, context)},
+        ]
+
+    def instruction(self, asked: Asked, context: str) -> str:
+        """``context`` "": there is none, and the question is put without it."""
+        if context:
+            return self.parts[asked.form]
+        closed = "Answer with one of the words or choices given and nothing else." if asked.answers else ""
+        return f"{self.parts['without_context']} {closed}".strip()
+
+
+def _given(asked: Asked, context: str) -> str:
+    head = f"Context:\n{context}\n\n" if context else ""
+    answers = f"\nChoices: {'; '.join(asked.answers)}" if asked.answers else ""
+    return f"{head}Question: {asked.question}{answers}"
+
+
+def _choices(question: str) -> tuple[tuple[str, ...], str]:
+    """The choices that a question lists, and what stands before them."""
+    lettered = list(_LETTERED.finditer(question))
+    if len(lettered) >= 2 and [found[1] for found in lettered] == [chr(65 + i) for i in range(len(lettered))]:
+        return _distinct([one_line(found[2]) for found in lettered]), question[: lettered[0].start()]
+    listed = _LIST.search(question)
+    if listed is None:
+        return (), question
+    separator = ";" if ";" in listed["list"] else ","
+    parts = [one_line(part).rstrip(".?") for part in listed["list"].split(separator)]
+    return _distinct(parts), question[: listed.start()]
+
+
+def _distinct(found: list[str]) -> tuple[str, ...]:
+    """Published questions repeat a choice now and then. () where they are no usable list."""
+    choices = tuple(dict.fromkeys(choice for choice in found if choice))
+    return choices if 2 <= len(choices) <= MAX_CHOICES and max(map(len, choices)) <= MAX_CHOICE else ()
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"[\\^$.|?*+()\[\]{}/]", lambda found: "\\" + found[0], text)
+
+
+def _text(name: str) -> str:
+    return (files("server.methods") / "prompts" / "kg_rag" / f"{name}.txt").read_text(encoding="utf-8").strip()
