@@ -10,46 +10,46 @@ from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
 from models.errors import ModelNotFound
 from server.engine_slot import EngineSlot
+from server.graph_setup import GraphParts, build_kg_rag
 from server.methods.base import Method
 from server.methods.direct import Direct
 from server.methods.genegpt import GeneGpt
+from server.methods.kg_rag import KgRag
 from server.ncbi_access import NcbiAccess
-from server.ncbi_setup import build_ncbi
+from server.ncbi_setup import Ncbi, build_ncbi
 from server.retrieval_setup import build_retrieval
 from server.services import DIRECT, Components, Services
 from server.settings import ModelSettings, Settings
 from server.settings_loading import xdg_dir
 from server.traces import TraceStore
 
-METHOD_NAMES = (GeneGpt.name,)
+METHOD_NAMES = (GeneGpt.name, KgRag.name)
+# Those that need no data of the operator's own.
+READY_METHODS = (GeneGpt.name,)
 _GIB = 1024**3
 
 
-def build_services(settings: Settings) -> Services:
-    """Everything but the weights, which ``Services.start`` loads.
+def build_services(settings: Settings, graph: GraphParts | None = None) -> Services:
+    """Everything but the weights, which ``Services.start`` loads. Without a graph, no method answers from one.
 
     Raises:
         ModelNotFound: there is no model to serve.
         GatewayError and its kind: the built-in gateway's store cannot be made.
         AuditFailed: the audit log cannot be written.
+        EncoderUnknown: the settings do not name the graph's encoder.
     """
     card = choose_card(settings)
     slot = EngineSlot(card, lambda: create_engine(settings.model.engine, card, engine_options(settings.model)))
     ncbi = build_ncbi(settings)
-    limits = LoopLimits(
-        max_calls=settings.loop.max_calls,
-        max_reply_tokens=settings.loop.max_reply_tokens,
-        call_timeout_s=settings.loop.call_timeout_s,
-        total_timeout_s=settings.loop.total_timeout_s,
-    )
-    access = NcbiAccess(ncbi.egress, settings.ncbi.max_reply_chars)
-    genegpt = GeneGpt(slot, access, limits, settings.loop.max_answer_tokens)
-    slot.when_loaded(genegpt.warm_up)
+    genegpt = _genegpt(settings, slot, ncbi)
     methods: dict[str, Method] = {DIRECT: Direct(slot), genegpt.name: genegpt}
     traces = TraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
+    if graph is not None:
+        kg_rag = build_kg_rag(slot, graph, retrieval.encoders, settings.loop.max_answer_tokens)
+        methods[kg_rag.name] = kg_rag
     ncbi.begin()
     return Services(
         Components(
@@ -62,6 +62,19 @@ def build_services(settings: Settings) -> Services:
             closers=(*ncbi.closers, retrieval.close),
         )
     )
+
+
+def _genegpt(settings: Settings, slot: EngineSlot, ncbi: Ncbi) -> GeneGpt:
+    limits = LoopLimits(
+        max_calls=settings.loop.max_calls,
+        max_reply_tokens=settings.loop.max_reply_tokens,
+        call_timeout_s=settings.loop.call_timeout_s,
+        total_timeout_s=settings.loop.total_timeout_s,
+    )
+    access = NcbiAccess(ncbi.egress, settings.ncbi.max_reply_chars)
+    genegpt = GeneGpt(slot, access, limits, settings.loop.max_answer_tokens)
+    slot.when_loaded(genegpt.warm_up)
+    return genegpt
 
 
 def find_cards(settings: Settings) -> list[ModelCard]:

@@ -177,13 +177,13 @@ def _option(text: str) -> tuple[str, Any]:
 
 def _models(args: argparse.Namespace) -> int:
     settings = _settings(args)
-    from server.bootstrap import METHOD_NAMES, find_cards
+    from server.bootstrap import READY_METHODS, find_cards
 
     cards = find_cards(settings)
     for card in cards:
         facts = f"{card.prompt_form}, {card.context_length} tokens, {card.licence}"
         print(f"{card.name}\t{facts}\t{card.description or card.source}")
-        for method in METHOD_NAMES:
+        for method in READY_METHODS:
             print(f"{card.name}:{method}")
     if not cards:
         print("no model is installed: name one with --model, or install the embedded model's files", file=sys.stderr)
