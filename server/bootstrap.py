@@ -11,12 +11,14 @@ from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
 from models.errors import ModelNotFound
 from server.engine_slot import EngineSlot
+from server.graph_service import build_graph_service
 from server.memory_plan import check_memory
 from server.methods.base import Method
 from server.methods.direct import Direct
 from server.methods.genegpt import GeneGpt
+from server.methods.kg_rag import KgRag
 from server.ncbi_access import NcbiAccess
-from server.ncbi_setup import build_ncbi
+from server.ncbi_setup import Ncbi, build_ncbi
 from server.retrieval_setup import build_retrieval
 from server.services import DIRECT, Components, Services
 from server.settings import ModelSettings, Settings
@@ -24,7 +26,7 @@ from server.settings_loading import xdg_dir
 from server.traces import TraceStore
 
 log = logging.getLogger(__name__)
-METHOD_NAMES = (GeneGpt.name,)
+METHOD_NAMES = (GeneGpt.name, KgRag.name)
 _GIB = 1024**3
 
 
@@ -35,26 +37,21 @@ def build_services(settings: Settings) -> Services:
         ModelNotFound: there is no model to serve.
         GatewayError and its kind: the built-in gateway's store cannot be made.
         AuditFailed: the audit log cannot be written.
+        EncoderUnknown: the settings do not name the graph's encoder.
     """
     card = choose_card(settings)
     slot = EngineSlot(card, lambda: create_engine(settings.model.engine, card, engine_options(settings.model)))
     ncbi = build_ncbi(settings)
-    limits = LoopLimits(
-        max_calls=settings.loop.max_calls,
-        max_reply_tokens=settings.loop.max_reply_tokens,
-        call_timeout_s=settings.loop.call_timeout_s,
-        total_timeout_s=settings.loop.total_timeout_s,
-    )
-    access = NcbiAccess(ncbi.egress, settings.ncbi.max_reply_chars)
-    genegpt = GeneGpt(slot, access, limits, settings.loop.max_answer_tokens)
-    slot.when_loaded(genegpt.warm_up)
-    methods: dict[str, Method] = {DIRECT: Direct(slot), genegpt.name: genegpt}
-    traces = TraceStore(
-        max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
-    )
+    genegpt = _genegpt(settings, slot, ncbi)
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
     for line in check_memory(settings, retrieval):
         log.info("memory of the card: %s", line)
+    graph = build_graph_service(settings, retrieval.encoders)
+    kg_rag = KgRag(slot, graph, graph, settings.loop.max_answer_tokens)
+    methods: dict[str, Method] = {DIRECT: Direct(slot), genegpt.name: genegpt, kg_rag.name: kg_rag}
+    traces = TraceStore(
+        max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
+    )
     ncbi.begin()
     return Services(
         Components(
@@ -64,9 +61,22 @@ def build_services(settings: Settings) -> Services:
             traces=traces,
             retrieval=retrieval,
             egress=ncbi.egress,
-            closers=(*ncbi.closers, retrieval.close),
+            closers=(*ncbi.closers, retrieval.close, graph.close),
         )
     )
+
+
+def _genegpt(settings: Settings, slot: EngineSlot, ncbi: Ncbi) -> GeneGpt:
+    limits = LoopLimits(
+        max_calls=settings.loop.max_calls,
+        max_reply_tokens=settings.loop.max_reply_tokens,
+        call_timeout_s=settings.loop.call_timeout_s,
+        total_timeout_s=settings.loop.total_timeout_s,
+    )
+    access = NcbiAccess(ncbi.egress, settings.ncbi.max_reply_chars)
+    genegpt = GeneGpt(slot, access, limits, settings.loop.max_answer_tokens)
+    slot.when_loaded(genegpt.warm_up)
+    return genegpt
 
 
 def find_cards(settings: Settings) -> list[ModelCard]:

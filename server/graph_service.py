@@ -17,7 +17,9 @@ from retrieval.graph.linking.nearest import build_nearest
 from retrieval.graph.store_read import LocalGraph
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
 from server.encoder_pool import EncoderPool
+from server.graph_setup import graph_encoder_name, graphs_dir
 from server.kg_rag_setup import StoredGraph
+from server.settings import Settings
 
 log = logging.getLogger(__name__)
 # More names than these are looked up by vectors from an index on the disk, beside the graph.
@@ -29,6 +31,13 @@ class _Opened:
     store: LocalGraph
     graph: StoredGraph
     linker: Linker
+
+
+def build_graph_service(settings: Settings, pool: EncoderPool) -> GraphService:
+    """Raises EncoderUnknown: the settings do not name the graph's encoder."""
+    encoder = graph_encoder_name(settings)
+    pool.check(encoder)
+    return GraphService(graphs_dir(settings), settings.graph.name, pool, encoder)
 
 
 class GraphService:
