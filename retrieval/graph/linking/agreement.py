@@ -35,7 +35,8 @@ def agreement(span: Sequence[str], name: Sequence[str], vocabulary: AbstractSet[
 
     A word of ``vocabulary`` is spelled as it is meant: it has no slips. Numbers and single letters must be the same, in
     the same order. A slip is a letter too many, too few, other or changed with its neighbour: one in words of five
-    letters and more, two from fourteen on. A word's first letter (its first two, where it may have two slips) must be there.
+    letters and more, two from fourteen on. A word's first letter (its first two, where it may have two slips) must be
+    there.
     """
     left = [_HEADS.get(word, word) for word in span if word not in _LIGHT]
     right = [_HEADS.get(word, word) for word in name if word not in _LIGHT]
