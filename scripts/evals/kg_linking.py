@@ -30,6 +30,7 @@ from models.encoders.base import Encoder, Floats
 from models.encoders.registry import create_encoder
 from retrieval.graph.base import NameOf
 from retrieval.graph.linking.dictionary import Dictionary, build_dictionary
+from retrieval.graph.linking.folding import fold
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.name_vectors import MatrixVectors
 from retrieval.graph.linking.nearest import NearestNames, build_nearest
@@ -209,11 +210,15 @@ def slips_and_gaps(nearest: NearestNames, dictionary: Dictionary, gold: Sequence
     assert isinstance(nearest.vectors, MatrixVectors)
     known = 0
     examples: list[str] = []
+    uses = Counter(word for row in range(len(nearest.names)) for word in set(fold(nearest.names[row].name)))
     for name in gold:
         own = [row for row in range(len(nearest.names)) if nearest.names[row].name.casefold() == name.casefold()]
         matrix = nearest.vectors.matrix.copy()
         matrix[own] = 0.0
-        guess = replace(nearest, vectors=MatrixVectors(matrix)).guess([name])[0]
+        # Words of this name alone are unknown to a graph without it, so that they count as misspelled.
+        words = nearest.names.words - {word for word in fold(name) if uses[word] <= len(own)}
+        without = replace(nearest, vectors=MatrixVectors(matrix), names=replace(nearest.names, words=words))
+        guess = without.guess([name])[0]
         if guess is not None and guess.accepted:
             known += 1
             examples.append(f"{name} → {guess.name.name}")

@@ -10,24 +10,39 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 # May be missing on either side.
-_LIGHT: Final = frozenset(("type", "the", "of", "a", "an", "and", "in", "with", "by", "to", "for"))
+_LIGHT: Final = frozenset(("type", "the", "of", "and", "with", "by", "to", "for"))
 # May stand for each other, but not be missing: "adrenal cortex" is no disease.
 _HEADS: Final = {"disorder": "disease", "syndrome": "disease"}
+# One letter apart and the contrary.
+_CONTRARY: Final = (
+    ("hyper", "hypo"),
+    ("macro", "micro"),
+    ("inter", "intra"),
+    ("endo", "ecto"),
+    ("exo", "eso"),
+    ("pre", "pro"),
+    ("mono", "poly"),
+    ("alpha", "beta"),
+    ("brady", "tachy"),
+)
 _LEAST_SLIP: Final = 5
-_TWO_SLIPS: Final = 10
+_TWO_SLIPS: Final = 14
 _MAX_WORDS: Final = 24
 
 
 def agreement(span: Sequence[str], name: Sequence[str], vocabulary: AbstractSet[str]) -> float:
     """1.0 for the same words, less for each slip, 0.0 where they are two names. Tokens as ``fold`` makes them.
 
-    A word of ``vocabulary`` is spelled as it is meant: it has no slips. Numbers and single letters must be the same. A
-    slip is a letter too many, too few, other or changed with its neighbour: one in words of five letters and more, two
-    from ten on.
+    A word of ``vocabulary`` is spelled as it is meant: it has no slips. Numbers and single letters must be the same, in
+    the same order. A slip is a letter too many, too few, other or changed with its neighbour: one in words of five
+    letters and more, two from fourteen on. A word's first letter (its first two, where it may have two slips) must be
+    there.
     """
     left = [_HEADS.get(word, word) for word in span if word not in _LIGHT]
     right = [_HEADS.get(word, word) for word in name if word not in _LIGHT]
     if set(left) <= {"disease"} or len(left) != len(right) or len(left) > _MAX_WORDS:
+        return 0.0
+    if _signs(left) != _signs(right):
         return 0.0
     slips = 0
     for word in left:
@@ -35,12 +50,28 @@ def agreement(span: Sequence[str], name: Sequence[str], vocabulary: AbstractSet[
             right.remove(word)
             continue
         allowed = 0 if word in vocabulary else _allowed(word)
-        best = min(((slip_count(word, other, allowed), other) for other in right), default=(1, ""))
+        best = min(((_slips(word, other, allowed), other) for other in right), default=(1, ""))
         if best[0] > allowed:
             return 0.0
         slips += best[0]
         right.remove(best[1])
     return 1.0 - slips / sum(map(len, left))
+
+
+def _signs(words: Sequence[str]) -> list[str]:
+    return [word for word in words if len(word) == 1 or word.isdigit()]
+
+
+def _slips(word: str, other: str, most: int) -> int:
+    """``most`` + 1 also for contraries, and for words that begin otherwise: there slips are rare and roots differ."""
+    begins = 2 if most > 1 else 1
+    contrary = any(
+        (word.startswith(one) and other.startswith(two)) or (word.startswith(two) and other.startswith(one))
+        for one, two in _CONTRARY
+    )
+    if contrary or (word[:begins] != other[:begins] and word[1::-1] != other[:2]):
+        return most + 1
+    return slip_count(word, other, most)
 
 
 def _allowed(word: str) -> int:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# "Given list is: A, B", "Options: ...", or the first of at least two lines or words lettered A, B.
+# "Given list is: A, B", "Options: ...", or answers lettered A, B.
 _HEADED: Final = re.compile(
     r"\b(?:given list is|given list|options(?: are)?|choices(?: are)?|choose (?:one )?(?:of|from)(?: the following)?"
     r"|select (?:one )?(?:of|from)(?: the following)?|answer choices)\s*:",
     re.IGNORECASE,
 )
-_LETTERED: Final = re.compile(r"(?:^|[\n\s])(?:\(A\)|A[.):])\s.*?[\n\s](?:\(B\)|B[.):])\s", re.DOTALL)
+_FIRST: Final = re.compile(r"(?:^|(?<=\s))(?:\(A\)|A[.):])\s")
+_SECOND: Final = re.compile(r"\s(?:\(B\)|B[.):])\s")
 
 
 def choices_start(question: str) -> int:
     """Character at which the answers begin; the question's length where it gives none."""
-    places = [match.start() for match in (_HEADED.search(question), _LETTERED.search(question)) if match]
-    return min(places, default=len(question))
+    headed, lettered = _HEADED.search(question), _FIRST.search(question)
+    if lettered and not _SECOND.search(question, lettered.end()):
+        lettered = None
+    return min((match.start() for match in (headed, lettered) if match), default=len(question))

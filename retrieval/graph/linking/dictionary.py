@@ -14,7 +14,7 @@ from retrieval.graph.base import GraphStore, NameOf
 from retrieval.graph.linking.abbreviations import ABBREVIATIONS, EVERYDAY
 from retrieval.graph.linking.folding import Token, fold, hash_text, hash_tokens, surface, tokens_of, window_hashes
 from retrieval.graph.linking.identifiers import IdentifierFinder
-from retrieval.graph.linking.inversion import inversions
+from retrieval.graph.linking.inversion import Inversion, inversions, shared_endings
 from retrieval.graph.linking.name_table import ALIAS, SYMBOL, SYNONYM, VARIANT, NameTable, Posting, TableBuilder
 from retrieval.graph.linking.symbols import (
     Stretch,
@@ -32,6 +32,8 @@ from retrieval.graph.types import Mention
 MAX_TOKENS: Final = 4_000
 # Nodes of one name that are looked at; in graphs of many organisms a protein's name has thousands.
 _MAX_POSTINGS: Final = 1_024
+# Mentions whose words before an "and" are looked at.
+_MAX_SHARED: Final = 64
 # Where one name is of several kinds and the text does not say which, the first of these is taken.
 _KIND_ORDER: Final = ("disease", "gene", "compound", "drug", "symptom", "phenotype", "pathway", "anatomy", "variant")
 
@@ -72,7 +74,9 @@ class Dictionary:
             for candidate in self._candidates(text, tokens, kinds)
             if not any(candidate.stretch.start < end and start < candidate.stretch.end for start, end in taken)
         ]
-        mentions = [*by_id, *self._mentions(_longest(candidates))]
+        chosen = list(_longest(candidates))
+        chosen.extend(list(self._shared(text, tokens, chosen, kinds)))
+        mentions = [*by_id, *self._mentions(chosen)]
         return tuple(sorted(_telling(text, mentions), key=lambda mention: mention.start))
 
     def broader(self, text: str, mention: Mention) -> Mention | None:
@@ -118,10 +122,39 @@ class Dictionary:
     def _inverted(
         self, text: str, tokens: list[Token], kinds: frozenset[str] | None, shouting: bool
     ) -> Iterator[_Candidate]:
-        turned = list(inversions(text, tokens))
-        firsts, lasts = self.table.ranges(np.array([hash_tokens(one.folded) for one in turned], np.uint64))
+        return self._known(text, tokens, inversions(text, tokens), kinds, shouting)
+
+    def _shared(
+        self, text: str, tokens: list[Token], chosen: list[_Candidate], kinds: frozenset[str] | None
+    ) -> Iterator[_Candidate]:
+        taken = [(one.stretch.first, one.stretch.last) for one in chosen]
+        for one in chosen[:_MAX_SHARED]:
+            parts = [
+                part
+                for part in shared_endings(text, tokens, one.stretch.first, one.stretch.last)
+                if not any(part.first < end and start < part.last for start, end in taken)
+            ]
+            found = max(
+                self._known(text, tokens, parts, kinds, shouting=False),
+                key=lambda candidate: candidate.stretch.letters,
+                default=None,
+            )
+            if found is not None:
+                taken.append((found.stretch.first, found.stretch.last))
+                yield found
+
+    def _known(
+        self,
+        text: str,
+        tokens: list[Token],
+        parts: Iterable[Inversion],
+        kinds: frozenset[str] | None,
+        shouting: bool,
+    ) -> Iterator[_Candidate]:
+        parts = list(parts)
+        firsts, lasts = self.table.ranges(np.array([hash_tokens(part.folded) for part in parts], np.uint64))
         for place in np.nonzero(lasts > firsts)[0].tolist():
-            stretch = Stretch(text, tokens, turned[place].first, turned[place].last, shouting)
+            stretch = Stretch(text, tokens, parts[place].first, parts[place].last, shouting)
             found = self._best(stretch, int(firsts[place]), int(lasts[place]), kinds) if is_whole(stretch) else None
             if found is not None:
                 yield found
@@ -229,10 +262,9 @@ def _telling(text: str, mentions: list[Mention]) -> list[Mention]:
 
 def _longest(candidates: list[_Candidate]) -> Iterator[_Candidate]:
     """Of those that overlap the one of the most letters and digits, then the first."""
-    chosen: list[Stretch] = []
-    order = sorted(candidates, key=lambda found: (-found.stretch.letters, found.stretch.start))
-    for candidate in order:
-        stretch = candidate.stretch
-        if all(stretch.last <= other.first or other.last <= stretch.first for other in chosen):
-            chosen.append(stretch)
+    taken: set[int] = set()
+    for candidate in sorted(candidates, key=lambda found: (-found.stretch.letters, found.stretch.start)):
+        places = range(candidate.stretch.first, candidate.stretch.last)
+        if taken.isdisjoint(places):
+            taken.update(places)
             yield candidate

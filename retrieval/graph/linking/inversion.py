@@ -1,4 +1,5 @@
-"""Names turned round at a comma, as in headings of catalogues: "arthritis, rheumatoid" for "rheumatoid arthritis"."""
+"""Names whose words do not stand in a row: turned round at a comma ("arthritis, rheumatoid"), or with their last words
+left to the next name ("breast and ovarian cancer")."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from retrieval.graph.linking.folding import Token
 
 _MOST_WORDS: Final = 5
 _MOST_COMMAS: Final = 64
+_MOST_SHARED: Final = 3
 
 
 class Inversion(NamedTuple):
-    """Tokens ``first`` up to ``last`` - 1 with a comma within; ``folded`` as they read without it."""
+    """Tokens ``first`` up to ``last`` - 1; ``folded`` as the name reads in a row."""
 
     first: int
     last: int
@@ -35,3 +37,20 @@ def inversions(text: str, tokens: Sequence[Token]) -> Iterator[Inversion]:
 
 def _gap(text: str, tokens: Sequence[Token], place: int) -> str:
     return text[tokens[place - 1].end : tokens[place].start]
+
+
+def shared_endings(text: str, tokens: Sequence[Token], first: int, last: int) -> Iterator[Inversion]:
+    """For the name at ``first`` up to ``last`` - 1 the words before an "and", "or" or slash before it, each with an end
+    of the name: for "ovarian cancer" in "breast and ovarian cancer" "breast" with ``folded`` breast cancer. The places
+    are of the words alone."""
+    end = first
+    if first and tokens[first - 1].text in ("and", "or"):
+        end = first - 1
+    elif not (first and _gap(text, tokens, first).strip() == "/"):
+        return
+    for begin in range(end - 1, max(-1, end - 1 - _MOST_SHARED), -1):
+        if begin < end - 1 and _gap(text, tokens, begin + 1).strip(" -"):
+            return
+        for cut in range(first + 1, last):
+            words = (*tokens[begin:end], *tokens[cut:last])
+            yield Inversion(begin, end, tuple(token.text for token in words))

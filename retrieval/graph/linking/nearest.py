@@ -5,9 +5,10 @@ them that development questions name, a name taken out of the graph still found 
 0.85 90 times ("beta-mannosidosis" alpha-mannosidosis at 0.90), while names with one wrong letter were often below 0.7:
 no similarity and no margin tells the two apart. So a candidate must be of the same words (``agreement``: slips of the
 pen alone, the same numbers) and have a similarity of 0.45 at least, below which chance hits begin ("T2DM" T cell
-deficiency at 0.38, "pasta" impetigo at 0.41), and be 0.02 better than the next node of the same words. Else the
-span stays unlinked. So measured: of 303 names with one random slip 241 right, none wrong, 62 left; of 306 names taken
-out of the graph none linked to another.
+deficiency at 0.38, "pasta" impetigo at 0.41), and be 0.02 better than the next node of the same words. Else the span
+stays unlinked. So measured over all 6,306 names: of 6,260 with one random slip 4,945 right, 2 wrong, the rest left;
+taken out of the graph one by one, 11 linked to another, 4 of them to a second node of the same name, the others to one
+that is a letter or two away (ectropion, entropion).
 """
 
 from __future__ import annotations

@@ -38,8 +38,11 @@ def candidate_spans(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[Sp
 def _runs(text: str, taken: list[tuple[int, int]]) -> list[list[Token]]:
     runs: list[list[Token]] = []
     run: list[Token] = []
+    covered = bytearray(len(text))
+    for start, end in taken:
+        covered[start:end] = b"\1" * (end - start)
     for token in tokens_of(text):
-        free = not any(token.start < end and start < token.end for start, end in taken)
+        free = not any(covered[token.start : token.end])
         joined = not run or set(text[run[-1].end : token.start]) <= _JOINERS
         if not joined and run:
             runs.append(run)

@@ -188,6 +188,25 @@ def test_generic_nodes_count_only_where_nothing_else_is_named(dictionary: Dictio
     assert names(dictionary, "Which genes are associated with cancer?") == ["cancer"]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("type 1 and type 2 diabetes", ["type 1", "type 2 diabetes"]),
+        ("breast/ovarian cancer", ["breast", "ovarian cancer"]),
+        ("Breast or ovarian cancer", ["Breast", "ovarian cancer"]),
+        ("smoking and ovarian cancer", ["ovarian cancer"]),
+        ("brain and ovarian cancer", ["brain", "ovarian cancer"]),
+        ("and ovarian cancer", ["ovarian cancer"]),
+    ],
+)
+def test_names_that_share_their_last_word_are_both_found(text: str, expected: list[str]) -> None:
+    """Where the words before "and" make a name with the end of the next."""
+    cancers = [node("Disease", "8", "ovarian cancer"), node("Disease", "9", "brain tumor")]
+    found = build_dictionary(NamesStore([*NODES, *cancers])).find(text)
+
+    assert [text[mention.start : mention.end] for mention in found] == expected
+
+
 def test_mentions_say_where_and_how(dictionary: Dictionary) -> None:
     """Offsets are of the text as given, with possessives and accents before them."""
     text = "Naïve: “Crohn's disease” → mammary tumors"
