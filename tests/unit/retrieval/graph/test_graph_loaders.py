@@ -178,6 +178,19 @@ def test_own_tables_need_their_columns(tmp_path: Path) -> None:
         _read("tsv", write_lines(tmp_path / "x.tsv", "a\tb", "1\t2"))
 
 
+def test_names_from_outside_stay_on_one_line(tmp_path: Path) -> None:
+    """A line break in a name would begin a new line of whatever it is put into."""
+    node = {
+        "id": 5,
+        "neo4j_type": "Gene",
+        "properties": {"identifier": 5, "name": "A\n\nB\ud800", "synonyms": ["\0 c"]},
+    }
+    nodes, _, report = _read("spoke", write_lines(tmp_path / "s.json", json.dumps([{"data": node}])))
+    assert nodes["Gene::5"].name == "A B?"
+    assert nodes["Gene::5"].synonyms == ("c",)
+    assert report.passed == 0
+
+
 @pytest.mark.shared_data
 @needs_data
 def test_a_recorded_reply_is_read_whole() -> None:

@@ -45,11 +45,14 @@ class _Asked:
         self.told: list[Departure] = []
         self.slept: list[float] = []
         self._server = NcbiServer(lambda seen: (types or _json(TYPES)) if "/types" in seen.path else answer(seen))
-        self._sender = HttpSender(SendLimits(**{"timeout_s": 5.0, **limits}))
+        self._sender = HttpSender(SendLimits())
+        self._limits = SendLimits(**{"timeout_s": 5.0, **limits})
 
     async def __aenter__(self) -> _Asked:
         await self._server.__aenter__()
-        self.source = SpokeSource(SpokeOptions(url=self._server.url), self._sender, self._tell, self._sleep)
+        self.source = SpokeSource(
+            SpokeOptions(url=self._server.url, limits=self._limits), self._sender, self._tell, self._sleep
+        )
         return self
 
     async def __aexit__(self, *fault: Any) -> None:
