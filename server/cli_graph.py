@@ -72,12 +72,16 @@ def _import(args: argparse.Namespace) -> int:
     if not args.files:
         print("arrowhead: no FILE to import is named", file=sys.stderr)
         return 2
+    from retrieval.graph.catalog import SAMPLE
     from retrieval.graph.store_build import Import, build_graph, check_name
     from server.graph_setup import load_graph_encoder
 
     settings = load_settings(None, args.config)
     name = args.name or args.kind
     check_name(name)
+    if name == SAMPLE:
+        print(f"arrowhead: {SAMPLE!r} is the graph that comes with the program; choose another name", file=sys.stderr)
+        return 2
     order = Import(kind=args.kind, files=tuple(args.files), name=name, release=args.release)
     with _watched(name) as told:
         built = build_graph(_root(args, settings), order, load_graph_encoder(settings, args.encoder), told)
@@ -101,7 +105,7 @@ def _say(name: str, built: Built) -> None:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from retrieval.graph.catalog import graph_names
+    from retrieval.graph.catalog import graph_names, unfinished
     from retrieval.graph.errors import GraphDamaged
     from retrieval.graph.store_manifest import read_manifest
 
@@ -118,6 +122,8 @@ def _status(args: argparse.Namespace) -> int:
             f"{name}\t{found.kind}\trelease {found.release}\t{found.nodes:,} nodes\t{found.edges:,} edges\t"
             f"{size:,} bytes\tencoder {found.encoder_name}\tbuilt {found.built}\tfrom {', '.join(found.inputs)}"
         )
+    for name in unfinished(root):
+        print(f"{name}\tnot finished: going on, or killed; the same import goes on with it")
     if not names:
         print(f"{root}: no graph; `arrowhead graph import` makes one, and the sample is built at its first use")
     return 0

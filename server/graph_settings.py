@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from server.settings_group import SettingsGroup
 
@@ -36,12 +35,6 @@ class GraphSettings(SettingsGroup):
             raise ValueError("must hold no user name, query or fragment")
         path = parts.path.rstrip("/").removesuffix("/api/v1")
         return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-
-    @model_validator(mode="after")
-    def _connects_in_time(self) -> Self:
-        if self.connect_timeout_s > self.timeout_s:
-            raise ValueError("graph.connect_timeout_s: is longer than graph.timeout_s")
-        return self
 
     @property
     def spoke_host(self) -> str | None:

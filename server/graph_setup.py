@@ -30,21 +30,21 @@ def load_graph_encoder(settings: Settings, name: str = "") -> Encoder:
     return create_encoder(name or graph_encoder_name(settings), options)
 
 
-def spoke_sender(settings: Settings) -> HttpSender:
-    """SPOKE's own: its replies are larger and slower than NCBI's. To be closed."""
-    of = settings.graph
-    limits = SendLimits(
-        connect_timeout_s=of.connect_timeout_s, timeout_s=of.timeout_s, max_reply_bytes=of.max_reply_bytes
-    )
-    return HttpSender(limits)
-
-
 def build_spoke(settings: Settings, sender: HttpSender, before_send: BeforeSend) -> SpokeSource | None:
-    """None where no address is set. ``before_send`` writes the audit line; what it raises keeps the request here."""
+    """None where no address is set. ``sender``: the process's own.
+
+    ``before_send`` writes the audit line; what it raises keeps the request here.
+    """
     of = settings.graph
     if of.spoke_url is None:
         return None
     options = SpokeOptions(
-        url=of.spoke_url, types_age_s=of.types_age_s, unknown_age_s=of.unknown_age_s, retries=of.retries
+        url=of.spoke_url,
+        types_age_s=of.types_age_s,
+        unknown_age_s=of.unknown_age_s,
+        retries=of.retries,
+        limits=SendLimits(
+            connect_timeout_s=of.connect_timeout_s, timeout_s=of.timeout_s, max_reply_bytes=of.max_reply_bytes
+        ),
     )
     return SpokeSource(options, sender, before_send)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from models.encoders.base import Encoder, EncoderFingerprint
+from retrieval.durable import fact_of
 from retrieval.gateway.atomic_folders import recover_all
 from retrieval.graph.errors import GraphError
 from retrieval.graph.store_build import Built, Import, build_graph, check_name
@@ -49,6 +51,18 @@ def build_sample(root: Path, encoder: Encoder, told: Told = lambda _, __: None) 
 
 def open_or_sample(root: Path, name: str, encoder: Encoder, told: Told = lambda _, __: None) -> LocalGraph:
     """As ``open_graph``; the package's own graph is built at its first use."""
-    if name == SAMPLE:
-        build_sample(root, encoder, told)
+    if name != SAMPLE:
+        return open_graph(root, name, encoder.fingerprint)
+    # Where it stands already nothing is written: the folder may be read-only.
+    with contextlib.suppress(GraphError):
+        graph = open_graph(root, name, encoder.fingerprint)
+        if dict(graph.manifest.inputs) == {path.name: fact_of(path) for path in SAMPLE_FILES}:
+            return graph
+        graph.close()
+    build_sample(root, encoder, told)
     return open_graph(root, name, encoder.fingerprint)
+
+
+def unfinished(root: Path) -> tuple[str, ...]:
+    """Names of builds that were killed or are going on; the same import goes on with one."""
+    return tuple(sorted(path.name[1 : -len(".partial")] for path in root.glob(".*.partial")))

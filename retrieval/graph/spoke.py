@@ -1,7 +1,7 @@
 """SPOKE's REST service as a source of neighbourhoods.
 
 Every request is told to ``before_send`` before its first byte goes: what it raises keeps the request here. Requests go
-through the process's one way out (``HttpSender``), which has the limits of time and size.
+through the process's one way out (``HttpSender``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
@@ -23,7 +23,7 @@ from retrieval.graph.store_merge import merged
 from retrieval.graph.types import Edge, Neighbourhood, Node
 from retrieval.graph.verbs import statement
 from retrieval.ncbi.requests import OutgoingRequest
-from retrieval.ncbi.transport import HttpReply, HttpSender
+from retrieval.ncbi.transport import HttpReply, HttpSender, SendLimits
 
 Purpose = Literal["types", "neighbourhood"]
 _MAX_UNKNOWN: Final = 10_000
@@ -34,12 +34,14 @@ _PRESENT: Final = 200
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpokeOptions:
     """``url`` without /api. ``types_age_s``: the list of types is asked for again after so long. ``unknown_age_s``: a
-    node that SPOKE does not have is not asked for again before. ``retries`` after a first failure that may pass."""
+    node that SPOKE does not have is not asked for again before. ``retries`` after a first failure that may pass.
+    ``limits`` of one request; a reply is larger and slower than NCBI's."""
 
     url: str = "https://spoke.rbvi.ucsf.edu"
     types_age_s: float = 86_400.0
     unknown_age_s: float = 3600.0
     retries: int = 1
+    limits: SendLimits = field(default_factory=lambda: SendLimits(max_reply_bytes=32 * 2**20))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class SpokeSource:
             await self._before_send(Departure(url, purpose, node, attempt))
             fault: GraphSourceUnavailable
             try:
-                reply = await self._sender.send(OutgoingRequest("GET", url))
+                reply = await self._sender.send(OutgoingRequest("GET", url), self._options.limits)
                 if reply.status not in _UNAVAILABLE:
                     return reply
                 fault = GraphSourceUnavailable(f"SPOKE answers with status {reply.status} ({purpose})")

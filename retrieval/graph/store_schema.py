@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
@@ -47,7 +48,19 @@ def fold(name: str) -> str:
 
 
 def packed(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    """ASCII, so that half a surrogate pair can be kept too. What is no finite number becomes null: JSON has none."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"), sort_keys=True)
+    except ValueError:
+        return json.dumps(_finite(value), separators=(",", ":"), sort_keys=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def node_from(row: Sequence[Any], synonyms: Sequence[str] = ()) -> Node:

@@ -61,13 +61,16 @@ class HttpSender:
     def in_process(self) -> bool:
         return self._app is not None
 
-    async def send(self, request: OutgoingRequest) -> HttpReply:
-        """Raises NcbiTimeout, NcbiUnavailable, NcbiTooLarge or NcbiMalformed; any HTTP status is a reply."""
-        limits = self._limits
+    async def send(self, request: OutgoingRequest, limits: SendLimits | None = None) -> HttpReply:
+        """``limits``: of this request, where they are not the sender's own.
+
+        Raises NcbiTimeout, NcbiUnavailable, NcbiTooLarge or NcbiMalformed; any HTTP status is a reply.
+        """
+        limits = limits or self._limits
         transport = await self._opened()
         try:
             async with asyncio.timeout(limits.timeout_s):
-                return await self._exchange(transport, _to_httpx(request, limits))
+                return await _exchange(transport, _to_httpx(request, limits), limits.max_reply_bytes)
         except (TimeoutError, httpx.TimeoutException) as error:
             slow = "the connection" if isinstance(error, httpx.ConnectTimeout) else "NCBI"
             seconds = limits.connect_timeout_s if isinstance(error, httpx.ConnectTimeout) else limits.timeout_s
@@ -82,18 +85,6 @@ class HttpSender:
         if transport is not None:
             await transport.aclose()
 
-    async def _exchange(self, transport: httpx.AsyncBaseTransport, request: httpx.Request) -> HttpReply:
-        response = await transport.handle_async_request(request)
-        try:
-            if response.headers.get("content-encoding", "identity") != "identity":
-                # Compression was not asked for, and a small compressed body can be any size unpacked.
-                raise NcbiMalformed("NCBI sent a compressed reply")
-            body = await self._read(response)
-        finally:
-            await response.aclose()
-        headers = response.headers
-        return HttpReply(response.status_code, headers.get("content-type", ""), headers.get("retry-after", ""), body)
-
     async def _opened(self) -> httpx.AsyncBaseTransport:
         async with self._opening:
             if self._transport is None:
@@ -101,17 +92,30 @@ class HttpSender:
                 self._transport = await asyncio.to_thread(_transport, self._app)
             return self._transport
 
-    async def _read(self, response: httpx.Response) -> bytes:
-        cap = self._limits.max_reply_bytes
-        announced = response.headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) > cap:
+
+async def _exchange(transport: httpx.AsyncBaseTransport, request: httpx.Request, cap: int) -> HttpReply:
+    response = await transport.handle_async_request(request)
+    try:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            # Compression was not asked for, and a small compressed body can be any size unpacked.
+            raise NcbiMalformed("NCBI sent a compressed reply")
+        body = await _read(response, cap)
+    finally:
+        await response.aclose()
+    headers = response.headers
+    return HttpReply(response.status_code, headers.get("content-type", ""), headers.get("retry-after", ""), body)
+
+
+async def _read(response: httpx.Response, cap: int) -> bytes:
+    announced = response.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > cap:
+        raise NcbiTooLarge(f"the reply is larger than {cap} bytes")
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > cap:
             raise NcbiTooLarge(f"the reply is larger than {cap} bytes")
-        body = bytearray()
-        async for chunk in response.aiter_raw():
-            body += chunk
-            if len(body) > cap:
-                raise NcbiTooLarge(f"the reply is larger than {cap} bytes")
-        return bytes(body)
+    return bytes(body)
 
 
 def _to_httpx(request: OutgoingRequest, limits: SendLimits) -> httpx.Request:

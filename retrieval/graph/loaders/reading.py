@@ -98,9 +98,11 @@ def many(cell: str, separator: str = "|") -> tuple[str, ...]:
 
 
 def names(value: object) -> tuple[str, ...]:
-    """Texts of a value that graphs give as text, number or list; nothing else is one."""
+    """Texts of a value that graphs give as text, number or list; nothing else is one. Each is on one line."""
     if isinstance(value, str):
-        return (value.strip(),) if value.strip() else ()
+        # Half a surrogate pair is allowed in JSON and in no file.
+        text = " ".join(value.encode("utf-8", "replace").decode().replace("\0", " ").split())
+        return (text,) if text else ()
     if isinstance(value, bool) or value is None:
         return ()
     if isinstance(value, int | float):
@@ -115,8 +117,8 @@ def needed(value: object, what: str) -> str:
     found = names(value)
     if len(found) != 1 or isinstance(value, list | tuple):
         raise MalformedRecord(f"{what} is missing or no text")
-    if len(found[0]) > MAX_CELL or any(sign in found[0] for sign in "\n\r\t\0"):
-        raise MalformedRecord(f"{what} is too long or holds a control character")
+    if len(found[0]) > MAX_CELL:
+        raise MalformedRecord(f"{what} is longer than {MAX_CELL} characters")
     return found[0]
 
 
