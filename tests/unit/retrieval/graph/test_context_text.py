@@ -79,7 +79,7 @@ def test_the_verb_is_read_off_the_statements_text() -> None:
 
 def test_a_budget_under_the_headings_gives_no_text() -> None:
     """Half a heading would name nothing."""
-    assert fitting_text(Told((PSORIASIS,), STATEMENTS[:5], 5), 10, len) == ("", 0)
+    assert fitting_text(Told((PSORIASIS,), STATEMENTS[:5], 5), 10, len) == ("", 0, 0)
 
 
 def test_relations_are_known_by_how_edge_types_begin() -> None:
