@@ -27,6 +27,7 @@ _FIRST_GUESS_CHARS: Final = 2.5
 _NOTE_CHARS: Final = 40
 _MAX_NAME: Final = 200
 _MAX_LISTED: Final = 5
+_BESIDE: Final = ""
 _NO_SOURCE: Final = "the graph names none"
 
 
@@ -42,7 +43,7 @@ class Told:
 
 class _Line(NamedTuple):
     """What the statements of one line have in common. ``forward``: the entity is the statement's source. ``whole`` is
-    the sentence of a statement whose text is not of the usual form, and which has a line to itself."""
+    the sentence of a statement that is not of the usual form or is not about an entity, and has a line to itself."""
 
     verb: str
     forward: bool
@@ -111,12 +112,13 @@ class _Telling:
     def text(self, number: int) -> str:
         while len(self._parts) < number:
             self._add(self._told.statements[len(self._parts)])
-        blocks: dict[str, dict[_Line, list[str]]] = {node_id: {} for node_id in self._heads}
+        blocks: dict[str, dict[_Line, list[str]]] = {node_id: {} for node_id in (*self._heads, _BESIDE)}
         for node_id, line, item in self._parts[:number]:
             blocks[node_id].setdefault(line, []).append(item)
         lines = []
         for node_id, own in blocks.items():
-            lines += [self._heads[node_id], *(_one(line, items) for line, items in own.items())]
+            head = [self._heads[node_id]] if node_id in self._heads else ["Beside these:"] if own else []
+            lines += [*head, *(_one(line, items) for line, items in own.items())]
         if not number:
             lines.append("The graph has no statement about this that fits the question.")
         elif number < self._told.total:
@@ -126,10 +128,12 @@ class _Telling:
     def _add(self, statement: Statement) -> None:
         forward = statement.edge.source_id in self._heads
         entity, other = (statement.source, statement.target) if forward else (statement.target, statement.source)
-        line = _line(statement, other, forward=forward)
+        # A source may send edges between an entity's neighbours, too.
+        place = entity.node_id if entity.node_id in self._heads else _BESIDE
+        line = _line(statement, other, forward=forward, whole=place == _BESIDE)
         item = _item(statement, other, self._told.evidence)
-        self._parts.append((entity.node_id, line, item))
-        key = (entity.node_id, line)
+        self._parts.append((place, line, item))
+        key = (place, line)
         extra = 2 if key in self._seen else len(_one(line, [""])) + 1
         self._seen.add(key)
         self._chars.append(self._chars[-1] + len(item) + extra)
@@ -159,8 +163,8 @@ def evidence_json(statement: Statement) -> str:
     return json.dumps(attributes, ensure_ascii=False, separators=(",", ":"), default=str) if attributes else ""
 
 
-def _line(statement: Statement, other: Node, *, forward: bool) -> _Line:
-    verb = verb_of(statement)
+def _line(statement: Statement, other: Node, *, forward: bool, whole: bool) -> _Line:
+    verb = "" if whole else verb_of(statement)
     sources = tuple(one_line(source) for source in statement.edge.provenance)
     return _Line(
         verb=one_line(verb),

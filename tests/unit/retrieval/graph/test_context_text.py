@@ -96,3 +96,12 @@ def test_a_question_for_an_identifier_is_known() -> None:
     """By the word, or by one that it gives."""
     assert asks_identifier("What is the Disease Ontology identifier of it?") and asks_identifier("is it DOID:10588")
     assert not asks_identifier("Which genes did it have at 10:30?")
+
+
+def test_an_edge_between_neighbours_is_told_whole() -> None:
+    """A graph's server may send it with a neighbourhood."""
+    beside = make_statement(METHOTREXATE, "TREATS_CtD", ZOSTER, provenance=("ChEMBL",))
+    assert tell(Told((PSORIASIS,), [STATEMENTS[0], beside], 2), 2).splitlines()[2:] == [
+        "Beside these:",
+        "- Compound Methotrexate treats Disease herpes zoster (Compound: Methotrexate) [source: ChEMBL]",
+    ]

@@ -37,7 +37,7 @@ from server.methods.base import (
 from server.methods.kg_rag import KgRag, Linker
 from server.traces import TraceRecorder
 
-WHICH = "Out of the given list, which Gene is associated with psoriasis and herpes zoster. Given list is: IL23R, HLA-B, TERT"
+WHICH = "Which Gene is associated with psoriasis and herpes zoster. Given list is: IL23R, HLA-B, TERT"
 Script = Sequence[Rule] | Callable[[str], str]
 
 
