@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats
-from retrieval.graph.context_text import Told, fitting_text, tell
+from retrieval.graph.context_text import Fitted, Told, fitting_text, tell
 from retrieval.graph.naming import NamesIn
 from retrieval.graph.relations import fitting, relations_of
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
@@ -94,14 +94,16 @@ class Context:
 def gather(question: str, mentions: Sequence[Mention], found: Sequence[Neighbourhood]) -> Gathered:
     """Entities in the order given. A statement that two of them have, or that comes twice, is one."""
     entities: dict[str, Node] = {}
-    places: dict[str, list[int]] = {}
+    places: dict[tuple[str, str, str], list[int]] = {}
     statements: list[Statement] = []
     members: dict[str, list[int]] = {}
     for around in found:
         entities.setdefault(around.node.node_id, around.node)
         own = members.setdefault(around.node.node_id, [])
         for statement in around.statements:
-            own.append(_place(statement, statements, places.setdefault(statement.edge.edge_id, [])))
+            edge = statement.edge
+            same_edge = places.setdefault((edge.source_id, edge.kind, edge.target_id), [])
+            own.append(_place(statement, statements, same_edge))
     return Gathered(
         question=question,
         mentions=tuple(mentions),
@@ -124,17 +126,18 @@ def build_context(
         order, named = budget_order(gathered, near)
     told = Told(gathered.entities, [gathered.statements[i] for i in order], len(gathered.statements), options.evidence)
     if options.tokens is None:
-        text, kept = tell(told, len(order)), len(order)
+        text = tell(told, len(order))
+        fitted = Fitted(text, len(order), count(text))
     else:
-        text, kept = fitting_text(told, options.tokens, count)
+        fitted = fitting_text(told, options.tokens, count)
     return Context(
-        statements=tuple(told.statements[:kept]),
-        similarities=tuple(round(float(near[i]), 4) for i in order[:kept]),
-        text=text,
-        tokens=count(text) if text else 0,
-        left_out=len(gathered.statements) - kept,
+        statements=tuple(told.statements[: fitted.number]),
+        similarities=tuple(round(float(near[i]), 4) for i in order[: fitted.number]),
+        text=fitted.text,
+        tokens=fitted.tokens,
+        left_out=len(gathered.statements) - fitted.number,
         entities=gathered.entities,
-        named=min(named, kept),
+        named=min(named, fitted.number),
     )
 
 
@@ -153,24 +156,25 @@ def similarities(vectors: Vectors, expected: int) -> Floats:
 def budget_order(gathered: Gathered, near: Floats) -> tuple[list[int], int]:
     """Places of all statements, best first, and how many of the first ones the question names."""
     size = len(gathered.statements)
-    reached = _reached(gathered)
+    reached = _reached(gathered) if len(gathered.entities) > 1 else {}
     names = NamesIn(gathered.question, gathered.mentions)
     relations = relations_of(names.rest)
     fits: dict[tuple[str, str], int] = {}
     ids = {entity.node_id for entity in gathered.entities}
     is_named, shared, related = (np.zeros(size, np.int32) for _ in range(3))
     for place, statement in enumerate(gathered.statements):
-        ends = [end for end in (statement.source, statement.target) if end.node_id not in ids]
+        other = statement.target if statement.edge.source_id in ids else statement.source
         # Between two entities: both ends are what the question is about.
-        is_named[place] = not ends or names.has(ends[0])
-        shared[place] = max((reached[end.node_id] for end in ends), default=0)
-        kinds = (statement.edge.kind, (ends[0] if ends else statement.target).kind)
+        is_named[place] = other.node_id in ids or names.has(other)
+        kinds = (statement.edge.kind, other.kind)
         if kinds not in fits:
             fits[kinds] = fitting(relations, *kinds)
         related[place] = fits[kinds]
+        if reached:
+            shared[place] = reached.get(other.node_id, 0)
     shared[shared < 2] = 0
     order = np.lexsort((-near, -related, -shared, -is_named))
-    return [int(i) for i in order], int(is_named.sum())
+    return order.tolist(), int(is_named.sum())
 
 
 def paper_order(gathered: Gathered, near: Floats, volume: int) -> list[int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -20,10 +21,13 @@ from typing import Any, Final, NamedTuple
 from retrieval.graph.types import Node, Statement
 
 _MAX_TRIES: Final = 8
-_CLOSE_ENOUGH: Final = 0.98
-_FIRST_GUESS_CHARS: Final = 3.2
+_CLOSE_ENOUGH: Final = 0.96
+_AIM: Final = 0.985
+_FIRST_GUESS_CHARS: Final = 2.5
+_NOTE_CHARS: Final = 40
 _MAX_NAME: Final = 200
 _MAX_LISTED: Final = 5
+_BESIDE: Final = ""
 _NO_SOURCE: Final = "the graph names none"
 
 
@@ -39,7 +43,7 @@ class Told:
 
 class _Line(NamedTuple):
     """What the statements of one line have in common. ``forward``: the entity is the statement's source. ``whole`` is
-    the sentence of a statement whose text is not of the usual form, and which has a line to itself."""
+    the sentence of a statement that is not of the usual form or is not about an entity, and has a line to itself."""
 
     verb: str
     forward: bool
@@ -51,47 +55,88 @@ class _Line(NamedTuple):
 
 def tell(told: Told, number: int) -> str:
     """The text of the first ``number`` statements."""
-    lines: dict[str, dict[_Line, list[str]]] = {entity.node_id: {} for entity in told.entities}
-    for statement in told.statements[:number]:
-        forward = statement.source.node_id in lines
-        entity, other = (statement.source, statement.target) if forward else (statement.target, statement.source)
-        line = _line(statement, other, forward=forward)
-        lines.setdefault(entity.node_id, {}).setdefault(line, []).append(_item(statement, other, told.evidence))
-    blocks = [_block(entity, lines[entity.node_id]) for entity in told.entities]
-    left = told.total - number
-    if not number:
-        blocks.append("The graph has no statement about this that fits the question.")
-    elif left:
-        blocks.append(f"(Left out: {left} of {told.total} statements.)")
-    return "\n".join(blocks)
+    return _Telling(told).text(number)
 
 
-def fitting_text(told: Told, budget: int, count: Callable[[str], int]) -> tuple[str, int]:
-    """The text of as many first statements as fit ``budget`` tokens, and how many they are.
+class Fitted(NamedTuple):
+    """``number`` of statements in ``text``, ``tokens`` of it."""
+
+    text: str
+    number: int
+    tokens: int
+
+
+def fitting_text(told: Told, budget: int, count: Callable[[str], int]) -> Fitted:
+    """The text of as many first statements as fit ``budget`` tokens.
 
     The number is searched with a few counts of whole texts, because counting piece by piece costs more and adds up to
     something else; so a few more might have fitted. "" where not even the entities fit.
     """
-    best, fits, over = tell(told, 0), 0, len(told.statements) + 1
-    head = count(best)
-    if head > budget:
-        return "", 0
-    guess = int((budget - head) * _FIRST_GUESS_CHARS / _mean_chars(told))
+    telling = _Telling(told)
+    best, over = Fitted("", -1, 0), len(told.statements) + 1
+    guess = telling.number_within(budget * _FIRST_GUESS_CHARS)
     for _ in range(_MAX_TRIES):
-        if over - fits <= 1:
-            break
-        guess = min(max(guess, fits + 1), over - 1)
-        text = tell(told, guess)
+        guess = min(max(guess, best.number + 1), over - 1)
+        text = telling.text(guess)
         tokens = count(text)
         if tokens > budget:
             over = guess
         else:
-            best, fits = text, guess
-            if tokens >= _CLOSE_ENOUGH * budget:
-                break
-        # Tokens grow nearly in step with statements.
-        guess = int(guess * (budget - head) / max(tokens - head, 1))
-    return best, fits
+            best = Fitted(text, guess, tokens)
+        if over - best.number <= 1 or (best.number == guess and tokens >= _CLOSE_ENOUGH * budget):
+            break
+        guess = telling.number_within(_AIM * budget * len(text) / max(tokens, 1))
+    if best.number >= 0:
+        return best
+    text = telling.text(0)
+    tokens = count(text)
+    return Fitted(text, 0, tokens) if tokens <= budget else Fitted("", 0, 0)
+
+
+class _Telling:
+    """The parts of a text, each made once however often a text is tried."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+        self._heads = {entity.node_id: _head(entity) for entity in told.entities}
+        self._parts: list[tuple[str, _Line, str]] = []
+        self._chars = [sum(map(len, self._heads.values())) + _NOTE_CHARS]
+        self._seen: set[tuple[str, _Line]] = set()
+
+    def number_within(self, chars: float) -> int:
+        """How many first statements make a text of about so many characters."""
+        while self._chars[-1] < chars and len(self._parts) < len(self._told.statements):
+            self._add(self._told.statements[len(self._parts)])
+        return max(0, bisect_right(self._chars, chars) - 1)
+
+    def text(self, number: int) -> str:
+        while len(self._parts) < number:
+            self._add(self._told.statements[len(self._parts)])
+        blocks: dict[str, dict[_Line, list[str]]] = {node_id: {} for node_id in (*self._heads, _BESIDE)}
+        for node_id, line, item in self._parts[:number]:
+            blocks[node_id].setdefault(line, []).append(item)
+        lines = []
+        for node_id, own in blocks.items():
+            head = [self._heads[node_id]] if node_id in self._heads else ["Beside these:"] if own else []
+            lines += [*head, *(_one(line, items) for line, items in own.items())]
+        if not number:
+            lines.append("The graph has no statement about this that fits the question.")
+        elif number < self._told.total:
+            lines.append(f"(Left out: {self._told.total - number} of {self._told.total} statements.)")
+        return "\n".join(lines)
+
+    def _add(self, statement: Statement) -> None:
+        forward = statement.edge.source_id in self._heads
+        entity, other = (statement.source, statement.target) if forward else (statement.target, statement.source)
+        # A source may send edges between an entity's neighbours, too.
+        place = entity.node_id if entity.node_id in self._heads else _BESIDE
+        line = _line(statement, other, forward=forward, whole=place == _BESIDE)
+        item = _item(statement, other, self._told.evidence)
+        self._parts.append((place, line, item))
+        key = (place, line)
+        extra = 2 if key in self._seen else len(_one(line, [""])) + 1
+        self._seen.add(key)
+        self._chars.append(self._chars[-1] + len(item) + extra)
 
 
 def verb_of(statement: Statement) -> str:
@@ -118,8 +163,8 @@ def evidence_json(statement: Statement) -> str:
     return json.dumps(attributes, ensure_ascii=False, separators=(",", ":"), default=str) if attributes else ""
 
 
-def _line(statement: Statement, other: Node, *, forward: bool) -> _Line:
-    verb = verb_of(statement)
+def _line(statement: Statement, other: Node, *, forward: bool, whole: bool) -> _Line:
+    verb = "" if whole else verb_of(statement)
     sources = tuple(one_line(source) for source in statement.edge.provenance)
     return _Line(
         verb=one_line(verb),
@@ -141,10 +186,9 @@ def _item(statement: Statement, other: Node, evidence: bool) -> str:
     return f"{name} {attributes}" if attributes else name
 
 
-def _block(entity: Node, lines: Mapping[_Line, Sequence[str]]) -> str:
+def _head(entity: Node) -> str:
     where = ", ".join(one_line(part) for part in (entity.identifier, entity.source) if part)
-    head = f"{one_line(entity.kind)} {one_line(entity.name)}{f' ({where})' if where else ''}:"
-    return "\n".join([head, *(_one(line, items) for line, items in lines.items())])
+    return f"{one_line(entity.kind)} {one_line(entity.name)}{f' ({where})' if where else ''}:"
 
 
 def _one(line: _Line, items: Sequence[str]) -> str:
@@ -168,10 +212,3 @@ def _shortened(value: Any) -> Any:
         return [*head, f"{rest} more"] if rest > 0 else head
     # JSON knows neither infinities nor NaN.
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _mean_chars(told: Told) -> float:
-    """Characters that one more statement adds, about."""
-    sample = told.statements[:50]
-    extra = 60 if told.evidence else 3
-    return sum(len(s.text) / 3 + extra for s in sample) / len(sample) if sample else 1.0

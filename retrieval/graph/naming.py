@@ -36,10 +36,11 @@ class NamesIn:
         return node.node_id in self._ids or self._says(node.name) or any(self._says(name) for name in node.synonyms)
 
     def _says(self, name: str) -> bool:
-        name = name.translate(_APOSTROPHES).strip()
+        if not name.isascii():
+            name = name.translate(_APOSTROPHES)
         folded = name.casefold()
-        text, wanted = (self._as_written, name) if folded in _ENGLISH else (self._folded, folded)
         # Most names are not there, and looking for the characters alone costs least.
-        if len(wanted) < 2 or wanted not in text:
+        if folded not in self._folded or len(folded) < 2:
             return False
+        text, wanted = (self._as_written, name) if folded in _ENGLISH else (self._folded, folded)
         return re.search(rf"(?<![\w-]){re.escape(wanted)}(?![\w-])", text) is not None

@@ -16,8 +16,8 @@ fits both.
 | protein, enzyme | | Protein, gene/protein |
 | symptom, sign, phenotype, manifestation | presents, phenotype_present, disease_phenotype | Symptom, phenotype |
 | where, location, localised, anatomy, tissue, organ | localizes, anatomy | Anatomy |
-| resemble, similar, like | resembles | |
-| subtype, kind, type, form, parent, is a | isa, is_a, disease_disease, parentof | |
+| resemble, similar | resembles | |
+| subtype, kind of, type of, form of, parent, is a | isa, is_a, disease_disease, parentof | |
 | side effect, adverse | causes_c, side_effect, drug_effect | SideEffect |
 | pathogen, organism, bacterium, virus, caused by | causes_o | Organism |
 | pathway, process, function, component | participates, …_pathway | Pathway, BiologicalProcess and their kind |

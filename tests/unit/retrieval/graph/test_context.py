@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +30,7 @@ from retrieval.graph.context import (
     Context,
     ContextOptions,
     Gathered,
+    Pruning,
     Vectors,
     build_context,
     gather,
@@ -192,7 +192,7 @@ _NAMES = st.text(alphabet="AB; \n[]é-1", min_size=1, max_size=12).filter(lambda
     evidence=st.booleans(),
     pruning=st.sampled_from(["budget", "paper"]),
 )
-def test_a_context_never_exceeds_its_budget(names: list[str], budget: int, evidence: bool, pruning: str) -> None:
+def test_a_context_never_exceeds_its_budget(names: list[str], budget: int, evidence: bool, pruning: Pruning) -> None:
     """Whatever the names are; what is told and what is left out add up to all there is."""
     genes = [make_node("Gene", name) for name in names]
     known = [
@@ -200,7 +200,7 @@ def test_a_context_never_exceeds_its_budget(names: list[str], budget: int, evide
     ]
     gathered = gather("psoriasis", [], [around(PSORIASIS, known)])
     vectors = Vectors(*as_vectors([s.text for s in known], "psoriasis"))
-    options = replace(ContextOptions(tokens=budget, evidence=evidence), pruning=pruning)  # type: ignore[arg-type]
+    options = ContextOptions(tokens=budget, evidence=evidence, pruning=pruning)
     found = build_context(gathered, vectors, len, options)
     assert found.tokens == len(found.text) <= budget
     assert len(found.statements) + found.left_out == len(known)

@@ -79,7 +79,7 @@ def test_the_verb_is_read_off_the_statements_text() -> None:
 
 def test_a_budget_under_the_headings_gives_no_text() -> None:
     """Half a heading would name nothing."""
-    assert fitting_text(Told((PSORIASIS,), STATEMENTS[:5], 5), 10, len) == ("", 0)
+    assert fitting_text(Told((PSORIASIS,), STATEMENTS[:5], 5), 10, len) == ("", 0, 0)
 
 
 def test_relations_are_known_by_how_edge_types_begin() -> None:
@@ -96,3 +96,12 @@ def test_a_question_for_an_identifier_is_known() -> None:
     """By the word, or by one that it gives."""
     assert asks_identifier("What is the Disease Ontology identifier of it?") and asks_identifier("is it DOID:10588")
     assert not asks_identifier("Which genes did it have at 10:30?")
+
+
+def test_an_edge_between_neighbours_is_told_whole() -> None:
+    """A graph's server may send it with a neighbourhood."""
+    beside = make_statement(METHOTREXATE, "TREATS_CtD", ZOSTER, provenance=("ChEMBL",))
+    assert tell(Told((PSORIASIS,), [STATEMENTS[0], beside], 2), 2).splitlines()[2:] == [
+        "Beside these:",
+        "- Compound Methotrexate treats Disease herpes zoster (Compound: Methotrexate) [source: ChEMBL]",
+    ]

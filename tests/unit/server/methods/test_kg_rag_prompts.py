@@ -1,0 +1,121 @@
+"""Forms of questions, grammars of their answers, and citations."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "data"))
+from graph_doubles import GENES, PSORIASIS, make_node, make_statement
+
+from server.methods.kg_rag_citations import node_url, p_value, references_of
+from server.methods.kg_rag_options import KgRagOptions
+from server.methods.kg_rag_prompts import Asked, Prompts, read_question
+
+AUTO = KgRagOptions()
+LETTERED = "Which one?\nA) IL23R\nB. HLA-B, allele 27\n(C) none of these"
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "choices"),
+    [
+        ("What treats psoriasis?", "general", ()),
+        ("psoriasis is a skin disease", "general", ()),
+        ("True or False: psoriasis is a skin disease", "true_false", ()),
+        ("Psoriasis is a skin disease. True or false?", "true_false", ()),
+        ("Is it true that psoriasis itches", "true_false", ()),
+        ("Which? Given list is:  MIF, HLA-B,  PLA2G6, MIF", "multiple_choice", ("MIF", "HLA-B", "PLA2G6")),
+        ("Which?\nOptions: a, b; c", "multiple_choice", ("a, b", "c")),
+        (LETTERED, "multiple_choice", ("IL23R", "HLA-B, allele 27", "none of these")),
+        ("Options: one", "general", ()),
+        ("A. One letter only", "general", ()),
+    ],
+)
+def test_the_form_is_read_off_the_question(text: str, form: str, choices: tuple[str, ...]) -> None:
+    """A sentence alone is not taken for a test."""
+    asked = read_question(text, AUTO)
+    assert (asked.form, asked.choices) == (form, choices)
+    assert asked.question.startswith(asked.stem) and "\n" not in asked.question
+
+
+def test_the_option_decides_over_the_question() -> None:
+    """And choices given beside it over those in it."""
+    assert read_question("True or false: x", KgRagOptions(form="general")).form == "general"
+    assert read_question("x is y", KgRagOptions(form="true_false")).answers == ("True", "False", "unknown")
+    beside = read_question("Which? Options: a, b", KgRagOptions(choices=("c", "d")))
+    assert beside.answers == ("c", "d", "none of these") and beside.words.endswith("\nd")
+
+
+def test_a_choice_that_says_none_is_the_abstention() -> None:
+    """It is not offered twice."""
+    asked = read_question(LETTERED, AUTO)
+    assert asked.answers == asked.choices and asked.abstention == "none of these"
+
+
+def test_a_written_answer_is_found_whatever_its_case() -> None:
+    """A full stop behind it does not matter; another word does."""
+    asked = read_question("Which? Options: HLA-B, vitamin B12.", AUTO)
+    assert asked.answer_in(" hla-b. ") == "HLA-B"
+    assert asked.answer_in("Vitamin B12") == "vitamin B12"
+    assert asked.answer_in("HLA") == ""
+
+
+def test_the_grammar_allows_the_answers_and_nothing_else() -> None:
+    """By the engine's own compiler, with characters that mean something in a pattern."""
+    xgrammar = pytest.importorskip("xgrammar")
+    choices = ("HLA-B", "a (b) [c] {d}|e^$", "x.y*z+?", "5'-q\"r\\s/t", "α-syn & é")
+    grammar = Asked("q", "multiple_choice", choices).grammar()
+    assert grammar is not None
+    vocabulary = [bytes([number]) for number in range(256)] + [b"</s>"]
+    info = xgrammar.TokenizerInfo(vocabulary, stop_token_ids=[256])
+    compiled = xgrammar.GrammarCompiler(info).compile_regex(grammar.spec)
+    for answer in (*choices, "none of these"):
+        assert xgrammar.GrammarMatcher(compiled).accept_string(f" {answer}")
+    assert not xgrammar.GrammarMatcher(compiled).accept_string("HLA-C")
+
+
+def test_a_prompt_without_context_says_so() -> None:
+    """And does not show an empty one."""
+    prompts, asked = Prompts.load(), Asked("Which?", "multiple_choice", ("a", "b"))
+    assert prompts.base_form(asked, "FACTS").endswith(
+        "Context:\nFACTS\n\nQuestion: Which?\nChoices: a; b; none of these\nAnswer:"
+    )
+    system, user = prompts.chat_form(asked, "")
+    assert "nothing on this question" in system["content"] and user["content"].startswith("Question: Which?")
+
+
+@pytest.mark.parametrize(
+    ("kind", "identifier", "url"),
+    [
+        ("Disease", "DOID:1612", "https://identifiers.org/DOID:1612"),
+        ("Gene", "3106", "https://www.ncbi.nlm.nih.gov/gene/3106"),
+        ("Compound", "DB00563", "https://go.drugbank.com/drugs/DB00563"),
+        ("Compound", "inchikey:FBOZXECLQNJBKD-ZDUSSCGKSA-N", "https://identifiers.org/inchikey:FBOZXECLQNJBKD-ZDUSSCGKSA-N"),
+        ("Compound", "CHEMBL25", "https://identifiers.org/chembl.compound:CHEMBL25"),
+        ("Variant", "rs2476601", "https://www.ncbi.nlm.nih.gov/snp/rs2476601"),
+        ("Symptom", "D011537", "https://id.nlm.nih.gov/mesh/D011537"),
+        ("Protein", "P04637", "https://www.uniprot.org/uniprotkb/P04637"),
+        ("Disease", "DOID:1) evil](x", ""),
+        ("Food", "banana", ""),
+    ],
+)  # fmt: skip
+def test_identifiers_lead_to_their_pages(kind: str, identifier: str, url: str) -> None:
+    """Only those of which the form says whose they are."""
+    assert node_url(make_node(kind, "name", identifier)) == url
+
+
+def test_the_smallest_p_value_is_taken() -> None:
+    """Also from a list of findings; what is no number is none."""
+    evidence = {"gwas_pvalue": "2e-8", "items": [{"pvalue": 1e-9}, {"fisher": "n/a"}, "x"]}
+    assert p_value(make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["HLA-B"], evidence=evidence)) == 1e-9
+    assert p_value(make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["HLA-B"])) is None
+
+
+def test_names_cannot_end_a_references_title() -> None:
+    """They stand in a Markdown link."""
+    odd = make_node("Gene", "x](https://evil) [y", "1")
+    ((title, url), _) = references_of([make_statement(PSORIASIS, "ASSOCIATES_DaG", odd)], [PSORIASIS])
+    assert "]" not in title and "[" not in title
+    assert url == "https://www.ncbi.nlm.nih.gov/gene/1"
