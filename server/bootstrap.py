@@ -46,7 +46,7 @@ def build_services(settings: Settings) -> Services:
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
     for line in check_memory(settings, retrieval):
         log.info("memory of the card: %s", line)
-    graph = build_graph_service(settings, retrieval.encoders)
+    graph = build_graph_service(settings, retrieval.encoders, ncbi)
     kg_rag = KgRag(slot, graph, graph, settings.loop.max_answer_tokens)
     methods: dict[str, Method] = {DIRECT: Direct(slot), genegpt.name: genegpt, kg_rag.name: kg_rag}
     traces = TraceStore(

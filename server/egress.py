@@ -21,7 +21,7 @@ from retrieval.types import NcbiCall, RawReply, Route
 from server.audit import AuditFailed
 from server.audit_lines import AuditRecord
 from server.auditor import Auditor
-from server.egress_places import Place, Places
+from server.egress_places import Outing, Place, Places
 from server.egress_policy import Departures, EgressPolicy
 from server.egress_settings import EgressMode
 from server.errors import EgressRaised
@@ -101,6 +101,39 @@ class Egress:
             self._refuse(trip, place, kept)
         return await self._ask(trip, place)
 
+    async def leave(self, asker: Asker, outing: Outing) -> None:
+        """Right before a request goes that is no NCBI call: allowed, on the audit log's disk, counted.
+
+        Raises:
+            NcbiRefusedByEgress: the mode or a class of its values keeps it here, or the log cannot be written.
+        """
+        record = AuditRecord(
+            event="send",
+            request_id=asker.request_id,
+            key_id=asker.key_id or None,
+            mode=asker.mode,
+            decision="allowed",
+            where=outing.host,
+            endpoint=outing.endpoint,
+            classes=outing.classes,
+            request_bytes=outing.num_bytes,
+            params=outing.params,
+        )
+        if asker.mode == "off":
+            raise NcbiRefusedByEgress(f"{outing.host} is another machine, and nothing may leave this one")
+        if kept := self.policy.kept(outing.classes):
+            with suppress(AuditFailed):  # nothing leaves either way
+                refused = replace(record, event="refused", decision="refused", detail={"kept": list(kept)})
+                await self._auditor.record(refused)
+            self._departures(asker).keep(kept)
+            raise NcbiRefusedByEgress(f"{', '.join(kept)} may not leave this machine for {outing.host}")
+        try:
+            await self._auditor.record(record)
+        except AuditFailed as error:
+            raise NcbiRefusedByEgress("the call cannot be written to the audit log, so it was not sent") from error
+        self._total.add(outing.host, outing.classes)
+        self._departures(asker).add(outing.host, outing.classes)
+
     async def _local_first(self, trip: _Trip) -> RawReply:
         local: RawReply | None = None
         try:
@@ -178,7 +211,10 @@ class Egress:
             self._answer(trip).add(place.name, trip.classes)
 
     def _answer(self, trip: _Trip) -> Departures:
-        departures = self._by_answer.setdefault(trip.asker.request_id, Departures())
+        return self._departures(trip.asker)
+
+    def _departures(self, asker: Asker) -> Departures:
+        departures = self._by_answer.setdefault(asker.request_id, Departures())
         while len(self._by_answer) > _MAX_ANSWERS:
             self._by_answer.popitem(last=False)
         return departures

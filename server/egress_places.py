@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from retrieval.ncbi.client import NcbiClient
+from retrieval.ncbi.parameter_classes import ParamClass
 from retrieval.ncbi.requests import NcbiSite
 from retrieval.types import NcbiCall
 from server.egress_settings import EgressMode
@@ -44,3 +46,14 @@ class Places:
 
     def first(self, mode: EgressMode) -> Pair:
         return {"off": self.off, "local-first": self.gateway, "ncbi": self.outside}[mode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outing:
+    """A request to another machine that is no NCBI call. ``params``: the values of it that say something."""
+
+    host: str
+    endpoint: str
+    classes: tuple[ParamClass, ...]
+    num_bytes: int
+    params: Mapping[str, str]

@@ -10,16 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.encoders.base import Floats
+from retrieval.errors import NcbiRefusedByEgress
 from retrieval.graph.catalog import open_or_sample
+from retrieval.graph.errors import GraphError, GraphNodeUnknown
 from retrieval.graph.linking.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.nearest import build_nearest
+from retrieval.graph.spoke import Departure, SpokeSource
 from retrieval.graph.store_read import LocalGraph
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
+from server.egress import Asker, Egress
+from server.egress_places import Outing
+from server.egress_settings import EgressMode
 from server.encoder_pool import EncoderPool
-from server.graph_setup import graph_encoder_name, graphs_dir
-from server.kg_rag_setup import StoredGraph
-from server.settings import Settings
+from server.graph_setup import build_spoke, graph_encoder_name, graphs_dir
+from server.methods.base import Ask
+from server.ncbi_setup import Ncbi
+from server.settings import Settings, is_loopback
+from server.stored_graph import StoredGraph
 
 log = logging.getLogger(__name__)
 # More names than these are looked up by vectors from an index on the disk, beside the graph.
@@ -27,51 +35,67 @@ _IN_MEMORY = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class Opened:
     store: LocalGraph
     graph: StoredGraph
     linker: Linker
 
 
-def build_graph_service(settings: Settings, pool: EncoderPool) -> GraphService:
+def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi) -> GraphService:
     """Raises EncoderUnknown: the settings do not name the graph's encoder."""
     encoder = graph_encoder_name(settings)
     pool.check(encoder)
-    return GraphService(graphs_dir(settings), settings.graph.name, pool, encoder)
+    place = GraphPlace(graphs_dir(settings), settings.graph.name, encoder)
+    spoke = build_spoke(settings, ncbi.sender, _unheard)
+    host = settings.graph.spoke_host or ""
+    return GraphService(place, pool, ncbi.egress, None if spoke is None else Spoke(spoke, host, is_loopback(host)))
+
+
+async def _unheard(_: Departure) -> None:
+    raise NcbiRefusedByEgress("SPOKE is only asked for an answer")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlace:
+    """Where the graph of this machine lies, and by which encoder its vectors are."""
+
+    root: Path
+    name: str
+    encoder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spoke:
+    """``is_here``: on this machine, so nothing leaves."""
+
+    source: SpokeSource
+    host: str
+    is_here: bool
 
 
 class GraphService:
-    """What ``KgRag`` asks: a graph and a linker over it. Safe from many tasks of one event loop."""
+    """The graph of the process, for every answer of its own mode. Safe from many tasks of one event loop."""
 
-    def __init__(self, root: Path, name: str, pool: EncoderPool, encoder: str) -> None:
-        self._root = root
-        self._name = name
+    def __init__(self, place: GraphPlace, pool: EncoderPool, egress: Egress, spoke: Spoke | None = None) -> None:
+        self._place = place
         self._pool = pool
-        self._encoder = encoder
-        self._opened: _Opened | None = None
+        self._egress = egress
+        self._spoke = spoke
+        self._opened: Opened | None = None
         self._opening = asyncio.Lock()
 
-    @property
-    def name(self) -> str:
-        return self._opened.graph.name if self._opened else self._name
+    def open(self, ask: Ask, egress: EgressMode | None) -> AnswerGraph:
+        """Raises EgressRaised for a mode above that of the request's key."""
+        return AnswerGraph(self, self._spoke, self._egress, self._egress.admit(ask.request_id, ask.key_id, egress))
 
     @property
-    def release(self) -> str:
-        return self._opened.graph.release if self._opened else ""
+    def place(self) -> GraphPlace:
+        return self._place
 
     async def link(self, question: str) -> Sequence[Mention]:
         """Raises GraphError: there is no such graph, or it is damaged. ModelError: its encoder is not here."""
-        opened = await self._open()
+        opened = await self.opened()
         return (await opened.linker.link(question)).mentions
-
-    async def neighbourhood(self, node: Node) -> Neighbourhood:
-        return await (await self._open()).graph.neighbourhood(node)
-
-    async def encode(self, question: str) -> Floats:
-        return await (await self._open()).graph.encode(question)
-
-    async def vectors(self, statements: Sequence[Statement]) -> Floats:
-        return await (await self._open()).graph.vectors(statements)
 
     async def close(self) -> None:
         if self._opened is not None:
@@ -79,22 +103,87 @@ class GraphService:
                 self._opened.linker.nearest.close()
             self._opened.store.close()
 
-    async def _open(self) -> _Opened:
+    async def opened(self) -> Opened:
         async with self._opening:
             if self._opened is None:
                 self._opened = await self._pool.run(self._load)
             return self._opened
 
-    def _load(self) -> _Opened:
+    def _load(self) -> Opened:
         started = time.monotonic()
-        encoder = self._pool.encoder(self._encoder)
-        store = open_or_sample(self._root, self._name, encoder)
+        encoder = self._pool.encoder(self._place.encoder)
+        store = open_or_sample(self._place.root, self._place.name, encoder)
         try:
-            names = self._root / f".names-{self._name}" if store.manifest.nodes > _IN_MEMORY else None
+            names = self._place.root / f".names-{self._place.name}" if store.manifest.nodes > _IN_MEMORY else None
             linker = Linker(build_dictionary(store), build_nearest(store, encoder, names))
         except BaseException:
             store.close()
             raise
         seconds = time.monotonic() - started
-        log.info("graph ready: name=%s nodes=%d seconds=%.1f", self._name, store.manifest.nodes, seconds)
-        return _Opened(store, StoredGraph(store, self._pool, self._encoder), linker)
+        log.info("graph ready: name=%s nodes=%d seconds=%.1f", self._place.name, store.manifest.nodes, seconds)
+        return Opened(store, StoredGraph(store, self._pool, self._place.encoder), linker)
+
+
+class AnswerGraph:
+    """The graph as one answer may ask it: what is here, and SPOKE where the settings name it and the mode lets it.
+
+    With ``local-first`` SPOKE is asked for what is not here; else it goes before the graph of this machine, which
+    answers where SPOKE does not know the node, may not be asked, or does not answer.
+    """
+
+    def __init__(self, service: GraphService, spoke: Spoke | None, egress: Egress, asker: Asker) -> None:
+        self._service = service
+        self._egress = egress
+        self._asker = asker
+        self._spoke = spoke if spoke is not None and (spoke.is_here or asker.mode != "off") else None
+        self._place = (service.place.name, "")
+
+    @property
+    def name(self) -> str:
+        return self._place[0]
+
+    @property
+    def release(self) -> str:
+        return self._place[1]
+
+    async def neighbourhood(self, node: Node) -> Neighbourhood:
+        """Raises GraphSourceUnavailable and the like only where there is nothing here either."""
+        local = await (await self._service.opened()).graph.neighbourhood(node)
+        found = local
+        if self._spoke is not None and not (self._asker.mode == "local-first" and local.statements):
+            found = await self._outside(self._spoke, node, local)
+        self._place = (found.graph, found.release)
+        return found
+
+    async def encode(self, question: str) -> Floats:
+        return await (await self._service.opened()).graph.encode(question)
+
+    async def vectors(self, statements: Sequence[Statement]) -> Floats:
+        return await (await self._service.opened()).graph.vectors(statements)
+
+    async def _outside(self, spoke: Spoke, node: Node, local: Neighbourhood) -> Neighbourhood:
+        async def before(departure: Departure) -> None:
+            if not spoke.is_here:
+                await self._egress.leave(self._asker, _outing(spoke.host, departure))
+
+        try:
+            return await spoke.source.told(before).neighbourhood(node)
+        except GraphNodeUnknown:
+            return local
+        except (GraphError, NcbiRefusedByEgress) as error:
+            if not local.statements:
+                raise
+            log.warning("SPOKE not used, the graph here answers: cause=%s", type(error).__name__)
+            return local
+
+
+def _outing(host: str, departure: Departure) -> Outing:
+    """An identifier and a name of a vocabulary that all share; the list of types says nothing of a question."""
+    node = departure.node
+    return Outing(
+        host=host,
+        endpoint=f"spoke_{departure.purpose}",
+        classes=("id", "term") if node else (),
+        num_bytes=len(departure.url),
+        params={"node": node.node_id, "name": node.name} if node else {},
+    )

@@ -27,6 +27,7 @@ class Ncbi:
     at the end, last one first."""
 
     egress: Egress
+    sender: HttpSender
     auditor: Auditor
     start: AuditRecord
     closers: tuple[Callable[[], Awaitable[None]], ...]
@@ -43,7 +44,7 @@ def build_ncbi(settings: Settings) -> Ncbi:
     auditor = Auditor(audit_log(settings), settings.audit.on_failure)
     egress = Egress(EgressPolicy.of(settings.egress), built.places, auditor, built.vocabulary)
     closers = (auditor.close, sender.close, built.close)
-    return Ncbi(egress, auditor, start_record(settings, egress.policy), closers)
+    return Ncbi(egress, sender, auditor, start_record(settings, egress.policy), closers)
 
 
 @asynccontextmanager

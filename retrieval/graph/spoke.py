@@ -7,6 +7,7 @@ through the process's one way out (``HttpSender``).
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import time
 from collections import OrderedDict
@@ -57,6 +58,15 @@ class Departure:
 BeforeSend = Callable[[Departure], Awaitable[None]]
 
 
+@dataclass(slots=True)
+class _Memory:
+    """What is known of SPOKE: its types until a time, and until when a node need not be asked for."""
+
+    types: tuple[float, Types] | None = None
+    unknown: OrderedDict[tuple[str, str, str], float] = field(default_factory=OrderedDict)
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class SpokeSource:
     """One per process, on one event loop. ``close`` is the sender's matter."""
 
@@ -71,13 +81,17 @@ class SpokeSource:
         self._sender = sender
         self._before_send = before_send
         self._sleep = sleep
-        self._types: tuple[float, Types] | None = None
-        self._asking_types = asyncio.Lock()
-        self._unknown: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self._memory = _Memory()
 
     @property
     def name(self) -> str:
         return "SPOKE"
+
+    def told(self, before_send: BeforeSend) -> SpokeSource:
+        """This source with another listener; what it remembers of SPOKE they share."""
+        other = copy.copy(self)
+        other._before_send = before_send
+        return other
 
     async def neighbourhood(self, node: Node, *, kinds: frozenset[str] | None = None) -> Neighbourhood:
         """By identifier, then by name: SPOKE renames nodes between its weekly releases, and its identifiers stay.
@@ -85,7 +99,7 @@ class SpokeSource:
         ``complete`` is False where an item of the reply could not be read. What ``before_send`` raises goes through.
         """
         key = (node.kind, node.identifier, node.name)
-        if time.monotonic() < self._unknown.get(key, 0.0):
+        if time.monotonic() < self._memory.unknown.get(key, 0.0):
             raise self._not_there(node)
         types = await self._known_types()
         if node.kind not in types.nodes:
@@ -104,14 +118,14 @@ class SpokeSource:
         raise self._not_there(node)
 
     async def _known_types(self) -> Types:
-        async with self._asking_types:
-            if self._types is not None and time.monotonic() < self._types[0]:
-                return self._types[1]
+        async with self._memory.asking:
+            if self._memory.types is not None and time.monotonic() < self._memory.types[0]:
+                return self._memory.types[1]
             reply = await self._get(types_url(self._options.url), "types", None)
             if reply.status != _PRESENT:
                 raise GraphSourceMalformed(f"SPOKE's list of types: status {reply.status}")
             types = read_types(_json(reply))
-            self._types = (time.monotonic() + self._options.types_age_s, types)
+            self._memory.types = (time.monotonic() + self._options.types_age_s, types)
             return types
 
     async def _get(self, url: str, purpose: Purpose, node: Node | None) -> HttpReply:
@@ -137,10 +151,10 @@ class SpokeSource:
             await self._sleep(backoff_s(attempt))
 
     def _remember(self, key: tuple[str, str, str]) -> None:
-        self._unknown[key] = time.monotonic() + self._options.unknown_age_s
-        self._unknown.move_to_end(key)
-        while len(self._unknown) > _MAX_UNKNOWN:
-            self._unknown.popitem(last=False)
+        self._memory.unknown[key] = time.monotonic() + self._options.unknown_age_s
+        self._memory.unknown.move_to_end(key)
+        while len(self._memory.unknown) > _MAX_UNKNOWN:
+            self._memory.unknown.popitem(last=False)
 
     def _not_there(self, node: Node) -> GraphNodeUnknown:
         return GraphNodeUnknown(f"SPOKE has no {node.kind} {node.identifier!r} and none named {node.name!r}")

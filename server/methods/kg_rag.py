@@ -41,6 +41,7 @@ from retrieval.graph.context import (
 )
 from retrieval.graph.errors import GraphNodeUnknown
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
+from server.egress_settings import EgressMode
 from server.engine_slot import EngineSlot
 from server.methods import kg_rag_report as report
 from server.methods.base import Ask, Done, Event, OptionInvalid, Step, TextDelta, TranscriptDelta
@@ -64,7 +65,7 @@ class Linker(Protocol):
 
 
 class Graph(Protocol):
-    """A graph with its encoder."""
+    """A graph with its encoder, for one answer."""
 
     @property
     def name(self) -> str: ...
@@ -85,19 +86,27 @@ class Graph(Protocol):
         ...
 
 
+class Graphs(Protocol):
+    def open(self, ask: Ask, egress: EgressMode | None) -> Graph:
+        """Raises EgressRaised for a mode above that of the request's key."""
+        ...
+
+
 class KgRag:
     name = "kg-rag"
     description = "KG-RAG: answers biomedical questions from the statements of a knowledge graph, with their sources"
 
-    def __init__(self, slot: EngineSlot, graph: Graph, linker: Linker, max_answer_tokens: int) -> None:
+    def __init__(self, slot: EngineSlot, graphs: Graphs, linker: Linker, max_answer_tokens: int) -> None:
         self._slot = slot
-        self._graph = graph
+        self._graphs = graphs
         self._linker = linker
         self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
 
     def check(self, ask: Ask) -> None:
-        read_question(ask.question, parse_options(ask.options))
+        options = parse_options(ask.options)
+        read_question(ask.question, options)
+        self._graphs.open(ask, options.egress)
         if ask.sampling.logprobs is not None and ask.prompt is None:
             raise OptionInvalid(
                 "logprobs: the answer of a method has text of its own in it; /v1/completions reports them",
@@ -108,15 +117,17 @@ class KgRag:
         options = parse_options(ask.options)
         asked = read_question(ask.question, options)
         engine = self._slot.get()
+        graph = self._graphs.open(ask, options.egress)
         mentions = await self._recognised(asked)
         entities = entities_of(mentions, MAX_ENTITIES)
         yield Step(report.recognised(mentions, entities))
-        found = await self._neighbourhoods(entities)
+        found = await _neighbourhoods(graph, entities)
         gathered = gather(asked.words, mentions, found)
-        yield Step(report.neighbourhoods(found, len(gathered.statements), self._graph.name, self._graph.release))
-        context = await self._context(asked, gathered, options, self._room(ask, asked, engine))
+        yield Step(report.neighbourhoods(found, len(gathered.statements), graph.name, graph.release))
+        choosing = _choosing(asked, options, self._room(ask, asked, engine))
+        context = await self._context(gathered, await _vectors(graph, asked, gathered), choosing)
         yield Step(report.chosen(context))
-        outcome = Outcome(asked, options, context, mentions, self._graph.name, self._graph.release)
+        outcome = Outcome(asked, options, context, mentions, graph.name, graph.release)
         if outcome.must_abstain:
             for event in report.abstention(outcome):
                 yield event
@@ -139,27 +150,7 @@ class KgRag:
         found = await self._linker.link(asked.stem)
         return tuple(found or (await self._linker.link(asked.question) if asked.stem != asked.question else ()))
 
-    async def _neighbourhoods(self, entities: Sequence[Node]) -> list[Neighbourhood]:
-        async def around(node: Node) -> Neighbourhood:
-            try:
-                return await self._graph.neighbourhood(node)
-            except GraphNodeUnknown:
-                # The names are of another release than the graph: nothing is known, which the reader is told.
-                return Neighbourhood(node=node, statements=(), graph=self._graph.name, release=self._graph.release)
-
-        return list(await asyncio.gather(*(around(node) for node in entities)))
-
-    async def _context(self, asked: Asked, gathered: Gathered, options: KgRagOptions, room: int) -> Context:
-        """The question is encoded once, whatever the number of entities and statements."""
-        vectors = Vectors(_NOTHING, _NOTHING.reshape(0, 0))
-        if gathered.statements:
-            vectors = Vectors(await self._graph.encode(asked.question), await self._graph.vectors(gathered.statements))
-        choosing = ContextOptions(
-            pruning=options.pruning,
-            tokens=min(options.tokens, room),
-            evidence=options.evidence,
-            volume=PAPER_VOLUME_TRUE_FALSE if asked.form == "true_false" else PAPER_VOLUME,
-        )
+    async def _context(self, gathered: Gathered, vectors: Vectors, choosing: ContextOptions) -> Context:
         tokenizer = self._slot.get().tokenizer
         return await asyncio.to_thread(build_context, gathered, vectors, lambda t: len(tokenizer.encode(t)), choosing)
 
@@ -192,6 +183,33 @@ class KgRag:
             logprobs=wanted.logprobs,
             grammar=asked.grammar(),
         )
+
+
+async def _neighbourhoods(graph: Graph, entities: Sequence[Node]) -> list[Neighbourhood]:
+    async def around(node: Node) -> Neighbourhood:
+        try:
+            return await graph.neighbourhood(node)
+        except GraphNodeUnknown:
+            # The names are of another release than the graph: nothing is known, which the reader is told.
+            return Neighbourhood(node=node, statements=(), graph=graph.name, release=graph.release)
+
+    return list(await asyncio.gather(*(around(node) for node in entities)))
+
+
+async def _vectors(graph: Graph, asked: Asked, gathered: Gathered) -> Vectors:
+    """The question is encoded once, whatever the number of entities and statements."""
+    if not gathered.statements:
+        return Vectors(_NOTHING, _NOTHING.reshape(0, 0))
+    return Vectors(await graph.encode(asked.question), await graph.vectors(gathered.statements))
+
+
+def _choosing(asked: Asked, options: KgRagOptions, room: int) -> ContextOptions:
+    return ContextOptions(
+        pruning=options.pruning,
+        tokens=min(options.tokens, room),
+        evidence=options.evidence,
+        volume=PAPER_VOLUME_TRUE_FALSE if asked.form == "true_false" else PAPER_VOLUME,
+    )
 
 
 async def _written(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from retrieval.graph.context import DEFAULT_TOKENS, Pruning
+from server.egress_settings import EGRESS_MODES, EgressMode
 from server.methods.base import OptionInvalid
 
 Form = Literal["general", "true_false", "multiple_choice"]
@@ -14,7 +15,7 @@ WithoutContext = Literal["abstain", "answer"]
 _FORMS = ("auto", "general", "true_false", "multiple_choice")
 _PRUNINGS: tuple[Pruning, ...] = ("budget", "paper")
 _WITHOUT: tuple[WithoutContext, ...] = ("abstain", "answer")
-_KNOWN = "form, choices, evidence, pruning, context_tokens, without_context, references"
+_KNOWN = "form, choices, evidence, pruning, context_tokens, without_context, references, egress"
 MAX_CHOICES = 26
 MAX_CHOICE = 200
 MAX_CONTEXT_TOKENS = 16_384
@@ -25,7 +26,7 @@ class KgRagOptions:
     """``form`` "auto": read from the question. ``choices``: of a multiple-choice question; () reads them from it.
     ``evidence`` puts the attributes of statements into the context. ``pruning``: how statements are chosen.
     ``context_tokens`` bounds the context, which the model's own may bound further; ``paper`` has no other bound.
-    ``without_context``: what to do where the graph has nothing."""
+    ``without_context``: what to do where the graph has nothing. ``egress`` None: the mode of the key."""
 
     form: Form | Literal["auto"] = "auto"
     choices: tuple[str, ...] = ()
@@ -34,6 +35,7 @@ class KgRagOptions:
     context_tokens: int | None = None
     without_context: WithoutContext = "abstain"
     references: bool = True
+    egress: EgressMode | None = None
 
     @property
     def tokens(self) -> int:
@@ -63,6 +65,8 @@ def _check(key: str, value: Any) -> Any:
             is_number = isinstance(value, int) and not isinstance(value, bool)
             fine = is_number and 1 <= value <= MAX_CONTEXT_TOKENS
             return _need(fine, value, key, f"a number from 1 to {MAX_CONTEXT_TOKENS}")
+        case "egress":
+            return _need(value in EGRESS_MODES, value, key, "one of " + ", ".join(EGRESS_MODES))
         case "evidence" | "references":
             return _need(isinstance(value, bool), value, key, "true or false")
         case _:

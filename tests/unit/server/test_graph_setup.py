@@ -13,16 +13,16 @@ import pytest
 import pytest_asyncio
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
-from graph_doubles import PSORIASIS, RARE, STATEMENTS, ExactLinker, MemoryGraph
+from graph_doubles import PSORIASIS, RARE, STATEMENTS, MemoryGraph
 
 from models.encoders.base import Floats
 from retrieval.graph.types import Statement
 from server.bootstrap import build_services, with_model
 from server.encoder_pool import EncoderPool
 from server.errors import EncoderUnknown
-from server.graph_setup import GraphParts, StoredGraph
 from server.retrieval_settings import RetrievalSettings
 from server.settings import Settings
+from server.stored_graph import StoredGraph
 
 
 class Store:
@@ -66,24 +66,22 @@ async def test_vectors_come_from_the_store_or_are_made_in_place(pool: EncoderPoo
     assert (await graph.encode("psoriasis")).shape == kept.shape[1:]
 
 
-async def test_a_server_with_a_graph_offers_the_method(tmp_path: Path) -> None:
-    """Without one it does not; a graph of an encoder that may not be used is refused at the start."""
+async def test_every_server_offers_the_method(tmp_path: Path) -> None:
+    """The graph is opened at the first question; one of an encoder that may not be used is refused at the start."""
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"suffix": "x", "text": "y"}]))
-    settings = Settings.model_validate(
-        {
-            "model": {"engine": "scripted", "script": str(script)},
-            # An address of this machine: the built-in gateway, which unpacks its sample, is not needed here.
-            "ncbi": {"eutils_url": "http://127.0.0.1:9", "cache_path": str(tmp_path / "cache.sqlite")},
-            "audit": {"path": str(tmp_path / "audit.jsonl")},
-            "retrieval": {"encoder": "hashing", "data_dir": str(tmp_path / "data")},
-        }
-    )
-    parts = GraphParts(Store(), ExactLinker(MemoryGraph()), "hashing")
-    for graph, offered in ((None, False), (parts, True)):
-        services = build_services(settings, graph)
-        assert ("scripted:kg-rag" in {served.id for served in services.models}) is offered
-        await services.close()
+    fields: dict[str, dict[str, str]] = {
+        "model": {"engine": "scripted", "script": str(script)},
+        # An address of this machine: the built-in gateway, which unpacks its sample, is not needed here.
+        "ncbi": {"eutils_url": "http://127.0.0.1:9", "cache_path": str(tmp_path / "cache.sqlite")},
+        "audit": {"path": str(tmp_path / "audit.jsonl")},
+        "retrieval": {"encoder": "hashing", "data_dir": str(tmp_path / "data")},
+        "graph": {"data_dir": str(tmp_path / "graphs")},
+    }
+    services = build_services(Settings.model_validate(fields))
+    assert "scripted:kg-rag" in {served.id for served in services.models}
+    assert not (tmp_path / "graphs").exists()
+    await services.close()
     with pytest.raises(EncoderUnknown):
-        build_services(settings, replace(parts, encoder="minilm"))
-    assert with_model(settings, "scripted:kg-rag")[1] == "scripted:kg-rag"
+        build_services(Settings.model_validate(fields | {"graph": {"encoder": "minilm"}}))
+    assert with_model(Settings.model_validate(fields), "scripted:kg-rag")[1] == "scripted:kg-rag"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
@@ -13,27 +12,9 @@ from models.encoders.base import Encoder, Floats, PassageText
 from retrieval.graph.base import GraphStore
 from retrieval.graph.types import Neighbourhood, Node, Statement
 from server.encoder_pool import EncoderPool
-from server.engine_slot import EngineSlot
-from server.methods.kg_rag import KgRag, Linker
 
 _T = TypeVar("_T")
 _NO_ROW: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class GraphParts:
-    """``encoder``: the name of the one that made the store's vectors; the settings must name it too."""
-
-    store: GraphStore
-    linker: Linker
-    encoder: str = ""
-
-
-def build_kg_rag(slot: EngineSlot, parts: GraphParts, pool: EncoderPool, max_answer_tokens: int) -> KgRag:
-    """Raises EncoderUnknown: the settings do not name the graph's encoder."""
-    if parts.encoder:
-        pool.check(parts.encoder)
-    return KgRag(slot, StoredGraph(parts.store, pool, parts.encoder), parts.linker, max_answer_tokens)
 
 
 class StoredGraph:
