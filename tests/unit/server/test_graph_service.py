@@ -55,7 +55,7 @@ def _spoke_says(seen: Seen) -> Answer:
                 "source": 2,
                 "target": 1,
                 "neo4j_type": "TREATS_CtD",
-                "properties": {"source": "DrugCentral"},
+                "properties": {"source": "X"},
             }
         },
     ]
@@ -68,6 +68,7 @@ class World:
     def __init__(self, tmp_path: Path, server: NcbiServer, sender: HttpSender, **settings: Any) -> None:
         self.log = tmp_path / "audit.jsonl"
         self.server = server
+        self.dead = asyncio.Event()
         self.pool = EncoderPool(RetrievalSettings(encoder="hashing"))
         self.auditor = Auditor(AuditLog(self.log, level="request", max_bytes=10**6), "refuse")
         policy = EgressPolicy.of(EgressSettings(**({"mode": "ncbi"} | settings)))
@@ -97,8 +98,10 @@ class World:
 @pytest_asyncio.fixture
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     sender = HttpSender(SendLimits())
-    async with NcbiServer(_spoke_says) as server:
+    dead = asyncio.Event()
+    async with NcbiServer(lambda seen: Answer(status=503) if dead.is_set() else _spoke_says(seen)) as server:
         made = World(tmp_path, server, sender, **getattr(request, "param", {}))
+        made.dead = dead
         yield made
         await made.service.close()
         await made.auditor.close()
@@ -146,7 +149,7 @@ async def test_names_that_may_not_leave_stay(world: World) -> None:
 
 async def test_a_dead_spoke_leaves_the_graph_here(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """The log says so; a node that is not here is an error."""
-    world.server.answer = lambda _: Answer(status=503)
+    world.dead.set()
     assert (await world.open("ncbi").neighbourhood(await world.parkinson())).graph == "sample"
     assert "SPOKE not used" in caplog.text
     with pytest.raises(GraphSourceUnavailable):
