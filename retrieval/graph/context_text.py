@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from retrieval.graph.types import Node, Statement
 
-_MAX_TRIES: Final = 8
+_MAX_TRIES: Final = 12
 _CLOSE_ENOUGH: Final = 0.96
 _AIM: Final = 0.985
 _FIRST_GUESS_CHARS: Final = 2.5
@@ -80,7 +80,7 @@ def fitting_text(told: Told, budget: int, count: Callable[[str], int]) -> Fitted
     telling = _Telling(told)
     best, over = Fitted("", -1, 0), len(told.statements) + 1
     guess = telling.number_within(budget * _FIRST_GUESS_CHARS)
-    for _ in range(_MAX_TRIES):
+    for tried in range(_MAX_TRIES):
         guess = min(max(guess, best.number + 1), over - 1)
         text = telling.text(guess)
         tokens = count(text)
@@ -90,7 +90,10 @@ def fitting_text(told: Told, budget: int, count: Callable[[str], int]) -> Fitted
             best = Fitted(text, guess, tokens)
         if over - best.number <= 1 or (best.number == guess and tokens >= _CLOSE_ENOUGH * budget):
             break
-        guess = telling.number_within(_AIM * budget * len(text) / max(tokens, 1))
+        guess = telling.number_within(_AIM * budget * telling.chars(guess) / max(tokens, 1))
+        if tried >= _MAX_TRIES // 3:
+            # What is said beside the statements does not grow with them; halving always ends.
+            guess = (best.number + over) // 2
     if best.number >= 0:
         return best
     text = telling.text(0)
@@ -114,6 +117,10 @@ class _Telling:
         while self._chars[-1] < chars and len(self._parts) < len(self._told.statements):
             self._add(self._told.statements[len(self._parts)])
         return max(0, bisect_right(self._chars, chars) - 1)
+
+    def chars(self, number: int) -> int:
+        """About how many characters the text of so many has."""
+        return self._chars[number]
 
     def text(self, number: int) -> str:
         while len(self._parts) < number:
