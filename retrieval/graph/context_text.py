@@ -3,10 +3,14 @@
     Disease psoriasis (DOID:8893, Disease Ontology):
     - associates Gene: HLA-B; IL23R; TNIP1 [source: GWAS Catalog]
     - Compound: Methotrexate; Calcitriol - treats it [source: DrugCentral; ChEMBL]
+    Disease herpes zoster (DOID:8536, Disease Ontology):
+    - associates Gene: HLA-B; IL10 [source: DISEASES]
+    Common to all of these: HLA-B
     (Left out: 412 of 447 statements.)
 
 One line holds the statements of one entity that have relation, direction, kind of the other end and sources in
-common. With evidence, the attributes of a statement stand behind its name as JSON.
+common. What all entities reach is said once more, so that nobody has to compare long lists. With evidence, the
+attributes of a statement stand behind its name as JSON.
 """
 
 from __future__ import annotations
@@ -20,13 +24,14 @@ from typing import Any, Final, NamedTuple
 
 from retrieval.graph.types import Node, Statement
 
-_MAX_TRIES: Final = 8
+_MAX_TRIES: Final = 12
 _CLOSE_ENOUGH: Final = 0.96
 _AIM: Final = 0.985
 _FIRST_GUESS_CHARS: Final = 2.5
 _NOTE_CHARS: Final = 40
 _MAX_NAME: Final = 200
 _MAX_LISTED: Final = 5
+_MAX_COMMON: Final = 20
 _BESIDE: Final = ""
 _NO_SOURCE: Final = "the graph names none"
 
@@ -75,7 +80,7 @@ def fitting_text(told: Told, budget: int, count: Callable[[str], int]) -> Fitted
     telling = _Telling(told)
     best, over = Fitted("", -1, 0), len(told.statements) + 1
     guess = telling.number_within(budget * _FIRST_GUESS_CHARS)
-    for _ in range(_MAX_TRIES):
+    for tried in range(_MAX_TRIES):
         guess = min(max(guess, best.number + 1), over - 1)
         text = telling.text(guess)
         tokens = count(text)
@@ -85,7 +90,10 @@ def fitting_text(told: Told, budget: int, count: Callable[[str], int]) -> Fitted
             best = Fitted(text, guess, tokens)
         if over - best.number <= 1 or (best.number == guess and tokens >= _CLOSE_ENOUGH * budget):
             break
-        guess = telling.number_within(_AIM * budget * len(text) / max(tokens, 1))
+        guess = telling.number_within(_AIM * budget * telling.chars(guess) / max(tokens, 1))
+        if tried >= _MAX_TRIES // 3:
+            # What is said beside the statements does not grow with them; halving always ends.
+            guess = (best.number + over) // 2
     if best.number >= 0:
         return best
     text = telling.text(0)
@@ -100,6 +108,7 @@ class _Telling:
         self._told = told
         self._heads = {entity.node_id: _head(entity) for entity in told.entities}
         self._parts: list[tuple[str, _Line, str]] = []
+        self._ends: list[Node] = []
         self._chars = [sum(map(len, self._heads.values())) + _NOTE_CHARS]
         self._seen: set[tuple[str, _Line]] = set()
 
@@ -108,6 +117,10 @@ class _Telling:
         while self._chars[-1] < chars and len(self._parts) < len(self._told.statements):
             self._add(self._told.statements[len(self._parts)])
         return max(0, bisect_right(self._chars, chars) - 1)
+
+    def chars(self, number: int) -> int:
+        """About how many characters the text of so many has."""
+        return self._chars[number]
 
     def text(self, number: int) -> str:
         while len(self._parts) < number:
@@ -119,11 +132,26 @@ class _Telling:
         for node_id, own in blocks.items():
             head = [self._heads[node_id]] if node_id in self._heads else ["Beside these:"] if own else []
             lines += [*head, *(_one(line, items) for line, items in own.items())]
+        lines += self._common(number)
         if not number:
             lines.append("The graph has no statement about this that fits the question.")
         elif number < self._told.total:
             lines.append(f"(Left out: {self._told.total - number} of {self._told.total} statements.)")
         return "\n".join(lines)
+
+    def _common(self, number: int) -> list[str]:
+        """The nodes that every entity has one of the first ``number`` statements about, as one line."""
+        if len(self._heads) < 2:
+            return []
+        reached: dict[str, set[str]] = {}
+        names: dict[str, str] = {}
+        for (place, _, _), end in zip(self._parts[:number], self._ends, strict=False):
+            reached.setdefault(end.node_id, set()).add(place)
+            names[end.node_id] = _quoted(end.name)
+        common = [names[node_id] for node_id, places in reached.items() if len(places - {_BESIDE}) == len(self._heads)]
+        more = len(common) - _MAX_COMMON
+        said = "; ".join(common[:_MAX_COMMON]) + (f" and {more} more" if more > 0 else "")
+        return [f"Common to all of these: {said}"] if common else []
 
     def _add(self, statement: Statement) -> None:
         forward = statement.edge.source_id in self._heads
@@ -133,6 +161,7 @@ class _Telling:
         line = _line(statement, other, forward=forward, whole=place == _BESIDE)
         item = _item(statement, other, self._told.evidence)
         self._parts.append((place, line, item))
+        self._ends.append(other)
         key = (place, line)
         extra = 2 if key in self._seen else len(_one(line, [""])) + 1
         self._seen.add(key)
@@ -177,13 +206,17 @@ def _line(statement: Statement, other: Node, *, forward: bool, whole: bool) -> _
 
 
 def _item(statement: Statement, other: Node, evidence: bool) -> str:
-    name = one_line(other.name)
-    name = json.dumps(name, ensure_ascii=False) if ";" in name else name
+    name = _quoted(other.name)
     pmids = statement.edge.pmids
     if not statement.edge.provenance and pmids and not evidence:
         name += f" (PMID {', '.join(pmids[:_MAX_LISTED])}{' and more' if len(pmids) > _MAX_LISTED else ''})"
     attributes = evidence_json(statement) if evidence else ""
     return f"{name} {attributes}" if attributes else name
+
+
+def _quoted(name: str) -> str:
+    name = one_line(name)
+    return json.dumps(name, ensure_ascii=False) if ";" in name else name
 
 
 def _head(entity: Node) -> str:

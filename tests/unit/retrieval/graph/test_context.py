@@ -220,3 +220,18 @@ def test_a_bigger_budget_only_adds_statements() -> None:
         assert found.statements[: len(before)] == before and len(found.statements) > len(before)
         assert found.tokens >= 0.9 * tokens or len(found.statements) == len(many)
         before = found.statements
+
+
+@pytest.mark.parametrize("tokens", [60, 200, 400, 800, 1500])
+@pytest.mark.parametrize("shared", [0, 15, 400])
+def test_a_budget_is_nearly_used_up(tokens: int, shared: int) -> None:
+    """Also where much is said beside the statements: what both entities reach, or long evidence."""
+    known = [
+        make_statement(disease, "ASSOCIATES_DaG", make_node("Gene", f"GENE{i if i < shared else f'{place}x{i}'}"))
+        for place, disease in enumerate((PSORIASIS, ZOSTER))
+        for i in range(600)
+    ]
+    gathered = gather("genes", [], [around(PSORIASIS, known[:600]), around(ZOSTER, known[600:])])
+    vectors = Vectors(*as_vectors([s.text for s in known], "genes"))
+    found = build_context(gathered, vectors, words, ContextOptions(tokens=tokens))
+    assert 0.85 * tokens <= found.tokens <= tokens or found.left_out == 0

@@ -23,8 +23,15 @@ def test_statements_with_relation_and_source_in_common_share_a_line() -> None:
         "- presents Symptom: Pruritus [source: NCBI PubMed]\n"
         "Disease herpes zoster (DOID:8536, Disease Ontology):\n"
         "- associates Gene: HLA-B [source: DISEASES]\n"
-        "- Compound: Acyclovir - treats it [source: DrugCentral]"
+        "- Compound: Acyclovir - treats it [source: DrugCentral]\n"
+        "Common to all of these: HLA-B"
     )
+
+
+def test_what_all_entities_reach_is_said_only_of_what_is_told() -> None:
+    """Of the first statements the second one about the shared gene is missing; one entity has nothing in common."""
+    assert "Common" not in tell(Told((PSORIASIS, ZOSTER), STATEMENTS, len(STATEMENTS)), 5)
+    assert "Common" not in tell(Told((PSORIASIS,), STATEMENTS[:5], 5), 5)
 
 
 def test_what_is_left_out_is_counted() -> None:
