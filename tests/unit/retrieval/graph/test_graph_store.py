@@ -243,6 +243,32 @@ def test_two_builds_at_once_end_with_one_graph(tmp_path: Path) -> None:
         build_graph(tmp_path, Import(kind="tsv", files=files, name="own"), CountingEncoder())
 
 
+def test_a_graph_that_is_replaced_meanwhile_is_opened_of_one_piece(tmp_path: Path) -> None:
+    """Vectors, lists and edges of one build, whichever it is."""
+    orders = []
+    for turn in (1, 2):
+        files = write_tables(tmp_path / f"in{turn}", 40 * turn, nodes=20)
+        orders.append(Import(kind="tsv", files=files, name="own"))
+    build_graph(tmp_path, orders[0], ENCODER)
+
+    def replace(_: int) -> None:
+        for turn in range(20):
+            build_graph(tmp_path, orders[(turn + 1) % 2], ENCODER)
+
+    with ThreadPoolExecutor(1) as pool:
+        building = pool.map(replace, [0])
+        for _ in range(60):
+            try:
+                graph = open_graph(tmp_path, "own")
+            except GraphBusy:
+                continue
+            found = graph.statements("Disease::D3")
+            assert len(found) == graph.manifest.edges // 20
+            assert len(graph.vectors(range(graph.manifest.edges))) == graph.manifest.edges
+            graph.close()
+        list(building)
+
+
 def test_a_large_graph_is_read_from_many_threads(tmp_path: Path) -> None:
     """50,000 edges: each node has its own, and the vectors fit."""
     files = write_tables(tmp_path / "in", 50_000)
