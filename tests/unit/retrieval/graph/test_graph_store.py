@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from models.encoders.base import PassageText
 from models.encoders.hashing import HashingEncoder
 from retrieval.gateway.atomic_folders import sole_builder
 from retrieval.graph.base import GraphSource, GraphStore
-from retrieval.graph.catalog import SAMPLE, graph_names, open_graph, open_or_sample
+from retrieval.graph.catalog import graph_names, open_graph
 from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid, GraphNodeUnknown
 from retrieval.graph.store_build import Import, build_graph
 from retrieval.graph.store_manifest import read_manifest
@@ -293,19 +292,3 @@ def test_a_name_cannot_leave_the_folder(tmp_path: Path, name: str) -> None:
         build_graph(tmp_path, Import(kind="tsv", files=(), name=name), ENCODER)
     with pytest.raises(GraphError, match="no name of a graph"):
         open_graph(tmp_path, name)
-
-
-def test_the_sample_is_built_at_its_first_use(tmp_path: Path) -> None:
-    """Every edge has a source and a licence, and the usual names of its diseases are known."""
-    graph = open_or_sample(tmp_path, SAMPLE, ENCODER)
-    assert graph.manifest.passed == 0
-    [disease] = graph.find("Parkinson disease")
-    texts = {statement.text for statement in graph.statements(disease.node_id)}
-    assert "Disease Parkinson's disease is associated with Gene SNCA" in texts
-    assert "Disease Parkinson's disease presents with Symptom tremor" in texts
-    for name in {found.node_id for found in graph.names()}:
-        statements = graph.statements(name)
-        assert statements, name
-        assert all(s.edge.provenance and s.edge.licence in {"CC0", "CC BY 3.0", "CC BY 4.0"} for s in statements)
-    assert sum(path.stat().st_size for path in (ROOT / "retrieval" / "graph" / "sample").iterdir()) < 100_000
-    assert json.loads((graph.folder / "manifest.json").read_text(encoding="utf-8"))["graph"] == SAMPLE
