@@ -10,7 +10,7 @@ from typing import Final
 from models.encoders.base import Encoder, EncoderFingerprint
 from retrieval.durable import fact_of
 from retrieval.gateway.atomic_folders import recover_all
-from retrieval.graph.errors import GraphError
+from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError
 from retrieval.graph.store_build import Built, Import, build_graph, check_name
 from retrieval.graph.store_read import LocalGraph
 from retrieval.graph.store_schema import MANIFEST_FILE
@@ -20,6 +20,7 @@ SAMPLE_DIR: Final = Path(__file__).parent / "sample"
 SAMPLE_FILES: Final = (SAMPLE_DIR / "nodes.tsv", SAMPLE_DIR / "edges.tsv")
 SAMPLE_RELEASE: Final = "1"
 _WAIT_S: Final = 120.0
+_TRIES: Final = 5
 Told = Callable[[str, int], None]
 
 
@@ -35,12 +36,33 @@ def open_graph(root: Path, name: str, expects: EncoderFingerprint | None = None)
     """
     Raises:
         GraphError: there is no graph of this name. GraphDamaged: it is not whole, or of another encoder.
+        GraphBusy: it was replaced during every attempt.
     """
     check_name(name)
     if not (root / name).is_dir():
         there = ", ".join(graph_names(root)) or "none"
         raise GraphError(f"there is no graph {name!r} in {root}; there are: {there}", param="name")
-    return LocalGraph(root / name, expects)
+    for _ in range(_TRIES):
+        before = _seal(root / name)
+        try:
+            graph = LocalGraph(root / name, expects)
+        except GraphDamaged:
+            if _seal(root / name) == before:
+                raise
+            continue
+        # Between the first file and the last another build may have taken the folder's place.
+        if _seal(root / name) == before:
+            return graph
+        graph.close()
+    raise GraphBusy(f"{root / name} is replaced again and again", param="name")
+
+
+def _seal(folder: Path) -> bytes:
+    """The manifest, which has the digest of every file; empty where there is none."""
+    try:
+        return (folder / MANIFEST_FILE).read_bytes()
+    except OSError:
+        return b""
 
 
 def build_sample(root: Path, encoder: Encoder, told: Told = lambda _, __: None) -> Built:

@@ -60,7 +60,7 @@ def read_reply(items: Iterable[Any]) -> Reply:
 
 def data_of(item: Any) -> dict[str, Any]:
     data = item.get("data") if isinstance(item, dict) else None
-    if not isinstance(data, dict) or not isinstance(data.get("neo4j_type"), str):
+    if not isinstance(data, dict) or names(kind := data.get("neo4j_type")) != (kind,):
         raise MalformedRecord("no object with data and neo4j_type")
     return data
 

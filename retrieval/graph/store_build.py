@@ -12,7 +12,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,15 +89,12 @@ def check_name(name: str) -> None:
 
 @contextmanager
 def _sole(target: Path, wait_s: float) -> Iterator[None]:
-    try:
-        lock = sole_builder(target, wait_s)
-        lock.__enter__()
-    except TimeoutError as fault:
-        raise GraphBusy(str(fault)) from fault
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(sole_builder(target, wait_s))
+        except TimeoutError as fault:
+            raise GraphBusy(str(fault)) from fault
         yield
-    finally:
-        lock.__exit__(None, None, None)
 
 
 def _build(target: Path, order: Import, encoder: Encoder, told: Told) -> Built:

@@ -29,7 +29,7 @@ SPOKE: Final[Mapping[str, str]] = MappingProxyType(
         "DECREASEDIN_PdD": "is decreased in",
         "DOWNREGULATES_AdG": "downregulates",
         "DOWNREGULATES_CdG": "downregulates",
-        "DOWNREGULATES_GPdG": "when overexpressed downregulates",
+        "DOWNREGULATES_GPdG": "downregulates",
         "DOWNREGULATES_KGdG": "when knocked down downregulates",
         "DOWNREGULATES_OGdG": "when overexpressed downregulates",
         "ENCODES_GeP": "encodes",
@@ -103,7 +103,7 @@ SPOKE: Final[Mapping[str, str]] = MappingProxyType(
         "TREATS_CtD": "treats",
         "UPREGULATES_AuG": "upregulates",
         "UPREGULATES_CuG": "upregulates",
-        "UPREGULATES_GPuG": "when overexpressed upregulates",
+        "UPREGULATES_GPuG": "upregulates",
         "UPREGULATES_KGuG": "when knocked down upregulates",
         "UPREGULATES_OGuG": "when overexpressed upregulates",
     }

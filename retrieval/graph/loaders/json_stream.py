@@ -49,7 +49,7 @@ class _Text:
         while True:
             try:
                 found, end = self._decoder.raw_decode(self._text, self._at)
-            except (json.JSONDecodeError, RecursionError) as fault:
+            except (ValueError, RecursionError) as fault:
                 if len(self._text) - self._at > _MOST or not self._more():
                     raise self.fault(f"it is cut or no JSON: {getattr(fault, 'msg', fault)}") from fault
                 continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from models.encoders.base import PassageText
 from models.encoders.hashing import HashingEncoder
 from retrieval.gateway.atomic_folders import sole_builder
 from retrieval.graph.base import GraphSource, GraphStore
-from retrieval.graph.catalog import SAMPLE, graph_names, open_graph, open_or_sample
+from retrieval.graph.catalog import graph_names, open_graph
 from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid, GraphNodeUnknown
 from retrieval.graph.store_build import Import, build_graph
 from retrieval.graph.store_manifest import read_manifest
@@ -243,6 +242,32 @@ def test_two_builds_at_once_end_with_one_graph(tmp_path: Path) -> None:
         build_graph(tmp_path, Import(kind="tsv", files=files, name="own"), CountingEncoder())
 
 
+def test_a_graph_that_is_replaced_meanwhile_is_opened_of_one_piece(tmp_path: Path) -> None:
+    """Vectors, lists and edges of one build, whichever it is."""
+    orders = []
+    for turn in (1, 2):
+        files = write_tables(tmp_path / f"in{turn}", 40 * turn, nodes=20)
+        orders.append(Import(kind="tsv", files=files, name="own"))
+    build_graph(tmp_path, orders[0], ENCODER)
+
+    def replace(_: int) -> None:
+        for turn in range(20):
+            build_graph(tmp_path, orders[(turn + 1) % 2], ENCODER)
+
+    with ThreadPoolExecutor(1) as pool:
+        building = pool.map(replace, [0])
+        for _ in range(60):
+            try:
+                graph = open_graph(tmp_path, "own")
+            except GraphBusy:
+                continue
+            found = graph.statements("Disease::D3")
+            assert len(found) == graph.manifest.edges // 20
+            assert len(graph.vectors(range(graph.manifest.edges))) == graph.manifest.edges
+            graph.close()
+        list(building)
+
+
 def test_a_large_graph_is_read_from_many_threads(tmp_path: Path) -> None:
     """50,000 edges: each node has its own, and the vectors fit."""
     files = write_tables(tmp_path / "in", 50_000)
@@ -267,19 +292,3 @@ def test_a_name_cannot_leave_the_folder(tmp_path: Path, name: str) -> None:
         build_graph(tmp_path, Import(kind="tsv", files=(), name=name), ENCODER)
     with pytest.raises(GraphError, match="no name of a graph"):
         open_graph(tmp_path, name)
-
-
-def test_the_sample_is_built_at_its_first_use(tmp_path: Path) -> None:
-    """Every edge has a source and a licence, and the usual names of its diseases are known."""
-    graph = open_or_sample(tmp_path, SAMPLE, ENCODER)
-    assert graph.manifest.passed == 0
-    [disease] = graph.find("Parkinson disease")
-    texts = {statement.text for statement in graph.statements(disease.node_id)}
-    assert "Disease Parkinson's disease is associated with Gene SNCA" in texts
-    assert "Disease Parkinson's disease presents with Symptom tremor" in texts
-    for name in {found.node_id for found in graph.names()}:
-        statements = graph.statements(name)
-        assert statements, name
-        assert all(s.edge.provenance and s.edge.licence in {"CC0", "CC BY 3.0", "CC BY 4.0"} for s in statements)
-    assert sum(path.stat().st_size for path in (ROOT / "retrieval" / "graph" / "sample").iterdir()) < 100_000
-    assert json.loads((graph.folder / "manifest.json").read_text(encoding="utf-8"))["graph"] == SAMPLE
