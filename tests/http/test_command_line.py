@@ -117,7 +117,11 @@ def test_models_lists_what_can_be_asked_for(environment: dict[str, str]) -> None
     """The model and its methods, one a line."""
     done = _run(environment, "models")
 
-    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["scripted", "scripted:genegpt"]
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == [
+        "scripted",
+        "scripted:genegpt",
+        "scripted:kg-rag",
+    ]
 
 
 def test_doctor_reports_every_check(environment: dict[str, str]) -> None:
