@@ -17,7 +17,7 @@ from models.errors import ArrowheadError
 from server.bootstrap import build_services
 from server.egress_policy import NOTHING_LEFT
 from server.errors import RequestError
-from server.methods.base import Ask, CallReplied, Done, Message, Sampling
+from server.methods.base import Ask, CallReplied, Done, Message, Sampling, Step
 from server.methods.call_lines import call_line
 from server.services import Services
 from server.settings import Settings
@@ -84,6 +84,8 @@ async def _answer(question: Question, services: Services) -> None:
                 continue
             if isinstance(event, CallReplied):
                 _print("  " + call_line(event.url, event.summary))
+            elif isinstance(event, Step):
+                _print(f"  {event.text}")
             elif isinstance(event, Done):
                 _print(event.answer or f"(no answer: {event.finish_reason})")
     if question.as_json:
@@ -104,6 +106,8 @@ def _ask_server(question: Question) -> None:
         _print(json.dumps({"model": model, **choice}, ensure_ascii=False, indent=2))
         return
     _print(f"> {question.text}")
+    for step in choice["steps"]:
+        _print(f"  {step}")
     for call in choice["calls"]:
         _print("  " + call_line(call["url"], call["summary"]))
     _print(choice["answer"] or f"(no answer: {choice['finish_reason']})")

@@ -47,7 +47,6 @@ from server.methods.base import (
     Event,
     Evidence,
     OptionInvalid,
-    Step,
     TextDelta,
     TranscriptDelta,
 )
@@ -125,7 +124,6 @@ class GeneGpt:
         splitter = AnswerSplitter(multi_hop=multi_hop)
         records: list[Mapping[str, Any]] = []
         shown = 0
-        yield Step(f"GeneGPT with prompt parts {options.mask}, at most {options.max_calls} calls")
         async with aclosing(run(engine, request, _CallHandler(session))) as steps:
             async for step in steps:
                 match step:

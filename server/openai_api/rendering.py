@@ -9,7 +9,17 @@ from typing import Any, Literal
 from models.decoding.types import LoopFinish, LoopUsage
 from models.types import TokenLogprob
 from server.egress_policy import NOTHING_LEFT
-from server.methods.base import CallMade, CallReplied, Done, Event, Evidence, Reference, TextDelta, TranscriptDelta
+from server.methods.base import (
+    CallMade,
+    CallReplied,
+    Done,
+    Event,
+    Evidence,
+    Reference,
+    Step,
+    TextDelta,
+    TranscriptDelta,
+)
 
 Decode = Callable[[Sequence[int]], str]
 OpenAIFinish = Literal["stop", "length"]
@@ -47,6 +57,8 @@ class Choice:
                 self.logprobs.extend(logprobs or ())
             case TextDelta(text=text):
                 self.reasoning.append(text)
+            case Step(text=text):
+                self.reasoning.append(f"{text}\n")
             case TranscriptDelta():
                 self.transcript.append(event)
             case CallMade() | CallReplied():
@@ -118,6 +130,8 @@ def chat_delta(event: Event) -> dict[str, Any] | None:
             return {"content": text}
         case TextDelta(text=text):
             return {"reasoning_content": text, "reasoning": text}
+        case Step(text=text):
+            return {"reasoning_content": f"{text}\n", "reasoning": f"{text}\n"}
         case Evidence(references=references):
             return {"annotations": citations(references)}
         case _:
