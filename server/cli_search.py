@@ -26,7 +26,10 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         "--retriever", default="", metavar="R", help="dense, bm25, pes2, hybrid, or the name of an encoder"
     )
     parser.add_argument("-k", type=int, default=5, help="passages")
-    parser.add_argument("--rerank", type=int, default=0, metavar="N", help="let the cross-encoder judge the N best")
+    parser.add_argument(
+        "--rerank", type=int, nargs="?", const=50, default=0, metavar="N",
+        help="let the cross-encoder judge the N best (50)",
+    )  # fmt: skip
     parser.add_argument("--from", dest="date_from", default="", metavar="YYYY[-MM[-DD]]")
     parser.add_argument("--to", dest="date_to", default="", metavar="YYYY[-MM[-DD]]")
     parser.add_argument("--type", action="append", default=[], help="only documents of this type, as 'review'")

@@ -21,7 +21,7 @@ from retrieval.types import NcbiCall, RawReply, Route
 from server.audit import AuditFailed
 from server.audit_lines import AuditRecord
 from server.auditor import Auditor
-from server.egress_places import Outing, Place, Places
+from server.egress_places import OutboundRequest, Place, Places
 from server.egress_policy import Departures, EgressPolicy
 from server.egress_settings import EgressMode
 from server.errors import EgressRaised
@@ -101,7 +101,7 @@ class Egress:
             self._refuse(trip, place, kept)
         return await self._ask(trip, place)
 
-    async def leave(self, asker: Asker, outing: Outing) -> None:
+    async def let_out(self, asker: Asker, request: OutboundRequest) -> None:
         """Right before a request goes that is no NCBI call: allowed, on the audit log's disk, counted.
 
         Raises:
@@ -113,26 +113,23 @@ class Egress:
             key_id=asker.key_id or None,
             mode=asker.mode,
             decision="allowed",
-            where=outing.host,
-            endpoint=outing.endpoint,
-            classes=outing.classes,
-            request_bytes=outing.num_bytes,
-            params=outing.params,
+            where=request.host,
+            endpoint=request.endpoint,
+            classes=request.classes,
+            request_bytes=request.num_bytes,
+            params=request.params,
         )
         if asker.mode == "off":
-            raise NcbiRefusedByEgress(f"{outing.host} is another machine, and nothing may leave this one")
-        if kept := self.policy.kept(outing.classes):
+            raise NcbiRefusedByEgress(f"{request.host} is another machine, and nothing may leave this one")
+        if kept := self.policy.kept(request.classes):
             with suppress(AuditFailed):  # nothing leaves either way
                 refused = replace(record, event="refused", decision="refused", detail={"kept": list(kept)})
                 await self._auditor.record(refused)
             self._departures(asker).keep(kept)
-            raise NcbiRefusedByEgress(f"{', '.join(kept)} may not leave this machine for {outing.host}")
-        try:
-            await self._auditor.record(record)
-        except AuditFailed as error:
-            raise NcbiRefusedByEgress("the call cannot be written to the audit log, so it was not sent") from error
-        self._total.add(outing.host, outing.classes)
-        self._departures(asker).add(outing.host, outing.classes)
+            raise NcbiRefusedByEgress(f"{', '.join(kept)} may not leave this machine for {request.host}")
+        await self._record_ahead(record)
+        self._total.add(request.host, request.classes)
+        self._departures(asker).add(request.host, request.classes)
 
     async def _local_first(self, trip: _Trip) -> RawReply:
         local: RawReply | None = None
@@ -199,11 +196,15 @@ class Egress:
     async def _write_ahead(self, trip: _Trip, place: Place) -> None:
         request = build_request(trip.call, place.client.site)
         record = self._record(trip, AuditRecord(event="send", decision="allowed", where=place.name))
+        await self._record_ahead(replace(record, request_bytes=len(request.url) + len(request.body)))
+        self._count(trip, place, left=True)
+
+    async def _record_ahead(self, record: AuditRecord) -> None:
+        """What is not on the log's disk does not go."""
         try:
-            await self._auditor.record(replace(record, request_bytes=len(request.url) + len(request.body)))
+            await self._auditor.record(record)
         except AuditFailed as error:
             raise NcbiRefusedByEgress("the call cannot be written to the audit log, so it was not sent") from error
-        self._count(trip, place, left=True)
 
     def _count(self, trip: _Trip, place: Place, *, left: bool) -> None:
         if left:

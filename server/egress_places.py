@@ -49,7 +49,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outing:
+class OutboundRequest:
     """A request to another machine that is no NCBI call. ``params``: the values of it that say something."""
 
     host: str

@@ -20,7 +20,7 @@ from retrieval.graph.spoke import Departure, SpokeSource
 from retrieval.graph.store_read import LocalGraph
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
 from server.egress import Asker, Egress
-from server.egress_places import Outing
+from server.egress_places import OutboundRequest
 from server.egress_settings import EgressMode
 from server.encoder_pool import EncoderPool
 from server.graph_setup import build_spoke, graph_encoder_name, graphs_dir
@@ -46,12 +46,12 @@ def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi) -> Gr
     encoder = graph_encoder_name(settings)
     pool.check(encoder)
     place = GraphPlace(graphs_dir(settings), settings.graph.name, encoder)
-    spoke = build_spoke(settings, ncbi.sender, _unheard)
+    spoke = build_spoke(settings, ncbi.sender, _not_for_an_answer)
     host = settings.graph.spoke_host or ""
     return GraphService(place, pool, ncbi.egress, None if spoke is None else Spoke(spoke, host, is_loopback(host)))
 
 
-async def _unheard(_: Departure) -> None:
+async def _not_for_an_answer(_: Departure) -> None:
     raise NcbiRefusedByEgress("SPOKE is only asked for an answer")
 
 
@@ -136,15 +136,16 @@ class AnswerGraph:
         self._egress = egress
         self._asker = asker
         self._spoke = spoke if spoke is not None and (spoke.is_here or asker.mode != "off") else None
-        self._place = (service.place.name, "")
+        self._used: dict[str, str] = {}
 
     @property
     def name(self) -> str:
-        return self._place[0]
+        """The graphs that answered, as one's statements may come from here and another's from SPOKE."""
+        return " and ".join(self._used) or self._service.place.name
 
     @property
     def release(self) -> str:
-        return self._place[1]
+        return " and ".join(self._used.values())
 
     async def neighbourhood(self, node: Node) -> Neighbourhood:
         """Raises GraphSourceUnavailable and the like only where there is nothing here either."""
@@ -152,7 +153,7 @@ class AnswerGraph:
         found = local
         if self._spoke is not None and not (self._asker.mode == "local-first" and local.statements):
             found = await self._outside(self._spoke, node, local)
-        self._place = (found.graph, found.release)
+        self._used[found.graph] = found.release
         return found
 
     async def encode(self, question: str) -> Floats:
@@ -164,10 +165,10 @@ class AnswerGraph:
     async def _outside(self, spoke: Spoke, node: Node, local: Neighbourhood) -> Neighbourhood:
         async def before(departure: Departure) -> None:
             if not spoke.is_here:
-                await self._egress.leave(self._asker, _outing(spoke.host, departure))
+                await self._egress.let_out(self._asker, _outbound(spoke.host, departure))
 
         try:
-            return await spoke.source.told(before).neighbourhood(node)
+            return await spoke.source.with_listener(before).neighbourhood(node)
         except GraphNodeUnknown:
             return local
         except (GraphError, NcbiRefusedByEgress) as error:
@@ -177,10 +178,10 @@ class AnswerGraph:
             return local
 
 
-def _outing(host: str, departure: Departure) -> Outing:
+def _outbound(host: str, departure: Departure) -> OutboundRequest:
     """An identifier and a name of a vocabulary that all share; the list of types says nothing of a question."""
     node = departure.node
-    return Outing(
+    return OutboundRequest(
         host=host,
         endpoint=f"spoke_{departure.purpose}",
         classes=("id", "term") if node else (),

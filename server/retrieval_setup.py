@@ -60,9 +60,9 @@ class Retrieval:
 
 def build_retrieval(settings: RetrievalSettings, data_dir: Path) -> Retrieval:
     pool = EncoderPool(settings)
-    opening = _Opening(backend_name(settings), settings.device)
+    opener = _VectorOpener(backend_name(settings), settings.device)
     backends = Backends(
-        encoders=pool.encoder, vectors=opening.vectors, words=_words, keywords=lambda folder, _: _keywords(folder)
+        encoders=pool.encoder, vectors=opener.vectors, words=_words, keywords=lambda folder, _: _keywords(folder)
     )
     namespaces = Namespaces(data_dir, backends)
     judge = _CrossEncoder(pool) if settings.cross_encoder else None
@@ -85,7 +85,7 @@ def uses_card(settings: RetrievalSettings) -> bool:
     return settings.device.startswith("cuda") or (settings.device == "auto" and _DRIVER.exists())
 
 
-class _Opening:
+class _VectorOpener:
     """Opens vector indices for namespaces. What was read and checked of a folder once is not read again when the folder
     has changed: its segments never do."""
 

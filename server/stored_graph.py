@@ -1,4 +1,4 @@
-"""Puts a graph's store, its linker and an encoder together for the methods that answer from it."""
+"""A graph's store with the encoder of its vectors, for the methods that answer from it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ batches. A kill at any moment leaves whole documents; the next change goes on wi
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from retrieval.corpus.errors import CorpusError, DocumentUnreadable
-from retrieval.corpus.items import NO_OPTIONS, Item, Passed, ReadOptions, Withdrawn
+from retrieval.corpus.errors import CorpusError
+from retrieval.corpus.items import NO_OPTIONS, Item, Passed, ReadOptions, Withdrawn, sha256_of
 from retrieval.corpus.namespace import COMMIT, Namespace
 from retrieval.corpus.namespaces import Namespaces
 from retrieval.corpus.readers.kinds import guess_reader, reader
@@ -24,7 +23,6 @@ from retrieval.corpus.store_write import StoreWriter
 _DOCUMENTS: Final = 256
 _CHARS: Final = 4 * 2**20  # a few full texts may be as large as hundreds of abstracts
 _MAX_SHOWN: Final = 20
-_CHUNK: Final = 2**20
 _MAX_WAITING: Final = 100_000  # beyond it, counting them after every batch would cost more than it tells
 
 
@@ -92,7 +90,7 @@ def add_file(
     options = replace(options, retrieved=options.retrieved or datetime.now(UTC).date().isoformat())
     with namespaces.writing(name) as (namespace, writer):
         run = _Run(namespace, writer, watch)
-        digest = _sha256(path)
+        digest = sha256_of(path)
         if namespace.store.is_finished((digest, kind)):
             run.index()
             return replace(run.result(), already=True)
@@ -217,14 +215,3 @@ def _batch(items: Iterator[Item]) -> tuple[list[Item], CorpusError | None]:
     except CorpusError as error:
         return batch, error
     return batch, None
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            while block := file.read(_CHUNK):
-                digest.update(block)
-    except OSError as error:
-        raise DocumentUnreadable(f"{path}: cannot be read: {error.strerror}") from error
-    return digest.hexdigest()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from retrieval.corpus.errors import DocumentUnreadable
+from retrieval.durable import fact_of
 from retrieval.gateway.errors import ImportFileError
 from retrieval.passages import Document
 
@@ -151,3 +152,11 @@ def unreadable_file() -> Iterator[None]:
         yield
     except ImportFileError as error:
         raise DocumentUnreadable(error.message) from error
+
+
+def sha256_of(path: Path) -> str:
+    """Of a document's file. DocumentUnreadable where it cannot be read."""
+    try:
+        return fact_of(path).sha256
+    except OSError as error:
+        raise DocumentUnreadable(f"{path}: cannot be read: {error.strerror}") from error

@@ -87,7 +87,7 @@ class SpokeSource:
     def name(self) -> str:
         return "SPOKE"
 
-    def told(self, before_send: BeforeSend) -> SpokeSource:
+    def with_listener(self, before_send: BeforeSend) -> SpokeSource:
         """This source with another listener; what it remembers of SPOKE they share."""
         other = copy.copy(self)
         other._before_send = before_send

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.durable import fact_of
 from retrieval.index.errors import IndexDamaged
 from retrieval.lexical.folders import MANIFEST, identity, write_manifest
 from retrieval.lexical.keyword_segment import Segment
@@ -107,7 +107,7 @@ def _read_part(folder: Path, files: Mapping[str, Sequence[str]]) -> Part:
 def _load(folder: Path, entry: Sequence[str], kind: type[np.generic]) -> NDArray[Any]:
     name, digest = entry
     path = folder / Path(name).name
-    if _digest(path) != digest:
+    if fact_of(path).sha256 != digest:
         raise IndexDamaged(f"{path} is not what was written")
     loaded: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     if loaded.dtype != kind or loaded.ndim != 1:
@@ -120,9 +120,4 @@ def _save(path: Path, values: NDArray[Any]) -> tuple[str, str]:
         np.save(file, values, allow_pickle=False)
         file.flush()
         os.fsync(file.fileno())
-    return path.name, _digest(path)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return path.name, fact_of(path).sha256

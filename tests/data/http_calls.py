@@ -6,10 +6,23 @@ import json
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 JSON = "application/json"
+# Encoders that need no weights.
+SETTINGS = {"ARROWHEAD_RETRIEVAL__ENCODER": "hashing", "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap"}
+
+
+def namespace_settings(data_dir: Path) -> dict[str, str]:
+    """Of a server whose namespaces lie in ``data_dir``, and which logs everything it can."""
+    return SETTINGS | {
+        "ARROWHEAD_RETRIEVAL__DATA_DIR": str(data_dir),
+        "ARROWHEAD_RETRIEVAL__MAX_UPLOAD_BYTES": "4000000",
+        "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",
+        "ARROWHEAD_LOG__LEVEL": "DEBUG",
+    }
 
 
 class Site:

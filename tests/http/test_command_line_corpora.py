@@ -60,7 +60,7 @@ def test_a_namespace_from_its_making_to_its_end(arrowhead: Shell, tmp_path: Path
     for retriever in ("bm25", "pes2", "dense", "hybrid", "hashing"):
         found = arrowhead("search", "il6 acute phase", "--retriever", retriever, "--json", "-k", "1")
         assert "IL-6 drives" in json.loads(found)["text"], retriever
-    assert json.loads(arrowhead("search", "GP130", "--rerank", "3", "--json", "-k", "1"))["section"] == "Receptors"
+    assert json.loads(arrowhead("search", "GP130", "--rerank", "--json", "-k", "1"))["section"] == "Receptors"
 
     target = str(tmp_path / "notes.tar")
     arrowhead("namespace", "export", "notes", target)

@@ -16,10 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
-from http_calls import Site, snippets
+from http_calls import SETTINGS, Site, namespace_settings, snippets
 from pubmed_server import serve_pubmed
 
-SETTINGS = {"ARROWHEAD_RETRIEVAL__ENCODER": "hashing", "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap"}
 Serve = Callable[..., AbstractContextManager[Any]]
 
 
@@ -30,13 +29,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(serve_with: Serve, data_dir: Path) -> Iterator[Any]:
-    settings = SETTINGS | {
-        "ARROWHEAD_RETRIEVAL__DATA_DIR": str(data_dir),
-        "ARROWHEAD_RETRIEVAL__MAX_UPLOAD_BYTES": "4000000",
-        "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",
-        "ARROWHEAD_LOG__LEVEL": "DEBUG",
-    }
-    with serve_with(settings) as server:
+    with serve_with(namespace_settings(data_dir)) as server:
         yield server
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import signal
 import subprocess
@@ -13,12 +12,11 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable
-from retrieval.corpus.items import NO_OPTIONS, Item, Passed, PdfLimits, ReadOptions, TextBuilder
+from retrieval.corpus.items import NO_OPTIONS, Item, Passed, PdfLimits, ReadOptions, TextBuilder, sha256_of
 from retrieval.corpus.readers import pdf_child
 from retrieval.passages import Document
 
 _MAX_LINE: Final = 16 * 2**20
-_CHUNK: Final = 2**20
 _GRACE_S: Final = 10.0
 _OUT_OF_TIME: Final = (signal.SIGKILL, signal.SIGXCPU)
 
@@ -30,7 +28,7 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
         DocumentUnreadable: encrypted, damaged, or pictures of pages without text; the message says which.
         DocumentTooLarge: over the limits of ``options.pdf``.
     """
-    digest = _sha256(path)
+    digest = sha256_of(path)
     text, title, bad = TextBuilder(), "", list[Passed]()
     for line in _lines(path, options.pdf):
         if "error" in line:
@@ -59,17 +57,6 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
         retrieved=options.retrieved,
     )
     yield text.reading(document)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            while block := file.read(_CHUNK):
-                digest.update(block)
-    except OSError as error:
-        raise DocumentUnreadable(f"{path}: cannot be read: {error.strerror}") from error
-    return digest.hexdigest()
 
 
 def _lines(path: Path, limits: PdfLimits) -> Iterator[dict[str, Any]]:
