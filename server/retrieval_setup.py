@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -93,6 +94,7 @@ class _VectorOpener:
         self._backend = backend
         self._device = "cpu" if backend == "faiss" else device.replace("auto", "cuda")
         self._known: dict[Path, View] = {}
+        self._lock = threading.Lock()
 
     def vectors(self, folder: Path, encoder: Encoder, write: bool) -> VectorIndex:
         # A writer needs no card: what it writes, any back end opens.
@@ -102,11 +104,14 @@ class _VectorOpener:
         # A kill may have left the folders of one that was being made.
         if write and not Storage(folder, options.disk).exists():
             return create_index(folder, spec, options)
-        # Whose folder is gone must not keep its files on the disk.
-        self._known = {place: view for place, view in self._known.items() if place.exists()}
-        known = self._known.get(folder) if backend == self._backend else None
+        if backend != self._backend:
+            return open_index(folder, spec, options)
+        with self._lock:
+            # Whose folder is gone must not keep its files on the disk.
+            self._known = {place: view for place, view in self._known.items() if place.exists()}
+            known = self._known.get(folder)
         index = open_index(folder, spec, options, known)
-        if backend == self._backend:
+        with self._lock:
             self._known[folder] = index.view
         return index
 
