@@ -43,7 +43,7 @@ class Sampling:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """One answer to be given. ``prompt`` is set instead of ``messages`` where the client sent plain text. ``key_id``
-    names the API key that asks, "" on a server without keys.
+    names the API key that asks, "" on a server without keys. ``namespaces``: those that it may read, None for all.
     """
 
     request_id: str
@@ -52,6 +52,7 @@ class Ask:
     sampling: Sampling = Sampling()
     options: Mapping[str, Any] = field(default_factory=dict)
     key_id: str = ""
+    namespaces: frozenset[str] | None = None
 
     @property
     def question(self) -> str:
@@ -112,13 +113,16 @@ class CallReplied:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A record the answer was read from. ``start`` and ``end``: where its marker stands in the shown answer."""
+    """A record the answer was read from. ``start`` and ``end``: where its marker stands in the shown answer. ``text``:
+    the passage that was read, "" where the record is not kept.
+    """
 
     number: int
     title: str
     url: str
     start: int = 0
     end: int = 0
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

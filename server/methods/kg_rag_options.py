@@ -9,6 +9,7 @@ from typing import Any, Literal
 from retrieval.graph.context import DEFAULT_TOKENS, Pruning
 from server.egress_settings import EGRESS_MODES, EgressMode
 from server.methods.base import OptionInvalid
+from server.methods.choices import MAX_CHOICE, MAX_CHOICES
 
 Form = Literal["general", "true_false", "multiple_choice"]
 WithoutContext = Literal["abstain", "answer"]
@@ -16,8 +17,6 @@ _FORMS = ("auto", "general", "true_false", "multiple_choice")
 _PRUNINGS: tuple[Pruning, ...] = ("budget", "paper")
 _WITHOUT: tuple[WithoutContext, ...] = ("abstain", "answer")
 _KNOWN = "form, choices, evidence, pruning, context_tokens, without_context, references, egress"
-MAX_CHOICES = 26
-MAX_CHOICE = 200
 MAX_CONTEXT_TOKENS = 16_384
 
 

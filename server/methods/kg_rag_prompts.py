@@ -13,7 +13,8 @@ from typing import Final
 
 from models.types import Grammar
 from server.methods.base import OptionInvalid
-from server.methods.kg_rag_options import MAX_CHOICE, MAX_CHOICES, Form, KgRagOptions
+from server.methods.choices import listed_choices, one_line, regex_of
+from server.methods.kg_rag_options import Form, KgRagOptions
 
 NONE_OF_THESE: Final = "none of these"
 UNKNOWN: Final = "unknown"
@@ -22,10 +23,6 @@ _TRUE_FALSE: Final = re.compile(
     r"|[\s(,.;-]*\b(?:true\s+or\s+false|true/false)\s*[?.)]*\s*$",
     re.IGNORECASE,
 )
-_LIST: Final = re.compile(
-    r"\b(?:given\s+list\s+is|options?(?:\s+are)?|choices?(?:\s+are)?)\s*:\s*(?P<list>[^\n]+?)\s*$", re.IGNORECASE
-)
-_LETTERED: Final = re.compile(r"(?m)^[ \t]*\(?([A-Z])[.):][ \t]+(\S.*?)[ \t]*$")
 _PARTS: Final = ("general", "true_false", "multiple_choice", "without_context")
 
 
@@ -63,7 +60,7 @@ class Asked:
         """The whole output is one of the answers; the blank is what the first token of a base model begins with."""
         if not self.answers:
             return None
-        return Grammar("regex", " ?(" + "|".join(_escaped(answer) for answer in self.answers) + ")")
+        return Grammar("regex", " ?(" + "|".join(regex_of(answer) for answer in self.answers) + ")")
 
     def answer_in(self, written: str) -> str:
         """The answer that was written, "" for none: an engine without grammars may write anything."""
@@ -81,7 +78,7 @@ def read_question(text: str, options: KgRagOptions) -> Asked:
     if form == "true_false" or (form == "auto" and not options.choices and _TRUE_FALSE.search(question)):
         bare = one_line(_TRUE_FALSE.sub(" ", question)) or one_line(question)
         return Asked(bare, "true_false", stem=bare)
-    found, stem = _choices(question)
+    found, stem = listed_choices(question)
     choices = options.choices or found
     question, stem = one_line(question), one_line(stem)
     if form == "multiple_choice" and not choices:
@@ -89,11 +86,6 @@ def read_question(text: str, options: KgRagOptions) -> Asked:
     if form == "general" or not choices:
         return Asked(question, "general", stem=question)
     return Asked(question, "multiple_choice", choices, stem)
-
-
-def one_line(question: str) -> str:
-    """A question is one line of the prompt: line breaks in it would look like the prompt's own."""
-    return " ".join(question.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,29 +121,6 @@ def _given(asked: Asked, context: str) -> str:
     head = f"Context:\n{context}\n\n" if context else ""
     answers = f"\nChoices: {'; '.join(asked.answers)}" if asked.answers else ""
     return f"{head}Question: {asked.question}{answers}"
-
-
-def _choices(question: str) -> tuple[tuple[str, ...], str]:
-    """The choices that a question lists, and what stands before them."""
-    lettered = list(_LETTERED.finditer(question))
-    if len(lettered) >= 2 and [found[1] for found in lettered] == [chr(65 + i) for i in range(len(lettered))]:
-        return _distinct([one_line(found[2]) for found in lettered]), question[: lettered[0].start()]
-    listed = _LIST.search(question)
-    if listed is None:
-        return (), question
-    separator = ";" if ";" in listed["list"] else ","
-    parts = [one_line(part).rstrip(".?") for part in listed["list"].split(separator)]
-    return _distinct(parts), question[: listed.start()]
-
-
-def _distinct(found: list[str]) -> tuple[str, ...]:
-    """Published questions repeat a choice now and then. () where they are no usable list."""
-    choices = tuple(dict.fromkeys(choice for choice in found if choice))
-    return choices if 2 <= len(choices) <= MAX_CHOICES and max(map(len, choices)) <= MAX_CHOICE else ()
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"[\\^$.|?*+()\[\]{}/]", lambda found: "\\" + found[0], text)
 
 
 def _text(name: str) -> str:
