@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 FinishReason = Literal["stop", "length", "abort"]
@@ -81,3 +81,6 @@ class EngineStats:
     prompt_tokens_computed: int = 0
     prompt_tokens_cached: int = 0
     tokens_generated: int = 0
+
+    def plus(self, other: EngineStats) -> EngineStats:
+        return EngineStats(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))

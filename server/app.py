@@ -22,6 +22,7 @@ from server.openai_api import (
     embeddings,
     health,
     job_routes,
+    messages,
     namespaces,
     rerank,
     search,
@@ -43,7 +44,7 @@ def create_app(services: Services) -> FastAPI:
 
     app = FastAPI(title="Arrowhead", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
-    for module in (chat, completions, embeddings, rerank, catalog, health, trace_routes):
+    for module in (chat, completions, messages, embeddings, rerank, catalog, health, trace_routes):
         app.include_router(module.router)
     for module in (search, namespaces, changes, job_routes):
         app.include_router(module.router)

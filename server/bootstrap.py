@@ -7,6 +7,7 @@ from pathlib import Path
 
 from models.catalog import EMBEDDED_NAME, ModelCard, ModelRequest, load_catalog
 from models.decoding.types import LoopLimits
+from models.engines.base import Engine, ServesOpenAi
 from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
 from models.errors import ModelNotFound
@@ -42,6 +43,7 @@ def build_services(settings: Settings) -> Services:
     card = choose_card(settings)
     slot = EngineSlot(card, lambda: create_engine(settings.model.engine, card, engine_options(settings.model)))
     ncbi = build_ncbi(settings)
+    slot.when_loaded(_build_layer)
     genegpt = _genegpt(settings, slot, ncbi)
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
     for line in check_memory(settings, retrieval):
@@ -77,6 +79,12 @@ def _genegpt(settings: Settings, slot: EngineSlot, ncbi: Ncbi) -> GeneGpt:
     genegpt = GeneGpt(slot, access, limits, settings.loop.max_answer_tokens)
     slot.when_loaded(genegpt.warm_up)
     return genegpt
+
+
+async def _build_layer(engine: Engine) -> None:
+    """So that the plain model's first request does not wait for it."""
+    if isinstance(engine, ServesOpenAi):
+        await engine.openai_layer()
 
 
 def find_cards(settings: Settings) -> list[ModelCard]:
@@ -117,6 +125,9 @@ def engine_options(model: ModelSettings) -> EngineOptions:
         kv_cache_bytes=None if model.kv_cache_gib is None else int(model.kv_cache_gib * _GIB),
         max_queue=model.max_queue,
         seed=model.seed,
+        tool_call_parser=model.tool_call_parser,
+        reasoning_parser=model.reasoning_parser,
+        chat_template=model.chat_template,
     )
 
 

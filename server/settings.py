@@ -93,6 +93,9 @@ class ModelSettings(SettingsGroup):
     max_queue: int = Field(default=256, ge=1, description="sequences that may wait for a place")
     kv_cache_gib: float | None = Field(default=None, gt=0, description="memory for cached prefixes")
     seed: int = Field(default=0, ge=0)
+    tool_call_parser: str | None = Field(default=None, description="vLLM's name for how the model writes tool calls")
+    reasoning_parser: str | None = Field(default=None, description="vLLM's name for how the model writes thoughts")
+    chat_template: Path | None = Field(default=None, description="Jinja file in place of the model's own (vLLM)")
 
     @model_validator(mode="after")
     def _script_fits_engine(self) -> Self:

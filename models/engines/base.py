@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from models.types import Delta, EngineStats, GenerateParams
+
+AsgiMessage = MutableMapping[str, Any]
+AsgiApp = Callable[
+    [AsgiMessage, Callable[[], Awaitable[AsgiMessage]], Callable[[AsgiMessage], Awaitable[None]]], Awaitable[None]
+]
 
 
 class Tokenizer(Protocol):
@@ -88,3 +93,16 @@ class Engine(Protocol):
     def is_ready(self) -> bool: ...
 
     def stats(self) -> EngineStats: ...
+
+
+@runtime_checkable
+class ServesOpenAi(Protocol):
+    """An engine that has an OpenAI layer of its own for the plain model."""
+
+    async def openai_layer(self) -> AsgiApp:
+        """The same application at every call. It checks no key and takes its prompts and limits as they come.
+
+        Raises:
+            EngineUnavailable: the engine is not running, or its layer cannot be built.
+        """
+        ...

@@ -6,6 +6,7 @@ Owns no defaults of a particular model (those are on its card) and reads no envi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 EngineKind = Literal["auto", "transformers", "vllm", "scripted"]
@@ -19,7 +20,9 @@ class EngineOptions:
     ``max_model_len`` None takes the card's context length. ``max_num_seqs`` sequences decode together;
     ``max_queue`` more may wait, after which requests are refused. ``kv_cache_bytes`` bounds the prefix cache
     (transformers) or the whole KV cache (vLLM); None leaves the size to the engine. ``block_size`` is the grain of
-    the prefix cache in tokens. ``seed`` is the base for requests that bring none.
+    the prefix cache in tokens. ``seed`` is the base for requests that bring none. ``tool_call_parser`` and
+    ``reasoning_parser`` are vLLM's names for how a model writes tool calls and thoughts, ``chat_template`` a Jinja file
+    in place of the model's own; the plain model on vLLM alone uses them.
     """
 
     dtype: Dtype = "auto"
@@ -30,6 +33,9 @@ class EngineOptions:
     max_queue: int = 256
     block_size: int = 32
     seed: int = 0
+    tool_call_parser: str | None = None
+    reasoning_parser: str | None = None
+    chat_template: Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_queue", "block_size"):

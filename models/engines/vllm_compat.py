@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from importlib import metadata
-from typing import Any
+from typing import Any, cast
 
+from models.engines.base import AsgiApp
 from models.errors import EngineOverloaded, EngineUnavailable, GrammarInvalid, ModelError, UnsupportedParam
 from models.types import Grammar
 
@@ -56,6 +57,43 @@ def build_client(arguments: dict[str, Any]) -> Any:
     from vllm.v1.engine.async_llm import AsyncLLM
 
     return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+
+
+async def build_openai_app(client: Any, settings: dict[str, Any], reasoning_parser: str | None) -> AsgiApp:
+    """The routes of ``vllm serve`` that generate, over ``client``; ``settings`` are some of its command line's.
+
+    Put together here and not by vLLM's ``build_app``: that one also loads a hosting package which sets the level of the
+    whole process's log and, for a model folder that asks for it, runs pip and Python files.
+    """
+    from fastapi import FastAPI
+    from vllm.entrypoints.anthropic.api_router import attach_router as attach_messages
+    from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.entrypoints.openai.chat_completion.api_router import attach_router as attach_chat
+    from vllm.entrypoints.openai.completion.api_router import attach_router as attach_completions
+    from vllm.entrypoints.openai.responses.api_router import attach_router as attach_responses
+    from vllm.entrypoints.serve.exception_handling.register import init_exception_handler
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    arguments = make_arg_parser(FlexibleArgumentParser()).parse_args([])
+    for name, value in settings.items():
+        if not hasattr(arguments, name):
+            raise EngineUnavailable(f"vLLM {installed_version()} has no setting {name}")
+        setattr(arguments, name, value)
+    arguments.structured_outputs_config.reasoning_parser = reasoning_parser or ""
+    tasks = await client.get_supported_tasks()
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.args = arguments
+    for attach in (attach_chat, attach_completions, attach_responses, attach_messages):
+        attach(app)
+    init_exception_handler(app)
+    await init_app_state(client, app.state, arguments, tasks)
+    return cast(AsgiApp, app)
+
+
+def num_new_tokens(output: Any) -> int:
+    """Tokens sampled since the last output of the same request, as vLLM's layer asks for deltas or for the whole."""
+    return sum(len(choice.token_ids) for choice in output.outputs)
 
 
 def tokens_input(prompt_ids: list[int], cache_salt: str | None) -> Any:

@@ -19,12 +19,13 @@ from typing import Any
 
 from models.catalog import ModelCard
 from models.engines import vllm_compat, vllm_launch
-from models.engines.base import Tokenizer
+from models.engines.base import AsgiApp, Tokenizer
 from models.engines.hf_tokenizer import HfTokenizer
 from models.engines.hub_access import stay_off_the_hub
 from models.engines.options import EngineOptions
 from models.engines.process_guard import ProcessGuard
 from models.engines.request_check import check_request
+from models.engines.vllm_openai import WatchedClient, build_layer
 from models.engines.vllm_stream import VllmStream
 from models.errors import EngineOverloaded, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
 from models.types import Delta, EngineStats, GenerateParams, Grammar
@@ -51,6 +52,8 @@ class VllmEngine:
         self._open: dict[str, VllmStream] = {}
         self._padding: dict[int, float] = {}
         self._finished = EngineStats()
+        self._watched: WatchedClient | None = None
+        self._layer: AsgiApp | None = None
         self._starting = asyncio.Lock()
 
     @property
@@ -84,7 +87,7 @@ class VllmEngine:
 
     async def close(self) -> None:
         client, self._client = self._client, None
-        self._tokenizer = None
+        self._tokenizer = self._layer = self._watched = None
         if client is not None:
             if not client.errored:
                 await client.abort(list(self._open))
@@ -99,7 +102,22 @@ class VllmEngine:
     def stats(self) -> EngineStats:
         """``waiting`` counts requests without a first token: those whose prompt is being computed among them."""
         started = [stream.started for stream in self._open.values()]
-        return replace(self._finished, running=sum(started), waiting=len(started) - sum(started))
+        own = replace(self._finished, running=sum(started), waiting=len(started) - sum(started))
+        return own if self._watched is None else own.plus(self._watched.counted)
+
+    async def openai_layer(self) -> AsgiApp:
+        """vLLM's own, built when it is first asked for."""
+        async with self._starting:
+            if self._layer is None:
+                watched = WatchedClient(self._running_client())
+                try:
+                    self._layer = await build_layer(watched, self._card, self._options)
+                except ModelError:
+                    raise
+                except Exception as error:  # a chat template or a parser that vLLM refuses, among others
+                    raise EngineUnavailable(f"vLLM's OpenAI layer cannot be built: {_reason(error)}") from error
+                self._watched = watched
+            return self._layer
 
     async def abort(self, request_id: str) -> None:
         client = self._client
@@ -210,6 +228,8 @@ class VllmEngine:
             request_id,
             # vLLM serves the smallest number first.
             priority=-params.priority,
+            # A grammar holds from the first token on, also for a model that thinks before it answers its users.
+            reasoning_ended=True if self._options.reasoning_parser else None,
         )
         return outputs
 

@@ -81,7 +81,7 @@ def engine_arguments(card: ModelCard, options: EngineOptions, device_type: str) 
         "seed": options.seed,
         "enable_prefix_caching": True,
         "scheduling_policy": "priority",
-        "structured_outputs_config": {"backend": "xgrammar"},
+        "structured_outputs_config": _structured_outputs(options),
         "trust_remote_code": False,
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
@@ -94,6 +94,11 @@ def engine_arguments(card: ModelCard, options: EngineOptions, device_type: str) 
     elif options.dtype == "auto":
         arguments["dtype"] = "bfloat16"
     return arguments
+
+
+def _structured_outputs(options: EngineOptions) -> dict[str, Any]:
+    parser = {"reasoning_parser": options.reasoning_parser} if options.reasoning_parser else {}
+    return {"backend": "xgrammar"} | parser
 
 
 def _cpu_arguments(options: EngineOptions) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from server.methods.base import Ask, Done, Event, TextDelta
 from server.openai_api.body import read_json
 from server.openai_api.exchange import Exchange, unless_disconnected
 from server.openai_api.fanout import fan_out
+from server.openai_api.plain_layer import plain_reply
 from server.openai_api.rendering import Decode, chat_delta, chat_logprobs, chat_message, usage_object
 from server.openai_api.schemas import ChatRequest, parse_chat
 from server.openai_api.streaming import Chunk, stream_reply
@@ -29,7 +30,11 @@ router = APIRouter()
 @router.post("/v1/chat/completions")
 async def chat_completions(request: Request) -> Response:
     services: Services = request.app.state.services
-    body = parse_chat(await read_json(request, services.settings.server.max_body_bytes))
+    sent = await read_json(request, services.settings.server.max_body_bytes)
+    plain = await plain_reply(request, sent)
+    if plain is not None:
+        return plain
+    body = parse_chat(sent)
     exchange = _exchange(services, body, request.state.owner)
     exchange.check()
     decode = services.slot.get().tokenizer.decode

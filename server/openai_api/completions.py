@@ -16,6 +16,7 @@ from server.methods.base import Ask, Done, TranscriptDelta
 from server.openai_api.body import read_json
 from server.openai_api.exchange import Exchange, unless_disconnected
 from server.openai_api.fanout import fan_out
+from server.openai_api.plain_layer import plain_reply
 from server.openai_api.rendering import Choice, CompletionLogprobs, Decode, usage_object
 from server.openai_api.schemas import CompletionRequest, parse_completion
 from server.openai_api.streaming import Chunk, stream_reply
@@ -28,7 +29,11 @@ router = APIRouter()
 @router.post("/v1/completions")
 async def completions(request: Request) -> Response:
     services: Services = request.app.state.services
-    body = parse_completion(await read_json(request, services.settings.server.max_body_bytes))
+    sent = await read_json(request, services.settings.server.max_body_bytes)
+    plain = await plain_reply(request, sent)
+    if plain is not None:
+        return plain
+    body = parse_completion(sent)
     exchange = _exchange(services, body, request.state.owner)
     exchange.check()
     decode = services.slot.get().tokenizer.decode

@@ -139,7 +139,7 @@ def serve(environment: dict[str, str], *flags: str, stdout: int = subprocess.DEV
 
     threading.Thread(target=read, daemon=True).start()
     try:
-        assert ready.wait(90), "the server did not become ready:\n" + "".join(lines)
+        assert ready.wait(240), "the server did not become ready:\n" + "".join(lines)
         found = re.search(r"ready after [\d.]+ s: (http://\S+)/v1", "".join(lines))
         assert found, f"the server ended with {process.poll()}:\n" + "".join(lines)
         yield Running(found[1], process, lambda: "".join(lines))
@@ -180,8 +180,13 @@ def running(environment: dict[str, str]) -> Iterator[Running]:
 
 @pytest.fixture(scope="session")
 def serve_with(environment: dict[str, str]) -> Callable[..., AbstractContextManager[Running]]:
-    """``serve_with(variables, *flags)``: a server of one's own, with further settings."""
-    return lambda variables, *flags, **options: serve(environment | variables, *flags, **options)
+    """``serve_with(variables, *flags)``: a server of one's own, with further settings; None takes one away."""
+
+    def serve_with_them(variables: dict[str, str | None], *flags: str, **options: Any) -> Any:
+        wanted = {name: value for name, value in (environment | variables).items() if value is not None}
+        return serve(wanted, *flags, **options)
+
+    return serve_with_them
 
 
 @pytest.fixture

@@ -1,0 +1,29 @@
+"""``POST /v1/messages`` and ``/v1/messages/count_tokens``: Anthropic's form, where the engine has a layer for it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from server.errors import UnsupportedField
+from server.openai_api.body import read_json
+from server.openai_api.plain_layer import plain_reply
+from server.services import Services
+
+router = APIRouter()
+
+
+@router.post("/v1/messages")
+@router.post("/v1/messages/count_tokens")
+async def messages(request: Request) -> Response:
+    services: Services = request.app.state.services
+    body = await read_json(request, services.settings.server.max_body_bytes)
+    if isinstance(body, dict) and isinstance(body.get("model"), str):
+        services.find(body["model"])
+    plain = await plain_reply(request, body)
+    if plain is None:
+        name = services.slot.card.name
+        raise UnsupportedField(
+            f"model: /v1/messages is served for {name} alone, by the vLLM engine; use /v1/chat/completions",
+            param="model",
+        )
+    return plain

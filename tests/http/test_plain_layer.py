@@ -1,0 +1,184 @@
+"""The plain model over vLLM's own OpenAI layer, in a real server process on vLLM's CPU build."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import runpy
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+USER = [{"role": "user", "content": "What is the official gene symbol of LMP10?"}]
+KEY = "a-key-of-this-test"
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def server(serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: Any) -> Iterator[Any]:
+    """A random model with a chat template, with vLLM's reader of tool calls."""
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("the vLLM package is not installed")
+    build = runpy.run_path(str(Path(__file__).parents[1] / "tiny_models.py"))["build_llama"]
+    directory = build(tmp_path_factory.mktemp("chat-llama") / "chat-llama", context=2048)
+    variables: dict[str, str | None] = {
+        "ARROWHEAD_MODEL__SCRIPT": None,
+        "ARROWHEAD_MODEL__TOOL_CALL_PARSER": "hermes",
+        "ARROWHEAD_MODEL__ENGINE": "vllm",
+        "ARROWHEAD_MODEL__NAME": str(directory),
+        "ARROWHEAD_MODEL__KV_CACHE_GIB": "0.25",
+        "ARROWHEAD_SERVER__API_KEYS": KEY,
+    }
+    with serve_with(variables) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: Any) -> Iterator[openai.OpenAI]:
+    with server.client(KEY) as made:
+        yield made
+
+
+def _post(server: Any, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
+    return httpx.post(server.url + path, json=body, headers={"Authorization": f"Bearer {KEY}"} | headers, timeout=60)
+
+
+def test_choices_and_logprobs_of_chat(client: openai.OpenAI) -> None:
+    """``n`` and ``top_logprobs``, as the SDK reads them."""
+    made = client.chat.completions.create(
+        model="chat-llama", messages=USER, n=2, max_tokens=4, logprobs=True, top_logprobs=2, seed=1
+    )
+
+    assert len(made.choices) == 2
+    assert made.choices[0].logprobs is not None
+    assert [len(token.top_logprobs) for token in made.choices[0].logprobs.content or ()] == [2] * 4
+    assert made.usage is not None and made.usage.completion_tokens == 8
+
+
+def test_a_schema_holds(client: openai.OpenAI) -> None:
+    """``response_format``: what our own subset refuses."""
+    shape = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True}}
+    made = client.chat.completions.create(
+        model="chat-llama", messages=USER, max_tokens=200, response_format=shape, temperature=0
+    )
+
+    if made.choices[0].finish_reason == "stop":
+        assert 0 <= json.loads(made.choices[0].message.content or "")["a"] <= 9
+    else:
+        assert (made.choices[0].message.content or "").lstrip().startswith("{")
+
+
+def test_a_tool_that_is_asked_for_is_called(client: openai.OpenAI) -> None:
+    """``tool_choice`` with a name gives a call of that tool."""
+    tool = {"type": "function", "function": {"name": "look", "parameters": SCHEMA}}
+    made = client.chat.completions.create(
+        model="chat-llama",
+        messages=USER,
+        max_tokens=200,
+        tools=[tool],
+        tool_choice={"type": "function", "function": {"name": "look"}},
+    )
+
+    calls = made.choices[0].message.tool_calls or []
+    assert [call.function.name for call in calls] == ["look"]
+
+
+def test_a_stream_ends_with_usage(client: openai.OpenAI) -> None:
+    """Pieces come as vLLM sends them."""
+    chunks = list(
+        client.chat.completions.create(
+            model="chat-llama", messages=USER, max_tokens=4, stream=True, stream_options={"include_usage": True}
+        )
+    )
+
+    assert chunks[-1].usage is not None and chunks[-1].usage.completion_tokens == 4
+    assert sum(bool(chunk.choices and chunk.choices[0].delta.content) for chunk in chunks) > 1
+
+
+def test_completions_echo_and_messages(server: Any) -> None:
+    """Both of the layer's other forms."""
+    echoed = _post(server, "/v1/completions", {"model": "chat-llama", "prompt": "hi", "max_tokens": 2, "echo": True})
+    message = _post(server, "/v1/messages", {"model": "chat-llama", "messages": USER, "max_tokens": 3})
+    counted = _post(server, "/v1/messages/count_tokens", {"model": "chat-llama", "messages": USER})
+
+    assert echoed.json()["choices"][0]["text"].startswith("hi")
+    assert message.json()["usage"]["output_tokens"] == 3
+    assert counted.json()["input_tokens"] == message.json()["usage"]["input_tokens"]
+
+
+def test_methods_stay_ours(server: Any) -> None:
+    """The same server answers a method with its own record, and refuses it in Anthropic's form."""
+    asked = {"model": "chat-llama:kg-rag", "messages": USER, "max_tokens": 3}
+    answered = _post(server, "/v1/chat/completions", asked)
+    refused = _post(server, "/v1/messages", asked)
+
+    assert answered.json()["choices"][0]["message"]["arrowhead"]
+    assert refused.status_code == 422 and "chat-llama alone" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"priority": -1}, 422),
+        ({"n": 100}, 422),
+        ({"max_tokens": 100_000}, 400),
+        ({"structured_outputs": {"regex": "(a{999}){999}"}}, 422),
+        ({"structured_outputs": {"regex": "(("}}, 400),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]}, 422),
+        ({"messages": "x"}, 400),
+        ({"messages": []}, 400),
+    ],
+)
+def test_bad_requests_are_told_and_harm_nobody(server: Any, fields: dict[str, Any], status: int) -> None:
+    """By us or by vLLM; the engine goes on."""
+    reply = _post(server, "/v1/chat/completions", {"model": "chat-llama", "messages": USER, "max_tokens": 2} | fields)
+
+    assert reply.status_code == status
+    assert reply.json()["error"]["message"]
+    assert _post(server, "/v1/completions", {"model": "chat-llama", "prompt": "x", "max_tokens": 1}).status_code == 200
+
+
+def test_headers_and_routes_of_the_layer_are_not_reached(server: Any) -> None:
+    """Nothing but what generates is there, and no header steers its scheduler."""
+    for path in ("/invocations", "/v1/chat/completions/batch", "/load", "/generative_scoring", "/v1/chat/../load"):
+        assert _post(server, path, {}).status_code == 404
+    body = {"model": "chat-llama", "prompt": "x", "max_tokens": 1}
+    assert _post(server, "/v1/completions", body, **{"X-Vllm-Priority": "x", "X-data-parallel-rank": "7"}).is_success
+
+
+def test_a_client_that_leaves_frees_its_place(server: Any) -> None:
+    """Streams are cut off; the server then has nothing in flight."""
+    body = {"model": "chat-llama", "prompt": "x", "max_tokens": 1900, "stream": True, "ignore_eos": True}
+    headers = {"Authorization": f"Bearer {KEY}"}
+    with httpx.stream("POST", f"{server.url}/v1/completions", json=body, headers=headers, timeout=60) as stream:
+        next(stream.iter_lines())
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if httpx.get(f"{server.url}/ready", headers=headers).json()["in_flight"] == 0:
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the request is still in flight")
+
+
+def test_the_log_has_a_line_and_no_question(server: Any) -> None:
+    """vLLM's libraries leave the log's level alone."""
+    secret = "canary-gene-4711"
+    _post(server, "/v1/completions", {"model": "chat-llama", "prompt": secret, "max_tokens": 1})
+    _post(server, "/v1/completions", {"model": "chat-llama", "prompt": secret, "max_tokens": secret})
+    time.sleep(0.2)
+
+    assert "plain answer: path=/v1/completions model=chat-llama status=200" in server.log()
+    assert secret not in server.log()
