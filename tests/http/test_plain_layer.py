@@ -16,7 +16,7 @@ import openai
 import pytest
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
-USER = [{"role": "user", "content": "What is the official gene symbol of LMP10?"}]
+USER: list[Any] = [{"role": "user", "content": "What is the official gene symbol of LMP10?"}]
 KEY = "a-key-of-this-test"
 SCHEMA = {
     "type": "object",
@@ -69,7 +69,7 @@ def test_choices_and_logprobs_of_chat(client: openai.OpenAI) -> None:
 
 def test_a_schema_holds(client: openai.OpenAI) -> None:
     """``response_format``: what our own subset refuses."""
-    shape = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True}}
+    shape: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True}}
     made = client.chat.completions.create(
         model="chat-llama", messages=USER, max_tokens=200, response_format=shape, temperature=0
     )
@@ -82,7 +82,7 @@ def test_a_schema_holds(client: openai.OpenAI) -> None:
 
 def test_a_tool_that_is_asked_for_is_called(client: openai.OpenAI) -> None:
     """``tool_choice`` with a name gives a call of that tool."""
-    tool = {"type": "function", "function": {"name": "look", "parameters": SCHEMA}}
+    tool: Any = {"type": "function", "function": {"name": "look", "parameters": SCHEMA}}
     made = client.chat.completions.create(
         model="chat-llama",
         messages=USER,
@@ -92,7 +92,7 @@ def test_a_tool_that_is_asked_for_is_called(client: openai.OpenAI) -> None:
     )
 
     calls = made.choices[0].message.tool_calls or []
-    assert [call.function.name for call in calls] == ["look"]
+    assert [call.function.name for call in calls if call.type == "function"] == ["look"]
 
 
 def test_a_stream_ends_with_usage(client: openai.OpenAI) -> None:

@@ -1,0 +1,198 @@
+"""Our endpoint for the plain model against ``vllm serve``: same engine, same model, same requests, in one run.
+
+    python scripts/benchmarks/plain_model.py --model DIR --clients 1,8,32 --rounds 5
+
+Both servers run all the time; only one is asked at a time, in turn, first one and then the other in each round. A
+client streams completions of a fixed number of tokens, one after the other. Reported for each number of clients:
+tokens/s and time to the first token of both, and the median over the rounds of ours ÷ vLLM's, with the range.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+_START_S = 300
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one server in one round; seconds."""
+
+    tokens_per_s: float
+    ttft_p50: float
+    ttft_p99: float
+
+
+@contextmanager
+def server(arguments: list[str], environment: dict[str, str], url: str) -> Iterator[Popen[bytes]]:
+    child = Popen([sys.executable, *arguments], env=os.environ | environment, cwd=ROOT)
+    try:
+        deadline = time.monotonic() + _START_S
+        while not _answers(url):
+            if child.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"{' '.join(arguments[:3])} did not start")
+            time.sleep(0.5)
+        yield child
+    finally:
+        child.terminate()
+        child.wait(60)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=2, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+async def measure(url: str, model: str, clients: int, args: argparse.Namespace) -> Measured:
+    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
+    async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits, trust_env=False) as http:
+        started = time.perf_counter()
+        each = max(args.requests // clients, 2)
+        found = await asyncio.gather(*(_client(http, model, number, each, args) for number in range(clients)))
+        seconds = time.perf_counter() - started
+    first = sorted(ttft for own in found for ttft, _ in own)
+    tokens = sum(count for own in found for _, count in own)
+    return Measured(tokens / seconds, statistics.median(first), first[min(len(first) - 1, int(len(first) * 0.99))])
+
+
+async def _client(
+    http: httpx.AsyncClient, model: str, number: int, each: int, args: argparse.Namespace
+) -> list[tuple[float, int]]:
+    """(Time to the first token, tokens) of each request."""
+    return [await _request(http, _body(model, f"client {number}, request {i}", args)) for i in range(each)]
+
+
+def _body(model: str, name: str, args: argparse.Namespace) -> dict[str, Any]:
+    prompt = (f"{name}. " + "Genes and their symbols are listed here. " * 200)[: args.prompt_chars]
+    return {
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": args.tokens,
+        "ignore_eos": True,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+async def _request(http: httpx.AsyncClient, body: dict[str, Any]) -> tuple[float, int]:
+    started, first, tokens = time.perf_counter(), 0.0, 0
+    async with http.stream("POST", "/v1/completions", json=body) as reply:
+        if reply.status_code != 200:
+            raise SystemExit(f"{reply.status_code}: {(await reply.aread()).decode()[:300]}")
+        async for line in reply.aiter_lines():
+            if not line.startswith("data: {"):
+                continue
+            chunk = json.loads(line[6:])
+            if chunk.get("choices") and not first:
+                first = time.perf_counter() - started
+            if chunk.get("usage"):
+                tokens = chunk["usage"]["completion_tokens"]
+    if tokens != body["max_tokens"]:
+        raise SystemExit(f"an answer has {tokens} tokens instead of {body['max_tokens']}")
+    return first, tokens
+
+
+def resident_mb(pid: int) -> float:
+    """Of a process and its children, in 10⁶ bytes."""
+    total, waiting = 0.0, [pid]
+    while waiting:
+        one = waiting.pop()
+        try:
+            status = Path(f"/proc/{one}/status").read_text()
+            waiting += [int(child) for child in Path(f"/proc/{one}/task/{one}/children").read_text().split()]
+        except OSError:
+            continue
+        total += next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")), 0) * 1.024e-3
+    return total
+
+
+def compare(ours: list[Measured], theirs: list[Measured]) -> dict[str, Any]:
+    report: dict[str, Any] = {}
+    for name in ("tokens_per_s", "ttft_p50", "ttft_p99"):
+        ratios = [getattr(a, name) / getattr(b, name) for a, b in zip(ours, theirs, strict=True)]
+        report[name] = {
+            "ours": round(statistics.median(getattr(one, name) for one in ours), 4),
+            "vllm": round(statistics.median(getattr(one, name) for one in theirs), 4),
+            "ratio": round(statistics.median(ratios), 3),
+            "range": [round(min(ratios), 3), round(max(ratios), 3)],
+        }
+    return report
+
+
+async def run(args: argparse.Namespace, urls: dict[str, str]) -> dict[str, Any]:
+    name = Path(args.model).name
+    report: dict[str, Any] = {}
+    for clients in map(int, args.clients.split(",")):
+        rounds: dict[str, list[Measured]] = {"ours": [], "vllm": []}
+        for number in range(args.rounds + 1):
+            order = ("ours", "vllm") if number % 2 else ("vllm", "ours")
+            for which in order:
+                measured = await measure(urls[which], name, clients, args)
+                if number:  # the first round warms both up
+                    rounds[which].append(measured)
+        report[str(clients)] = compare(rounds["ours"], rounds["vllm"]) | {
+            "rounds": {which: [asdict(one) for one in found] for which, found in rounds.items()}
+        }
+        for measure_name in ("tokens_per_s", "ttft_p50", "ttft_p99"):
+            print(f"{clients:>3} clients  {measure_name:>12}  {report[str(clients)][measure_name]}", flush=True)
+    return report
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="model directory")
+    parser.add_argument("--clients", default="1,8,32")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=32, help="of one round, over all clients")
+    parser.add_argument("--tokens", type=int, default=64, help="of one answer")
+    parser.add_argument("--prompt-chars", type=int, default=600)
+    parser.add_argument("--kv-gib", type=float, default=0.5)
+    parser.add_argument("--port", type=int, default=8300)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    name, port = Path(args.model).name, args.port
+    urls = {"ours": f"http://127.0.0.1:{port}", "vllm": f"http://127.0.0.1:{port + 1}"}
+    quiet = {
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_NO_USAGE_STATS": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    cache = str(int(args.kv_gib * 2**30))
+    ours = ["-m", "server", "serve", "--model", args.model, "--engine", "vllm", "--port", str(port)]
+    # vLLM's own command does not start with its CPU wheel, which goes by another name; its module does.
+    theirs = ["-m", "vllm.entrypoints.openai.api_server", "--model", args.model, "--served-model-name", name]
+    theirs += ["--port", str(port + 1), "--host", "127.0.0.1", "--enforce-eager", "--dtype", "float32"]
+    theirs += ["--block-size", "32", "--max-num-seqs", "32", "--kv-cache-memory-bytes", cache]
+    theirs += ["--disable-uvicorn-access-log", "--disable-log-stats", "--scheduling-policy", "priority"]
+    with ExitStack() as stack:
+        environment = {"ARROWHEAD_MODEL__KV_CACHE_GIB": str(args.kv_gib), "ARROWHEAD_LOG__LEVEL": "INFO"}
+        mine = stack.enter_context(server(ours, quiet | environment, f"{urls['ours']}/ready"))
+        other = stack.enter_context(server(theirs, quiet, f"{urls['vllm']}/health"))
+        report = {"idle_mb": {"ours": resident_mb(mine.pid), "vllm": resident_mb(other.pid)}}
+        print(f"memory before the first request, MB: {report['idle_mb']}", flush=True)
+        report |= asyncio.run(run(args, urls))
+    if args.out:
+        args.out.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
