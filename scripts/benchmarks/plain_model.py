@@ -117,7 +117,9 @@ def resident_mb(pid: int) -> float:
         one = waiting.pop()
         try:
             status = Path(f"/proc/{one}/status").read_text()
-            waiting += [int(child) for child in Path(f"/proc/{one}/task/{one}/children").read_text().split()]
+            # A child belongs to the thread that began it.
+            for task in Path(f"/proc/{one}/task").iterdir():
+                waiting += [int(child) for child in (task / "children").read_text().split()]
         except OSError:
             continue
         total += next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")), 0) * 1.024e-3
