@@ -30,7 +30,7 @@ LISTED = "https://lab.example"
 SEARCH = "[https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi?db=gene&term=LMP10]->"
 SCRIPT = [
     {"suffix": f"Question: {QUESTION}\n", "text": SEARCH},
-    {"regex": r"\[\d ids?: 5699[^\]]*\]\n$", "text": "Answer: PSMB10\n\n"},
+    {"regex": r"\[\d ids?: [\d,]+\]\n$", "text": "Answer: PSMB10\n\n"},
     {"suffix": "Question: hello\nAnswer:", "text": " Hello there, reader."},
 ]
 

@@ -61,7 +61,7 @@ def test_changes_right_after_one_another_are_all_seen(store: KeyStore) -> None:
     ring = Keyring((), store)
     for number in range(40):
         secret, _ = store.create(KeyWish(name=f"key {number}"))
-        assert ring.find(secret)
+        assert ring.find(secret).owner
         store.revoke(f"key {number}")
         assert _refused(ring, secret)
 
@@ -88,7 +88,7 @@ def test_a_key_ends_when_it_expires(store: KeyStore) -> None:
     secret, _ = store.create(KeyWish(name="anna", expires=clock.now + timedelta(days=1)))
     ring = Keyring((), store, clock)
 
-    assert ring.find(secret)
+    assert ring.find(secret).owner
     clock.now += timedelta(days=1)
     assert _refused(ring, secret)
     with pytest.raises(Unauthorized):
@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_read_opens_to_nobody(store: KeyStore, caplog: pyt
     assert ring.find(FIXED).is_operator and ring.is_guarded
     assert sum(str(store.path) in record.getMessage() for record in caplog.records) == 1
     store.path.write_text(good)
-    assert ring.find(secret)
+    assert ring.find(secret).owner
     with pytest.raises(KeyStoreError):
         store.path.write_text("{")
         Keyring((), store)
@@ -136,7 +136,7 @@ def test_rights_that_are_mended_are_noticed(store: KeyStore) -> None:
     with pytest.raises(KeyStoreError):
         ring.find(secret)
     store.path.chmod(0o600)
-    assert ring.find(secret)
+    assert ring.find(secret).owner
 
 
 def test_one_file_is_held_open_and_no_more(store: KeyStore) -> None:
