@@ -33,8 +33,8 @@ class Door:
         self._pages = frozenset(settings.cors_origins)
 
     def check_page(self, method: str, headers: Headers) -> None:
-        """Raises ForbiddenHost or ForbiddenOrigin. A loopback address answers no page of another origin at all: who
-        can reach it without a key, else, is any site that somebody on this machine looks at.
+        """Raises ForbiddenHost or ForbiddenOrigin. A loopback address answers no page of another origin at all: it
+        may be without keys, and then every site that is looked at on this machine could use it.
         """
         host = headers.get("host", "")
         if self._is_local and not is_local_name(host_name(host), self._hosts):

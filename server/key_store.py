@@ -162,7 +162,7 @@ class KeyStore:
         """
         if _NAME.fullmatch(wish.name) is None or _ID.fullmatch(wish.name):
             raise KeyRefused(f"{wish.name[:70]!r} is no name of a key: letters, digits and . _ @ + - inside, up to 64")
-        with self._locked():
+        with self._locked() as target:
             now, keys = self._now().replace(microsecond=0), self.known()
             active = [key for key in keys if key.revoked is None]
             if any(key.name == wish.name for key in active):
@@ -175,30 +175,32 @@ class KeyStore:
                 id=id_of_digest(digest), digest=digest, name=wish.name, created=now, expires=wish.expires,
                 scopes=wish.scopes,
             )  # fmt: skip
-            self._write((*keys, made))
+            self._write(target, (*keys, made))
         return secret, made
 
     def revoke(self, which: str) -> StoredKey:
         """By id or name; from then on no server takes it. Raises KeyRefused or KeyStoreError."""
-        with self._locked():
+        with self._locked() as target:
             keys = self.known()
             found = [key for key in keys if which in (key.id, key.name) and key.revoked is None]
             if not found:
                 known = any(which in (key.id, key.name) for key in keys)
                 raise KeyRefused(f"the key {which[:70]} is revoked already" if known else f"no key {which[:70]}")
             gone = replace(found[0], revoked=self._now().replace(microsecond=0))
-            self._write(tuple(gone if key is found[0] else key for key in keys))
+            self._write(target, tuple(gone if key is found[0] else key for key in keys))
         return gone
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        lock = self.path.with_name(f"{self.path.name}.lock")
-        until = time.monotonic() + _LOCK_WAIT_S
+    def _locked(self) -> Iterator[Path]:
+        """The file behind all links, of which no other process is writing a new one."""
         held: FileLock | None = None
+        until = time.monotonic() + _LOCK_WAIT_S
         while held is None:
             try:
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                held = FileLock(lock)
+                target = Path(os.path.realpath(self.path))
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                held = FileLock(target.with_name(f"{target.name}.lock"))
+                _keep_owner(target.with_name(f"{target.name}.lock"), target)
             except BlockingIOError:
                 if time.monotonic() > until:
                     raise KeyStoreError(f"{self.path}: another process changes it") from None
@@ -206,33 +208,27 @@ class KeyStore:
             except OSError as error:
                 raise self._unreadable(error) from error
         try:
-            yield
+            yield target
         finally:
             held.close()
 
-    def _write(self, keys: tuple[StoredKey, ...]) -> None:
+    def _write(self, target: Path, keys: tuple[StoredKey, ...]) -> None:
         """The lock is held."""
         gone = [key for key in keys if key.revoked is not None]
         too_many = {key.id for key in gone[: max(0, len(keys) - MAX_KEPT)]}
         kept = tuple(key for key in keys if key.id not in too_many)
         data = _adapter().dump_json(_Content(_FORMAT, kept), indent=1) + b"\n"
-        draft = self.path.with_name(f".{self.path.name}.tmp")
+        draft = target.with_name(f".{target.name}.tmp")
         try:
             draft.unlink(missing_ok=True)  # of a process that was killed
-            self._fill(draft, data)
-            draft.rename(self.path)
-            sync(self.path.parent)
+            _fill(draft, data)
+            _keep_owner(draft, target)
+            draft.rename(target)
+            sync(target.parent)
         except OSError as error:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
             raise self._unreadable(error) from error
-
-    def _fill(self, draft: Path, data: bytes) -> None:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
 
     def _check(self, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
@@ -254,6 +250,21 @@ class KeyStore:
 
     def _unreadable(self, error: OSError) -> KeyStoreError:
         return KeyStoreError(f"{self.path}: {error.strerror or type(error).__name__}")
+
+
+def _fill(draft: Path, data: bytes) -> None:
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _keep_owner(made: Path, target: Path) -> None:
+    """An administrator who makes a key must not take the file away from the user that the server runs as."""
+    if os.geteuid() == 0:
+        status = (target if target.exists() else target.parent).stat()
+        os.chown(made, status.st_uid, status.st_gid, follow_symlinks=False)
 
 
 def _mark_of(status: os.stat_result) -> Mark:

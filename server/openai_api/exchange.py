@@ -88,7 +88,7 @@ class Exchange:
 
     def _log(self, failure: str | None, seconds: float) -> None:
         usages = [choice.done.usage for choice in self.choices if choice.done]
-        self._services.spend(self.head.owner, sum(usage.sampled_tokens for usage in usages))
+        self._services.spend(self.head.owner, sum(choice.sampled for choice in self.choices))
         log.info(
             "answer: id=%s model=%s n=%d seconds=%.2f calls=%d sampled=%d computed=%d outcome=%s",
             self.head.id,

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
 from server.door import Door
@@ -83,6 +85,26 @@ def test_a_page_of_another_origin_is_refused(origin: str, method: str) -> None:
         assert "server.cors_origins" in refused.value.hint
         assert "access-control-allow-origin" not in door.cors_headers(method, _headers(origin=origin))
         assert not door.is_preflight(method, _headers(origin=origin, access_control_request_method="POST"))
+
+
+_WILD = st.one_of(
+    st.text(st.characters(max_codepoint=255, exclude_characters="\r\n\0"), max_size=30),
+    st.text("htps:/[]@.*%#?\\127.0localhost:8000", max_size=30),
+    st.builds(
+        "http://{}:{}".format, st.sampled_from(["127.0.0.1", "localhost", "[::1]", "lab.example"]), st.integers()
+    ),
+)
+
+
+@given(_WILD, _WILD)
+def test_no_text_in_host_or_origin_is_taken_for_another(host: str, origin: str) -> None:
+    """Nothing but the two refusals comes out; what passes is listed, or has the host's own name."""
+    try:
+        _door().check_page("POST", _raw(("host", host), ("origin", origin)))
+    except (ForbiddenHost, ForbiddenOrigin):
+        return
+    assert host_name(host) in ("localhost", "127.0.0.1", "[::1]")
+    assert origin_of(origin) == LISTED or origin_of(origin).partition("://")[2] in (host.lower(), host_name(host))
 
 
 def test_two_origins_are_none() -> None:

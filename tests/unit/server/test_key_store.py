@@ -161,6 +161,25 @@ def test_no_ordinary_file_is_refused(tmp_path: Path) -> None:
             KeyStore(tmp_path / name).known()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
+def test_an_administrator_does_not_take_the_file_away(store: KeyStore) -> None:
+    """It stays with the user of the folder it was made in, and later with its own."""
+    store.path.parent.mkdir()
+    os.chown(store.path.parent, 1234, 1234)
+    for name in ("anna", "ben"):
+        store.create(KeyWish(name=name))
+        assert {path.stat().st_uid for path in store.path.parent.iterdir()} == {1234}
+
+
+def test_a_link_stays_a_link(store: KeyStore, tmp_path: Path) -> None:
+    """The file behind it is changed, also where there is none yet."""
+    link = tmp_path / "link.json"
+    link.symlink_to(store.path)
+    for name in ("anna", "ben"):
+        KeyStore(link).create(KeyWish(name=name))
+    assert link.is_symlink() and len(store.known()) == len(KeyStore(link).known()) == 2
+
+
 def test_keys_are_bounded(store: KeyStore) -> None:
     """A loop that makes keys ends with an error, and what is there stays."""
     store.create(KeyWish(name="first"))

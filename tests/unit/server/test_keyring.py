@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from server import keyring as keyring_module
+from server.doctor import examine
 from server.egress_policy import EgressPolicy
 from server.egress_settings import EgressSettings, key_digest, key_id
 from server.errors import Unauthorized
 from server.grants import OPERATOR, Grant, Scopes
+from server.key_report import guard_lines, named_keys
 from server.key_store import KeyStore, KeyStoreError, KeyWish
 from server.keyring import Keyring, keys_file, require_guard
 from server.settings import Settings
@@ -180,6 +182,31 @@ def test_a_key_lowers_the_mode_and_never_raises_it(store: KeyStore) -> None:
     assert ring.is_guarded and policy.ceiling(ids["low"]) == "off"
     lowered = replace(policy, key_modes={ids["plain"]: "off"})
     assert lowered.ceiling(ids["plain"]) == "off"
+
+
+def test_the_start_and_the_doctor_name_keys_by_their_ids(store: KeyStore) -> None:
+    """Not all of many, no secret, and what is wrong with the file's rights."""
+    secrets = [store.create(KeyWish(name=f"key {n}"))[0] for n in range(22)]
+    ring, settings = Keyring([FIXED], store), _settings(store.path, "127.0.0.1", FIXED)
+    told = named_keys(EgressPolicy.of(settings.egress), ring)
+    said = "\n".join([told, *guard_lines(settings, ring), finding_of(settings)[1]])
+
+    assert told.startswith(f"{key_id(FIXED)} off, {key_id(secrets[0])} off, ") and told.endswith(" and 3 more")
+    assert f"(1 of the settings, 22 of {store.path})" in said
+    assert not any(secret in said for secret in (FIXED, *secrets))
+    assert finding_of(settings)[0] == "ok"
+    store.path.chmod(0o644)
+    assert finding_of(settings)[0] == "warn" and "chmod 600" in finding_of(settings)[1]
+    store.path.chmod(0o666)
+    assert finding_of(settings)[0] == "fail"
+    store.path.unlink()
+    assert finding_of(_settings(store.path, "0.0.0.0"))[0] == "fail"
+
+
+def finding_of(settings: Settings) -> tuple[str, str]:
+    """The doctor's, of keys."""
+    (found,) = [finding for finding in examine(settings) if finding.what == "keys"]
+    return found.status, found.detail
 
 
 def _settings(path: Path, host: str, *keys: str) -> Settings:
