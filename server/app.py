@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
+from server.door import Door
 from server.errors import error_reply
 from server.guard import Guard, log_failure
 from server.openai_api import (
@@ -50,7 +51,7 @@ def create_app(services: Services) -> FastAPI:
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_middleware(Guard, settings=services.settings.server)
+    app.add_middleware(Guard, door=Door(services.settings.server, services.keyring, services.rates))
     return app
 
 

@@ -13,6 +13,7 @@ from models.engines.registry import create_engine
 from models.errors import ModelNotFound
 from server.engine_slot import EngineSlot
 from server.graph_service import build_graph_service
+from server.keyring import Keyring, open_keyring
 from server.memory_plan import check_memory
 from server.methods.base import Method
 from server.methods.direct import Direct
@@ -31,19 +32,21 @@ METHOD_NAMES = (GeneGpt.name, KgRag.name)
 _GIB = 1024**3
 
 
-def build_services(settings: Settings) -> Services:
-    """Everything but the weights, which ``Services.start`` loads.
+def build_services(settings: Settings, keyring: Keyring | None = None) -> Services:
+    """Everything but the weights, which ``Services.start`` loads. ``keyring`` None: the one that the settings name.
 
     Raises:
         ModelNotFound: there is no model to serve.
         GatewayError and its kind: the built-in gateway's store cannot be made.
         AuditFailed: the audit log cannot be written.
+        KeyStoreError: the file of keys cannot be read.
         EncoderUnknown: the settings do not name the graph's encoder.
     """
     card = choose_card(settings)
     slot = EngineSlot(card, lambda: create_engine(settings.model.engine, card, engine_options(settings.model)))
-    ncbi = build_ncbi(settings)
     slot.when_loaded(_build_layer)
+    keyring = keyring or open_keyring(settings)
+    ncbi = build_ncbi(settings, keyring)
     genegpt = _genegpt(settings, slot, ncbi)
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
     for line in check_memory(settings, retrieval):
@@ -63,6 +66,7 @@ def build_services(settings: Settings) -> Services:
             traces=traces,
             retrieval=retrieval,
             egress=ncbi.egress,
+            keyring=keyring,
             closers=(*ncbi.closers, retrieval.close, graph.close),
         )
     )

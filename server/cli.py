@@ -15,6 +15,7 @@ from models.errors import ArrowheadError
 from server.cli_gateway import add_gateway
 from server.cli_graph import add_graph
 from server.cli_index import add_index
+from server.cli_key import add_key
 from server.cli_namespace import add_namespace
 from server.cli_search import add_search
 from server.settings_loading import SettingsInvalid, load_settings
@@ -92,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     add_index(verbs.add_parser("index", help="vector and word indices of namespaces"))
     add_search(verbs.add_parser("search", help="search namespaces"))
     add_graph(verbs.add_parser("graph", help="knowledge graphs"))
+    add_key(verbs.add_parser("key", help="keys of clients: make, list, revoke"))
     add_gateway(verbs.add_parser("gateway", help="the local NCBI gateway"))
     _add_audit(verbs.add_parser("audit", help="the log of what left this machine"))
     doctor = verbs.add_parser("doctor", help="check this machine and the settings")

@@ -17,6 +17,8 @@ from models.errors import ArrowheadError
 from server.bootstrap import build_services
 from server.egress_policy import NOTHING_LEFT
 from server.errors import RequestError
+from server.grants import OPERATOR
+from server.keyring import Keyring
 from server.methods.base import Ask, CallReplied, Done, Message, Sampling, Step
 from server.methods.call_lines import call_line
 from server.services import Services
@@ -51,7 +53,7 @@ def ask(question: Question, settings: Settings) -> None:
 
 
 async def _ask_here(question: Question, settings: Settings) -> None:
-    services = build_services(settings)
+    services = build_services(settings, Keyring(()))
     began = time.monotonic()
     services.start()
     try:
@@ -66,7 +68,7 @@ async def _ask_here(question: Question, settings: Settings) -> None:
 
 
 async def _answer(question: Question, services: Services) -> None:
-    served = services.find(question.model or f"{services.slot.card.name}:genegpt")
+    served = services.find(question.model or f"{services.slot.card.name}:genegpt", OPERATOR)
     asked = Ask(
         request_id=f"ask-{uuid.uuid4().hex}",
         messages=(Message("user", question.text),),

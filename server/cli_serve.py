@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from dataclasses import replace
 
 import uvicorn
 
 from server.app import create_app
 from server.bootstrap import build_services
 from server.egress_policy import EgressPolicy
-from server.ncbi_setup import key_ids
+from server.key_report import guard_lines, named_keys
+from server.keyring import Keyring, open_keyring, require_guard
 from server.services import Services
 from server.settings import ServerSettings, Settings
 from server.settings_loading import SettingsInvalid, variable_name
@@ -28,11 +30,14 @@ def run_server(settings: Settings) -> int:
     """Serve until a signal. Returns the exit status: 1 where the model could not be loaded.
 
     Raises:
-        SettingsInvalid: the address cannot be listened on; or another start-up error of ours.
+        SettingsInvalid: the address cannot be listened on, or is open to other machines without a key; or another
+            start-up error of ours.
     """
+    keyring = open_keyring(settings)
+    require_guard(settings, keyring)
     listener = _listen(settings.server)
     try:
-        return asyncio.run(_serve(settings, listener))
+        return asyncio.run(_serve(settings, keyring, listener))
     except KeyboardInterrupt:
         return 0
     finally:
@@ -54,8 +59,8 @@ def _listen(server: ServerSettings) -> socket.socket:
     return listener
 
 
-async def _serve(settings: Settings, listener: socket.socket) -> int:
-    services = build_services(settings)
+async def _serve(settings: Settings, keyring: Keyring, listener: socket.socket) -> int:
+    services = build_services(settings, keyring)
     config = uvicorn.Config(
         create_app(services),
         log_config=None,
@@ -98,13 +103,15 @@ async def _announce(services: Services, server: uvicorn.Server, address: str) ->
 
 
 def egress_lines(services: Services) -> str:
-    """The mode, what may leave, and the keys by their ids."""
+    """The mode, what may leave, the keys by their ids, and who may ask."""
     policy = EgressPolicy.of(services.settings.egress)
     lines = [f"egress {policy.mode}: {_EGRESS[policy.mode]}"]
     if policy.mode != "off":
         lines.append(f"may leave ({policy.profile}): {', '.join(policy.allowed) or 'nothing'}")
-    keys = [f"{name} {policy.ceiling(name)}" for name in key_ids(services.settings)]
-    lines += [f"keys: {', '.join(keys)}"] if keys else []
+    keyring = services.keyring
+    policy = replace(policy, mode_of_key=keyring.mode_of)
+    lines += [f"keys: {named}"] if (named := named_keys(policy, keyring)) else []
+    lines += guard_lines(services.settings, keyring)
     return "\n".join(lines) + "\n"
 
 

@@ -7,6 +7,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -15,7 +16,9 @@ from models.errors import ArrowheadError
 from server.audit_reading import snapshot, verify
 from server.bootstrap import choose_card, namespaces_dir
 from server.egress_policy import EgressPolicy
-from server.ncbi_setup import audit_log, audit_path, gateway_dir, key_ids
+from server.key_report import named_keys, rights_of
+from server.keyring import keys_file, open_keyring, require_guard
+from server.ncbi_setup import audit_log, audit_path, gateway_dir
 from server.retrieval_setup import backend_name
 from server.settings import Settings
 
@@ -196,10 +199,16 @@ def _egress(settings: Settings) -> Finding:
 
 
 def _keys(settings: Settings) -> Finding:
-    """By their ids, which egress.key_modes and the audit log use."""
-    policy = EgressPolicy.of(settings.egress)
-    named = [f"{name} (egress {policy.ceiling(name)})" for name in key_ids(settings)]
-    return Finding("ok", "keys", ", ".join(named) or "none: whoever reaches the address may ask")
+    """By their ids, which egress.key_modes and the audit log use, each with its mode."""
+    keyring = open_keyring(settings)
+    try:
+        policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
+        named = named_keys(policy, keyring) or "none: every program on this machine may ask"
+        require_guard(settings, keyring)
+    finally:
+        keyring.close()
+    wrong = rights_of(keys_file(settings))
+    return Finding("warn" if wrong else "ok", "keys", f"{named}; {wrong}" if wrong else named)
 
 
 def _audit(settings: Settings) -> Finding:

@@ -6,7 +6,7 @@ A lower mode always wins: a key can be below its server, a request below its key
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,14 +22,21 @@ PROFILES: Final[Mapping[EgressProfile, frozenset[ParamClass]]] = {
 NOTHING_LEFT: Final = "no data left this machine"
 
 
+def _as_the_server(_: str) -> EgressMode | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """``profile`` is a profile's name, or "listed" where the operator named the classes one by one."""
+    """``profile`` is a profile's name, or "listed" where the operator named the classes one by one. ``mode_of_key``:
+    what a key's own scopes lower the mode to, None for nothing; beside ``key_modes``, those of the settings.
+    """
 
     mode: EgressMode
     profile: str
     allow: frozenset[ParamClass]
     key_modes: Mapping[str, EgressMode]
+    mode_of_key: Callable[[str], EgressMode | None] = _as_the_server
 
     @classmethod
     def of(cls, settings: EgressSettings) -> EgressPolicy:
@@ -41,7 +48,8 @@ class EgressPolicy:
 
     def ceiling(self, key_id: str) -> EgressMode:
         """The highest mode of a key's requests; ``key_id`` "" on a server without keys."""
-        return self.key_modes.get(key_id, self.mode)
+        modes = (self.mode, self.key_modes.get(key_id), self.mode_of_key(key_id))
+        return min((mode for mode in modes if mode), key=EGRESS_MODES.index)
 
     def effective(self, key_id: str, asked: EgressMode | None) -> EgressMode:
         """The mode of one request. Raises EgressRaised where it asks for more than its key has."""

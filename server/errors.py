@@ -8,6 +8,8 @@ ArrowheadError
     │   └── UploadTooLarge
     ├── Unauthorized             no key, or a wrong one
     ├── ForbiddenHost            Host header or content type of another site
+    ├── ForbiddenOrigin          a web page that is not this server's
+    ├── NotGranted               the key's scopes do not go so far
     ├── ModelUnknown             no such model or method
     ├── EncoderUnknown           no such encoder or cross-encoder
     ├── TraceNotFound
@@ -16,6 +18,7 @@ ArrowheadError
     ├── ChangesRefused           namespaces are not changed over HTTP here
     ├── EgressRaised             the request asks for more than its key or the server has
     └── TooManyRequests          the server is full
+        └── RateExceeded         the key has asked too often
 UploadNotWritten                 this machine cannot keep a file that was sent; also right below ArrowheadError
 
 Knows nothing of FastAPI. Texts of unknown exceptions never reach a client: they can hold paths or questions.
@@ -59,6 +62,8 @@ from retrieval.index.errors import (
     IndexWriteFailed,
 )
 from server.audit import AuditFailed
+from server.grants import ScopeInvalid
+from server.key_store import KeyRefused, KeyStoreError
 from server.methods.base import MethodError, OptionInvalid
 from server.settings_loading import SettingsInvalid
 
@@ -97,6 +102,14 @@ class ForbiddenHost(RequestError):
     hint = "server.allowed_hosts lists further names"
 
 
+class ForbiddenOrigin(RequestError):
+    hint = "server.cors_origins lists the web pages that may ask, as https://lab.example"
+
+
+class NotGranted(RequestError):
+    hint = "`arrowhead key create` makes a key with other scopes"
+
+
 class ModelUnknown(RequestError):
     hint = "GET /v1/models lists them"
 
@@ -130,6 +143,14 @@ class TooManyRequests(RequestError):
     hint = "try again later"
 
 
+class RateExceeded(TooManyRequests):
+    """``retry_after_s``: when the next request of this key is answered."""
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
     """What a client gets. ``retry_after_s`` None sends no header."""
@@ -159,6 +180,11 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     BodyTooLarge: (413, _INVALID, "request_too_large"),
     Unauthorized: (401, "authentication_error", "invalid_api_key"),
     ForbiddenHost: (403, "permission_error", "forbidden"),
+    ForbiddenOrigin: (403, "permission_error", "origin_not_allowed"),
+    NotGranted: (403, "permission_error", "not_granted"),
+    ScopeInvalid: (422, _INVALID, "invalid_scope"),
+    KeyRefused: (409, _INVALID, "key_refused"),
+    KeyStoreError: (503, _SERVER, "keys_unreadable"),
     ModelUnknown: (404, _INVALID, "model_not_found"),
     EncoderUnknown: (404, _INVALID, "model_not_found"),
     TraceNotFound: (404, _INVALID, "trace_not_found"),
@@ -167,6 +193,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     ChangesRefused: (403, "permission_error", "changes_not_allowed"),
     UploadNotWritten: (507, _SERVER, "upload_not_written"),
     EgressRaised: (403, "permission_error", "egress_not_allowed"),
+    RateExceeded: (429, "rate_limit_error", "rate_limit_exceeded"),
     TooManyRequests: (429, "rate_limit_error", "queue_full"),
     RequestError: (400, _INVALID, "invalid_request"),
     ContextTooLong: (422, _INVALID, "context_length_exceeded"),
@@ -213,4 +240,5 @@ def error_reply(error: BaseException) -> ErrorReply:
     status, kind_name, code = row
     message = f"{error.message}. {error.hint}" if error.hint else error.message
     retry = RETRY_AFTER_S if status in {429, 503} else None
+    retry = error.retry_after_s if isinstance(error, RateExceeded) else retry
     return ErrorReply(status, kind_name, code, message, error.param, retry)

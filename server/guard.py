@@ -1,86 +1,93 @@
-"""The outermost layer: host name, key, request id, and a plain 500 for what nobody caught.
+"""The outermost layer: page, key, rate, request id, and a plain 500 for what nobody caught.
 
-Deny by default: only the health routes are open without a key. A pure ASGI layer, so that streams pass untouched.
+Deny by default: a route is behind a key unless it is ``/health``, whoever adds it. A pure ASGI layer, so that streams
+pass untouched.
 """
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
 import traceback
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.errors import ArrowheadError
-from server.egress_settings import key_digest
-from server.errors import ErrorReply, ForbiddenHost, Unauthorized, error_reply
+from server.door import Door
+from server.errors import ErrorReply, error_reply
 from server.logging_setup import request_id
-from server.settings import ServerSettings, is_loopback
 
 log = logging.getLogger(__name__)
 
-OPEN_PATHS = frozenset({"/health", "/ready"})
-_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
-
 
 class Guard:
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
-        self._digests: Sequence[str] = [key_digest(key.get_secret_value()) for key in settings.api_keys]
-        # A page of another site can reach a loopback server by a DNS name of its own, but not without naming it.
-        self._hosts = _LOCAL_NAMES | set(settings.allowed_hosts) if is_loopback(settings.host) else None
+        self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-            return
+        elif scope["type"] == "http":
+            await self._guarded(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         rid = uuid.uuid4().hex
         request_id.set(rid)
         started = False
+        further = {"x-request-id": rid}
 
-        async def send_with_id(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                MutableHeaders(scope=message)["x-request-id"] = rid
+                _add(MutableHeaders(scope=message), further)
             await send(message)
 
         try:
-            scope.setdefault("state", {})["owner"] = self._admit(scope)
-            await self._app(scope, receive, send_with_id)
+            headers = Headers(scope=scope)
+            further |= self._door.cors_headers(scope["method"], headers)
+            self._door.check_page(scope["method"], headers)
+            if self._door.is_preflight(scope["method"], headers):
+                await _send(204, b"", {}, send_with_headers)
+                return
+            grant = self._door.admit(scope["path"], headers)
+            scope.setdefault("state", {}).update(owner=grant.owner, grant=grant)
+            try:
+                self._door.take(grant)
+            finally:
+                further |= self._door.rate_headers(grant)
+            await self._app(scope, receive, send_with_headers)
         except Exception as error:
             log_failure(error)
             if not started:
-                await send_error(error_reply(error), send_with_id)
+                await send_error(error_reply(error), send_with_headers)
 
-    def _admit(self, scope: Scope) -> str:
-        """Digest of the key, "" where the server has none. Raises Unauthorized or ForbiddenHost."""
-        headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        if self._hosts is not None and name.lower() not in self._hosts:
-            raise ForbiddenHost("this server answers to its own address only")
-        if not self._digests or scope["path"] in OPEN_PATHS:
-            return ""
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        given = key_digest(key.strip())
-        # All keys are compared, in constant time each: the time tells nothing about them.
-        matches = [hmac.compare_digest(given, known) for known in self._digests]
-        if scheme.lower() != "bearer" or not any(matches):
-            raise Unauthorized("a valid API key is required")
-        return given
+
+def _add(headers: MutableHeaders, further: Mapping[str, str]) -> None:
+    for name, value in further.items():
+        if name == "vary":
+            headers.add_vary_header(value)
+        else:
+            headers[name] = value
 
 
 async def send_error(reply: ErrorReply, send: Send) -> None:
-    body = json.dumps(reply.body).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers += [(b"retry-after", str(reply.retry_after_s).encode())] if reply.retry_after_s else []
-    headers += [(b"www-authenticate", b"Bearer")] if reply.status == 401 else []
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    headers = {"content-type": "application/json"}
+    headers |= {"retry-after": str(reply.retry_after_s)} if reply.retry_after_s else {}
+    headers |= {"www-authenticate": "Bearer"} if reply.status == 401 else {}
+    await _send(reply.status, json.dumps(reply.body).encode(), headers, send)
+
+
+async def _send(status: int, body: bytes, headers: dict[str, str], send: Send) -> None:
+    headers |= {"content-length": str(len(body))} if status != 204 else {}
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})
 
 

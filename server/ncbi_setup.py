@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from retrieval.ncbi.transport import HttpSender
 from server.audit import AuditLog
@@ -14,11 +15,14 @@ from server.audit_lines import AuditRecord
 from server.auditor import Auditor
 from server.egress import AnswerCalls, Egress
 from server.egress_policy import EgressPolicy
-from server.egress_settings import key_id
+from server.keyring import Keyring
 from server.ncbi_places import build_places, send_limits
 from server.settings import Settings
 from server.settings_loading import xdg_dir
 from server.version import installed_version
+
+# A line of the audit log has its length; every key's own lines have its mode.
+_MAX_TOLD: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +41,20 @@ class Ncbi:
         self.auditor.begin(self.start)
 
 
-def build_ncbi(settings: Settings) -> Ncbi:
-    """Raises GatewayError and its kind: the built-in gateway's store cannot be made."""
+def build_ncbi(settings: Settings, keyring: Keyring | None = None) -> Ncbi:
+    """``keyring``: of a server, whose requests have keys.
+
+    Raises:
+        GatewayError and its kind: the built-in gateway's store cannot be made.
+    """
     sender = HttpSender(send_limits(settings))
     built = build_places(settings, gateway_dir(settings), sender)
     auditor = Auditor(audit_log(settings), settings.audit.on_failure)
-    egress = Egress(EgressPolicy.of(settings.egress), built.places, auditor, built.vocabulary)
+    keyring = keyring or Keyring([key.get_secret_value() for key in settings.server.api_keys])
+    policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
+    egress = Egress(policy, built.places, auditor, built.vocabulary)
     closers = (auditor.close, sender.close, built.close)
-    return Ncbi(egress, sender, auditor, start_record(settings, egress.policy), closers)
+    return Ncbi(egress, sender, auditor, start_record(policy, keyring), closers)
 
 
 @asynccontextmanager
@@ -74,12 +84,8 @@ def audit_path(settings: Settings) -> Path:
     return settings.audit.path or xdg_dir("state") / "audit.jsonl"
 
 
-def start_record(settings: Settings, policy: EgressPolicy) -> AuditRecord:
-    """What was allowed, and to whom, from here on."""
-    keys = {name: policy.ceiling(name) for name in key_ids(settings)}
+def start_record(policy: EgressPolicy, keyring: Keyring) -> AuditRecord:
+    """What was allowed, and to whom, from here on; to keys that are made later, what their scopes say."""
+    keys = {name: policy.ceiling(name) for name in keyring.ids[:_MAX_TOLD]}
     detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed), "keys": keys}
     return AuditRecord(event="start", mode=policy.mode, detail=detail)
-
-
-def key_ids(settings: Settings) -> list[str]:
-    return [key_id(key.get_secret_value()) for key in settings.server.api_keys]

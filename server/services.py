@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from server.egress import Egress
 from server.engine_slot import EngineSlot
-from server.errors import ModelUnknown, TooManyRequests
+from server.errors import ModelUnknown, TooManyRequests, Unauthorized
+from server.grants import Grant
+from server.keyring import Keyring
 from server.memory_plan import preload
-from server.methods.base import Method
+from server.methods.base import Ask, Method
+from server.namespace_access import NamespaceAccess
+from server.rates import Rates
 from server.retrieval_setup import Retrieval, uses_card
 from server.settings import Settings
 from server.traces import TraceStore
@@ -22,16 +26,17 @@ DIRECT = "direct"
 
 
 class Served(NamedTuple):
-    """One entry of ``/v1/models``; ``id`` is ``BASE`` or ``BASE:METHOD``."""
+    """One entry of ``/v1/models``; ``id`` is ``BASE`` or ``BASE:METHOD``. ``name``: the method's, as in scopes."""
 
     id: str
     method: Method
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Components:
     """``methods`` by name, the plain model under ``direct``. ``egress`` None: no method makes calls. ``closers`` run at
-    the end, last one first."""
+    the end, last one first. ``keyring`` None: the settings' keys alone."""
 
     settings: Settings
     slot: EngineSlot
@@ -39,6 +44,7 @@ class Components:
     traces: TraceStore
     retrieval: Retrieval
     egress: Egress | None = None
+    keyring: Keyring | None = None
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
 
 
@@ -52,6 +58,10 @@ class Services:
         self.egress = components.egress
         self.retrieval = components.retrieval
         self.encoders = components.retrieval.encoders
+        secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
+        self.keyring = components.keyring or Keyring(secrets)
+        self.rates = Rates()
+        self.access = NamespaceAccess(components.retrieval.namespaces)
         self._methods = components.methods
         self._closers = components.closers
         self.created = int(time.time())
@@ -59,18 +69,32 @@ class Services:
         self._draining = False
         self._loading: asyncio.Task[None] | None = None
 
-    @property
-    def models(self) -> list[Served]:
+    def models(self, grant: Grant) -> list[Served]:
+        """Those that a key may ask."""
         base = self.slot.card.name
-        return [Served(base if name == DIRECT else f"{base}:{name}", m) for name, m in self._methods.items()]
+        return [
+            Served(base if name == DIRECT else f"{base}:{name}", method, name)
+            for name, method in self._methods.items()
+            if grant.may_use(name)
+        ]
 
-    def find(self, model: str) -> Served:
-        """Raises ModelUnknown, with what there is."""
-        for served in self.models:
+    def find(self, model: str, grant: Grant) -> Served:
+        """Raises ModelUnknown, with what there is for this key; what it may not ask is as if it were not there."""
+        for served in self.models(grant):
             if served.id == model:
                 return served
-        known = ", ".join(served.id for served in self.models)
+        known = ", ".join(served.id for served in self.models(grant))
         raise ModelUnknown(f"there is no model {model[:100]!r}; served: {known}", param="model")
+
+    def granted(self, owner: str, asks: Sequence[Ask]) -> list[Ask]:
+        """The asks of one key, with what it may read. Raises Unauthorized where it was revoked meanwhile."""
+        readable = self.access.readable(self.keyring.grant_of(owner))
+        return [replace(ask, namespaces=readable) for ask in asks]
+
+    def spend(self, owner: str, tokens: int) -> None:
+        """What an answer of this key has cost."""
+        with suppress(Unauthorized):  # revoked while it was answered
+            self.rates.spend(self.keyring.grant_of(owner), tokens)
 
     @property
     def in_flight(self) -> int:
@@ -116,3 +140,4 @@ class Services:
         await self.slot.close()
         for closer in reversed(self._closers):
             await closer()
+        self.keyring.close()

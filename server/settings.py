@@ -22,6 +22,7 @@ from pydantic_settings import (
 
 from server.egress_settings import AuditSettings, EgressSettings, key_id
 from server.graph_settings import GraphSettings
+from server.origins import origin_of
 from server.retrieval_settings import RetrievalSettings
 from server.settings_group import SettingsGroup
 
@@ -55,8 +56,12 @@ class ServerSettings(SettingsGroup):
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
         default=(), description="clients must send one of them as a bearer token"
     )
+    keys_file: Path | None = Field(default=None, description="keys of `arrowhead key`; unset: XDG data folder")
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="further Host header names to accept on a loopback bind"
+    )
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="web pages that may ask, as https://lab.example; a,b"
     )
     max_body_bytes: int = Field(default=1_048_576, ge=1024, description="largest request body")
     max_in_flight: int = Field(default=256, ge=1, description="requests answered at once; more are refused with 429")
@@ -64,7 +69,7 @@ class ServerSettings(SettingsGroup):
     keepalive_s: Seconds = Field(default=10.0, description="a silent stream carries a comment this often")
     shutdown_grace_s: Seconds = Field(default=10.0, description="streams in flight may finish for so long")
 
-    @field_validator("api_keys", "allowed_hosts", mode="before")
+    @field_validator("api_keys", "allowed_hosts", "cors_origins", mode="before")
     @classmethod
     def _comma_list(cls, value: object) -> object:
         """Environment and flags give one text: ``a,b``."""
@@ -76,6 +81,11 @@ class ServerSettings(SettingsGroup):
         if any(len(key.get_secret_value()) < 8 for key in keys):
             raise ValueError("each key needs at least 8 characters")
         return keys
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins_are_named(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(origin_of(text) for text in origins)
 
 
 class ModelSettings(SettingsGroup):
@@ -196,15 +206,6 @@ class Settings(BaseSettings):
     graph: GraphSettings = GraphSettings()
     traces: TraceSettings = TraceSettings()
     log: LogSettings = LogSettings()
-
-    @model_validator(mode="after")
-    def _binding_is_guarded(self) -> Self:
-        if not is_loopback(self.server.host) and not self.server.api_keys:
-            raise ValueError(
-                f"server.host: {self.server.host} can be reached from other machines: set server.api_keys, "
-                "or listen on 127.0.0.1"
-            )
-        return self
 
     @model_validator(mode="after")
     def _egress_is_allowed(self) -> Self:

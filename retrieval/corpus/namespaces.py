@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,8 +52,11 @@ class Namespaces:
         self._lock = threading.Lock()
         self._leases: dict[str, _Lease] = {}
 
-    def create(self, name: str, settings: NamespaceSettings, created: str = "") -> None:
-        """``created``: the day, yyyy-mm-dd. A kill at any moment leaves it whole, or not there.
+    def create(
+        self, name: str, settings: NamespaceSettings, created: str = "", notes: Mapping[str, str] | None = None
+    ) -> None:
+        """``created``: the day, yyyy-mm-dd. ``notes``: further values for its store, as ``note`` writes them. A kill at
+        any moment leaves it whole, or not there.
 
         Raises:
             NamespaceInvalid, NamespaceExists, NamespaceBusy
@@ -65,7 +68,8 @@ class Namespaces:
                 raise NamespaceExists(f"there is a namespace {name} already")
             draft = draft_beside(target)
             try:
-                create_store(draft / STORE_NAME, {"settings": settings.as_text(), "created": created})
+                meta = {**(notes or {}), "settings": settings.as_text(), "created": created}
+                create_store(draft / STORE_NAME, meta)
                 put_in_place(draft, target)
             except OSError as error:
                 raise NamespaceDamaged(f"{target}: cannot be written: {error.strerror}") from error

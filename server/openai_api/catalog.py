@@ -14,13 +14,13 @@ router = APIRouter()
 @router.get("/v1/models")
 async def list_models(request: Request) -> dict[str, Any]:
     services: Services = request.app.state.services
-    return {"object": "list", "data": [_model(services, served) for served in services.models]}
+    return {"object": "list", "data": [_model(services, served) for served in services.models(request.state.grant)]}
 
 
 @router.get("/v1/models/{model:path}")
 async def get_model(request: Request, model: str) -> dict[str, Any]:
     services: Services = request.app.state.services
-    return _model(services, services.find(model))
+    return _model(services, services.find(model, request.state.grant))
 
 
 def _model(services: Services, served: Served) -> dict[str, Any]:

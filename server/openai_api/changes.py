@@ -18,7 +18,6 @@ from retrieval.corpus.document_types import document_types
 from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.fetch_calls import PubmedQuery
 from retrieval.corpus.items import Reading, ReadOptions, TextBuilder, date_number
-from retrieval.corpus.namespace_settings import checked_name
 from retrieval.corpus.readers.kinds import READERS
 from retrieval.errors import RetrievalError
 from retrieval.passages import Document
@@ -150,12 +149,12 @@ async def verify(request: Request, name: str) -> Response:
 async def _opened(request: Request, name: str, fields: Collection[str] = ()) -> Services:
     """Raises ChangesRefused, InvalidRequest, NamespaceInvalid or NamespaceUnknown before any of the body is read."""
     services: Services = request.app.state.services
-    require_changes(services)
+    require_changes(request)
     for field in request.query_params:
         if field not in {"wait", *fields}:
             raise InvalidRequest(f"{field[:40]}: there is no such field", param=field[:40])
     _wait_of(request, 0.0)
-    checked_name(name)
+    await services.retrieval.run(lambda: services.access.require(request.state.grant, name))
     if name not in await services.retrieval.run(services.retrieval.namespaces.names):
         raise NamespaceUnknown(f"there is no namespace {name}", param="name")
     return services

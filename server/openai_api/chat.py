@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from models.types import TokenLogprob
-from server.egress_settings import id_of_digest
+from server.grants import Grant
 from server.methods.base import Ask, Done, Event, TextDelta
 from server.openai_api.body import read_json
 from server.openai_api.exchange import Exchange, unless_disconnected
@@ -35,7 +35,7 @@ async def chat_completions(request: Request) -> Response:
     if plain is not None:
         return plain
     body = parse_chat(sent)
-    exchange = _exchange(services, body, request.state.owner)
+    exchange = _exchange(services, body, request.state.grant)
     exchange.check()
     decode = services.slot.get().tokenizer.decode
     if body.stream:
@@ -44,16 +44,16 @@ async def chat_completions(request: Request) -> Response:
     return JSONResponse(_completion(exchange, body, decode))
 
 
-def _exchange(services: Services, body: ChatRequest, owner: str) -> Exchange:
-    head = TraceHead(f"chatcmpl-{uuid.uuid4().hex}", body.model, owner, int(time.time()))
+def _exchange(services: Services, body: ChatRequest, grant: Grant) -> Exchange:
+    head = TraceHead(f"chatcmpl-{uuid.uuid4().hex}", body.model, grant.owner, int(time.time()))
     ask = Ask(
         request_id=head.id,
         messages=tuple(message.to_message() for message in body.messages),
         sampling=body.sampling,
         options=body.arrowhead or {},
-        key_id=id_of_digest(owner),
+        key_id=grant.key_id,
     )
-    return Exchange(services, services.find(body.model), fan_out(ask, body.n or 1), head)
+    return Exchange(services, services.find(body.model, grant), fan_out(ask, body.n or 1), head)
 
 
 def _completion(exchange: Exchange, body: ChatRequest, decode: Decode) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from server.egress_settings import id_of_digest
+from server.grants import Grant
 from server.methods.base import Ask, Done, TranscriptDelta
 from server.openai_api.body import read_json
 from server.openai_api.exchange import Exchange, unless_disconnected
@@ -34,7 +34,7 @@ async def completions(request: Request) -> Response:
     if plain is not None:
         return plain
     body = parse_completion(sent)
-    exchange = _exchange(services, body, request.state.owner)
+    exchange = _exchange(services, body, request.state.grant)
     exchange.check()
     decode = services.slot.get().tokenizer.decode
     if body.stream:
@@ -43,9 +43,9 @@ async def completions(request: Request) -> Response:
     return JSONResponse(_completion(exchange, body, decode))
 
 
-def _exchange(services: Services, body: CompletionRequest, owner: str) -> Exchange:
+def _exchange(services: Services, body: CompletionRequest, grant: Grant) -> Exchange:
     """Choices are numbered prompt by prompt: all of the first, then all of the second."""
-    head = TraceHead(f"cmpl-{uuid.uuid4().hex}", body.model, owner, int(time.time()))
+    head = TraceHead(f"cmpl-{uuid.uuid4().hex}", body.model, grant.owner, int(time.time()))
     asks: list[Ask] = []
     for number, prompt in enumerate(body.prompts):
         ask = Ask(
@@ -53,10 +53,10 @@ def _exchange(services: Services, body: CompletionRequest, owner: str) -> Exchan
             prompt=prompt,
             sampling=body.sampling,
             options=body.arrowhead or {},
-            key_id=id_of_digest(owner),
+            key_id=grant.key_id,
         )
         asks += fan_out(ask, body.n or 1)
-    return Exchange(services, services.find(body.model), asks, head)
+    return Exchange(services, services.find(body.model, grant), asks, head)
 
 
 def _completion(exchange: Exchange, body: CompletionRequest, decode: Decode) -> dict[str, Any]:

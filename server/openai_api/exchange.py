@@ -31,8 +31,8 @@ class Exchange:
         self.choices = [Choice(trace_id=head.id) for _ in asks]
         self._services = services
         self._served = served
-        self._asks = asks
-        self._recorders = [TraceRecorder(ask) for ask in asks]
+        self._asks = services.granted(head.owner, asks)
+        self._recorders = [TraceRecorder(ask) for ask in self._asks]
 
     def check(self) -> None:
         """Raise now what can be known before any work."""
@@ -88,6 +88,7 @@ class Exchange:
 
     def _log(self, failure: str | None, seconds: float) -> None:
         usages = [choice.done.usage for choice in self.choices if choice.done]
+        self._services.spend(self.head.owner, sum(choice.sampled for choice in self.choices))
         log.info(
             "answer: id=%s model=%s n=%d seconds=%.2f calls=%d sampled=%d computed=%d outcome=%s",
             self.head.id,

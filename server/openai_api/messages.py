@@ -18,7 +18,7 @@ async def messages(request: Request) -> Response:
     services: Services = request.app.state.services
     body = await read_json(request, services.settings.server.max_body_bytes)
     if isinstance(body, dict) and isinstance(body.get("model"), str):
-        services.find(body["model"])
+        services.find(body["model"], request.state.grant)
     plain = await plain_reply(request, body)
     if plain is None:
         name = services.slot.card.name

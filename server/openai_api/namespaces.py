@@ -16,6 +16,8 @@ from retrieval.corpus.fetching import queries_of
 from retrieval.corpus.namespace_settings import NO_WORDS, NamespaceSettings
 from retrieval.corpus.namespaces import Description
 from server.errors import ChangesRefused, EncoderUnknown, InvalidRequest
+from server.grants import Grant
+from server.namespace_access import notes_of, require_change
 from server.openai_api.body import read_json
 from server.openai_api.corpus_schemas import NamespaceBody
 from server.openai_api.schemas import parse_body
@@ -27,20 +29,22 @@ router = APIRouter()
 _FIELDS = {"size": "chunk_size", "overlap": "chunk_overlap"}
 
 
-def require_changes(services: Services) -> None:
-    """Raises ChangesRefused where namespaces are not changed over HTTP."""
+def require_changes(request: Request) -> None:
+    """Raises ChangesRefused where namespaces are not changed over HTTP, NotGranted where this key changes none."""
+    services: Services = request.app.state.services
     allowed, host = services.settings.retrieval.allow_changes, services.settings.server.host
     if allowed is None and not is_loopback(host):
         raise ChangesRefused("namespaces are not changed over HTTP on an address that other machines reach")
     if allowed is False:
         raise ChangesRefused("namespaces are not changed over HTTP on this server")
+    require_change(request.state.grant)
 
 
 @router.get("/v1/namespaces")
 async def list_namespaces(request: Request) -> Response:
     services: Services = request.app.state.services
     async with services.admitted():
-        found = await services.retrieval.run(lambda: _describe_all(services.retrieval))
+        found = await services.retrieval.run(lambda: _describe_all(services, request.state.grant))
     return JSONResponse({"object": "list", "data": found})
 
 
@@ -49,26 +53,29 @@ async def get_namespace(request: Request, name: str) -> Response:
     """With the PubMed queries that it remembers."""
     services: Services = request.app.state.services
     async with services.admitted():
-        return JSONResponse(await services.retrieval.run(lambda: _describe_fully(services.retrieval, name)))
+        work = services.retrieval.run(lambda: _describe_fully(services, request.state.grant, name))
+        return JSONResponse(await work)
 
 
 @router.post("/v1/namespaces")
 async def create_namespace(request: Request) -> Response:
     services: Services = request.app.state.services
-    require_changes(services)
+    require_changes(request)
     body = parse_body(NamespaceBody, await read_json(request, services.settings.server.max_body_bytes))
     settings = _settings_of(services, body)
     today = datetime.now(UTC).date().isoformat()
     retrieval = services.retrieval
-    await retrieval.run(lambda: retrieval.namespaces.create(body.name, settings, today))
+    notes = notes_of(request.state.grant)
+    await retrieval.run(lambda: retrieval.namespaces.create(body.name, settings, today, notes))
     return JSONResponse(await retrieval.run(lambda: _describe(retrieval, body.name)), status_code=201)
 
 
 @router.delete("/v1/namespaces/{name}")
 async def delete_namespace(request: Request, name: str) -> Response:
     services: Services = request.app.state.services
-    require_changes(services)
+    require_changes(request)
     retrieval = services.retrieval
+    await retrieval.run(lambda: services.access.require(request.state.grant, name))
     if retrieval.jobs.is_busy(name):
         raise NamespaceBusy(f"namespace {name} has jobs that run or wait: cancel them first", param="name")
     await retrieval.run(lambda: retrieval.namespaces.delete(name))
@@ -94,11 +101,11 @@ def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
         raise InvalidRequest(f"{param}: {error.message}", param=param) from error
 
 
-def _describe_all(retrieval: Retrieval) -> list[dict[str, Any]]:
+def _describe_all(services: Services, grant: Grant) -> list[dict[str, Any]]:
     found = []
-    for name in retrieval.namespaces.names():
+    for name in services.access.names(grant):
         with suppress(NamespaceUnknown):  # deleted since
-            found.append(_describe(retrieval, name))
+            found.append(_describe(services.retrieval, name))
     return found
 
 
@@ -106,7 +113,9 @@ def _describe(retrieval: Retrieval, name: str) -> dict[str, Any]:
     return _namespace_object(retrieval, retrieval.namespaces.describe(name))
 
 
-def _describe_fully(retrieval: Retrieval, name: str) -> dict[str, Any]:
+def _describe_fully(services: Services, grant: Grant, name: str) -> dict[str, Any]:
+    services.access.require(grant, name)
+    retrieval = services.retrieval
     found = retrieval.namespaces.describe(name)
     queries = [] if found.damage else queries_of(retrieval.namespaces, name)
     told = [asdict(saved.query) | {"day": saved.day, "count": saved.count} for saved in queries]

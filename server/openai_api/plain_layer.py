@@ -16,10 +16,10 @@ from typing import Any, Final
 from fastapi import Request, Response
 
 from models.engines.base import AsgiApp, ServesOpenAi
-from server.egress_settings import id_of_digest
 from server.errors import error_reply
+from server.grants import Grant
 from server.openai_api.plain_checks import check_plain
-from server.services import DIRECT, Services
+from server.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +47,10 @@ async def plain_reply(request: Request, body: object) -> Response | None:
         return None
     if request.url.path in _NEED_TEMPLATE and services.slot.card.prompt_form != "chat":
         return None
-    served = services.find(services.slot.card.name)
-    if served.method.name != DIRECT:
-        return None
+    grant: Grant = request.state.grant
+    services.find(services.slot.card.name, grant)
     checked = check_plain(body, services.settings.server.max_n)
-    return PlainReply(services, await engine.openai_layer(), _salted(checked, id_of_digest(request.state.owner)))
+    return PlainReply(services, await engine.openai_layer(), _salted(checked, grant.key_id))
 
 
 def _salted(body: Mapping[str, Any], key_id: str) -> bytes:

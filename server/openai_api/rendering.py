@@ -50,6 +50,13 @@ class Choice:
     left: str = NOTHING_LEFT
     done: Done | None = None
 
+    @property
+    def sampled(self) -> int:
+        """Tokens that the model wrote; of an answer that was given up, about so many, as a piece is mostly one."""
+        if self.done is not None:
+            return self.done.usage.sampled_tokens
+        return sum(delta.origin == "sampled" for delta in self.transcript)
+
     def feed(self, event: Event) -> None:
         match event:
             case TextDelta(text=text, channel="answer", logprobs=logprobs):

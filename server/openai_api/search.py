@@ -16,12 +16,12 @@ from retrieval.corpus.searching import SearchOptions, usual_retriever
 from retrieval.corpus.store_schema import Target
 from retrieval.passages import Document, Passage
 from server.errors import InvalidRequest, PassageNotFound
+from server.grants import Grant
 from server.openai_api.body import read_json
 from server.openai_api.corpus_schemas import FilterBody, SearchBody, day_number, shown_day
 from server.openai_api.exchange import unless_disconnected
 from server.openai_api.schemas import parse_body
 from server.retrieval_settings import RetrievalSettings
-from server.retrieval_setup import Retrieval
 from server.services import Services
 
 router = APIRouter()
@@ -36,7 +36,7 @@ async def search(request: Request) -> Response:
     queries = _checked(body, services.settings.retrieval)
     where = _filter_of(body.filter)
     async with services.admitted():
-        work = services.retrieval.run(lambda: _search(services.retrieval, body, queries, where))
+        work = services.retrieval.run(lambda: _search(services, request.state.grant, body, queries, where))
         return _json(await unless_disconnected(request, work))
 
 
@@ -47,7 +47,8 @@ async def get_passage(request: Request, namespace: str, passage_id: str) -> Resp
     if not (passage_id.isascii() and passage_id.isdigit() and 0 < int(passage_id[:20]) < 2**63):
         raise PassageNotFound("a passage's id is a number of up to 63 bits")
     async with services.admitted():
-        work = services.retrieval.run(lambda: _passage(services.retrieval.namespaces, namespace, int(passage_id)))
+        grant, number = request.state.grant, int(passage_id)
+        work = services.retrieval.run(lambda: _passage(services, grant, namespace, number))
         return _json(await unless_disconnected(request, work))
 
 
@@ -85,8 +86,9 @@ def _filter_of(body: FilterBody) -> PassageFilter:
         raise InvalidRequest(f"filter.{error.param}: {error.message}", param=f"filter.{error.param}") from error
 
 
-def _search(retrieval: Retrieval, body: SearchBody, queries: Sequence[str], where: PassageFilter) -> bytes:
-    names = _names(retrieval.namespaces, body.namespaces)
+def _search(services: Services, grant: Grant, body: SearchBody, queries: Sequence[str], where: PassageFilter) -> bytes:
+    retrieval = services.retrieval
+    names = _names(services.access.names(grant), body.namespaces)
     retriever, waiting = _survey(retrieval.namespaces, names, body.retriever)
     options = SearchOptions(k=body.k, retriever=retriever, where=where, rerank=body.rerank)
     found = retrieval.searcher.search_many(queries, names, options)
@@ -95,9 +97,8 @@ def _search(retrieval: Retrieval, body: SearchBody, queries: Sequence[str], wher
     return _dumped(reply | {"arrowhead": {"retriever": retriever, "namespaces": names, "waiting": waiting}})
 
 
-def _names(namespaces: Namespaces, asked: str | list[str] | None) -> list[str]:
+def _names(known: list[str], asked: str | list[str] | None) -> list[str]:
     """Those asked for, each once. NamespaceUnknown where there is none."""
-    known = namespaces.names()
     if asked is None or isinstance(asked, str):
         if not known:
             raise NamespaceUnknown("there is no namespace yet: POST /v1/namespaces makes one", param="namespaces")
@@ -123,8 +124,9 @@ def _survey(
     return asked or usual_retriever(targets_of.values()), waiting
 
 
-def _passage(namespaces: Namespaces, name: str, number: int) -> bytes:
-    with namespaces.using(name) as namespace:
+def _passage(services: Services, grant: Grant, name: str, number: int) -> bytes:
+    services.access.require(grant, name)
+    with services.retrieval.namespaces.using(name) as namespace:
         found = namespace.store.get([number])
         if not found:
             raise PassageNotFound(f"namespace {name} has no such passage")

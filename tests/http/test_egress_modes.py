@@ -94,7 +94,8 @@ def test_what_the_gateway_knows_stays(site: Site) -> None:
 def test_what_the_gateway_lacks_goes_out(site: Site) -> None:
     """The answer, its trace, /ready and the audit log name the host and the class."""
     answer, said, egress = site.ask("unknown")
-    with urllib.request.urlopen(f"{site.server.url}/ready", timeout=30) as reply:
+    asked = urllib.request.Request(f"{site.server.url}/ready", headers={"Authorization": f"Bearer {FIRST}"})
+    with urllib.request.urlopen(asked, timeout=30) as reply:
         ready = json.load(reply)
 
     assert (answer, said) == ("found outside", f"left this machine: symbol to {HOST}")

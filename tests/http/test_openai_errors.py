@@ -133,13 +133,12 @@ def test_keys_guard_every_route_but_health(serve_with: Any) -> None:
             with server.client(key) as stranger, pytest.raises(openai.AuthenticationError) as refused:
                 stranger.chat.completions.create(**ASK)
             assert refused.value.code == "invalid_api_key"
-        for path in ("/v1/models", "/v1/traces/x", "/version", "/docs", "//v1/models"):
+        for path in ("/v1/models", "/v1/traces/x", "/version", "/ready", "/docs", "//v1/models"):
             with pytest.raises(urllib.error.HTTPError) as closed:
                 urllib.request.urlopen(server.url + path, timeout=30)
             assert closed.value.code == 401
-        for path in ("/health", "/ready"):
-            with urllib.request.urlopen(server.url + path, timeout=30) as open_route:
-                assert open_route.status == 200
+        with urllib.request.urlopen(f"{server.url}/health", timeout=30) as open_route:
+            assert open_route.status == 200
         with server.client("first-key-0") as first, server.client("second-key-0") as second:
             done = first.chat.completions.create(**ASK)
             assert first.get(f"/traces/{done.id}", cast_to=object)

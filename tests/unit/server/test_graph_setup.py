@@ -20,6 +20,7 @@ from retrieval.graph.types import Statement
 from server.bootstrap import build_services, with_model
 from server.encoder_pool import EncoderPool
 from server.errors import EncoderUnknown
+from server.grants import OPERATOR
 from server.retrieval_settings import RetrievalSettings
 from server.settings import Settings
 from server.stored_graph import StoredGraph
@@ -79,7 +80,7 @@ async def test_every_server_offers_the_method(tmp_path: Path) -> None:
         "graph": {"data_dir": str(tmp_path / "graphs")},
     }
     services = build_services(Settings.model_validate(fields))
-    assert "scripted:kg-rag" in {served.id for served in services.models}
+    assert "scripted:kg-rag" in {served.id for served in services.models(OPERATOR)}
     assert not (tmp_path / "graphs").exists()
     await services.close()
     with pytest.raises(EncoderUnknown):

@@ -14,8 +14,9 @@ import pytest
 from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError, EngineUnavailable
 from server.errors import TABLE, error_reply
-from server.methods.base import Ask, Done, Event, Sampling, Step, TextDelta
+from server.methods.base import Ask, Done, Event, Sampling, Step, TextDelta, TranscriptDelta
 from server.openai_api.fanout import fan_out, run_all, with_pauses
+from server.openai_api.rendering import Choice
 from server.traces import TraceHead, TraceRecorder, TraceStore
 
 
@@ -104,6 +105,16 @@ def test_a_foreign_exception_tells_nothing() -> None:
 
     assert reply.status == 500
     assert "/secret" not in json.dumps(reply.body)
+
+
+def test_tokens_of_an_answer_that_was_given_up_count_too() -> None:
+    """About, by its pieces; exactly where it ended."""
+    choice = Choice(trace_id="t")
+    for origin in ("sampled", "injected", "sampled"):
+        choice.feed(TranscriptDelta("x", origin))
+    assert choice.sampled == 2
+    choice.feed(Done(answer="", finish_reason="stop", stop_reason=None, usage=LoopUsage(sampled_tokens=7)))
+    assert choice.sampled == 7
 
 
 class _Talker:

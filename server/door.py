@@ -1,0 +1,95 @@
+"""Who may come in: the decisions of the guard, on headers alone, before any of the body is read."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from starlette.datastructures import Headers
+
+from server.errors import ForbiddenHost, ForbiddenOrigin, Unauthorized
+from server.grants import OPERATOR, Grant
+from server.keyring import Keyring
+from server.origins import host_name, is_embedded, is_local_name, is_same_origin, origin_of
+from server.rates import Rates
+from server.settings import ServerSettings, is_loopback
+
+OPEN_PATH: Final = "/health"
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_TOKENS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2000}", re.ASCII)
+_SHOWN: Final = "x-request-id, retry-after, location, " + ", ".join(
+    f"x-ratelimit-{what}-{unit}" for unit in ("requests", "tokens") for what in ("limit", "remaining", "reset")
+)
+
+
+class Door:
+    """One per process, used from its event loop."""
+
+    def __init__(self, settings: ServerSettings, keyring: Keyring, rates: Rates) -> None:
+        self._keyring = keyring
+        self._rates = rates
+        self._is_local = is_loopback(settings.host)
+        self._hosts = frozenset(name.lower() for name in (*settings.allowed_hosts, settings.host))
+        self._pages = frozenset(settings.cors_origins)
+
+    def check_page(self, method: str, headers: Headers) -> None:
+        """Raises ForbiddenHost or ForbiddenOrigin. A loopback address answers no page of another origin at all: it
+        may be without keys, and then every site that is looked at on this machine could use it.
+        """
+        host = headers.get("host", "")
+        if self._is_local and not is_local_name(host_name(host), self._hosts):
+            raise ForbiddenHost("this server answers to its own address only")
+        origins = headers.getlist("origin")
+        if not origins:
+            if self._is_local and is_embedded(*(headers.get(f"sec-fetch-{n}", "") for n in ("site", "mode", "dest"))):
+                raise ForbiddenOrigin("a page of another origin may not load this as a part of itself")
+            return
+        if len(origins) == 1 and (self._listed(origins[0]) or is_same_origin(origins[0], host)):
+            return
+        if self._is_local or method not in _READING:
+            raise ForbiddenOrigin("a page of this origin may not use the server")
+
+    def cors_headers(self, method: str, headers: Headers) -> dict[str, str]:
+        """For an answer to a listed page; none for others. Keys travel in a header and cookies are not used, so
+        credentials are never allowed.
+        """
+        origin = headers.get("origin", "")
+        if not self._pages or not self._listed(origin):
+            return {"vary": "Origin"} if self._pages else {}
+        told = {"vary": "Origin", "access-control-allow-origin": origin, "access-control-expose-headers": _SHOWN}
+        if self.is_preflight(method, headers):
+            wanted = headers.get("access-control-request-headers", "")
+            told["access-control-allow-methods"] = "GET, HEAD, POST, PUT, DELETE"
+            told["access-control-allow-headers"] = wanted if _TOKENS.fullmatch(wanted) else "authorization"
+            told["access-control-max-age"] = "600"
+            if headers.get("access-control-request-private-network") == "true":
+                told["access-control-allow-private-network"] = "true"
+        return told
+
+    def is_preflight(self, method: str, headers: Headers) -> bool:
+        """Whether a listed page's browser asks first; it sends no key then."""
+        asks = method == "OPTIONS" and "access-control-request-method" in headers
+        return asks and len(headers.getlist("origin")) == 1 and self._listed(headers["origin"])
+
+    def admit(self, path: str, headers: Headers) -> Grant:
+        """Raises Unauthorized or KeyStoreError. An open path has a grant too, for nothing but itself."""
+        if path == OPEN_PATH or (self._is_local and not self._keyring.is_guarded):
+            return OPERATOR
+        given = headers.getlist("authorization")
+        scheme, _, key = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        if scheme.lower() != "bearer" or not key.strip():
+            raise Unauthorized("a valid API key is required")
+        return self._keyring.find(key.strip())
+
+    def take(self, grant: Grant) -> None:
+        """Raises RateExceeded."""
+        self._rates.take(grant)
+
+    def rate_headers(self, grant: Grant) -> dict[str, str]:
+        return self._rates.headers(grant)
+
+    def _listed(self, origin: str) -> bool:
+        try:
+            return origin_of(origin) in self._pages
+        except ValueError:
+            return False

@@ -1,0 +1,83 @@
+"""What a key may do. Pure; knows neither where keys are kept nor HTTP."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from models.errors import ArrowheadError
+from server.egress_settings import EgressMode, id_of_digest
+
+MAX_RATE: Final = 1_000_000_000
+_MAX_LISTED: Final = 200
+_METHOD: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
+_NAMESPACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
+
+
+class ScopeInvalid(ArrowheadError, ValueError):
+    """A scope that cannot be; the message names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scopes:
+    """``methods`` by name, ``direct`` for the bare model; None for all. ``egress`` lowers the server's mode.
+    ``namespaces`` that are listed may be read whoever they belong to; None: all that belong to no other key. Its own a
+    key always reads. ``may_change``: namespaces that it reads, and new ones.
+
+    Raises:
+        ScopeInvalid
+    """
+
+    methods: tuple[str, ...] | None = None
+    egress: EgressMode | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    namespaces: tuple[str, ...] | None = None
+    may_change: bool = True
+
+    def __post_init__(self) -> None:
+        for what, rate in (("requests", self.requests_per_minute), ("tokens", self.tokens_per_minute)):
+            if rate is not None and not 1 <= rate <= MAX_RATE:
+                raise ScopeInvalid(f"{what} per minute: a number from 1 to {MAX_RATE}")
+        if self.methods == ():
+            raise ScopeInvalid("methods: name at least one, or leave them out for all")
+        for what, names, form in (("method", self.methods, _METHOD), ("namespace", self.namespaces, _NAMESPACE)):
+            if names is not None and len(names) > _MAX_LISTED:
+                raise ScopeInvalid(f"{what}s: at most {_MAX_LISTED} can be listed")
+            for name in names or ():
+                if form.fullmatch(name) is None:
+                    raise ScopeInvalid(f"{name[:70]!r} is no name of a {what}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What one request may do. ``owner``: the digest of its key, "" on a server without keys. An operator's (a key of
+    the settings, or no key on a server without) goes everywhere.
+    """
+
+    owner: str = ""
+    scopes: Scopes = field(default_factory=Scopes)
+    is_operator: bool = False
+
+    @property
+    def key_id(self) -> str:
+        return id_of_digest(self.owner)
+
+    def may_use(self, method: str) -> bool:
+        return self.is_operator or self.scopes.methods is None or method in self.scopes.methods
+
+    def may_read(self, namespace: str, belongs_to: str) -> bool:
+        """``belongs_to``: the owner of the key that made the namespace, "" for an operator's."""
+        if self.is_operator or (belongs_to and belongs_to == self.owner):
+            return True
+        if self.scopes.namespaces is None:
+            return not belongs_to
+        return namespace in self.scopes.namespaces
+
+    @property
+    def may_change(self) -> bool:
+        return self.is_operator or self.scopes.may_change
+
+
+OPERATOR: Final = Grant(is_operator=True)

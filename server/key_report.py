@@ -1,0 +1,42 @@
+"""What is behind a key, and whose keys there are, for somebody who reads a terminal. No secret, no digest."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Final
+
+from server.egress_policy import EgressPolicy
+from server.keyring import Keyring, keys_file
+from server.settings import Settings, is_loopback
+
+_MAX_NAMED: Final = 20
+
+
+def named_keys(policy: EgressPolicy, keyring: Keyring) -> str:
+    """By their ids, which ``egress.key_modes`` and the audit log use; "" for none."""
+    ids = keyring.ids
+    told = [f"{name} {policy.ceiling(name)}" for name in ids[:_MAX_NAMED]]
+    return ", ".join(told) + (f" and {len(ids) - _MAX_NAMED} more" if len(ids) > _MAX_NAMED else "")
+
+
+def guard_lines(settings: Settings, keyring: Keyring) -> list[str]:
+    """Who may ask, and which web pages."""
+    local = is_loopback(settings.server.host)
+    if not local or keyring.is_guarded:
+        where = f"{len(keyring.fixed_ids)} of the settings, {len(keyring.active)} of {keys_file(settings)}"
+        who = f"every route but /health needs a key ({where})"
+    else:
+        who = "no keys: every program on this machine may ask"
+    pages = ", ".join(settings.server.cors_origins) or "none but this server's own"
+    return [f"guard: {who}", f"web pages that may ask: {pages}"]
+
+
+def rights_of(path: Path) -> str:
+    """What is wrong with the rights of a file of keys; "" for nothing, and where there is none."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return ""
+    others = stat.S_IMODE(mode) & 0o077
+    return f"others have rights on {path} ({stat.S_IMODE(mode):o}): chmod 600" if others else ""

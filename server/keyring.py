@@ -1,0 +1,171 @@
+"""The keys that a running server takes: those of its settings, and those of the key store as it is now.
+
+Closed in doubt: a server that once asked for keys goes on asking, a store that cannot be read opens to nobody, and a
+key of which nothing is known lets no call out.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from server.egress_settings import EgressMode, id_of_digest, key_digest
+from server.errors import Unauthorized
+from server.grants import OPERATOR, Grant
+from server.key_store import KeyStore, KeyStoreError, Mark, StoredKey
+from server.settings import Settings, is_loopback
+from server.settings_loading import SettingsInvalid, variable_name, xdg_dir
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    digest: str
+    grant: Grant
+    expires: datetime | None = None
+
+
+class Keyring:
+    """For one thread. ``find`` looks at the store first: a ``stat`` where it has not changed."""
+
+    def __init__(
+        self,
+        secrets: Sequence[str],
+        store: KeyStore | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Raises KeyStoreError: the store is there and cannot be read."""
+        digests = [key_digest(secret) for secret in secrets]
+        self._fixed = [_Entry(digest, Grant(owner=digest, is_operator=True)) for digest in digests]
+        self._store = store
+        self._now = now
+        self._mark: Mark | None = None
+        self._descriptor = -1
+        self._problem: KeyStoreError | None = None
+        self._stored: tuple[StoredKey, ...] = ()
+        self._entries = list(self._fixed)
+        self._guarded = bool(self._fixed)
+        self._refresh()
+        if self._problem is not None:
+            raise self._problem
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether requests need a key. It stays so when the last one is revoked."""
+        self._refresh()
+        return self._guarded
+
+    def find(self, secret: str) -> Grant:
+        """Raises Unauthorized, or KeyStoreError where the key may be one that cannot be read now."""
+        self._refresh()
+        given = key_digest(secret)
+        found: _Entry | None = None
+        # All are compared, in constant time each: the time tells nothing about any of them.
+        for entry in self._entries:
+            if hmac.compare_digest(given, entry.digest):
+                found = entry
+        if found is None and self._problem is not None:
+            # Without its words, which name a place of this machine; the log has them.
+            raise KeyStoreError("the key cannot be checked: the keys cannot be read now") from self._problem
+        return self._still_good(found)
+
+    def grant_of(self, owner: str) -> Grant:
+        """Of the key that a request had when it came. Raises Unauthorized where it was revoked since."""
+        if not owner and not self._guarded:
+            return OPERATOR
+        return self._still_good(next((entry for entry in self._entries if entry.digest == owner), None))
+
+    def _still_good(self, entry: _Entry | None) -> Grant:
+        if entry is None or (entry.expires is not None and entry.expires <= self._now()):
+            raise Unauthorized("a valid API key is required")
+        return entry.grant
+
+    def mode_of(self, key_id: str) -> EgressMode | None:
+        """What a key lowers the server's mode to, None for nothing; also of a key that was revoked a moment ago."""
+        if not key_id or any(id_of_digest(entry.digest) == key_id for entry in self._fixed):
+            return None
+        key = next((key for key in self._stored if key.id == key_id), None)
+        return key.scopes.egress if key else "off"
+
+    @property
+    def fixed_ids(self) -> list[str]:
+        """Of the settings' keys."""
+        return [id_of_digest(entry.digest) for entry in self._fixed]
+
+    @property
+    def ids(self) -> list[str]:
+        """Of all that are taken, those of the settings first."""
+        return self.fixed_ids + [key.id for key in self.active]
+
+    @property
+    def active(self) -> list[StoredKey]:
+        """Keys of the store that are neither revoked nor expired."""
+        self._refresh()
+        now = self._now()
+        return [key for key in self._stored if key.is_usable(now)]
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _refresh(self) -> None:
+        if self._store is None:
+            return
+        try:
+            mark = self._store.mark()
+            if mark == self._mark:
+                return
+            # Remembered whether or not it can be read: a broken file is tried once, not at each request.
+            self._mark = mark
+            reading = self._store.read() if mark else None
+        except KeyStoreError as error:
+            self._fail(error)
+            return
+        self.close()
+        self._mark, self._problem = (reading.mark, None) if reading else (None, None)
+        self._descriptor = reading.descriptor if reading else -1
+        self._take(reading.keys if reading else ())
+
+    def _fail(self, error: KeyStoreError) -> None:
+        if self._problem is None or self._problem.message != error.message:
+            log.error("keys of the store are not taken: %s", error.message)
+        self._problem = error
+        self._guarded = True
+        self._entries = list(self._fixed)
+
+    def _take(self, keys: tuple[StoredKey, ...]) -> None:
+        living = [key for key in keys if key.revoked is None]
+        made = [_Entry(key.digest, Grant(owner=key.digest, scopes=key.scopes), key.expires) for key in living]
+        if self._stored != keys:
+            log.info("keys: %d of the settings, %d of the store", len(self._fixed), len(living))
+        self._stored = keys
+        self._entries = [*self._fixed, *made]
+        self._guarded = self._guarded or bool(living)
+
+
+def keys_file(settings: Settings) -> Path:
+    return settings.server.keys_file or xdg_dir("data") / "keys.json"
+
+
+def open_keyring(settings: Settings) -> Keyring:
+    """Raises KeyStoreError: the store is there and cannot be read."""
+    secrets = [key.get_secret_value() for key in settings.server.api_keys]
+    return Keyring(secrets, KeyStore(keys_file(settings)))
+
+
+def require_guard(settings: Settings, keyring: Keyring) -> None:
+    """Raises SettingsInvalid where other machines reach the address and nobody has a key."""
+    host = settings.server.host
+    if is_loopback(host) or keyring.fixed_ids or keyring.active:
+        return
+    raise SettingsInvalid(
+        f"{variable_name('server', 'host')} (server.host): {host} can be reached from other machines: make a key with "
+        "`arrowhead key create`, set server.api_keys, or listen on 127.0.0.1"
+    )

@@ -1,0 +1,60 @@
+"""Which web pages may use the server: what Host, Origin and Sec-Fetch headers tell. Pure.
+
+A browser sends a page's requests to any address, loopback too, whatever page it is. It does name the page: by Origin
+where the request changes something or the page wants to read the answer, by Sec-Fetch-Site in any case. A page that
+reaches this machine under a name of its own (DNS rebinding) cannot help telling that name as Host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import urlsplit
+
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
+_PORTS: Final = {"http": 80, "https": 443}
+_OTHER_SITES: Final = frozenset({"cross-site", "same-site"})
+LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+def origin_of(text: str) -> str:
+    """As browsers write it: small letters, without a port that goes without saying. ValueError where it is none."""
+    try:
+        parts = urlsplit(text.strip().lower())
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    bare = not (parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc)
+    if not (bare and _SCHEME.fullmatch(parts.scheme) and parts.hostname and "*" not in parts.netloc):
+        raise ValueError(f"{text[:100]!r} is no origin: write https://lab.example or http://localhost:3000, never *")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    said = "" if port is None or port == _PORTS.get(parts.scheme) else f":{port}"
+    return f"{parts.scheme}://{host}{said}"
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, in small letters, without its port."""
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() and port.isascii() else host).lower()
+
+
+def is_same_origin(origin: str, host: str) -> bool:
+    """Whether the page is one of this server's own. The scheme does not count: a proxy may have taken TLS off."""
+    try:
+        page = urlsplit(origin_of(origin))
+        here = urlsplit(origin_of(f"{page.scheme}://{host}"))
+    except ValueError:
+        return False
+    return page.scheme in _PORTS and page.netloc == here.netloc
+
+
+def is_embedded(site: str, mode: str, destination: str) -> bool:
+    """By the Sec-Fetch headers: whether a page of another origin loads this as a part of itself, and not somebody who
+    follows a link to it. False where the headers are missing, as from all that is no browser.
+    """
+    return site in _OTHER_SITES and (mode, destination) != ("navigate", "document")
+
+
+def is_local_name(name: str, further: Collection[str]) -> bool:
+    return name in LOCAL_NAMES or name in further

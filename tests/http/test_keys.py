@@ -1,0 +1,284 @@
+"""Keys as an operator makes them and clients use them: the command, a running server, raw requests."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import openai
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+from http_calls import SETTINGS
+from http_calls import Site as Calls
+
+Serve = Callable[..., AbstractContextManager[Any]]
+ROOT = Path(__file__).parents[2]
+QUESTION = "What is the official gene symbol of LMP10?"
+ASK: dict[str, Any] = {"model": "scripted:genegpt", "messages": [{"role": "user", "content": QUESTION}]}
+LISTED = "https://lab.example"
+SEARCH = "[https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi?db=gene&term=LMP10]->"
+SCRIPT = [
+    {"suffix": f"Question: {QUESTION}\n", "text": SEARCH},
+    {"regex": r"\[\d ids?: [\d,]+\]\n$", "text": "Answer: PSMB10\n\n"},
+    {"suffix": "Question: hello\nAnswer:", "text": " Hello there, reader."},
+]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Who has the server's files. ``variables`` of the settings."""
+
+    variables: dict[str, str]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
+        return subprocess.run(
+            [sys.executable, "-m", "server", *arguments], cwd=ROOT, env=clean | self.variables, capture_output=True,
+            text=True, check=False, timeout=120,
+        )  # fmt: skip
+
+    def create(self, name: str, *flags: str) -> str:
+        done = self.run("key", "create", "--name", name, *flags)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() not in done.stderr
+        return done.stdout.strip()
+
+
+@dataclass(frozen=True)
+class Site:
+    server: Any
+    operator: Operator
+    anna: str
+    ben: str
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return self.anna, self.ben
+
+    def status(self, key: str, path: str = "/v1/models") -> int:
+        return Calls(self.server.url, key).call("GET", path)[0]
+
+    def raw(self, *lines: str | bytes, body: bytes = b"") -> tuple[int, str]:
+        """A request as it stands here; status and everything that came."""
+        address = urlsplit(self.server.url)
+        head = b"\r\n".join(line if isinstance(line, bytes) else line.encode() for line in lines)
+        with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+            connection.sendall(head + b"\r\nConnection: close\r\n\r\n" + body)
+            data = b"".join(iter(lambda: connection.recv(65536), b""))
+        return int(data.split(b" ", 2)[1]), data.decode("utf-8", "replace")
+
+
+@pytest.fixture(scope="module")
+def operator(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Operator:
+    folder = tmp_path_factory.mktemp("keys")
+    (folder / "script.json").write_text(json.dumps(SCRIPT))
+    return Operator(
+        environment
+        | SETTINGS
+        | {
+            "ARROWHEAD_SERVER__KEYS_FILE": str(folder / "etc" / "keys.json"),
+            "ARROWHEAD_SERVER__CORS_ORIGINS": LISTED,
+            "ARROWHEAD_MODEL__SCRIPT": str(folder / "script.json"),
+            "ARROWHEAD_GATEWAY__DATA_DIR": str(folder / "gateway"),
+            "ARROWHEAD_RETRIEVAL__DATA_DIR": str(folder / "namespaces"),
+            "ARROWHEAD_RETRIEVAL__ALLOW_CHANGES": "true",
+            "ARROWHEAD_EGRESS__MODE": "local-first",
+            "ARROWHEAD_AUDIT__PATH": str(folder / "audit.jsonl"),
+            "ARROWHEAD_LOG__LEVEL": "DEBUG",
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def site(operator: Operator, serve_with: Serve) -> Iterator[Site]:
+    """On an address of other machines, which it would not be without a key. Anna may do much, Ben little."""
+    anna = operator.create("anna")
+    ben = operator.create(
+        "ben", "--methods", "direct", "--egress", "off", "--namespaces", "", "--rate", "500", "--expires", "90d"
+    )
+    with serve_with(operator.variables, "--host", "0.0.0.0") as server:
+        inside = type(server)(server.url.replace("0.0.0.0", "127.0.0.1"), server.process, server.log)
+        yield Site(inside, operator, anna, ben)
+
+
+def test_the_start_says_what_is_guarded(site: Site) -> None:
+    """Keys by their ids with their modes, and who may ask."""
+    said = site.server.log()
+    assert "guard: every route but /health needs a key (0 of the settings, 2 of " in said
+    assert f"web pages that may ask: {LISTED}" in said
+    assert re.search(r"keys: [0-9a-f]{8} local-first, [0-9a-f]{8} off\n", said)
+
+
+def test_a_key_is_made_listed_and_revoked_while_the_server_runs(site: Site) -> None:
+    """It counts at the next request, and no more at the one after its end. The secret is told once."""
+    secret = site.operator.create("visitor", "--rate", "3")
+    assert site.status(secret) == 200
+    table, listed = site.operator.run("key", "list"), site.operator.run("key", "list", "--json")
+    (visitor,) = [key for key in json.loads(listed.stdout) if key["name"] == "visitor"]
+    assert visitor["state"] == "active" and visitor["scopes"]["requests_per_minute"] == 3
+    assert re.search(rf"^{visitor['id']}  visitor +active .* 3 requests/min", table.stdout, re.MULTILINE)
+    for done in (table, listed):
+        assert not any(key in done.stdout + done.stderr for key in (secret, secret[3:], *site.secrets))
+        assert "digest" not in done.stdout
+    assert site.operator.run("key", "revoke", visitor["id"]).stdout == f"visitor: key {visitor['id']} revoked\n"
+    assert site.status(secret) == 401
+    assert site.status(site.anna) == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("create", "--name", "anna"), 1, "there is a key anna already"),
+        (("create", "--name", "1a2b3c4d"), 1, "is no name of a key"),
+        (("create", "--name", "x", "--methods", "magic"), 2, "there is no method magic; methods: direct, genegpt"),
+        (("create", "--name", "x", "--namespaces", "../x"), 2, "is no name of a namespace"),
+        (("create", "--name", "x", "--rate", "0"), 2, "requests per minute"),
+        (("create", "--name", "x", "--expires", "soon"), 2, "write 90d"),
+        (("create", "--name", "x", "--expires", "2020-01-01"), 2, "is past"),
+        (("revoke", "nobody"), 1, "no key nobody"),
+    ],
+)
+def test_mistakes_are_one_line(site: Site, arguments: tuple[str, ...], status: int, said: str) -> None:
+    """With the command's usual exit status, and no key made."""
+    done = site.operator.run("key", *arguments)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert said in done.stderr.splitlines()[0] and "Traceback" not in done.stderr
+
+
+def test_no_raw_request_is_answered_without_a_key(site: Site) -> None:
+    """As they come over the wire: targets, doubled and strange headers, old HTTP. Never 2xx, nothing of an answer."""
+    host, bearer = "Host: 127.0.0.1", f"Authorization: Bearer {site.anna}"
+    targets = (
+        "/v1/models", "/v1/models/", "//v1/models", "/v1%2fmodels", "/%76%31/models", "/v1/../v1/models", "/ready",
+        f"/v1/models?api_key={site.anna}", "/health/../v1/models", "/health%2f..%2fv1/models", "/health;/v1/models",
+        "http://127.0.0.1/v1/models", "http://127.0.0.1/health/../v1/models", "*", "/v1/models#/health",
+    )  # fmt: skip
+    for method in ("GET", "HEAD", "OPTIONS", "POST"):
+        for target in targets:
+            status, _ = site.raw(f"{method} {target} HTTP/1.1", host)
+            assert status in (400, 401), (method, target)
+    get = "GET /v1/models HTTP/1.1"
+    for headers in (
+        (f"Cookie: key={site.anna}",), (f"Authorization: Basic {site.anna}",), (bearer, bearer),
+        (f"x-api-key: {site.anna}",), (f"Authorization : Bearer {site.anna}",),
+        ("Authorization: Bearer " + "x" * 40_000,), ("Authorization: Bearer " + "x" * 200_000,),
+        ("Authorization: Bearer ключ".encode(),), (b"Authorization: Bearer \xff\xfe",), (f"{bearer}x",),
+        ("Transfer-Encoding: chunked",), ("Upgrade: websocket", "Connection: Upgrade"),
+    ):  # fmt: skip
+        status, said = site.raw(get, host, *headers)
+        assert status in (400, 401, 431), headers
+        assert "scripted" not in said
+    assert site.raw("GET /v1/models HTTP/1.0")[0] == 401
+    assert site.raw("PRI * HTTP/2.0")[0] in (400, 401)
+    status, said = site.raw(get, host)
+    assert status == 401 and "www-authenticate: bearer" in said.lower() and '"code": "invalid_api_key"' in said
+    assert site.raw(get, host, f"authorization: bearer  {site.anna} ")[0] == 200
+    assert site.raw("GET /health HTTP/1.1", host)[0] == 200
+
+
+def test_another_keys_trace_job_and_namespace_are_not_there(site: Site) -> None:
+    """Neither to a limited key nor to one that may do as much."""
+    anna, ben = Calls(site.server.url, site.anna), Calls(site.server.url, site.ben)
+    other = Calls(site.server.url, site.operator.create("other"))
+    with site.server.client(site.anna) as client:
+        trace = client.chat.completions.create(**ASK).id
+    anna.create("annas")
+    job = anna.add("annas", {"id": "one", "text": "A word about zebras."})
+    for path in (f"/v1/traces/{trace}", f"/v1/jobs/{job['id']}", "/v1/namespaces/annas"):
+        assert [who.call("GET", path)[0] for who in (anna, ben, other)] == [200, 404, 404]
+    for who in (ben, other):
+        assert who.call("POST", "/v1/search", {"query": "zebras", "namespaces": ["annas"]})[0] == 404
+        assert who.call("DELETE", "/v1/namespaces/annas")[0] == 404
+        assert [who.call("GET", path)[1]["data"] for path in ("/v1/namespaces", "/v1/jobs")] == [[], []]
+
+
+def test_a_key_has_its_methods_mode_and_rate(site: Site) -> None:
+    """As the official SDK sees them."""
+    with site.server.client(site.ben) as ben, site.server.client(site.anna) as anna:
+        assert [model.id for model in ben.models.list()] == ["scripted"]
+        with pytest.raises(openai.NotFoundError) as absent:
+            ben.chat.completions.create(**ASK)
+        assert absent.value.code == "model_not_found" and "genegpt" not in absent.value.message.partition("served")[2]
+        reply = ben.chat.completions.with_raw_response.create(
+            model="scripted", messages=[{"role": "user", "content": "hello"}]
+        )
+        assert reply.headers["x-ratelimit-limit-requests"] == "500"
+        done = anna.chat.completions.create(**ASK, extra_body={"arrowhead": {"egress": "local-first"}})
+        assert (done.choices[0].message.content or "").startswith("PSMB10")
+    with site.server.client(site.operator.create("quiet", "--egress", "off")) as quiet:
+        with pytest.raises(openai.PermissionDeniedError) as raised:
+            quiet.chat.completions.create(**ASK, extra_body={"arrowhead": {"egress": "local-first"}})
+        assert raised.value.code == "egress_not_allowed"
+        assert quiet.chat.completions.create(**ASK).choices[0].message.content
+    with site.server.client(site.operator.create("rare", "--rate", "1")) as rare:
+        rare.models.list()
+        with pytest.raises(openai.RateLimitError) as limited:
+            rare.models.list()
+        assert limited.value.code == "rate_limit_exceeded"
+        assert 1 <= int(limited.value.response.headers["retry-after"]) <= 60
+
+
+def test_no_secret_and_no_question_is_in_the_log(site: Site) -> None:
+    """After all that was tried above, at the lowest level; the file of keys has no secret either."""
+    said = site.server.log() + Path(site.operator.variables["ARROWHEAD_SERVER__KEYS_FILE"]).read_text()
+    assert "refused: kind=Unauthorized" in said
+    assert not any(key in said or key[3:20] in said for key in site.secrets)
+    assert "LMP10" not in said and "ключ" not in said
+
+
+def test_a_reachable_address_without_a_key_is_refused(operator: Operator, tmp_path: Path) -> None:
+    """With no file of keys, an empty one, and one whose keys are all revoked: status 2, and what to do."""
+    variables = operator.variables | {"ARROWHEAD_SERVER__KEYS_FILE": str(tmp_path / "keys.json")}
+    lone = Operator(variables)
+    for step in range(2):
+        done = lone.run("serve", "--host", "0.0.0.0", "--port", "0")
+        assert (done.returncode, "arrowhead key create" in done.stderr) == (2, True)
+        assert "0.0.0.0 can be reached from other machines" in done.stderr
+        if not step:
+            lone.create("gone")
+            lone.run("key", "revoke", "gone")
+    (tmp_path / "keys.json").write_text("{")
+    done = lone.run("serve", "--host", "0.0.0.0", "--port", "0")
+    assert done.returncode == 1 and "is no file of keys, or is damaged" in done.stderr
+    assert re.search(r"^fail  keys ", lone.run("doctor").stdout, re.MULTILINE)
+
+
+def test_a_page_of_another_origin_cannot_use_a_server_without_keys(
+    operator: Operator, serve_with: Serve, tmp_path: Path
+) -> None:
+    """Nor one that reaches it under its own name; a listed one can. A first key shuts the server for those without."""
+    lone = Operator(operator.variables | {"ARROWHEAD_SERVER__KEYS_FILE": str(tmp_path / "keys.json")})
+    with serve_with(lone.variables) as server:
+        site = Site(server, lone, "none-anna", "none-ben")
+        assert "guard: no keys: every program on this machine may ask" in server.log()
+        chat, kind, host = "POST /v1/chat/completions HTTP/1.1", "Content-Type: application/json", "Host: 127.0.0.1"
+        body = json.dumps(ASK).encode()
+        sized = (kind, f"Content-Length: {len(body)}")
+        for origin in ("http://evil.example", "null", "http://localhost:3000"):
+            status, said = site.raw(chat, host, *sized, f"Origin: {origin}", body=body)
+            assert status == 403 and "server.cors_origins" in said and "access-control" not in said.lower()
+            preflight = (f"Origin: {origin}", "Access-Control-Request-Method: POST")
+            status, said = site.raw("OPTIONS /v1/chat/completions HTTP/1.1", host, *preflight)
+            assert status == 403 and "access-control" not in said.lower()
+        status, said = site.raw(chat, "Host: evil.example:8000", *sized, "Origin: http://evil.example:8000", body=body)
+        assert status == 403 and "server.allowed_hosts" in said
+        image = ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image")
+        assert site.raw("GET /v1/models HTTP/1.1", host, *image)[0] == 403
+        preflight = (f"Origin: {LISTED}", "Access-Control-Request-Method: POST")
+        status, said = site.raw("OPTIONS /v1/chat/completions HTTP/1.1", host, *preflight)
+        assert status == 204 and f"access-control-allow-origin: {LISTED}" in said.lower()
+        status, said = site.raw(chat, host, *sized, f"Origin: {LISTED}", body=body)
+        assert status == 200 and f"access-control-allow-origin: {LISTED}" in said.lower() and "PSMB10" in said
+        assert site.status("") == 200
+        assert lone.create("first") and site.status("") == 401
