@@ -59,7 +59,7 @@ class Shown:
             case CallReplied(url=url, summary=summary):
                 return [self._status(call_line(url, summary))]
             case Retrieved(queries=queries, sources=sources):
-                return [self._status(f"searched for {', '.join(queries)}: {len(sources)} found")]
+                return [self._status(f"searched for {', '.join(queries)}; sources: {len(sources)}")]
             case Evidence(references=references):
                 return [source(reference) for reference in references]
             case Done() if self._told:

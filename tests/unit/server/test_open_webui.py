@@ -33,7 +33,7 @@ def test_steps_end_with_a_line_that_is_done() -> None:
     told = [event for e in (Step("looking"), Retrieved(("il-5",), ("a", "b")), DONE) for event in shown.of(e, choice)]
 
     assert [event["data"]["done"] for event in told] == [False, False, True]
-    assert told[1]["data"]["description"] == "searched for il-5: 2 found"
+    assert told[1]["data"]["description"] == "searched for il-5; sources: 2"
     assert Shown().of(TextDelta("x"), choice) + Shown().of(DONE, choice) == []
 
 
