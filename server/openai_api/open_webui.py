@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from server.methods.base import CallMade, CallReplied, Done, Event, Evidence, OptionInvalid, Reference, Retrieved, Step
-from server.methods.call_lines import call_line, short_url
+from server.methods.call_lines import call_query
 from server.openai_api.rendering import Choice
 from server.services import Served, Services
 
@@ -55,9 +55,9 @@ class Shown:
                 return [self._status(text)]
             case CallMade(url=url):
                 self._calls += 1
-                return [self._status(f"asking {short_url(url)}")]
+                return [self._status(call_query(url))]
             case CallReplied(url=url, summary=summary):
-                return [self._status(call_line(url, summary))]
+                return [self._status(f"{call_query(url)} → {summary}")]
             case Retrieved(queries=queries, sources=sources):
                 return [self._status(f"searched for {', '.join(queries)}; sources: {len(sources)}")]
             case Evidence(references=references):

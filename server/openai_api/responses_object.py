@@ -56,6 +56,8 @@ def usage_of_response(choice: Choice, encode: Callable[[str], list[int]]) -> dic
         return None
     usage = usage_object([choice.done.usage])
     sampled = usage["completion_tokens"]
+    # Counted anew, the text can have more tokens than it was written with.
+    before = len(encode(_before_the_answer(choice)))
     return {
         "input_tokens": usage["prompt_tokens"],
         "input_tokens_details": {
@@ -63,7 +65,7 @@ def usage_of_response(choice: Choice, encode: Callable[[str], list[int]]) -> dic
             "cache_write_tokens": 0,
         },
         "output_tokens": sampled,
-        "output_tokens_details": {"reasoning_tokens": min(sampled, len(encode(_before_the_answer(choice))))},
+        "output_tokens_details": {"reasoning_tokens": max(0, min(before, sampled - len(encode(choice.done.answer))))},
         "total_tokens": usage["total_tokens"],
     }
 

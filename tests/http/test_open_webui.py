@@ -97,8 +97,7 @@ def test_steps_are_status_lines(server: Any) -> None:
     said = [status["description"] for status in seen.statuses]
 
     assert len(said) == 5
-    assert said[0].startswith("asking https://eutils.ncbi.nlm.nih.gov")
-    assert said[1].endswith("]-> 1 id")
+    assert said[:2] == ["esearch gene: LMP10", "esearch gene: LMP10 → 1 id"]
     assert [status["done"] for status in seen.statuses] == [False] * 4 + [True]
     assert said[-1].startswith("2 calls; ")
     assert not seen.other_events
