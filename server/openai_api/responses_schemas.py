@@ -36,8 +36,9 @@ _NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "prompt_cache_retention": ((None, "in_memory", "in-memory"), "is not served"),
 }
 _IGNORED: Final = frozenset({"prompt_cache_options", "reasoning", "stream_options"})
-# Our own items in a history, and OpenAI's name for what stands in no message.
+# Our own items in a history, and those that a chat client keeps beside them.
 _SKIPPED: Final = frozenset({"reasoning", "web_search_call"})
+_CLIENTS_OWN: Final = "open_webui:"
 _PARTS: Final = frozenset({"input_text", "output_text", "text"})
 _OTHER_PARTS: Final[Mapping[str, str]] = {
     "input_image": "images are not served: send text",
@@ -179,12 +180,14 @@ def _message(item: object, place: str) -> Message | None:
     if not isinstance(item, dict):
         raise InvalidRequest(f"{place}: must be an item", param=place)
     kind = item.get("type", "message")
-    if kind in _SKIPPED:
+    if not isinstance(kind, str):
+        raise InvalidRequest(f"{place}.type: must be text", param=f"{place}.type")
+    if kind in _SKIPPED or kind.startswith(_CLIENTS_OWN):
         return None
     if kind == "item_reference":
         raise UnsupportedField(f"{place}: {_NOT_STORED}", param=place)
     if kind != "message":
-        raise UnsupportedField(f"{place}: items of type {str(kind)[:64]!r} are not served", param=f"{place}.type")
+        raise UnsupportedField(f"{place}: items of type {kind[:64]!r} are not served", param=f"{place}.type")
     _refuse_other_parts(item.get("content"), place)
     try:
         return _Message.model_validate(item).to_message()

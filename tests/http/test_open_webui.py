@@ -161,6 +161,21 @@ def test_a_question_through_an_old_version_is_a_question(server: Any) -> None:
     assert "side_job" not in seen.arrowhead
 
 
+def test_a_chat_over_responses_goes_on(server: Any) -> None:
+    """The history as it keeps it, our items with notes of its own; it reads sources from the finished message."""
+    events = [
+        json.loads(line.removeprefix("data: "))
+        for line in _send(server, _recorded("responses")).splitlines()
+        if line.startswith("data: ")
+    ]
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    (part,) = done[-1]["content"]
+
+    assert events[-1]["type"] == "response.completed"
+    assert part["text"].startswith("PSMB10")
+    assert [(note["type"], note["url"]) for note in part["annotations"]] == [("url_citation", GENE_PAGE)]
+
+
 def test_side_jobs_through_responses_are_side_jobs(server: Any) -> None:
     """Open WebUI can be set to that API for a connection."""
     title = _recorded("title")["body"]
