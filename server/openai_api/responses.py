@@ -24,6 +24,7 @@ from server.openai_api.body import read_json
 from server.openai_api.exchange import Exchange, unless_disconnected
 from server.openai_api.fanout import Indexed, fan_out
 from server.openai_api.open_webui import answering, side_job
+from server.openai_api.plain_layer import plain_reply
 from server.openai_api.responses_items import Ending, ResponseItems, Wire
 from server.openai_api.responses_object import Status, response_object, usage_of_response
 from server.openai_api.responses_schemas import ResponsesRequest, parse_responses
@@ -37,7 +38,11 @@ router = APIRouter()
 @router.post("/v1/responses")
 async def create_response(request: Request) -> Response:
     services: Services = request.app.state.services
-    body = parse_responses(await read_json(request, services.settings.server.max_body_bytes))
+    sent = await read_json(request, services.settings.server.max_body_bytes)
+    plain = await plain_reply(request, sent)
+    if plain is not None:
+        return plain
+    body = parse_responses(sent)
     job = side_job(request.headers, body.messages[-1].content)
     exchange = _exchange(services, body, request.state.owner, job)
     exchange.check()
