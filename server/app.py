@@ -26,7 +26,9 @@ from server.openai_api import (
     messages,
     namespaces,
     rerank,
+    responses,
     search,
+    tokenize,
     trace_routes,
 )
 from server.services import Services
@@ -45,7 +47,7 @@ def create_app(services: Services) -> FastAPI:
 
     app = FastAPI(title="Arrowhead", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
-    for module in (chat, completions, messages, embeddings, rerank, catalog, health, trace_routes):
+    for module in (chat, completions, responses, messages, tokenize, embeddings, rerank, catalog, health, trace_routes):
         app.include_router(module.router)
     for module in (search, namespaces, changes, job_routes):
         app.include_router(module.router)

@@ -13,6 +13,7 @@ ArrowheadError
     ├── ModelUnknown             no such model or method
     ├── EncoderUnknown           no such encoder or cross-encoder
     ├── TraceNotFound
+    ├── ResponseNotStored
     ├── PassageNotFound
     ├── JobNotFound
     ├── ChangesRefused           namespaces are not changed over HTTP here
@@ -122,6 +123,10 @@ class TraceNotFound(RequestError):
     pass
 
 
+class ResponseNotStored(RequestError):
+    hint = "the record of a recent answer is at GET /v1/traces/ID"
+
+
 class PassageNotFound(RequestError):
     pass
 
@@ -188,6 +193,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     ModelUnknown: (404, _INVALID, "model_not_found"),
     EncoderUnknown: (404, _INVALID, "model_not_found"),
     TraceNotFound: (404, _INVALID, "trace_not_found"),
+    ResponseNotStored: (404, _INVALID, "response_not_found"),
     PassageNotFound: (404, _INVALID, "passage_not_found"),
     JobNotFound: (404, _INVALID, "job_not_found"),
     ChangesRefused: (403, "permission_error", "changes_not_allowed"),

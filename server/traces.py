@@ -24,6 +24,7 @@ from server.methods.base import (
     Done,
     Event,
     Evidence,
+    Retrieved,
     Step,
     TextDelta,
     TranscriptDelta,
@@ -68,7 +69,7 @@ class TraceRecorder:
                 self._steps.append(text)
             case Done():
                 self._done = event
-            case CallMade() | TextDelta():
+            case CallMade() | TextDelta() | Retrieved():
                 pass
 
     def _span(self, origin: str, text: str) -> None:

@@ -112,6 +112,15 @@ class CallReplied:
 
 
 @dataclass(frozen=True, slots=True)
+class Retrieved:
+    """A search in data that this machine has, done. ``queries`` as they were searched for, ``sources`` the addresses of
+    what was found, best first."""
+
+    queries: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """A record the answer was read from. ``start`` and ``end``: where its marker stands in the shown answer. ``text``:
     the passage that was read, "" where the record is not kept.
@@ -141,7 +150,7 @@ class Done:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-Event = Step | TextDelta | TranscriptDelta | CallMade | CallReplied | Evidence | Done
+Event = Step | TextDelta | TranscriptDelta | CallMade | CallReplied | Retrieved | Evidence | Done
 
 
 class Method(Protocol):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl
+
 from models.decoding.types import CallReply
 
 # Parameters that say what was asked; the others are left out of the short form.
@@ -38,6 +40,19 @@ def short_url(url: str) -> str:
         elif not kept or kept[-1] != ELLIPSIS:
             kept.append(ELLIPSIS)
     return f"{head}?{'&'.join(kept)}"
+
+
+def call_query(url: str) -> str:
+    """What a call asks for, without its address: ``esearch gene: LMP10``."""
+    head, _, query = url.partition("?")
+    given = dict(parse_qsl(query))
+    endpoint = "BLAST" if head.endswith("Blast.cgi") else head.rsplit("/", 1)[-1].removesuffix(".fcgi")
+    where = given.get("db") or given.get("DATABASE") or ""
+    asked = next((given[name] for name in _TELLING if given.get(name)), "")
+    if len(asked) > _MAX_VALUE:
+        asked = asked[:_MAX_VALUE] + ELLIPSIS
+    said = f"{endpoint} {where}".rstrip()
+    return f"{said}: {asked}" if asked else said
 
 
 def call_line(url: str, phrase: str) -> str:

@@ -42,7 +42,7 @@ class Direct:
 
     async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
         engine = self._slot.get()
-        prompt_ids = _prompt_ids(ask, engine, self._slot.card)
+        prompt_ids = ids_of(ask, engine, self._slot.card)
         params = _params(ask, engine, len(prompt_ids), stop=_stops(ask, self._slot.card))
         written, sampled = "", 0
         last = Delta(finish_reason="abort")
@@ -70,7 +70,8 @@ def plain_ids(engine: Engine, text: str) -> list[int]:
     return [*([] if bos is None else [bos]), *engine.tokenizer.encode(text)]
 
 
-def _prompt_ids(ask: Ask, engine: Engine, card: ModelCard) -> list[int]:
+def ids_of(ask: Ask, engine: Engine, card: ModelCard) -> list[int]:
+    """The tokens that the plain model is given. Raises UnsupportedParam for a chat that the template refuses."""
     if ask.prompt is not None:
         return plain_ids(engine, ask.prompt)
     if uses_chat_template(engine, card):

@@ -127,6 +127,8 @@ class KgRag:
         choosing = _choosing(asked, options, self._room(ask, asked, engine))
         context = await self._context(gathered, await _vectors(graph, asked, gathered), choosing)
         yield Step(report.chosen(context))
+        if context.entities:
+            yield report.retrieved(context)
         outcome = Outcome(asked, options, context, mentions, graph.name, graph.release)
         if outcome.must_abstain:
             for event in report.abstention(outcome):

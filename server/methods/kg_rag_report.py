@@ -11,7 +11,7 @@ from retrieval.graph.context import Context
 from retrieval.graph.relations import asks_identifier
 from retrieval.graph.types import Mention, Neighbourhood, Node
 from server.methods import references
-from server.methods.base import Done, Event, Evidence, Step, TextDelta, TranscriptDelta
+from server.methods.base import Done, Event, Evidence, Retrieved, Step, TextDelta, TranscriptDelta
 from server.methods.kg_rag_citations import citation_records, cited, references_of
 from server.methods.kg_rag_options import KgRagOptions
 from server.methods.kg_rag_prompts import Asked
@@ -69,6 +69,12 @@ def chosen(context: Context) -> str:
         return "none of them is for the context"
     named = f", {context.named} of them named in the question" if context.named else ""
     return f"{len(context.statements)} statements chosen{named}; {context.tokens} tokens, {context.left_out} left out"
+
+
+def retrieved(context: Context) -> Retrieved:
+    """The entities that were looked up, and where the chosen statements can be looked up by a reader."""
+    pages = references_of(context.statements, context.entities)
+    return Retrieved(tuple(entity.name for entity in context.entities), tuple(url for _, url in pages))
 
 
 def abstention(outcome: Outcome) -> Iterator[Event]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -13,10 +13,11 @@ from fastapi.responses import JSONResponse
 
 from models.types import TokenLogprob
 from server.grants import Grant
-from server.methods.base import Ask, Done, Event, TextDelta
+from server.methods.base import Ask, Done, Event, Evidence, TextDelta
 from server.openai_api.body import read_json
 from server.openai_api.exchange import Exchange, unless_disconnected
 from server.openai_api.fanout import fan_out
+from server.openai_api.open_webui import Shown, answering, shown_to, side_job
 from server.openai_api.plain_layer import plain_reply
 from server.openai_api.rendering import Decode, chat_delta, chat_logprobs, chat_message, usage_object
 from server.openai_api.schemas import ChatRequest, parse_chat
@@ -35,25 +36,31 @@ async def chat_completions(request: Request) -> Response:
     if plain is not None:
         return plain
     body = parse_chat(sent)
-    exchange = _exchange(services, body, request.state.grant)
+    shown, options = shown_to(request.headers, body.arrowhead or {})
+    job = side_job(request.headers, body.messages[-1].text)
+    exchange = _exchange(services, body, request.state.grant, job, options)
     exchange.check()
     decode = services.slot.get().tokenizer.decode
     if body.stream:
-        return await stream_reply(_chunks(exchange, body, decode), services.settings.server.keepalive_s)
+        return await stream_reply(_chunks(exchange, body, decode, shown), services.settings.server.keepalive_s)
     await unless_disconnected(request, exchange.collect())
     return JSONResponse(_completion(exchange, body, decode))
 
 
-def _exchange(services: Services, body: ChatRequest, grant: Grant) -> Exchange:
+def _exchange(
+    services: Services, body: ChatRequest, grant: Grant, job: str | None, options: Mapping[str, Any]
+) -> Exchange:
     head = TraceHead(f"chatcmpl-{uuid.uuid4().hex}", body.model, grant.owner, int(time.time()))
     ask = Ask(
         request_id=head.id,
         messages=tuple(message.to_message() for message in body.messages),
         sampling=body.sampling,
-        options=body.arrowhead or {},
+        options={} if job else options,
         key_id=grant.key_id,
     )
-    return Exchange(services, services.find(body.model, grant), fan_out(ask, body.n or 1), head)
+    exchange = Exchange(services, answering(services, body.model, job, grant), fan_out(ask, body.n or 1), head)
+    exchange.is_side_job(job)
+    return exchange
 
 
 def _completion(exchange: Exchange, body: ChatRequest, decode: Decode) -> dict[str, Any]:
@@ -75,7 +82,10 @@ def _envelope(exchange: Exchange, kind: str) -> dict[str, Any]:
     return {"id": head.id, "object": kind, "created": head.created, "model": head.model}
 
 
-async def _chunks(exchange: Exchange, body: ChatRequest, decode: Decode) -> AsyncGenerator[Chunk, None]:
+async def _chunks(
+    exchange: Exchange, body: ChatRequest, decode: Decode, shown: Shown | None
+) -> AsyncGenerator[Chunk, None]:
+    """``shown``: what Open WebUI is told beside the answer, of the first choice."""
     base = _envelope(exchange, "chat.completion.chunk") | ({"usage": None} if body.include_usage else {})
     greeted: set[int] = set()
     async with aclosing(exchange.events()) as events:
@@ -83,6 +93,11 @@ async def _chunks(exchange: Exchange, body: ChatRequest, decode: Decode) -> Asyn
             if index not in greeted:
                 greeted.add(index)
                 yield base | {"choices": [_choice(index, {"role": "assistant", "content": ""})]}
+            if shown is not None and index == 0:
+                for told in shown.of(event, exchange.choices[0]):
+                    yield base | {"choices": [_choice(0, {})], "event": told}
+                if isinstance(event, Evidence):
+                    continue  # Open WebUI makes a source of each annotation, and would have it twice
             for choice in _choices(index, event, exchange, decode if body.logprobs else None):
                 yield base | {"choices": [choice]}
     if body.include_usage:

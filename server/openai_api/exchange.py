@@ -34,6 +34,11 @@ class Exchange:
         self._asks = services.granted(head.owner, asks)
         self._recorders = [TraceRecorder(ask) for ask in self._asks]
 
+    def is_side_job(self, job: str | None) -> None:
+        """Every answer says so."""
+        for choice in self.choices:
+            choice.side_job = job
+
     def check(self) -> None:
         """Raise now what can be known before any work."""
         limit = self._services.settings.server.max_n

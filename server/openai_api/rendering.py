@@ -38,7 +38,8 @@ FINISH: dict[LoopFinish, OpenAIFinish] = {
 
 @dataclass(slots=True)
 class Choice:
-    """One answer as it grows; fed each of its events. ``left`` says what it sent to other machines."""
+    """One answer as it grows; fed each of its events. ``left`` says what it sent to other machines, ``side_job`` names
+    the job of a chat client that the plain model did in the method's place."""
 
     trace_id: str
     content: list[str] = field(default_factory=list)
@@ -48,6 +49,7 @@ class Choice:
     references: tuple[Reference, ...] = ()
     calls: list[dict[str, Any]] = field(default_factory=list)
     left: str = NOTHING_LEFT
+    side_job: str | None = None
     done: Done | None = None
 
     @property
@@ -95,7 +97,7 @@ class Choice:
             "finish_reason": done.finish_reason if done else "abort",
             "calls": self.calls,
             "egress": self.left,
-        }
+        } | ({"side_job": self.side_job} if self.side_job else {})
 
 
 def citations(references: Sequence[Reference]) -> list[dict[str, Any]]:

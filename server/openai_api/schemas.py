@@ -7,9 +7,10 @@ knows, we do not serve, and accept only at the value that means "not used". Ever
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from models.errors import ArrowheadError
 from server.errors import InvalidRequest, UnsupportedField
@@ -19,6 +20,14 @@ MAX_MESSAGES = 512
 MAX_TEXT = 1_000_000
 _Stop = Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=4)]
 
+
+def _as_float(value: object) -> object:
+    """JSON's 1 is a number, too."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Temperature = Annotated[float, BeforeValidator(_as_float), Field(ge=0, le=2)]
+TopP = Annotated[float, BeforeValidator(_as_float), Field(gt=0, le=1)]
 # Field -> values that mean "not used".
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "presence_penalty": (None, 0),
@@ -47,21 +56,21 @@ _BRANCH = re.compile(r"\[")
 IGNORED = frozenset({"user", "metadata", "safety_identifier", "prompt_cache_key"})
 
 
-class _Body(BaseModel):
+class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class StreamOptions(_Body):
+class StreamOptions(Body):
     include_usage: bool = False
     include_obfuscation: bool = False
 
 
-class TextPart(_Body):
+class TextPart(Body):
     type: Literal["text"]
     text: str = Field(max_length=MAX_TEXT)
 
 
-class ChatMessage(_Body):
+class ChatMessage(Body):
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart]
     name: str | None = None
@@ -83,22 +92,17 @@ class ChatMessage(_Body):
         return Message("system" if self.role == "developer" else self.role, self.text)
 
 
-class _Generation(_Body):
+class _Generation(Body):
     model: str = Field(min_length=1, max_length=512)
     n: int | None = Field(default=None, ge=1, le=128)
     seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
     stop: str | _Stop | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     arrowhead: dict[str, Any] | None = None
-
-    @field_validator("temperature", "top_p", mode="before")
-    @classmethod
-    def _whole_numbers_are_numbers(cls, value: object) -> object:
-        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -156,7 +160,7 @@ def parse_chat(body: object) -> ChatRequest:
     try:
         request = ChatRequest.model_validate(_served(body))
     except ValidationError as error:
-        raise _first(error) from None
+        raise first_error(error) from None
     if request.top_logprobs is not None and not request.logprobs:
         raise InvalidRequest("top_logprobs needs logprobs: true", param="top_logprobs")
     if request.max_tokens is not None and request.max_completion_tokens is not None:
@@ -173,7 +177,7 @@ def parse_completion(body: object) -> CompletionRequest:
     try:
         request = CompletionRequest.model_validate(_served(body))
     except ValidationError as error:
-        raise _first(error) from None
+        raise first_error(error) from None
     if not all(prompt.strip() for prompt in request.prompts):
         raise InvalidRequest("prompt: is empty", param="prompt")
     return _checked(request)
@@ -186,7 +190,7 @@ def parse_body(kind: type[_Model], body: object) -> _Model:
     try:
         return kind.model_validate(body)
     except ValidationError as error:
-        raise _first(error) from None
+        raise first_error(error) from None
 
 
 def _checked(request: _Request) -> _Request:
@@ -204,9 +208,14 @@ def _served(body: object) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object")
     for name, neutral in NEUTRAL.items():
-        if name in body and not any(_same(body[name], value) for value in neutral):
+        if name in body and not is_neutral(body[name], neutral):
             raise UnsupportedField(f"{name}: is not served", param=name)
     return {name: value for name, value in body.items() if name not in NEUTRAL and name not in IGNORED}
+
+
+def is_neutral(given: object, neutral: Iterable[object]) -> bool:
+    """Whether a field asks for nothing."""
+    return any(_same(given, value) for value in neutral)
 
 
 def _same(given: object, neutral: object) -> bool:
@@ -214,12 +223,13 @@ def _same(given: object, neutral: object) -> bool:
     return given == neutral and isinstance(given, bool) == isinstance(neutral, bool)
 
 
-def _first(error: ValidationError) -> ArrowheadError:
+def first_error(error: ValidationError, place: str = "") -> ArrowheadError:
+    """The first of them, by its field's name; ``place`` is where the checked part stands in the body (``input[2]``)."""
     detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
     # A union reports every branch it tried; the branch names mean nothing to a client.
     path = [str(part) for part in detail["loc"] if not (isinstance(part, str) and _BRANCH.search(part))]
     words = [part for part in path if part not in {"str", "float", "int"}]
-    param = re.sub(r"\.(\d+)", r"[\1]", ".".join(words)) or None
+    param = re.sub(r"\.(\d+)", r"[\1]", ".".join([place, *words] if place else words)) or None
     if detail["type"] == "extra_forbidden":
         return InvalidRequest(f"{param}: there is no such field", param=param)
     return InvalidRequest(f"{param}: {detail['msg'].lower()}", param=param)

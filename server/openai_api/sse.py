@@ -18,6 +18,11 @@ def event(chunk: Mapping[str, Any]) -> bytes:
     return b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
 
 
+def named_event(chunk: Mapping[str, Any]) -> bytes:
+    """An event whose name is the chunk's ``type``, as the Responses API has them."""
+    return b"event: " + str(chunk["type"]).encode() + b"\n" + event(chunk)
+
+
 def error_event(reply: ErrorReply) -> bytes:
     """An error after the first byte: the status line is gone, so the chunk is the error object."""
     return event(reply.body)

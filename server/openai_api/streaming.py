@@ -1,11 +1,16 @@
-"""The streamed reply: chunks as they come, comments while nothing does, an error chunk after the first byte."""
+"""The streamed reply: chunks as they come, comments while nothing does, an error chunk after the first byte.
+
+Chat and completions have chunks without names and end with ``[DONE]``. Responses have named events, the last of which
+says how the response ended, so nothing follows it.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from fastapi.responses import StreamingResponse
 
@@ -18,7 +23,21 @@ log = logging.getLogger(__name__)
 Chunk = Mapping[str, Any]
 
 
-async def stream_reply(chunks: AsyncGenerator[Chunk, None], keepalive_s: float) -> StreamingResponse:
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How chunks become bytes, and what follows the last."""
+
+    chunk: Callable[[Chunk], bytes]
+    end: bytes
+
+
+CHUNKS: Final = Framing(sse.event, sse.DONE)
+EVENTS: Final = Framing(sse.named_event, b"")
+
+
+async def stream_reply(
+    chunks: AsyncGenerator[Chunk, None], keepalive_s: float, framing: Framing = CHUNKS
+) -> StreamingResponse:
     """Errors before the first chunk are raised, so that they get their HTTP status; a slow first chunk is not waited
     for longer than one keep-alive."""
     items = with_pauses(chunks, keepalive_s)
@@ -26,16 +45,19 @@ async def stream_reply(chunks: AsyncGenerator[Chunk, None], keepalive_s: float) 
         first = await anext(items)
     except StopAsyncIteration:
         first = None
-    return StreamingResponse(_body(first, items), media_type="text/event-stream", headers=sse.HEADERS)
+    return StreamingResponse(_body(first, items, framing), media_type="text/event-stream", headers=sse.HEADERS)
 
 
-async def _body(first: Chunk | None, items: AsyncGenerator[Chunk | None, None]) -> AsyncIterator[bytes]:
+async def _body(
+    first: Chunk | None, items: AsyncGenerator[Chunk | None, None], framing: Framing
+) -> AsyncIterator[bytes]:
     async with aclosing(items) as rest:
-        yield sse.event(first) if first is not None else sse.KEEPALIVE
+        yield framing.chunk(first) if first is not None else sse.KEEPALIVE
         try:
             async for chunk in rest:
-                yield sse.event(chunk) if chunk is not None else sse.KEEPALIVE
+                yield framing.chunk(chunk) if chunk is not None else sse.KEEPALIVE
         except Exception as error:
             log_failure(error)
             yield sse.error_event(error_reply(error))
-        yield sse.DONE
+        if framing.end:
+            yield framing.end

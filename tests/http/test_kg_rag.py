@@ -66,6 +66,21 @@ def test_steps_come_before_the_answer_in_a_stream(server: Any) -> None:
     assert set(kinds[:4]) == {"step"}
 
 
+def test_a_response_shows_the_search_between_the_steps(server: Any) -> None:
+    """Steps as reasoning, what was looked up as a search with its sources, then the message with its citation."""
+    body = {"arrowhead": {"form": "true_false"}}
+    response = server.client().responses.create(model=MODEL, input=QUESTION, extra_body=body)
+    first, search, second, message = response.output
+
+    assert [item.type for item in response.output] == ["reasoning", "web_search_call", "reasoning", "message"]
+    assert len(first.summary) == 3
+    assert "Parkinson's disease" in search.action.queries
+    assert all(source.url.startswith("https://") for source in search.action.sources)
+    assert second.summary[0].text == "the model answers from the graph"
+    (part,) = message.content
+    assert [part.text[note.start_index : note.end_index] for note in part.annotations] == ["[1]"]
+
+
 def test_what_the_graph_does_not_have_is_said(server: Any) -> None:
     """No model is asked, no other node is put in its place."""
     message = _ask(server, "How do I cook pasta?", form="general")

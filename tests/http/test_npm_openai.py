@@ -36,7 +36,14 @@ try {
 }
 const models = [];
 for await (const model of client.models.list()) models.push(model.id);
+const response = await client.responses.create({ model: ask.model, input: ask.messages[0].content });
+const events = [];
+const accumulated = client.responses.stream({ model: ask.model, input: ask.messages[0].content });
+for await (const event of accumulated) events.push(event.type);
+const final = await accumulated.finalResponse();
 console.log(JSON.stringify({
+  response: response.output_text, responseItems: response.output.map((item) => item.type),
+  final: final.output_text, finalItems: final.output.map((item) => item.type), events,
   whole: whole.choices[0].message.content, annotations: whole.choices[0].message.annotations,
   content, reasoning, usage, refused, models,
 }));
@@ -68,16 +75,20 @@ def sdk() -> Path:
     return CACHE
 
 
-def test_the_javascript_sdk_reads_our_answers(sdk: Path, running: Any) -> None:
-    """Content, citations, reasoning, usage, a named refusal and the model list."""
+@pytest.fixture(scope="module")
+def seen(sdk: Path, running: Any) -> Any:
+    """What the program saw."""
     program = sdk / "ask.mjs"
     program.write_text(PROGRAM)
     done = subprocess.run(
         ["node", str(program), f"{running.url}/v1"], cwd=sdk, capture_output=True, text=True, check=False, timeout=240
     )
     assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
+    return json.loads(done.stdout)
 
+
+def test_the_javascript_sdk_reads_our_answers(seen: Any) -> None:
+    """Content, citations, reasoning, usage, a named refusal and the model list."""
     assert seen["whole"].startswith("PSMB10\n\n")
     assert seen["content"] == seen["whole"]
     assert seen["annotations"][0]["url_citation"]["url"] == "https://www.ncbi.nlm.nih.gov/gene/5699"
@@ -85,3 +96,11 @@ def test_the_javascript_sdk_reads_our_answers(sdk: Path, running: Any) -> None:
     assert seen["usage"]["completion_tokens"] > 0
     assert seen["refused"] == {"status": 422, "param": "arrowhead.colour", "kind": "UnprocessableEntityError"}
     assert seen["models"] == ["scripted", "scripted:genegpt", "scripted:kg-rag"]
+
+
+def test_the_javascript_sdk_accumulates_a_streamed_response(seen: Any) -> None:
+    """Its own helper joins the events to what is answered without a stream."""
+    assert seen["response"] == seen["final"] == seen["whole"]
+    assert seen["responseItems"] == seen["finalItems"]
+    assert seen["responseItems"][-1] == "message"
+    assert (seen["events"][0], seen["events"][-1]) == ("response.created", "response.completed")

@@ -31,15 +31,16 @@ from server.settings import Settings
 from server.traces import TraceStore
 
 
-def _post(url: str, question: str, *, stream: bool) -> socket.socket:
+def _post(url: str, question: str, *, stream: bool, path: str = "chat/completions") -> socket.socket:
     """Send a request and leave the reply unread."""
     parts = urlsplit(url)
     assert parts.hostname and parts.port
+    name = "input" if path == "responses" else "messages"
     body = json.dumps(
-        {"model": "scripted:genegpt", "stream": stream, "messages": [{"role": "user", "content": question}]}
+        {"model": "scripted:genegpt", "stream": stream, name: [{"role": "user", "content": question}]}
     ).encode()
     connection = socket.create_connection((parts.hostname, parts.port), timeout=30)
-    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    head = f"POST /v1/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     return connection
 
@@ -71,11 +72,12 @@ def test_a_waiting_stream_carries_comments(running: Any) -> None:
     assert received.index(b": waiting") < received.index(b"not found")
 
 
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_leaves_ends_its_answer(running: Any, stream: bool) -> None:
+def test_a_client_that_leaves_ends_its_answer(running: Any, stream: bool, path: str) -> None:
     """The pending call of an answer nobody waits for is dropped, and its place is free again."""
     assert _wait_for(running.url, 0) == 0
-    connection = _post(running.url, "dead", stream=stream)
+    connection = _post(running.url, "dead", stream=stream, path=path)
     assert _wait_for(running.url, 1) == 1
 
     connection.close()

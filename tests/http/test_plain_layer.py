@@ -118,6 +118,28 @@ def test_completions_echo_and_messages(server: Any) -> None:
     assert counted.json()["input_tokens"] == message.json()["usage"]["input_tokens"]
 
 
+def test_responses_are_the_layers(client: openai.OpenAI) -> None:
+    """Whole and streamed for the plain model, with what our own subset refuses; a method's are ours."""
+    schema: Any = {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA, "strict": True}}
+    whole = client.responses.create(model="chat-llama", input="hello", max_output_tokens=4)
+    shaped = client.responses.create(model="chat-llama", input="hello", max_output_tokens=40, text=schema)
+    events = list(client.responses.create(model="chat-llama", input="hello", max_output_tokens=4, stream=True))
+    ours = client.responses.create(model="chat-llama:kg-rag", input="hello", max_output_tokens=3)
+
+    assert whole.usage is not None and whole.usage.output_tokens == 4
+    assert shaped.output_text.lstrip().startswith("{")
+    assert (events[0].type, events[-1].type) == ("response.created", "response.completed")
+    assert not hasattr(whole, "arrowhead") and hasattr(ours, "arrowhead")
+
+
+def test_tokens_are_those_of_the_layer(server: Any) -> None:
+    """``/tokenize`` counts a chat as the layer's usage does."""
+    counted = _post(server, "/tokenize", {"model": "chat-llama", "messages": USER})
+    answered = _post(server, "/v1/chat/completions", {"model": "chat-llama", "messages": USER, "max_tokens": 1})
+
+    assert counted.json()["count"] == answered.json()["usage"]["prompt_tokens"]
+
+
 def test_methods_stay_ours(server: Any) -> None:
     """The same server answers a method with its own record, and refuses it in Anthropic's form."""
     asked = {"model": "chat-llama:kg-rag", "messages": USER, "max_tokens": 3}

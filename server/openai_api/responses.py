@@ -1,0 +1,145 @@
+"""``POST /v1/responses``, without a store: every request carries its own history.
+
+A stream's events come in OpenAI's order, each with its ``sequence_number``; the last is ``response.completed``,
+``response.incomplete`` or ``response.failed`` and holds the response that the same request without ``stream`` gets.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from itertools import count
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from server.errors import ResponseNotStored, error_reply
+from server.grants import Grant
+from server.guard import log_failure
+from server.methods.base import Ask
+from server.openai_api.body import read_json
+from server.openai_api.exchange import Exchange, unless_disconnected
+from server.openai_api.fanout import Indexed, fan_out
+from server.openai_api.open_webui import answering, side_job
+from server.openai_api.plain_layer import plain_reply
+from server.openai_api.responses_items import Ending, ResponseItems, Wire
+from server.openai_api.responses_object import Status, response_object, usage_of_response
+from server.openai_api.responses_schemas import ResponsesRequest, parse_responses
+from server.openai_api.streaming import EVENTS, Chunk, stream_reply
+from server.services import Services
+from server.traces import TraceHead
+
+router = APIRouter()
+
+
+@router.post("/v1/responses")
+async def create_response(request: Request) -> Response:
+    services: Services = request.app.state.services
+    sent = await read_json(request, services.settings.server.max_body_bytes)
+    plain = await plain_reply(request, sent)
+    if plain is not None:
+        return plain
+    body = parse_responses(sent)
+    job = side_job(request.headers, body.messages[-1].content)
+    exchange = _exchange(services, body, request.state.grant, job)
+    exchange.check()
+    answer = _Answer(exchange, body, services)
+    if body.fields.stream:
+        return await stream_reply(answer.events(), services.settings.server.keepalive_s, EVENTS)
+    await unless_disconnected(request, answer.collect())
+    return JSONResponse(answer.ended())
+
+
+@router.get("/v1/responses/{response_id}")
+@router.delete("/v1/responses/{response_id}")
+async def stored_response(response_id: str) -> Response:
+    raise ResponseNotStored("responses are not stored here", param="response_id")
+
+
+def _exchange(services: Services, body: ResponsesRequest, grant: Grant, job: str | None) -> Exchange:
+    head = TraceHead(f"resp_{uuid.uuid4().hex}", body.fields.model, grant.owner, int(time.time()))
+    ask = Ask(
+        request_id=head.id,
+        messages=body.messages,
+        sampling=body.sampling,
+        options={} if job else body.fields.arrowhead or {},
+        key_id=grant.key_id,
+    )
+    exchange = Exchange(services, answering(services, head.model, job, grant), fan_out(ask, 1), head)
+    exchange.is_side_job(job)
+    return exchange
+
+
+class _Answer:
+    """One response being made."""
+
+    def __init__(self, exchange: Exchange, body: ResponsesRequest, services: Services) -> None:
+        self._exchange = exchange
+        self._choice = exchange.choices[0]
+        self._body = body
+        self._tokenizer = services.slot.get().tokenizer
+        decode = self._tokenizer.decode if body.wants_logprobs else None
+        self._items = ResponseItems(exchange.head.id.removeprefix("resp_"), decode)
+        self._numbers = count()
+
+    async def collect(self) -> None:
+        async with aclosing(self._exchange.events()) as events:
+            async for _, event in events:
+                self._items.feed(event)
+        self._items.end(self._status)
+
+    def ended(self) -> dict[str, Any]:
+        return self._object(self._status)
+
+    async def events(self) -> AsyncGenerator[Chunk, None]:
+        """What fails before the answer's first event is raised; later failures are the stream's last events."""
+        async with aclosing(self._exchange.events()) as events:
+            first = await anext(events, None)
+            begun = self._object("in_progress")
+            for wire in self._numbered([{"type": f"response.{name}"} for name in ("created", "in_progress")]):
+                yield wire | {"response": begun}
+            try:
+                async with aclosing(self._rest(first, events)) as rest:
+                    async for told in rest:
+                        yield told
+            except Exception as error:
+                log_failure(error)
+                for wire in self._failed(error):
+                    yield wire
+
+    async def _rest(self, first: Indexed | None, events: AsyncGenerator[Indexed, None]) -> AsyncGenerator[Chunk, None]:
+        for wire in self._numbered(self._items.feed(first.event) if first else ()):
+            yield wire
+        async for _, event in events:
+            for wire in self._numbered(self._items.feed(event)):
+                yield wire
+        ended = [*self._items.end(self._status), {"type": f"response.{self._status}", "response": self.ended()}]
+        for wire in self._numbered(ended):
+            yield wire
+
+    def _failed(self, error: Exception) -> Iterator[Wire]:
+        reply = error_reply(error)
+        self._items.break_off()
+        told = {"type": "error", "code": reply.code, "message": reply.message, "param": reply.param}
+        # OpenAI's list of codes is closed; the true one stands in the event before.
+        code = "rate_limit_exceeded" if reply.status == 429 else "server_error"
+        failed = self._object("failed") | {"error": {"code": code, "message": reply.message}}
+        return self._numbered([told, {"type": "response.failed", "response": failed}])
+
+    def _numbered(self, wires: Sequence[Wire]) -> Iterator[Wire]:
+        for wire in wires:
+            yield wire | {"sequence_number": next(self._numbers)}
+
+    @property
+    def _status(self) -> Ending:
+        return "completed" if self._choice.finish_reason == "stop" else "incomplete"
+
+    def _object(self, status: Status) -> dict[str, Any]:
+        made = response_object(self._exchange.head, self._body, status)
+        if status == "in_progress":
+            return made
+        usage = usage_of_response(self._choice, self._tokenizer.encode)
+        return made | {"output": self._items.items, "usage": usage, "arrowhead": self._choice.extra}

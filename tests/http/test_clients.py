@@ -1,0 +1,195 @@
+"""Clients as people use them, each against a running server: LangChain, LlamaIndex, ``llm``, curl, openai-python.
+
+The JavaScript SDK has a test of its own, Open WebUI too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+from client_venv import client_environment, client_python
+
+QUESTION = "What is the official gene symbol of LMP10?"
+GENEGPT = "scripted:genegpt"
+GENE_PAGE = "https://www.ncbi.nlm.nih.gov/gene/5699"
+
+LANGCHAIN = """
+import json, sys
+from langchain_openai import ChatOpenAI
+
+url, question = sys.argv[1:]
+common = {"model": "scripted:genegpt", "base_url": url, "api_key": "none", "max_retries": 0}
+chat = ChatOpenAI(**common, stream_usage=True)
+whole = chat.invoke(question)
+streamed = None
+for chunk in chat.stream(question):
+    streamed = chunk if streamed is None else streamed + chunk
+responses = ChatOpenAI(**common, use_responses_api=True)
+answered = responses.invoke(question)
+answered_stream = None
+for chunk in responses.stream(question):
+    answered_stream = chunk if answered_stream is None else answered_stream + chunk
+said = [{"role": "user", "content": "earlier"}, answered, {"role": "user", "content": question}]
+print(json.dumps({
+    "whole": whole.content, "streamed": streamed.content,
+    "usage": whole.usage_metadata["output_tokens"], "streamed_usage": streamed.usage_metadata["output_tokens"],
+    "responses": answered.text, "responses_streamed": answered_stream.text,
+    "responses_usage": answered.usage_metadata["output_tokens"],
+    "cited": [note.get("url") for block in answered.content if isinstance(block, dict)
+              for note in block.get("annotations") or ()],
+    "conversation": responses.invoke(said).text,
+}))
+"""
+
+LLAMA_INDEX = """
+import json, sys
+from llama_index.core.llms import ChatMessage
+from llama_index.llms.openai_like import OpenAILike
+
+url, question = sys.argv[1:]
+common = {"api_base": url, "api_key": "none", "max_retries": 0, "context_window": 4096}
+chat = OpenAILike(model="scripted:genegpt", is_chat_model=True, **common)
+raw = OpenAILike(model="scripted:genegpt", is_chat_model=False, max_tokens=512, **common)
+messages = [ChatMessage(role="user", content=question)]
+print(json.dumps({
+    "chat": chat.chat(messages).message.content,
+    "streamed": "".join(part.delta or "" for part in chat.stream_chat(messages)),
+    "transcript": raw.complete(question).text,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    return client_python()
+
+
+def _run(command: list[str], home: Path) -> str:
+    done = subprocess.run(
+        command, cwd=home, env=client_environment(home), capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.clients
+def test_langchain_reads_answers_of_both_apis(python: Path, running: Any, tmp_path: Path) -> None:
+    """Whole and streamed, with usage, citations, and an answer sent back as a part of the conversation."""
+    seen = json.loads(_run([str(python), "-c", LANGCHAIN, f"{running.url}/v1", QUESTION], tmp_path))
+
+    assert seen["whole"].startswith("PSMB10\n\n")
+    assert seen["whole"] == seen["streamed"] == seen["responses"] == seen["responses_streamed"]
+    assert seen["conversation"] == seen["whole"]
+    assert seen["usage"] == seen["streamed_usage"] == seen["responses_usage"] > 0
+    assert seen["cited"] == [GENE_PAGE]
+
+
+@pytest.mark.clients
+def test_llama_index_reads_chat_and_completions(python: Path, running: Any, tmp_path: Path) -> None:
+    """The chat gives the answer, the raw completion the transcript with the calls."""
+    seen = json.loads(_run([str(python), "-c", LLAMA_INDEX, f"{running.url}/v1", QUESTION], tmp_path))
+
+    assert seen["chat"].startswith("PSMB10\n\n")
+    assert seen["chat"] == seen["streamed"]
+    assert seen["transcript"].endswith("Answer: PSMB10")
+
+
+@pytest.mark.clients
+def test_the_llm_command_answers(python: Path, running: Any, tmp_path: Path) -> None:
+    """Streamed and whole, from a model that extra-openai-models.yaml names; the usage is logged."""
+    (tmp_path / "llm").mkdir()
+    (tmp_path / "llm" / "extra-openai-models.yaml").write_text(
+        f"- model_id: genegpt\n  model_name: {GENEGPT}\n  api_base: {running.url}/v1\n"
+    )
+    llm = [str(python), "-m", "llm"]
+    streamed = _run([*llm, "-m", "genegpt", QUESTION], tmp_path)
+    whole = _run([*llm, "-m", "genegpt", "--no-stream", QUESTION], tmp_path)
+    logged = json.loads(_run([*llm, "logs", "-n", "2", "--json"], tmp_path))
+
+    assert whole.startswith("PSMB10\n\n")
+    assert streamed == whole
+    assert all(entry["output_tokens"] for entry in logged)
+
+
+@pytest.fixture(scope="module")
+def curl() -> str:
+    found = shutil.which("curl")
+    if found is None:
+        pytest.skip("curl is not installed")
+    return found
+
+
+def _curl(curl: str, url: str, body: Any, *flags: str) -> str:
+    sent = ["-H", "Content-Type: application/json", "-d", json.dumps(body)]
+    done = subprocess.run([curl, "-sS", *flags, *sent, url], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_curl_reads_whole_answers(curl: str, running: Any) -> None:
+    """Chat and Responses, as JSON."""
+    ask = {"model": GENEGPT, "messages": [{"role": "user", "content": QUESTION}]}
+    chat = json.loads(_curl(curl, f"{running.url}/v1/chat/completions", ask))
+    response = json.loads(_curl(curl, f"{running.url}/v1/responses", {"model": GENEGPT, "input": QUESTION}))
+
+    assert chat["choices"][0]["message"]["content"] == response["output"][-1]["content"][0]["text"]
+
+
+def test_curl_sees_a_stream_as_it_comes(curl: str, running: Any) -> None:
+    """With -N; a slow call's comments come before its answer."""
+    ask = {"model": GENEGPT, "stream": True, "messages": [{"role": "user", "content": "slow"}]}
+    chat = _curl(curl, f"{running.url}/v1/chat/completions", ask, "-N")
+    response = _curl(curl, f"{running.url}/v1/responses", {"model": GENEGPT, "stream": True, "input": "slow"}, "-N")
+
+    assert chat.endswith("data: [DONE]\n\n")
+    for stream in (chat, response):
+        assert 0 < stream.index(": waiting\n\n") < stream.index("not found")
+    assert response.startswith(("event: response.created\n", ": waiting\n\n"))
+
+
+def test_the_python_sdk_uses_every_route(running: Any) -> None:
+    """Models, chat, completions, responses and their streams with one client."""
+    with running.client() as client:
+        models = [model.id for model in client.models.list()]
+        chat = client.chat.completions.create(model=GENEGPT, messages=[{"role": "user", "content": QUESTION}])
+        with client.chat.completions.stream(model=GENEGPT, messages=[{"role": "user", "content": QUESTION}]) as stream:
+            streamed = stream.get_final_completion().choices[0].message.content
+        with client.responses.stream(model=GENEGPT, input=QUESTION) as events:
+            response = events.get_final_response().output_text
+        transcript = client.completions.create(model=GENEGPT, prompt=QUESTION).choices[0].text
+
+    assert GENEGPT in models
+    assert chat.choices[0].message.content == streamed == response
+    assert transcript.endswith("Answer: PSMB10")
+
+
+def test_the_python_sdk_reads_embeddings(serve_with: Any) -> None:
+    """As floats, from the encoder that the server names."""
+    with serve_with({"ARROWHEAD_RETRIEVAL__ENCODER": "hashing"}) as server, server.client() as client:
+        reply = client.embeddings.create(model="hashing", input=["PSMB10", "LMP10"])
+
+    assert len(reply.data) == 2
+    assert any(value != 0 for value in reply.data[0].embedding)
+
+
+async def test_the_asynchronous_python_sdk_has_many_streams(running: Any) -> None:
+    """Answers that are streamed at once do not mix."""
+
+    async def ask(client: openai.AsyncOpenAI, question: str) -> str:
+        async with client.responses.stream(model=GENEGPT, input=question) as stream:
+            return (await stream.get_final_response()).output_text
+
+    async with openai.AsyncOpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as client:
+        answers = await asyncio.gather(*(ask(client, question) for question in [QUESTION, "broken"] * 3))
+
+    assert [answer.splitlines()[0] for answer in answers] == ["PSMB10", "not found"] * 3
