@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,22 +34,30 @@ class Plan:
     max_failures: int = MAX_FAILURES_IN_A_ROW
 
 
-@dataclass(slots=True)
-class _Failures:
-    """Failures since the last reply."""
+class _Session:
+    """Asks from one list of questions, by several tasks at once."""
 
-    most: int
-    in_a_row: int = 0
-    last: str = ""
+    def __init__(self, plan: Plan, todo: Sequence[Question], file: RunFile, watch: Watch) -> None:
+        self._plan = plan
+        self._waiting = iter(todo)
+        self._file = file
+        self._watch = watch
+        self._failures_in_a_row = 0
 
-    def count(self, record: Record) -> None:
-        """Raises EndpointGone."""
+    async def ask_on(self, asker: Asker) -> None:
+        """Until none is left. Raises EndpointGone, EndpointRefuses."""
+        for question in self._waiting:
+            record = Record(question, await asker.ask(question))
+            self._file.append(record)
+            self._watch.done(None if record.failed else self._plan.score(record))
+            self._count(record)
+
+    def _count(self, record: Record) -> None:
         error = record.reply.error
-        self.in_a_row = self.in_a_row + 1 if error else 0
-        if error:
-            self.last = f"{error['kind']}: {error['message']}"
-        if self.in_a_row >= self.most:
-            raise EndpointGone(f"{self.in_a_row} requests failed one after the other; the last: {self.last}")
+        self._failures_in_a_row = self._failures_in_a_row + 1 if error else 0
+        if error and self._failures_in_a_row >= self._plan.max_failures:
+            last = f"{error['kind']}: {error['message']}"
+            raise EndpointGone(f"{self._failures_in_a_row} requests failed one after the other; the last: {last}")
 
 
 async def run_plan(plan: Plan, watch: Watch) -> None:
@@ -63,12 +71,11 @@ async def run_plan(plan: Plan, watch: Watch) -> None:
         if not todo:
             return
         async with http_client(plan.target, plan.concurrency) as http:
-            asker, failures = Asker(plan.target, http), _Failures(plan.max_failures)
-            waiting = iter(todo)
+            asker, session = Asker(plan.target, http), _Session(plan, todo, file, watch)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for _ in range(min(plan.concurrency, len(todo))):
-                        tasks.create_task(_ask_on(waiting, asker, file, plan, watch, failures))
+                        tasks.create_task(session.ask_on(asker))
             except ExceptionGroup as group:
                 raise _first(group) from None
 
@@ -83,16 +90,6 @@ def _left_to_ask(plan: Plan, watch: Watch) -> list[Question]:
         done.add(record.question.id)
         watch.found(None if record.failed else plan.score(record))
     return [question for question in plan.questions if question.id not in done]
-
-
-async def _ask_on(
-    waiting: Iterator[Question], asker: Asker, file: RunFile, plan: Plan, watch: Watch, failures: _Failures
-) -> None:
-    for question in waiting:
-        record = Record(question, await asker.ask(question))
-        file.append(record)
-        watch.done(None if record.failed else plan.score(record))
-        failures.count(record)
 
 
 def _first(group: ExceptionGroup[Exception]) -> Exception:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -203,7 +204,7 @@ async def test_what_our_server_adds_is_kept(endpoint: Any, completion_of: Callab
 
 async def test_a_busy_endpoint_is_asked_again_when_it_says(endpoint: Any) -> None:
     """429 and 503, and a connection that was lost."""
-    answers = iter([(429, {"Retry-After": "0"}, {}), (503, {"Retry-After": "0.01"}, {}), None, "B"])
+    answers: Iterator[Any] = iter([(429, {"Retry-After": "0"}, {}), (503, {"Retry-After": "0.01"}, {}), None, "B"])
     endpoint.answer = lambda body: next(answers)
     reply = await ask(endpoint)
     assert (reply.text, reply.attempts, reply.error) == ("B", 4, None)
@@ -232,8 +233,6 @@ async def test_a_failure_is_a_reply_that_says_so(endpoint: Any, answer: Any, kin
 
 async def test_a_reply_that_does_not_come_is_a_failure(endpoint: Any) -> None:
     """The time limit is on the whole request."""
-    import threading
-
     over = threading.Event()
     endpoint.answer = lambda body: over.wait(5) and "B"
     reply = await ask(endpoint, timeout_s=0.1)

@@ -28,6 +28,11 @@ DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[4] / "s
 OPTIONS = {"A": "heart", "B": "lung", "C": "liver", "D": "skin"}
 
 
+def slowly(_: dict[str, Any]) -> str:
+    time.sleep(0.02)
+    return "B"
+
+
 def row(dataset: str, name: str, answer: str = "B", **changes: Any) -> dict[str, Any]:
     made = {"dataset": dataset, "id": name, "question": f"Which organ is {name}?", "options": OPTIONS, "answer": answer}
     return {**made, **changes}
@@ -172,11 +177,6 @@ def test_a_run_prints_scores_and_refuses_another_runs_file(
 
 def test_a_killed_run_loses_and_doubles_nothing(endpoint: Any, tmp_path: Path) -> None:
     """SIGKILL in the midst, and a torn last line; the same command asks the rest."""
-
-    def slowly(body: dict[str, Any]) -> str:
-        time.sleep(0.02)
-        return "B"
-
     endpoint.answer = slowly
     source = write(tmp_path / "d.jsonl", [row("medqa", f"{n:03d}") for n in range(200)])
     out = tmp_path / "run.jsonl"
@@ -203,7 +203,7 @@ def test_a_killed_run_loses_and_doubles_nothing(endpoint: Any, tmp_path: Path) -
 
 def test_an_interrupted_run_ends_cleanly_and_goes_on(endpoint: Any, tmp_path: Path) -> None:
     """Ctrl-C: code 130, a summary of what is there, whole lines."""
-    endpoint.answer = lambda body: time.sleep(0.02) or "B"  # type: ignore[func-returns-value]
+    endpoint.answer = slowly
     source = write(tmp_path / "d.jsonl", [row("medqa", f"{n:03d}") for n in range(200)])
     out = tmp_path / "run.jsonl"
     arguments = [str(source), "--out", str(out), "--base-url", endpoint.url, "--model", "m:x", "--concurrency", "2"]
