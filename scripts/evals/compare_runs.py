@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from scripts.evals.harness.errors import EvalError, RunMismatch
 from scripts.evals.harness.intervals import Paired, paired
 from scripts.evals.harness.run_file import last_records, run_of
+from scripts.evals.harness.tables import markdown_table, print_plain
 from scripts.evals.scorers import scorer_of
 
 SHOWN: Final = 20
@@ -96,11 +96,9 @@ def read_and_compare(first: Path, second: Path) -> Comparison:
 
 
 def print_comparison(found: Comparison, console: Console) -> None:
-    table = Table(
-        "questions", "pairs", "first", "second", "difference", "95 %", "better", "worse", "p (McNemar, exact)"
-    )
-    for name, row in found.groups.items():
-        table.add_row(
+    columns = ("questions", "pairs", "first", "second", "difference", "95 %", "better", "worse", "p")
+    rows = [
+        (
             name,
             str(row.pairs),
             f"{row.first:.3f}",
@@ -110,9 +108,10 @@ def print_comparison(found: Comparison, console: Console) -> None:
             str(row.gained),
             str(row.lost),
             "" if row.p is None else f"{row.p:.4g}",
-            style="bold" if name == "all" else None,
         )
-    console.print(table)
+        for name, row in found.groups.items()
+    ]
+    print_plain(console, markdown_table(columns, rows) + "\np: McNemar's exact test, two-sided\n")
     left = {
         "failed in one of the two": found.failed,
         "only in the first": found.only_first,
@@ -121,11 +120,11 @@ def print_comparison(found: Comparison, console: Console) -> None:
     }
     for said, number in left.items():
         if number:
-            console.print(f"left out: {number} {said}", style="red")
+            print_plain(console, f"left out: {number} {said}", "red")
     for said, ids in (("better in the second", found.gained), ("worse in the second", found.lost)):
         if ids:
             more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
-            console.print(f"{said}: {', '.join(ids[:SHOWN])}{more}", markup=False, highlight=False)
+            print_plain(console, f"{said}: {', '.join(ids[:SHOWN])}{more}")
 
 
 def as_json(found: Comparison) -> dict[str, Any]:
@@ -141,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         found = read_and_compare(args.first, args.second)
     except EvalError as error:
-        console.print(str(error), style="red", markup=False)
+        print_plain(console, str(error), "red")
         return 2
     print_comparison(found, console)
     if args.json:

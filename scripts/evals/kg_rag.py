@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, execute, plan_of
 from scripts.evals.harness.errors import DatasetInvalid, EvalError
 from scripts.evals.harness.records import Question, digest_of
 from scripts.evals.harness.run_file import last_records
+from scripts.evals.harness.tables import markdown_table, print_plain
 from scripts.evals.kg_baselines import Score, baselines
 from scripts.evals.kg_data import FORMS, SETS, Form, limited, load
 from scripts.evals.kg_scoring import score
@@ -70,10 +70,8 @@ def print_summary(found: Sequence[SetSummary], floors: dict[str, dict[str, Score
         "unreadable",
         "s",
     )
-    table = Table(*columns, title="scores")
-    for one in found:
-        row = one.row()
-        table.add_row(
+    rows = [
+        (
             row["set"],
             str(row["replies"]),
             str(row["failed"]),
@@ -85,19 +83,22 @@ def print_summary(found: Sequence[SetSummary], floors: dict[str, dict[str, Score
             str(row["unreadable"]),
             f"{row['median_seconds']:.2f}",
         )
-    console.print(table)
+        for row in (one.row() for one in found)
+    ]
+    print_plain(console, markdown_table(columns, rows) + "\n")
     for one in found:
         for said in one.further():
-            console.print(f"{one.name}: {said}", highlight=False, markup=False)
-    print_floors(floors, console)
+            print_plain(console, f"{one.name}: {said}")
+    print_plain(console, "\nWithout model and graph, over all rows of the file:\n\n" + floor_table(floors))
 
 
-def print_floors(floors: dict[str, dict[str, Score]], console: Console) -> None:
-    table = Table("set", "rule", "right", "share", title="without model and graph, over all rows of the file")
-    for name, rules in floors.items():
-        for rule, found in rules.items():
-            table.add_row(name, rule, f"{found.correct}/{found.total}", f"{found.correct / max(1, found.total):.3f}")
-    console.print(table)
+def floor_table(floors: dict[str, dict[str, Score]]) -> str:
+    rows = [
+        (f"{name}: {rule}", f"{found.correct}/{found.total}", f"{found.correct / max(1, found.total):.3f}")
+        for name, rules in floors.items()
+        for rule, found in rules.items()
+    ]
+    return markdown_table(("rule", "right", "share"), rows)
 
 
 def as_json(found: Sequence[SetSummary], floors: dict[str, dict[str, Score]]) -> dict[str, Any]:
@@ -129,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return code
         found = summary_of_run(args.out, evaluation.questions)
     except EvalError as error:
-        console.print(str(error), style="red", markup=False)
+        print_plain(console, str(error), "red")
         return 2
     print_summary(found, floors, console)
     if args.json:

@@ -9,6 +9,7 @@ from typing import Any
 
 from scripts.evals.harness.intervals import bootstrap_mean, wilson
 from scripts.evals.harness.records import Record
+from scripts.evals.kg_data import SETS
 from scripts.evals.kg_scoring import Status, outcome
 
 
@@ -79,7 +80,7 @@ class SetSummary:
 
 
 def summarise(records: Iterable[Record]) -> list[SetSummary]:
-    """In the order of the first record of each set's."""
+    """Sets in their own order, an original wording before the perturbed one."""
     found: dict[str, SetSummary] = {}
     for record in records:
         found.setdefault(record.question.group, SetSummary(record.question.group)).count(record)
@@ -87,4 +88,5 @@ def summarise(records: Iterable[Record]) -> list[SetSummary]:
         stem, _, version = name.partition(", ")
         if version == "perturbed":
             one.other = found.get(f"{stem}, original")
-    return list(found.values())
+    order = {name: place for place, name in enumerate(SETS)}
+    return sorted(found.values(), key=lambda one: (order.get(one.name.partition(", ")[0], len(order)), one.name))

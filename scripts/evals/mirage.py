@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, execute, plan_of
 from scripts.evals.harness.errors import EvalError
 from scripts.evals.harness.records import Question, Record, Reply, digest_of
 from scripts.evals.harness.run_file import last_records
+from scripts.evals.harness.tables import markdown_table, print_plain
 from scripts.evals.mirage_data import FORMS, Form, load, select
 from scripts.evals.mirage_scoring import strict, summarise
 
@@ -57,24 +57,24 @@ def records_of_predictions(folder: Path, questions: Iterable[Question]) -> Itera
 
 
 def print_summary(summary: dict[str, Any], console: Console) -> None:
-    columns = ("set", "replies", "failed", "unanswered", "strict", "95 %", "MIRAGE's", "always one letter", "s")
-    table = Table(*columns, title="accuracy")
+    columns = ("set", "replies", "failed", "unanswered", "accuracy", "95 %", "MIRAGE's way", "one letter", "median s")
+    rows = []
     for row in [*summary["sets"], summary["macro"], summary["micro"]]:
-        low, high = row["strict_95"]
         letter = f" ({row['always']})" if "always" in row else ""
-        table.add_row(
-            row["set"],
-            str(row["replies"]),
-            str(row["failed"]),
-            str(row["unanswered"]),
-            f"{row['strict']:.3f}",
-            f"{low:.3f}-{high:.3f}",
-            f"{row['lenient']:.3f}",
-            f"{row['always_score']:.3f}{letter}",
-            f"{row['median_seconds']:.2f}" if "median_seconds" in row else "",
-            style="bold" if row["set"] == "macro mean" else None,
+        rows.append(
+            (
+                row["set"],
+                str(row["replies"]),
+                str(row["failed"]),
+                str(row["unanswered"]),
+                f"{row['strict']:.3f}",
+                f"{row['strict_95'][0]:.3f}-{row['strict_95'][1]:.3f}",
+                f"{row['lenient']:.3f}",
+                f"{row['always_score']:.3f}{letter}",
+                f"{row['median_seconds']:.2f}" if "median_seconds" in row else "",
+            )
         )
-    console.print(table)
+    print_plain(console, markdown_table(columns, rows))
 
 
 def parser_of() -> argparse.ArgumentParser:
@@ -103,12 +103,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             records_of_predictions(args.predictions, asked) if args.predictions else records_of_run(args.out, asked)
         )
     except EvalError as error:
-        console.print(str(error), style="red", markup=False)
+        print_plain(console, str(error), "red")
         return 2
     print_summary(summary, console)
     have = summary["micro"]["replies"] + summary["micro"]["failed"]
     if have < len(asked):
-        console.print(f"{have} of {len(asked)} questions have a record", style="red")
+        print_plain(console, f"{have} of {len(asked)} questions have a record", "red")
     if args.json:
         args.json.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     return code

@@ -23,6 +23,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from scripts.evals.harness.command import add_endpoint_arguments, execute, plan_of, with_options
 from scripts.evals.harness.errors import EvalError
+from scripts.evals.harness.tables import print_plain
 from scripts.evals.mirage import evaluation_of, form_of, print_summary, records_of_run
 from scripts.evals.mirage_data import FORMS
 from scripts.evals.mirage_scoring import summarise
@@ -66,11 +67,12 @@ def plot(rows: Sequence[dict[str, Any]], path: Path, title: str) -> None:
     figure, panels = pyplot.subplots(1, len(sets), figsize=(1 + 4 * len(sets), 3.6), squeeze=False)
     for axes, name in zip(panels[0], sets, strict=True):
         own = [row for row in rows if row["set"] == name]
-        for queries in dict.fromkeys(row["queries"] for row in own):
+        for place, queries in enumerate(dict.fromkeys(row["queries"] for row in own)):
             line = [row for row in own if row["queries"] == queries]
             low = [row["accuracy"] - row["low"] for row in line]
             high = [row["high"] - row["accuracy"] for row in line]
-            places, values = [row["rounds"] for row in line], [row["accuracy"] for row in line]
+            # Bars beside each other, not one over the other.
+            places, values = [row["rounds"] + 0.04 * place for row in line], [row["accuracy"] for row in line]
             label = f"{queries} quer{'y' if queries == 1 else 'ies'} a round"
             axes.errorbar(places, values, yerr=[low, high], marker="o", capsize=3, label=label)
         axes.set_title(f"{name} ({max(row['replies'] for row in own)} questions)")
@@ -111,12 +113,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if code == 2 or not path.exists():
                     return ending
                 cells.append(Cell(rounds, queries, summarise(records_of_run(path, evaluation.questions))))
-                console.print(label)
+                print_plain(console, label)
                 print_summary(cells[-1].summary, console)
                 if code:
                     return _report(cells, args, console, ending)
     except EvalError as error:
-        console.print(str(error), style="red", markup=False)
+        print_plain(console, str(error), "red")
         return 2
     return _report(cells, args, console, ending)
 
@@ -125,13 +127,13 @@ def _report(cells: Sequence[Cell], args: argparse.Namespace, console: Console, e
     """Also of a grid that ended early."""
     rows = points(cells)
     if not rows:
-        console.print("no replies, no figure", style="red")
+        print_plain(console, "no replies, no figure", "red")
         return ending or 1
     about = {"model": args.model, "options": args.options, "interval": "Wilson, 95 %"}
     data = json.dumps({**about, "points": rows}, indent=1) + "\n"
     (args.folder / "rounds.json").write_text(data, encoding="utf-8")
     plot(rows, args.folder / "rounds.png", args.model)
-    console.print(f"wrote {args.folder / 'rounds.json'} and {args.folder / 'rounds.png'}", markup=False)
+    print_plain(console, f"wrote {args.folder / 'rounds.json'} and {args.folder / 'rounds.png'}")
     return ending
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from scripts.evals.choice_reading import Reading, mirage_letter, read_choice
 from scripts.evals.harness.intervals import macro_interval, wilson
 from scripts.evals.harness.records import Record
+from scripts.evals.mirage_data import SETS
 
 
 def reading(record: Record) -> Reading:
@@ -86,8 +87,11 @@ def summarise(records: Iterable[Record]) -> dict[str, Any]:
     by_set: dict[str, SetScore] = {}
     for record in records:
         by_set.setdefault(record.question.group, SetScore(record.question.group)).count(record)
-    rows = [score.row() for score in by_set.values()]
-    return {"sets": rows, "macro": _macro(list(by_set.values())), "micro": _micro(list(by_set.values()))}
+    # Records come in the order in which the replies came.
+    scores = sorted(
+        by_set.values(), key=lambda score: (SETS.index(score.name) if score.name in SETS else 99, score.name)
+    )
+    return {"sets": [score.row() for score in scores], "macro": _macro(scores), "micro": _micro(scores)}
 
 
 def _macro(scores: list[SetScore]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from scripts.evals.harness.progress import Watch
 from scripts.evals.harness.records import Question
 from scripts.evals.harness.run_file import Run
 from scripts.evals.harness.runner import MAX_FAILURES_IN_A_ROW, Plan, Scorer, run_plan
+from scripts.evals.harness.tables import print_plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +112,13 @@ def execute(plan: Plan, console: Console, label: str = "questions") -> int:
             )
         else:
             code, said = 0, ""
-    if said:
-        console.print(said, style="red", markup=False, highlight=False)
+    notes = [said] if said else []
     if watch.failed:
-        said = f"{watch.failed} of {watch.count} requests FAILED; --retry-failed asks them again"
-        console.print(said, style="red", markup=False)
+        notes.append(f"{watch.failed} of {watch.count} requests FAILED; --retry-failed asks them again")
     if watch.count < len(plan.questions):
-        console.print(f"{len(plan.questions) - watch.count} questions not asked yet", style="red")
+        notes.append(f"{len(plan.questions) - watch.count} questions not asked yet")
+    for note in notes:
+        print_plain(console, note, "red")
     return code
 
 

@@ -62,13 +62,16 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
 
 
 def macro_interval(shares: Sequence[tuple[float, int]]) -> Interval:
-    """Of the unweighted mean of (right, total) shares: normal approximation, sets being independent."""
-    known = [(right / total, total) for right, total in shares if total]
+    """Of the unweighted mean of (right, total) shares of independent sets, from their Wilson intervals (Zou and Donner
+    2008), so that sets with all right or all wrong keep their uncertainty.
+    """
+    known = [(right / total, wilson(right, total)) for right, total in shares if total]
     if not known:
         return Interval(0.0, 1.0)
     mean = sum(share for share, _ in known) / len(known)
-    half = Z95 * math.sqrt(sum(share * (1 - share) / total for share, total in known)) / len(known)
-    return Interval(max(0.0, mean - half), min(1.0, mean + half))
+    below = math.sqrt(sum((share - interval.low) ** 2 for share, interval in known)) / len(known)
+    above = math.sqrt(sum((interval.high - share) ** 2 for share, interval in known)) / len(known)
+    return Interval(mean - below, mean + above)
 
 
 def mcnemar_exact(gained: int, lost: int) -> float:

@@ -8,6 +8,8 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from scripts.evals.harness.tables import print_plain
+
 _LINE_EVERY_S: Final = 30.0
 
 
@@ -47,7 +49,7 @@ class Watch:
         now = time.monotonic()
         if not self._console.is_terminal and now - self._line >= _LINE_EVERY_S:
             self._line = now
-            self._console.print(f"{self.count}/{self._total}  {self.said()}")
+            print_plain(self._console, f"{self.count}/{self._total}  {self.said()}")
 
     def said(self) -> str:
         """Rate of this run, time left, score so far, failures."""

@@ -59,6 +59,12 @@ def test_pairs_tell_gains_from_losses() -> None:
 
 
 def test_a_macro_mean_has_the_spread_of_its_sets() -> None:
-    """Two sets of 100 with 50 right each: standard error sqrt(2 × 0.0025) / 2."""
-    found = macro_interval([(50, 100), (50, 100), (0, 0)])
-    assert found.high - 0.5 == pytest.approx(1.96 * math.sqrt(2 * 0.0025) / 2, abs=1e-4)
+    """Of two like sets the half width shrinks by the root of two; a set without replies is none; none right is not
+    certain to be none.
+    """
+    one, two = wilson(50, 100), macro_interval([(50, 100), (50, 100), (0, 0)])
+    assert (two.high - 0.5) == pytest.approx((one.high - 0.5) / math.sqrt(2))
+    assert macro_interval([(50, 100)]) == one
+    none = macro_interval([(0, 10), (0, 10)])
+    assert (none.low, round(none.high, 3)) == (0.0, 0.196)
+    assert macro_interval([]) == wilson(0, 0)

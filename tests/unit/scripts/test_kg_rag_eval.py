@@ -249,7 +249,7 @@ def test_a_run_prints_baselines_beside_scores(
     arguments += ["--options", '{"evidence": true, "form": "general"}', "--json", str(summary)]
     assert kg_rag.main(arguments) == 0
     said = capsys.readouterr().out
-    assert "without model and graph" in said
+    assert "Without model and graph" in said
     assert "sentence: False" in said
     found = json.loads(summary.read_text())
     assert {row["set"]: row["score"] for row in found["sets"]}["mcq_questions"] == 1.0

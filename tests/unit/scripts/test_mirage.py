@@ -136,7 +136,7 @@ def test_the_official_score_is_the_mean_over_sets() -> None:
     records += [told("A", "A", "mmlu/1"), told("?", "A", "mmlu/2")]
     records.append(Record(question("mmlu/3"), Reply(error={"kind": "timeout", "message": ""})))
     found = summarise(records)
-    medqa, mmlu = found["sets"]
+    mmlu, medqa = found["sets"]
     assert (medqa["strict"], mmlu["strict"], mmlu["failed"], mmlu["unanswered"]) == (0.75, 0.5, 1, 1)
     assert found["macro"]["strict"] == 0.625
     assert found["macro"]["lenient"] == (0.75 + 1) / 2
