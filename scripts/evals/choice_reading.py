@@ -142,7 +142,12 @@ def _fragment(text: str, options: Mapping[str, str], lettered: bool, *, loose: b
 
 def _names_another(after: str, letter: str, options: Mapping[str, str]) -> bool:
     more = _MORE.match(after)
-    return more is not None and more[1] != letter.upper() and more[1] in options
+    if more is not None and more[1] != letter.upper() and more[1] in options:
+        return True
+    # "B. text of C": which of the two is meant is anyone's guess.
+    return any(_same(after, text) for other, text in options.items() if other != letter.upper()) and not _same(
+        after, options[letter.upper()]
+    )
 
 
 def _known(letter: str, options: Mapping[str, str]) -> _Found:

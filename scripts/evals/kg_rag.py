@@ -24,7 +24,7 @@ from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, ex
 from scripts.evals.harness.errors import DatasetInvalid, EvalError
 from scripts.evals.harness.records import Question, digest_of
 from scripts.evals.harness.run_file import last_records
-from scripts.evals.harness.tables import markdown_table, print_plain
+from scripts.evals.harness.tables import interval_cell, markdown_table, print_plain, share_cell
 from scripts.evals.kg_baselines import Score, baselines
 from scripts.evals.kg_data import FORMS, SETS, Form, limited, load
 from scripts.evals.kg_scoring import score
@@ -75,10 +75,10 @@ def print_summary(found: Sequence[SetSummary], floors: dict[str, dict[str, Score
             row["set"],
             str(row["replies"]),
             str(row["failed"]),
-            f"{row['score']:.3f}",
-            f"{row['score_95'][0]:.3f}-{row['score_95'][1]:.3f}",
-            f"{row['answered']:.3f}",
-            f"{row['score_of_answered']:.3f}",
+            share_cell(row["score"], row["replies"]),
+            interval_cell(row["score_95"], row["replies"]),
+            share_cell(row["answered"], row["replies"]),
+            share_cell(row["score_of_answered"], row["replies"] - row["abstained"]),
             str(row["abstained"]),
             str(row["unreadable"]),
             f"{row['median_seconds']:.2f}",

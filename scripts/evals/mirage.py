@@ -24,7 +24,7 @@ from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, ex
 from scripts.evals.harness.errors import EvalError
 from scripts.evals.harness.records import Question, Record, Reply, digest_of
 from scripts.evals.harness.run_file import last_records
-from scripts.evals.harness.tables import markdown_table, print_plain
+from scripts.evals.harness.tables import interval_cell, markdown_table, print_plain, share_cell
 from scripts.evals.mirage_data import FORMS, Form, load, select
 from scripts.evals.mirage_scoring import strict, summarise
 
@@ -67,10 +67,10 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
                 str(row["replies"]),
                 str(row["failed"]),
                 str(row["unanswered"]),
-                f"{row['strict']:.3f}",
-                f"{row['strict_95'][0]:.3f}-{row['strict_95'][1]:.3f}",
-                f"{row['lenient']:.3f}",
-                f"{row['always_score']:.3f}{letter}",
+                share_cell(row["strict"], row["replies"]),
+                interval_cell(row["strict_95"], row["replies"]),
+                share_cell(row["lenient"], row["replies"]),
+                share_cell(row["always_score"], row["replies"]) + letter,
                 f"{row['median_seconds']:.2f}" if "median_seconds" in row else "",
             )
         )

@@ -76,7 +76,7 @@ class SetScore:
             "strict": self.right / total,
             "strict_95": [interval.low, interval.high],
             "lenient": self.lenient / total,
-            "always": letter[0],
+            **({"always": letter[0]} if self.replies else {}),
             "always_score": letter[1] / total,
             "median_seconds": self.median_s,
         }

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import httpx
 
-from scripts.evals.harness.errors import EndpointRefuses
+from scripts.evals.harness.errors import EndpointGone, EndpointRefuses
 from scripts.evals.harness.records import Question, Reply
 
 CONNECT_S: Final = 10.0
@@ -67,6 +67,15 @@ class Asker:
         self._http = http
         self._url = target.base_url.rstrip("/")
         self._first_wait_s = first_wait_s
+
+    async def knock(self) -> None:
+        """Raises EndpointGone where nothing listens, before any question is spent on it."""
+        try:
+            await self._http.get(f"{self._url}/models", timeout=CONNECT_S)
+        except httpx.ConnectError as error:
+            raise EndpointGone(f"{self._url}: {error}") from error
+        except httpx.RequestError:
+            return  # it is there, and may be busy
 
     async def ask(self, question: Question) -> Reply:
         """Raises EndpointRefuses for what every other question would meet, too."""

@@ -6,7 +6,7 @@ EvalError
 ├── RunMismatch        the record file is of another run
 ├── RunBusy            another process writes the record file
 ├── EndpointRefuses    the endpoint will refuse every question: key, model, address
-└── EndpointGone       so many requests failed in a row that going on makes no sense
+└── EndpointGone       nothing listens, or so many requests failed in a row that going on makes no sense
 """
 
 from __future__ import annotations

@@ -72,6 +72,7 @@ async def run_plan(plan: Plan, watch: Watch) -> None:
             return
         async with http_client(plan.target, plan.concurrency) as http:
             asker, session = Asker(plan.target, http), _Session(plan, todo, file, watch)
+            await asker.knock()
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for _ in range(min(plan.concurrency, len(todo))):

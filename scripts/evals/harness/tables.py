@@ -16,6 +16,15 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     return "\n".join(f"| {' | '.join(_padded(line, widths))} |" for line in lines)
 
 
+def share_cell(share: float, total: int) -> str:
+    """ "-" where there is nothing to have a share of: 0.000 would look like a score."""
+    return f"{share:.3f}" if total else "-"
+
+
+def interval_cell(interval: Sequence[float], total: int) -> str:
+    return f"{interval[0]:.3f}-{interval[1]:.3f}" if total else "-"
+
+
 def print_plain(console: Console, text: str, style: str | None = None) -> None:
     """As it is: no markup, no colours of numbers, no line broken."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -44,6 +44,7 @@ READ = [
     ("E", None),
     ("A, B", None),
     ("A and C", None),
+    ("B. Refuse to dictate the report", None),
     ("B/C", None),
     # A statement.
     ("The answer is (B).", "B"),

@@ -292,6 +292,16 @@ def test_an_endpoint_that_is_gone_ends_the_run_early(endpoint: Any, tmp_path: Pa
     assert 4 <= len(list(read_records(path))) <= 7
 
 
+def test_an_address_where_nothing_listens_costs_no_question(endpoint: Any, tmp_path: Path) -> None:
+    """Code 1: it may be there later."""
+    path = tmp_path / "run.jsonl"
+    made = plan(endpoint, path, [question()])
+    gone = replace(made, target=replace(made.target, base_url="http://127.0.0.1:9/v1"))
+    assert execute(gone, quiet()) == 1
+    assert list(read_records(path)) == []
+    assert execute(made, quiet()) == 0
+
+
 def test_a_run_that_is_refused_says_why_and_writes_no_record(endpoint: Any, tmp_path: Path) -> None:
     """Code 2."""
     endpoint.answer = lambda body: (401, {}, {"error": {"message": "no such key"}})

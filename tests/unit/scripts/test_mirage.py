@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from scripts.evals import compare_runs, mirage, mirage_rounds
 from scripts.evals.harness.errors import DatasetInvalid, RunMismatch
@@ -29,7 +30,7 @@ OPTIONS = {"A": "heart", "B": "lung", "C": "liver", "D": "skin"}
 
 
 def slowly(_: dict[str, Any]) -> str:
-    time.sleep(0.02)
+    time.sleep(0.05)
     return "B"
 
 
@@ -208,7 +209,15 @@ def test_an_interrupted_run_ends_cleanly_and_goes_on(endpoint: Any, tmp_path: Pa
     out = tmp_path / "run.jsonl"
     arguments = [str(source), "--out", str(out), "--base-url", endpoint.url, "--model", "m:x", "--concurrency", "2"]
     command = [sys.executable, str(ROOT / "scripts/evals/mirage.py"), *arguments]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # A job in the background of a shell passes on that SIGINT is ignored.
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     while process.poll() is None and (not out.exists() or out.read_bytes().count(b"\n") < 5):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
@@ -284,6 +293,15 @@ def test_published_questions_are_put_so_that_their_choices_are_read_back() -> No
     unread = [q for q in questions if len(listed_choices(q.messages[-1]["content"])[0]) != len(q.options)]
     assert all(len({text.strip() for text in q.options.values()}) < len(q.options) for q in unread)
     assert len(unread) < 5
+
+
+def test_nothing_but_failures_is_no_score(capsys: pytest.CaptureFixture[str]) -> None:
+    """A dash, where 0.000 would look like one."""
+    summary = summarise([Record(question(), Reply(error={"kind": "timeout", "message": ""}))])
+    mirage.print_summary(summary, Console())
+    said = capsys.readouterr().out
+    assert "macro mean" in said
+    assert "0.000" not in said
 
 
 def test_records_of_a_retry_are_summed_up_once(tmp_path: Path) -> None:
