@@ -1,0 +1,37 @@
+"""Tables as Markdown with aligned columns: whole on any width of terminal, and fit to be pasted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first column is aligned to the left, the others to the right."""
+    cells = [list(columns), *(list(row) for row in rows)]
+    widths = [max(3, *(len(row[place]) for row in cells)) for place in range(len(columns))]
+    rule = [("-" * width if place == 0 else "-" * (width - 1) + ":") for place, width in enumerate(widths)]
+    lines = [cells[0], rule, *cells[1:]]
+    return "\n".join(f"| {' | '.join(_padded(line, widths))} |" for line in lines)
+
+
+def share_cell(share: float, total: int) -> str:
+    """ "-" where there is nothing to have a share of: 0.000 would look like a score."""
+    return f"{share:.3f}" if total else "-"
+
+
+def interval_cell(interval: Sequence[float], total: int) -> str:
+    return f"{interval[0]:.3f}-{interval[1]:.3f}" if total else "-"
+
+
+def print_plain(console: Console, text: str, style: str | None = None) -> None:
+    """As it is: no markup, no colours of numbers, no line broken."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [
+        cell.ljust(width) if place == 0 else cell.rjust(width)
+        for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+    ]
