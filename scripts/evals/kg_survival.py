@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from models.encoders.registry import create_encoder
 from retrieval.graph.context import Context, ContextOptions, Gathered, Vectors, build_context, gather
 from retrieval.graph.types import Mention, Neighbourhood, Statement
 from scripts.evals.graph_files import EdgeFile, Row, rows_of
+from scripts.evals.kg_baselines import baselines, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def main() -> int:
     parser.add_argument("--encoder", default="minilm")
     args = parser.parse_args()
     rows = list(rows_of(args.questions))
-    baselines(rows, list(rows_of(args.true_false)) if args.true_false else [])
+    floor(rows, list(rows_of(args.true_false)) if args.true_false else [])
     encoder = create_encoder(args.encoder, EncoderOptions(device="cpu"))
     edges = EdgeFile(args.edges)
     asked = [found for found in (asked_of(row, edges) for row in rows) if found is not None]
@@ -139,41 +139,10 @@ def published(context: Context) -> str:
     return ". ".join(sentences) + "."
 
 
-def baselines(multiple: Sequence[Row], true_false: Sequence[Row]) -> None:
+def floor(multiple: Sequence[Row], true_false: Sequence[Row]) -> None:
     """What needs no model and no graph."""
-    print("| set | rule | right |\n|---|---|---|")
-    if true_false:
-        print(score("true or false", '"not" in the sentence: False', [negation(row) for row in true_false]))
-    print(score("multiple choice", "most frequent answer of the other questions", popularity(multiple)))
-    print(score("multiple choice", "first choice of the list", first_choice(multiple)))
-
-
-def negation(row: Row) -> bool:
-    says_not = "not" in row["text"].casefold().split()
-    return (str(row["label"]).strip().casefold() == "false") == says_not
-
-
-def popularity(rows: Sequence[Row]) -> list[bool]:
-    """Leave one out: how often each choice is the right one of the other questions; the first one of equals."""
-    counts = Counter(str(row["correct_node"]).strip() for row in rows)
-    right = []
-    for row in rows:
-        key = str(row["correct_node"]).strip()
-        own = Counter({key: 1})
-        right.append(max(choices(row), key=lambda c, own=own: counts[c] - own[c]) == key)  # type: ignore[misc]
-    return right
-
-
-def first_choice(rows: Sequence[Row]) -> list[bool]:
-    return [choices(row)[0] == str(row["correct_node"]).strip() for row in rows]
-
-
-def choices(row: Row) -> list[str]:
-    return [part.strip() for part in row["options_combined"].split(",") if part.strip()]
-
-
-def score(name: str, rule: str, right: Sequence[bool]) -> str:
-    return f"| {name} | {rule} | {sum(right)}/{len(right)} = {sum(right) / len(right):.3f} |"
+    scores = {"true or false": baselines("true_false_questions", true_false)} if true_false else {}
+    print("\n".join(table({**scores, "multiple choice": baselines("mcq_questions", multiple)})))
 
 
 if __name__ == "__main__":
