@@ -27,8 +27,10 @@ from pathlib import Path
 from openai import AsyncOpenAI
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from models.catalog import EMBEDDED_DIR
 from models.encoders.options import EncoderOptions
 from models.encoders.registry import create_encoder
+from models.engines.hf_tokenizer import HfTokenizer
 from retrieval.graph.context import ContextOptions
 from scripts.evals.comparators import cypher_database, method_record
 from scripts.evals.comparators.base import Retriever, TokenCount
@@ -143,9 +145,10 @@ async def measure(retrievers: Sequence[Retriever], sets: Sets, count: TokenCount
 
 
 async def _told(graph: Evaluated, questions: Sequence[Question]) -> dict[str, list[method_record.Told]]:
+    tokenizer = HfTokenizer.load(str(EMBEDDED_DIR))
     return {
-        "names and p-value": await method_record.told(graph, questions, method_record.names_and_value),
-        '"Yes" or the p-value': await method_record.told(graph, questions, method_record.bare),
+        "names and p-value": await method_record.told(graph, questions, method_record.names_and_value, tokenizer),
+        '"Yes" or the p-value': await method_record.told(graph, questions, method_record.bare, tokenizer),
     }
 
 

@@ -1,7 +1,7 @@
 """What the method itself gives with ``evidence``: the text that its model gets, and the citations of its record.
 
-The model is a scripted one that writes an answer given in advance, so nothing here depends on what a model can do; its
-tokenizer, by which the method counts its budget, is the embedded model's.
+The model is a scripted one that writes an answer given in advance, so nothing here depends on what a model can do. By
+its tokenizer the method counts its budget.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from models.catalog import EMBEDDED_DIR, ModelCard
+from models.catalog import ModelCard
 from models.encoders.base import Floats
-from models.engines.hf_tokenizer import HfTokenizer
+from models.engines.base import Tokenizer
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import ScriptedEngine
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
@@ -76,11 +76,10 @@ class StoreGraph:
         return self._graph.store.vectors([statement.row for statement in statements])
 
 
-async def told(graph: Evaluated, questions: Sequence[Question], answers: Answers) -> list[Told]:
+async def told(graph: Evaluated, questions: Sequence[Question], answers: Answers, tokenizer: Tokenizer) -> list[Told]:
     """Each question through ``KgRag`` with ``evidence``; ``answers``: what the model writes."""
     written: list[str] = [""]
     card = ModelCard(name="scripted", source="scripted", prompt_form="base")
-    tokenizer = HfTokenizer.load(str(EMBEDDED_DIR))
     options = EngineOptions(max_model_len=_CONTEXT_TOKENS, block_size=16)
     engine = ScriptedEngine(card, options, lambda _: f" {written[0]}", tokenizer=tokenizer)
     slot = EngineSlot(card, lambda: engine)

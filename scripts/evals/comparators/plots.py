@@ -1,33 +1,16 @@
-"""Figures of the knowledge graph's evaluations. matplotlib is imported where a figure is drawn."""
+"""The figure of the comparison."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from scripts.evals.comparators.measures import VARIANTS, Row
+from scripts.figures import AMBER, BLUE, ORANGE, RED, SKY, new_figure, save
 
-_DPI: Final = 100
-_COLOURS: Final = {"original": "#33658a", "perturbed": "#f6ae2d", "slipped": "#c1666b"}
+_COLOURS: Final = {"original": BLUE, "perturbed": AMBER, "slipped": RED}
 _LABELS: Final = {"original": "as asked", "perturbed": "small letters", "slipped": "one slip"}
-
-
-def new_figure(columns: int, size: tuple[float, float]) -> tuple[Any, Any]:
-    """(figure, its axes from left to right)."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, columns, figsize=size)
-    return figure, axes
-
-
-def save(figure: Any, path: Path) -> None:
-    """Few colours and no date: a figure drawn again from the same numbers is the same file."""
-    figure.tight_layout()
-    figure.savefig(path, dpi=_DPI, metadata={"Software": None})
 
 
 def comparison(rows: Sequence[Row], path: Path) -> None:
@@ -44,13 +27,13 @@ def comparison(rows: Sequence[Row], path: Path) -> None:
     left.set(xlim=(0, 1.02), xlabel=f"needed edge in the context, {rows[0].set}")
     left.invert_yaxis()
     left.legend(loc="upper center", bbox_to_anchor=(0.5, 1.13), ncols=3, frameon=False)
-    right.barh(list(places), [max(1.0, row.tokens_mean) for row in rows], 0.5, color="#86bbd8", label="context, mean")
+    right.barh(list(places), [max(1.0, row.tokens_mean) for row in rows], 0.5, color=SKY, label="context, mean")
     right.plot([max(1, row.tokens_max) for row in rows], list(places), "k|", markersize=12, label="context, max")
     before = [
         (row.prompt_tokens_mean, place) for place, row in zip(places, rows, strict=True) if row.prompt_tokens_mean
     ]
     if before:
-        right.plot(*zip(*before, strict=True), "D", color="#f26419", markersize=5, label="read before it, mean")
+        right.plot(*zip(*before, strict=True), "D", color=ORANGE, markersize=5, label="read before it, mean")
     right.set_yticks(list(places), [""] * len(rows))
     right.set(xscale="log", xlim=(10, None), xlabel="tokens (logarithmic)")
     right.invert_yaxis()
