@@ -39,7 +39,16 @@ from scripts.evals.comparators.cypher_writers import ModelWriter, OracleWriter, 
 from scripts.evals.comparators.full_text import FullTextNodes, FullTextStatements
 from scripts.evals.comparators.graph import Evaluated, build
 from scripts.evals.comparators.kg_rag import KgRagRetriever
-from scripts.evals.comparators.measures import VARIANTS, Asked, Record, record_of, rows_of_table, table, text_in
+from scripts.evals.comparators.measures import (
+    VARIANTS,
+    Asked,
+    Record,
+    disease_table,
+    record_of,
+    rows_of_table,
+    table,
+    text_in,
+)
 from scripts.evals.comparators.plots import comparison
 from scripts.evals.comparators.questions import Question, made, published
 from scripts.evals.graph_files import rows_of
@@ -64,7 +73,7 @@ def main() -> int:
         retrievers = _retrievers(graph, args, encoder.count_query_tokens, Path(folder))
         records = asyncio.run(measure(retrievers, asked, encoder.count_query_tokens))
     rows = rows_of_table(records)
-    print("\n".join(table(rows)))
+    print("\n".join([*table(rows), "", *disease_table(rows)]))
     told = asyncio.run(_told(graph, asked["published questions"]))
     print("\n" + "\n".join(_told_table(told)))
     if args.out:

@@ -25,12 +25,14 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """``prompt``: what a model had to read before there was a context, "" where none was asked. ``note``: the query
-    that was run, or why there is nothing."""
+    """``prompt``: what a model had to read before there was a context, "" where none was asked. ``nodes``: names of the
+    nodes that the question was taken to be about, None for a way that takes none. ``note``: the query that was run, or
+    why there is nothing."""
 
     context: str
     facts: tuple[Fact, ...] = ()
     prompt: str = ""
+    nodes: tuple[str, ...] | None = None
     note: str = ""
 
 

@@ -78,10 +78,10 @@ class FullTextNodes:
     async def retrieve(self, question: str) -> Retrieved:
         places = self._index.best(question, 1)
         if not places:
-            return Retrieved("", note="no name shares a word with the question")
+            return Retrieved("", nodes=(), note="no name shares a word with the question")
         node = self._nodes[places[0]]
         found = self._store.statements(node.node_id)
-        return Retrieved("\n".join(map(line_of, found)), tuple(map(fact_of_line, found)), note=node.name)
+        return Retrieved("\n".join(map(line_of, found)), tuple(map(fact_of_line, found)), nodes=(node.name,))
 
 
 def _other_names(*nodes: Node) -> str:

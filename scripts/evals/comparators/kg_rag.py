@@ -34,13 +34,13 @@ class KgRagRetriever:
         mentions = (await self.graph.linker.link(question)).mentions
         entities = entities_of(mentions, MAX_ENTITIES)
         if not entities:
-            return Retrieved("", note="nothing in the question names a node")
+            return Retrieved("", nodes=(), note="nothing in the question names a node")
         store = self.graph.store
         around = [Neighbourhood(node=n, statements=store.statements(n.node_id), graph="", release="") for n in entities]
         gathered = gather(question, mentions, around)
         context = await asyncio.to_thread(self._chosen, question, gathered)
-        note = ", ".join(entity.name for entity in entities)
-        return Retrieved(context.text, tuple(_facts(context, self.options.evidence)), note=note)
+        nodes = tuple(entity.name for entity in entities)
+        return Retrieved(context.text, tuple(_facts(context, self.options.evidence)), nodes=nodes)
 
     def _chosen(self, question: str, gathered: Gathered) -> Context:
         rows = [statement.row for statement in gathered.statements]

@@ -47,8 +47,9 @@ def wilson(number: int, total: int) -> Share:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One question in one variant through one retriever. ``edge``: both names stand in one fact of the context.
-    ``p_value``: the key's value stands with it. ``provenance``: one of the edge's sources does. ``tokens`` of the
-    context, ``prompt_tokens`` of what a model read before it."""
+    ``p_value``: the key's value stands with it. ``provenance``: one of the edge's sources does. ``disease``: the
+    question was taken to be about its disease; None where nothing like that was decided. ``tokens`` of the context,
+    ``prompt_tokens`` of what a model read before it."""
 
     set: str
     retriever: str
@@ -57,6 +58,7 @@ class Record:
     edge: bool
     p_value: bool
     provenance: bool
+    disease: bool | None
     has_p_value: bool
     tokens: int
     prompt_tokens: int
@@ -91,11 +93,12 @@ def record_of(asked: Asked, found: Retrieved, ms: float, count: TokenCount) -> R
         edge=bool(facts),
         p_value=any(question.p_value in numbers_in(fact.text) for fact in facts),
         provenance=any(source in fact.source for fact in facts for source in question.sources),
+        disease=None if found.nodes is None else question.disease.casefold() in map(str.casefold, found.nodes),
         has_p_value=question.has_p_value,
         tokens=count(found.context) if found.context else 0,
         prompt_tokens=count(found.prompt) if found.prompt else 0,
         ms=round(ms, 3),
-        note=found.note,
+        note=found.note or ", ".join(found.nodes or ()),
     )
 
 
@@ -119,6 +122,7 @@ class Row:
     edge: dict[Variant, Share]
     p_value: dict[Variant, Share]
     provenance: dict[Variant, Share]
+    disease: dict[Variant, Share]
     tokens_mean: float
     tokens_max: int
     prompt_tokens_mean: float
@@ -145,6 +149,7 @@ def _row(name: str, retriever: str, own: Sequence[Record]) -> Row:
         edge=_shares(own, lambda record: record.edge),
         p_value=_shares(with_value, lambda record: record.p_value),
         provenance=_shares(own, lambda record: record.provenance),
+        disease=_shares([r for r in own if r.disease is not None], lambda record: record.disease is True),
         tokens_mean=statistics.fmean(record.tokens for record in plain),
         tokens_max=max(record.tokens for record in plain),
         prompt_tokens_mean=statistics.fmean(record.prompt_tokens for record in plain),
@@ -170,6 +175,16 @@ _HEAD: Final = (
     "| retrieval | edge | small letters | one slip | p-value | small letters | provenance | small letters "
     "| tokens, mean | max | tokens read before | ms |"
 )
+
+
+def disease_table(rows: Sequence[Row]) -> list[str]:
+    """Markdown: how often the question's own disease was taken, of ways that take nodes."""
+    lines = ["| set | retrieval | disease found | small letters | one slip |", "|---|---|---|---|---|"]
+    for row in rows:
+        if row.disease["original"].total:
+            shares = " | ".join(str(row.disease[variant]) for variant in VARIANTS)
+            lines.append(f"| {row.set} | {row.retriever} | {shares} |")
+    return lines
 
 
 def _line(row: Row) -> str:

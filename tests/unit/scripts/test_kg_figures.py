@@ -40,7 +40,7 @@ def test_the_comparison_is_drawn(tmp_path: Path) -> None:
     full = {variant: wilson(3, 4) for variant in VARIANTS}
     none = {variant: wilson(0, 0) for variant in VARIANTS}
     rows = [
-        Row(set="made", retriever=name, edge=edge, p_value=edge, provenance=edge,
+        Row(set="made", retriever=name, edge=edge, p_value=edge, provenance=edge, disease=edge,
             tokens_mean=mean, tokens_max=int(mean), prompt_tokens_mean=prompt, ms=1.0)
         for name, edge, mean, prompt in (("a", full, 700.0, 0.0), ("b", none, 0.0, 344.0))
     ]  # fmt: skip

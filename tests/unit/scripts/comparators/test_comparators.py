@@ -104,7 +104,7 @@ async def test_full_text_of_nodes_gives_all_of_the_best_named_one(graph: Evaluat
     """As published: no budget, and another disease where the name has a slip."""
     retriever = FullTextNodes(graph.store)
     found = await retriever.retrieve(QUESTION)
-    assert found.note == "celiac disease" and len(found.facts) == 4
+    assert found.nodes == ("celiac disease",) and len(found.facts) == 4
     assert (await retriever.retrieve("gout")).facts == ()
 
 

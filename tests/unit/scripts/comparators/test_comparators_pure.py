@@ -14,7 +14,7 @@ from graph_doubles import GENES, PSORIASIS, make_node, make_statement
 
 from scripts.evals.comparators.base import Fact, Retrieved, fact_of_line, within
 from scripts.evals.comparators.graph import as_open, write_edges
-from scripts.evals.comparators.measures import Asked, record_of, rows_of_table, table, wilson
+from scripts.evals.comparators.measures import Asked, disease_table, record_of, rows_of_table, table, wilson
 from scripts.evals.comparators.questions import Question, made, numbers_in, published, slipped
 
 EDGE = make_statement(
@@ -118,6 +118,22 @@ def test_a_table_counts_tokens_of_the_questions_as_they_are() -> None:
     assert (row.edge["original"].number, row.edge["perturbed"].number, row.edge["slipped"].total) == (1, 0, 0)
     assert (row.tokens_mean, row.ms) == (words(fact.text), 2.0)
     assert table([row])[-1].startswith("| exact | 1/1 = 1.000 (0.21-1.00) | 0/1 = 0.000 (0.00-0.79) | 0/0")
+
+
+def test_a_wrong_disease_is_seen_though_the_edge_was_found() -> None:
+    """The gene alone may bring it; ways that take no node have no share."""
+    fact = fact_of_line(EDGE)
+    records = [
+        record_of(Asked("set", name, "original", QUESTION), Retrieved(fact.text, (fact,), nodes=nodes), 1.0, words)
+        for name, nodes in (("right", ("Psoriasis", "IL23R")), ("wrong", ("IL23R",)), ("none", None))
+    ]
+    rows = rows_of_table(records)
+    assert [(row.edge["original"].number, row.disease["original"][:2]) for row in rows] == [
+        (1, (1, 1)),
+        (1, (0, 1)),
+        (1, (0, 0)),
+    ]
+    assert [line.split(" | ")[1] for line in disease_table(rows)[2:]] == ["right", "wrong"]
 
 
 def test_lines_are_taken_up_to_the_budget() -> None:
