@@ -49,7 +49,7 @@ class CypherRag:
         kept = within(lines, self._budget, self._count)
         facts = tuple(_fact(row, line) for row, line in zip(found.rows[:kept], lines, strict=False))
         note = written.query if found.complete else f"{written.query} (more rows than are read)"
-        return Retrieved("\n".join(lines[:kept]), facts, prompt, note)
+        return Retrieved("\n".join(lines[:kept]), facts, prompt, note=note)
 
 
 def as_line(row: Mapping[str, Any]) -> str:

@@ -67,7 +67,7 @@ def _about_disease(row: Row) -> Row | None:
         disease, kind, other = row["target"], row["source_type"], row["source"]
     else:
         return None
-    kept = {key: row[key] for key in ("predicate", "provenance", "evidence") if key in row}
+    kept: Row = {key: row[key] for key in ("predicate", "provenance", "evidence") if key in row}
     return {**kept, "disease": disease, "target_type": kind, "target": other}
 
 

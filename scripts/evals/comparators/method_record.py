@@ -7,7 +7,7 @@ its tokenizer the method counts its budget.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +99,7 @@ async def told(graph: Evaluated, questions: Sequence[Question], answers: Answers
     return found
 
 
-def _told(question: Question, answer: str, prompt: str, details: dict[str, Any]) -> Told:
+def _told(question: Question, answer: str, prompt: str, details: Mapping[str, Any]) -> Told:
     context = details["context"]
     # The prompt, not the record alone: what the model did not get does not count.
     given = context if context and context in prompt else ""

@@ -69,7 +69,8 @@ def client_that(reply: Callable[[dict[str, Any]], httpx.Response]) -> AsyncOpenA
     def answer(request: httpx.Request) -> httpx.Response:
         return reply(json.loads(request.content))
 
-    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    # openai may come with a package of httpx's kind and another name; what it calls is the same.
+    http: Any = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     return AsyncOpenAI(base_url="http://model.invalid/v1", api_key="none", http_client=http, max_retries=0)
 
 
@@ -177,6 +178,7 @@ async def test_an_oracles_query_finds_exact_names_only(
     assert json.loads(found.context)["p_value"] == 8e-09
     assert found.facts[0].names >= {"celiac disease", "plek"} and found.facts[0].source == '"GWAS"'
     assert found.prompt == prompt_of(schema(graph), QUESTION)
+    assert found.note.startswith("MATCH (d:Disease)") and found.nodes is None
     lower = QUESTION.replace("PLEK", "plek")
     assert (await exact.retrieve(lower)).context == ""
     assert (await any_case.retrieve(lower)).context == found.context

@@ -51,7 +51,7 @@ def test_a_published_question_knows_whether_its_edge_is_in_the_graph() -> None:
         "question_perturbed": QUESTION.perturbed,
     }
     (found,) = published([row], [EDGE])
-    assert (found.has_edge, found.has_p_value, found.sources) == (True, True, {"GWAS"})
+    assert (found.has_edge, found.has_p_value, found.sources) == (True, True, frozenset({"GWAS"}))
     (other,) = published([{**row, "gene_name": "TERT", "gwas_pvalue": "1e-9"}], [EDGE])
     assert (other.has_edge, other.has_p_value) == (False, False)
 
