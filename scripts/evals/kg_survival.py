@@ -142,17 +142,18 @@ def plot(asked: Sequence[Asked], told: Mapping[str, Sequence[Context]], path: Pa
     """Left: the share of questions that survive, by number of edges. Right: tokens of their contexts."""
     figure, (left, right) = new_figure(2, (10, 3.8))
     width = 0.8 / len(told)
+    groups = {name: bounds for name, bounds in GROUPS.items() if share(asked, next(iter(told.values())), *bounds)[1]}
     tokens = [[context.tokens for context in own] for own in told.values()]
     most = max(max(own) for own in tokens)
     for place, ((name, own), colour) in enumerate(zip(told.items(), (BLUE, SKY, ORANGE), strict=True)):
-        kept = [share(asked, own, low, high) for low, high in GROUPS.values()]
-        at = [group + (place - (len(told) - 1) / 2) * width for group in range(len(GROUPS))]
-        bars = left.bar(at, [number / max(1, total) for number, total in kept], width, label=name, color=colour)
+        kept = [share(asked, own, *bounds) for bounds in groups.values()]
+        at = [group + (place - (len(told) - 1) / 2) * width for group in range(len(groups))]
+        bars = left.bar(at, [number / total for number, total in kept], width, label=name, color=colour)
         left.bar_label(bars, [f"{number}/{total}" for number, total in kept], fontsize="xx-small")
         right.hist(tokens[place], bins=30, range=(0, most), histtype="step", color=colour, label=name, linewidth=1.5)
-    left.set_xticks(range(len(GROUPS)), list(GROUPS))
-    left.set(ylim=(0, 1.12), xlabel="edges of the question's entities", ylabel="both statements in the context")
-    left.legend(fontsize="small", loc="lower left")
+    left.set_xticks(range(len(groups)), list(groups))
+    left.set(ylim=(0, 1.06), xlabel="edges of the question's entities", ylabel="both statements in the context")
+    left.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, 1.13), ncols=3, frameon=False)
     right.set(xlabel="tokens of the context", ylabel="questions")
     right.legend(fontsize="small")
     save(figure, path)
