@@ -101,7 +101,7 @@ def plot(found: Sequence[Times], path: Path) -> None:
     left.legend(fontsize="small")
     right.plot(edges, [times.ratio[0] for times in found], "o-", color=BLUE, label="processor time")
     right.plot(edges, [times.ratio[1] for times in found], "o--", color=SKY, label="wall time")
-    right.set(xscale="log", yscale="log", xlabel="edges of the node", ylabel="times less than embedding again")
+    right.set(xscale="log", xlabel="edges of the node", ylabel="times less than embedding again")
     right.legend(fontsize="small")
     for axes in (left, right):
         axes.grid(alpha=0.3)
