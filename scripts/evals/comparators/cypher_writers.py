@@ -1,7 +1,7 @@
 """Who writes the Cypher query of a question.
 
-``OracleWriter`` is no model: it knows the wordings of the questions and copies the names as they stand there. No
-writer without a linker of names can do better than it, whatever model it is. ``ModelWriter`` asks any model behind an
+``OracleWriter`` is no model: it knows the wordings of the questions and copies the names as they stand there. No writer
+that compares whole names as the question has them can do better. ``ModelWriter`` asks any model behind an
 OpenAI-compatible address.
 """
 
