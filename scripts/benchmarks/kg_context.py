@@ -1,6 +1,6 @@
 """A question's context from the graph: milliseconds with vectors of the import, against embedding all again.
 
-    python scripts/benchmarks/kg_context.py [--edges 113,300,500,1000,2000] [--questions 3]
+    python scripts/benchmarks/kg_context.py [--edges 113,300,500,1000,2000] [--questions 3] [--plot FILE.png]
 
 Both ways use one encoder, one thread and the same made-up neighbourhood (names about as long as real ones).
 "precomputed" is all that a question costs: encode it, one product, choose, tell, count tokens. "re-embedding" is the
@@ -16,7 +16,8 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from models.encoders.options import EncoderOptions
 from models.encoders.registry import create_encoder
 from retrieval.graph.context import Context, ContextOptions, Gathered, Vectors, build_context, gather
 from retrieval.graph.types import Edge, Mention, Neighbourhood, Node, Statement
+from scripts.figures import BLUE, ORANGE, SKY, new_figure, save
 
 T = TypeVar("T")
 # Contexts keep four digits of a cosine.
@@ -47,24 +49,66 @@ KINDS = (
 SYLLABLES = "al be cor do ep fi glo hy in ju kar lo mye neu or pul qui re sy tro ul vas xan".split()  # noqa: SIM905
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Milliseconds: wall and processor time of both ways, and of ours once the question is encoded."""
+
+    edges: int
+    slow: tuple[float, float]
+    fast: tuple[float, float]
+    bare: tuple[float, float]
+
+    @property
+    def ratio(self) -> tuple[float, float]:
+        """(of processor time, of wall time)."""
+        return self.slow[1] / self.fast[1], self.slow[0] / self.fast[0]
+
+    def line(self) -> str:
+        cells = (*(f"{ms:.0f}" for ms in self.slow), *(f"{ms:.1f}" for ms in self.fast), f"{self.bare[1]:.1f}")
+        return f"| {self.edges} | {' | '.join(cells)} | {self.ratio[0]:.0f} ({self.ratio[1]:.0f}) |"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--edges", default="113,300,500,1000,2000")
     parser.add_argument("--questions", type=int, default=len(QUESTIONS))
     parser.add_argument("--repeat", type=int, default=15, help="runs of the fast way for each question")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--plot", type=Path)
     args = parser.parse_args()
     encoder = create_encoder("minilm", EncoderOptions(device="cpu", dtype="float32", threads=args.threads))
     print(
         "| edges | re-embedding wall ms | CPU ms | precomputed wall ms | CPU ms | without encoding | ratio CPU (wall) |"
     )
     print("|---|---|---|---|---|---|---|")
+    found = []
     for number in map(int, args.edges.split(",")):
-        print(row_of(encoder, neighbourhood(number), QUESTIONS[: args.questions], args.repeat), flush=True)
+        found.append(times_of(encoder, neighbourhood(number), QUESTIONS[: args.questions], args.repeat))
+        print(found[-1].line(), flush=True)
+    if args.plot:
+        plot(found, args.plot)
     return 0
 
 
-def row_of(encoder: Encoder, around: Neighbourhood, questions: tuple[str, ...], repeat: int) -> str:
+def plot(found: Sequence[Times], path: Path) -> None:
+    """Left: processor time over the number of edges. Right: how many times less it is."""
+    figure, (left, right) = new_figure(2, (9.5, 3.6))
+    edges = [times.edges for times in found]
+    left.plot(edges, [times.slow[1] for times in found], "o-", color=ORANGE, label="all embedded again")
+    left.plot(edges, [times.fast[1] for times in found], "o-", color=BLUE, label="vectors of the import")
+    left.plot(edges, [times.bare[1] for times in found], "o--", color=SKY, label="the same, question encoded")
+    left.set(xscale="log", yscale="log", xlabel="edges of the node", ylabel="ms of one core per question")
+    left.legend(fontsize="small")
+    right.plot(edges, [times.ratio[0] for times in found], "o-", color=BLUE, label="processor time")
+    right.plot(edges, [times.ratio[1] for times in found], "o--", color=SKY, label="wall time")
+    right.set(xscale="log", xlabel="edges of the node", ylabel="times less than embedding again")
+    right.legend(fontsize="small")
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+    save(figure, path)
+
+
+def times_of(encoder: Encoder, around: Neighbourhood, questions: tuple[str, ...], repeat: int) -> Times:
     stored = encoder.encode_passages([PassageText("", statement.text) for statement in around.statements])
     as_published = encoder.encode_passages([PassageText("", published(s)) for s in around.statements])
     slow, fast, bare = [], [], []
@@ -87,10 +131,7 @@ def row_of(encoder: Encoder, around: Neighbourhood, questions: tuple[str, ...], 
                 )
             )
             bare.append(times)
-    (slow_wall, slow_cpu), (fast_wall, fast_cpu), (_, bare_cpu) = map(medians, (slow, fast, bare))
-    ratio = f"{slow_cpu / fast_cpu:.0f} ({slow_wall / fast_wall:.0f})"
-    cells = f"{slow_wall:.0f} | {slow_cpu:.0f} | {fast_wall:.1f} | {fast_cpu:.1f} | {bare_cpu:.1f}"
-    return f"| {len(around.statements)} | {cells} | {ratio} |"
+    return Times(edges=len(around.statements), slow=medians(slow), fast=medians(fast), bare=medians(bare))
 
 
 def whole(encoder: Encoder, around: Neighbourhood, question: str, mention: Mention, stored: Any) -> Context:

@@ -1,6 +1,7 @@
 """Do the statements that a multiple-choice question needs survive the choice of context, and at how many tokens?
 
     python scripts/evals/kg_survival.py EDGES.jsonl.gz MCQ.jsonl [--true-false TF.jsonl] [--tokens 800]
+        [--plot FILE.png]
 
 A question is counted where the edges hold "disease 1 - right answer" and "disease 2 - right answer"; it survives where
 both are in the context. Compared are our rule, also at half the tokens, and the published one. "as published" are the
@@ -13,10 +14,10 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -27,6 +28,10 @@ from models.encoders.registry import create_encoder
 from retrieval.graph.context import Context, ContextOptions, Gathered, Vectors, build_context, gather
 from retrieval.graph.types import Mention, Neighbourhood, Statement
 from scripts.evals.graph_files import EdgeFile, Row, rows_of
+from scripts.evals.kg_baselines import baselines, table
+from scripts.figures import BLUE, ORANGE, SKY, new_figure, save
+
+GROUPS: Final = {"all": (0, 10**9), "1-20": (1, 20), "21-400": (21, 400), "over 400": (401, 10**9)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +58,10 @@ def main() -> int:
     parser.add_argument("--true-false", type=Path)
     parser.add_argument("--tokens", type=int, default=800)
     parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--plot", type=Path)
     args = parser.parse_args()
     rows = list(rows_of(args.questions))
-    baselines(rows, list(rows_of(args.true_false)) if args.true_false else [])
+    floor(rows, list(rows_of(args.true_false)) if args.true_false else [])
     encoder = create_encoder(args.encoder, EncoderOptions(device="cpu"))
     edges = EdgeFile(args.edges)
     asked = [found for found in (asked_of(row, edges) for row in rows) if found is not None]
@@ -68,8 +74,12 @@ def main() -> int:
     print(f"\n{len(asked)} questions with a known disease, {sum(a.answerable for a in asked)} with both edges\n")
     print("| rule | survive | 1-20 edges | 21-400 | over 400 | tokens mean | max | as published mean | max |")
     print("|---|---|---|---|---|---|---|---|---|")
+    told = {}
     for name, options in rules.items():
-        print(line(name, encoder, asked, vectors, options), flush=True)
+        told[name] = contexts(encoder, asked, vectors, options)
+        print(line(name, encoder, asked, told[name]), flush=True)
+    if args.plot:
+        plot(asked, told, args.plot)
     return 0
 
 
@@ -103,26 +113,50 @@ def encoded(encoder: Encoder, asked: Sequence[Asked]) -> dict[int, Floats]:
     return dict(zip(rows, matrix, strict=True))
 
 
-def line(
-    name: str, encoder: Encoder, asked: Sequence[Asked], vectors: dict[int, Floats], options: ContextOptions
-) -> str:
+def contexts(
+    encoder: Encoder, asked: Sequence[Asked], vectors: dict[int, Floats], options: ContextOptions
+) -> list[Context]:
     told = []
     for one in asked:
         own = np.stack([vectors[s.row] for s in one.gathered.statements])
         question = encoder.encode_queries([one.row["text"]])[0]
         told.append(build_context(one.gathered, Vectors(question, own), encoder.count_query_tokens, options))
-    groups = [(0, 10**9), (1, 20), (21, 400), (401, 10**9)]
-    shares = [share(asked, told, low, high) for low, high in groups]
+    return told
+
+
+def line(name: str, encoder: Encoder, asked: Sequence[Asked], told: Sequence[Context]) -> str:
+    shares = ["{}/{}".format(*share(asked, told, low, high)) for low, high in GROUPS.values()]
     tokens = [context.tokens for context in told]
     as_published = [encoder.count_query_tokens(published(context)) for context in told]
     numbers = [f"{statistics.mean(t):.0f} | {max(t)}" for t in (tokens, as_published)]
     return f"| {name} | {' | '.join([*shares, *numbers])} |"
 
 
-def share(asked: Sequence[Asked], told: Sequence[Context], low: int, high: int) -> str:
+def share(asked: Sequence[Asked], told: Sequence[Context], low: int, high: int) -> tuple[int, int]:
+    """(questions that survive, questions) of those whose entities have ``low`` to ``high`` edges."""
     pairs = [(a, c) for a, c in zip(asked, told, strict=True) if a.answerable and low <= a.degree <= high]
-    kept = sum(survives(one, context) for one, context in pairs)
-    return f"{kept}/{len(pairs)}"
+    return sum(survives(one, context) for one, context in pairs), len(pairs)
+
+
+def plot(asked: Sequence[Asked], told: Mapping[str, Sequence[Context]], path: Path) -> None:
+    """Left: the share of questions that survive, by number of edges. Right: tokens of their contexts."""
+    figure, (left, right) = new_figure(2, (10, 3.8))
+    width = 0.8 / len(told)
+    groups = {name: bounds for name, bounds in GROUPS.items() if share(asked, next(iter(told.values())), *bounds)[1]}
+    tokens = [[context.tokens for context in own] for own in told.values()]
+    most = max(max(own) for own in tokens)
+    for place, ((name, own), colour) in enumerate(zip(told.items(), (BLUE, SKY, ORANGE), strict=True)):
+        kept = [share(asked, own, *bounds) for bounds in groups.values()]
+        at = [group + (place - (len(told) - 1) / 2) * width for group in range(len(groups))]
+        bars = left.bar(at, [number / total for number, total in kept], width, label=name, color=colour)
+        left.bar_label(bars, [f"{number}/{total}" for number, total in kept], fontsize="xx-small")
+        right.hist(tokens[place], bins=30, range=(0, most), histtype="step", color=colour, label=name, linewidth=1.5)
+    left.set_xticks(range(len(groups)), list(groups))
+    left.set(ylim=(0, 1.06), xlabel="edges of the question's entities", ylabel="both statements in the context")
+    left.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, 1.13), ncols=3, frameon=False)
+    right.set(xlabel="tokens of the context", ylabel="questions")
+    right.legend(fontsize="small")
+    save(figure, path)
 
 
 def survives(one: Asked, context: Context) -> bool:
@@ -139,41 +173,10 @@ def published(context: Context) -> str:
     return ". ".join(sentences) + "."
 
 
-def baselines(multiple: Sequence[Row], true_false: Sequence[Row]) -> None:
+def floor(multiple: Sequence[Row], true_false: Sequence[Row]) -> None:
     """What needs no model and no graph."""
-    print("| set | rule | right |\n|---|---|---|")
-    if true_false:
-        print(score("true or false", '"not" in the sentence: False', [negation(row) for row in true_false]))
-    print(score("multiple choice", "most frequent answer of the other questions", popularity(multiple)))
-    print(score("multiple choice", "first choice of the list", first_choice(multiple)))
-
-
-def negation(row: Row) -> bool:
-    says_not = "not" in row["text"].casefold().split()
-    return (str(row["label"]).strip().casefold() == "false") == says_not
-
-
-def popularity(rows: Sequence[Row]) -> list[bool]:
-    """Leave one out: how often each choice is the right one of the other questions; the first one of equals."""
-    counts = Counter(str(row["correct_node"]).strip() for row in rows)
-    right = []
-    for row in rows:
-        key = str(row["correct_node"]).strip()
-        own = Counter({key: 1})
-        right.append(max(choices(row), key=lambda c, own=own: counts[c] - own[c]) == key)  # type: ignore[misc]
-    return right
-
-
-def first_choice(rows: Sequence[Row]) -> list[bool]:
-    return [choices(row)[0] == str(row["correct_node"]).strip() for row in rows]
-
-
-def choices(row: Row) -> list[str]:
-    return [part.strip() for part in row["options_combined"].split(",") if part.strip()]
-
-
-def score(name: str, rule: str, right: Sequence[bool]) -> str:
-    return f"| {name} | {rule} | {sum(right)}/{len(right)} = {sum(right) / len(right):.3f} |"
+    scores = {"true or false": baselines("true_false_questions", true_false)} if true_false else {}
+    print("\n".join(table({**scores, "multiple choice": baselines("mcq_questions", multiple)})))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -17,6 +17,10 @@ from server.methods.references import MAX_REFERENCES
 _PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"
 _P_VALUES: Final = ("gwas_pvalue", "pvalue", "p_value", "pValue", "fisher")
 _MAX_CITED: Final = 40
+# How the DISEASES database gives what it has from DistiLD.
+_DISTILD: Final = re.compile(r"p-value = (\S+)$")
+_YES_OR_NO: Final = re.compile(r"\W*(?:yes|no)\b", re.IGNORECASE)
+_NUMBER_IN: Final = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)", re.IGNORECASE)
 # Identifiers of which the form alone says whose they are, and their web pages.
 _PAGES: Final = (
     (
@@ -49,22 +53,24 @@ def node_url(node: Node) -> str:
 
 def p_value(statement: Statement) -> float | None:
     """The smallest that the statement's evidence gives."""
-    items = statement.edge.evidence.get("items")
-    places = [statement.edge.evidence, *(items if isinstance(items, list | tuple) else ())]
-    values = [place[key] for place in places if isinstance(place, Mapping) for key in _P_VALUES if key in place]
-    numbers = [number for number in map(_number, values) if number is not None]
-    return min(numbers, default=None)
+    return min(_p_values(statement.edge.evidence), default=None)
 
 
 def cited(context: Context, asked: Asked, answer: str) -> tuple[Statement, ...]:
-    """Statements whose other end the answer names, in the order of choice. A true-or-false answer names nothing: it
-    rests on the statements that the question names."""
+    """Statements whose other end the answer names, in the order of choice. A true-or-false answer, "Yes" and "No" name
+    nothing: they rest on the statements that the question names; so does an answer that is one of their p-values."""
+    in_question = context.statements[: min(context.named, _MAX_CITED)]
     if asked.form == "true_false":
-        return context.statements[: min(context.named, _MAX_CITED)]
+        return in_question
     names = NamesIn(answer, ())
     ids = {entity.node_id for entity in context.entities}
     found = [s for s in context.statements if any(names.has(end) for end in _others(s, ids))]
-    return tuple(found[:_MAX_CITED])
+    if found:
+        return tuple(found[:_MAX_CITED])
+    if _YES_OR_NO.match(answer):
+        return in_question
+    said = {float(number) for number in _NUMBER_IN.findall(answer)}
+    return tuple(s for s in in_question if said.intersection(_p_values(s.edge.evidence)))
 
 
 def references_of(statements: Sequence[Statement], entities: Sequence[Node]) -> list[tuple[str, str]]:
@@ -116,6 +122,23 @@ def _source(statement: Statement) -> str:
     sources = "; ".join(statement.edge.provenance) or ("PubMed" if statement.edge.pmids else "source not named")
     value = p_value(statement)
     return sources if value is None else f"{sources}, p = {value:g}"
+
+
+def _p_values(evidence: Mapping[str, Any]) -> Iterator[float]:
+    """Also of an edge that was made of several: a value that differed is a list then, and so may ``items`` be."""
+    for key in _P_VALUES:
+        values = evidence.get(key)
+        for value in values if isinstance(values, list | tuple) else (values,):
+            if (number := _number(value)) is not None:
+                yield number
+    told = _DISTILD.match(str(evidence.get("evidence", "")))
+    if told and (number := _number(told[1])) is not None:
+        yield number
+    items = evidence.get("items")
+    for item in items if isinstance(items, list | tuple) else ():
+        for one in item if isinstance(item, list | tuple) else (item,):
+            if isinstance(one, Mapping):
+                yield from _p_values({key: value for key, value in one.items() if key != "items"})
 
 
 def _number(value: object) -> float | None:

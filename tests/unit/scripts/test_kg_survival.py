@@ -1,4 +1,4 @@
-"""The baselines and the reading of edges of the context evaluation."""
+"""The reading of edges of the context evaluation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from scripts.evals.graph_files import EdgeFile
-from scripts.evals.kg_survival import asked_of, choices, first_choice, negation, popularity
+from scripts.evals.kg_survival import asked_of
 
 
 def edge(disease: str, predicate: str, kind: str, target: str) -> dict[str, object]:
@@ -61,12 +61,3 @@ def test_a_question_counts_where_both_edges_are_there(tmp_path: Path) -> None:
     assert [one is not None and one.answerable for one in found] == [True, False]
     assert found[0] is not None and len(found[0].gathered.mentions) == 2
     assert asked_of({**question("x", "y"), "disease_1": "?", "disease_2": "?"}, edges) is None
-
-
-def test_baselines_read_no_graph() -> None:
-    """The own answer does not count towards its popularity."""
-    rows = [question("A", "B, A"), question("A", "C, A"), question("B", "A, B")]
-    assert choices(rows[0]) == ["B", "A"]
-    assert popularity(rows) == [False, True, False]
-    assert first_choice(rows) == [False, False, False]
-    assert negation({"text": "a is not b", "label": "False"}) and not negation({"text": "a is b", "label": "False"})
