@@ -78,7 +78,7 @@ class Guard:
 async def send_error(reply: ErrorReply, send: Send) -> None:
     body = json.dumps(reply.body).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers += [(b"retry-after", str(reply.retry_after_s).encode())] if reply.retry_after_s else []
+    headers += [(name.lower().encode(), value.encode()) for name, value in reply.headers.items()]
     headers += [(b"www-authenticate", b"Bearer")] if reply.status == 401 else []
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -93,7 +93,7 @@ async def _add_file(request: Request, name: str) -> Response:
     if kind and kind not in READERS:
         raise InvalidRequest(f"reader: one of {', '.join(READERS)}", param="reader")
     services.retrieval.jobs.check_room()
-    async with services.admitted():
+    async with services.admitted(request.state.owner):
         upload = await _received(request, services, fields.get("filename", ""))
     if upload is None:
         return Response(status_code=400)

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from server.egress_settings import id_of_digest
 from server.methods.base import Ask, Done, TranscriptDelta
 from server.openai_api.body import read_json
-from server.openai_api.exchange import Exchange, unless_disconnected
+from server.openai_api.exchange import TIMEOUT_HEADER, Exchange, unless_disconnected
 from server.openai_api.fanout import fan_out
 from server.openai_api.rendering import Choice, CompletionLogprobs, Decode, usage_object
 from server.openai_api.schemas import CompletionRequest, parse_completion
@@ -30,10 +30,10 @@ async def completions(request: Request) -> Response:
     services: Services = request.app.state.services
     body = parse_completion(await read_json(request, services.settings.server.max_body_bytes))
     exchange = _exchange(services, body, request.state.owner)
-    exchange.check()
+    exchange.check(request.headers.get(TIMEOUT_HEADER))
     decode = services.slot.get().tokenizer.decode
     if body.stream:
-        return await stream_reply(_chunks(exchange, body, decode), services.settings.server.keepalive_s)
+        return await stream_reply(request, exchange, _chunks(exchange, body, decode))
     await unless_disconnected(request, exchange.collect())
     return JSONResponse(_completion(exchange, body, decode))
 

@@ -39,7 +39,7 @@ def require_changes(services: Services) -> None:
 @router.get("/v1/namespaces")
 async def list_namespaces(request: Request) -> Response:
     services: Services = request.app.state.services
-    async with services.admitted():
+    async with services.admitted(request.state.owner):
         found = await services.retrieval.run(lambda: _describe_all(services.retrieval))
     return JSONResponse({"object": "list", "data": found})
 
@@ -48,7 +48,7 @@ async def list_namespaces(request: Request) -> Response:
 async def get_namespace(request: Request, name: str) -> Response:
     """With the PubMed queries that it remembers."""
     services: Services = request.app.state.services
-    async with services.admitted():
+    async with services.admitted(request.state.owner):
         return JSONResponse(await services.retrieval.run(lambda: _describe_fully(services.retrieval, name)))
 
 
