@@ -10,6 +10,8 @@ import uvicorn
 
 from server.app import create_app
 from server.bootstrap import build_services
+from server.connections import bound_listener, impatient
+from server.draining import DrainingServer, graceful_s
 from server.egress_policy import EgressPolicy
 from server.ncbi_setup import key_ids
 from server.services import Services
@@ -25,7 +27,7 @@ _EGRESS = {
 
 
 def run_server(settings: Settings) -> int:
-    """Serve until a signal. Returns the exit status: 1 where the model could not be loaded.
+    """Serve until a signal. Returns the exit status: 1 where the model could not be loaded, or died for good.
 
     Raises:
         SettingsInvalid: the address cannot be listened on; or another start-up error of ours.
@@ -43,11 +45,13 @@ def _listen(server: ServerSettings) -> socket.socket:
     """Bind before anything is loaded, so that a taken port is known at once."""
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     try:
-        return socket.create_server((server.host.strip("[]"), server.port), family=family, backlog=2048)
+        listener = socket.create_server((server.host.strip("[]"), server.port), family=family, backlog=2048)
     except OSError as error:
         name = variable_name("server", "port")
         message = f"{name} (--port): cannot listen on {server.host}:{server.port}: {error.strerror}"
         raise SettingsInvalid(message) from error
+    bound_listener(listener, server.slow_reader_s)
+    return listener
 
 
 async def _serve(settings: Settings, listener: socket.socket) -> int:
@@ -58,16 +62,28 @@ async def _serve(settings: Settings, listener: socket.socket) -> int:
         access_log=False,
         server_header=False,
         lifespan="on",
-        timeout_graceful_shutdown=round(settings.server.shutdown_grace_s),
+        timeout_graceful_shutdown=graceful_s(settings.server),
     )
-    server = uvicorn.Server(config)
-    announcing = asyncio.create_task(_announce(services, server, address_of(listener)))
+    config.load()
+    config.http_protocol_class = impatient(config.http_protocol_class, settings.server.slow_reader_s)
+    server = DrainingServer(config, services)
+    telling = asyncio.create_task(_announce(services, address_of(listener)))
+    watching = asyncio.create_task(_end_without_engine(services, server))
     try:
         await server.serve(sockets=[listener])
     finally:
-        announcing.cancel()
-        await asyncio.gather(announcing, return_exceptions=True)
-    return 1 if services.slot.failure else 0
+        for task in (telling, watching):
+            task.cancel()
+        await asyncio.gather(telling, watching, return_exceptions=True)
+    return 1 if services.slot.lost.is_set() else 0
+
+
+async def _end_without_engine(services: Services, server: DrainingServer) -> None:
+    """A process that cannot answer any more ends, so that whoever started it can start it anew."""
+    await services.slot.lost.wait()
+    # For /ready to be seen by those that ask why.
+    await asyncio.sleep(_TICK_S)
+    server.stop()
 
 
 def address_of(listener: socket.socket) -> str:
@@ -75,8 +91,8 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def _announce(services: Services, server: uvicorn.Server, address: str) -> None:
-    """Progress on one line of a terminal, then the address; ends the server when the model cannot be loaded."""
+async def _announce(services: Services, address: str) -> None:
+    """Progress on one line of a terminal, then the address, or why there is none."""
     slot, on_terminal = services.slot, sys.stderr.isatty()
     _say(egress_lines(services))
     _say(f"loading {slot.card.name} ...{chr(13) if on_terminal else chr(10)}")
@@ -88,7 +104,6 @@ async def _announce(services: Services, server: uvicorn.Server, address: str) ->
         _say(f"\n{slot.card.name} could not be loaded: {slot.failure.message}\n")
         if slot.failure.hint:
             _say(f"{slot.failure.hint}\n")
-        server.should_exit = True
         return
     _say(f"{chr(10) if on_terminal else ''}ready after {slot.seconds:.1f} s: {address}/v1\n")
 
