@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from server.admission import Admission, AdmissionLimits, Ticket
+from server.admission import Admission
 from server.egress import Egress
 from server.egress_settings import id_of_digest
 from server.engine_slot import EngineSlot
 from server.errors import ModelUnknown
+from server.fair_queue import AdmissionLimits, Ticket
 from server.memory_plan import preload
 from server.methods.base import Method
 from server.retrieval_setup import Retrieval, uses_card

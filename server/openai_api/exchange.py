@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 
 from fastapi import Request
 
-from server.admission import Ticket, estimated_tokens
 from server.errors import InvalidRequest, error_reply
+from server.fair_queue import Ticket, estimated_tokens
 from server.logging_setup import request_id
 from server.methods.base import Ask, Done
 from server.openai_api.fanout import Indexed, run_all
