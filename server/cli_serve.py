@@ -56,17 +56,7 @@ def _listen(server: ServerSettings) -> socket.socket:
 
 async def _serve(settings: Settings, listener: socket.socket) -> int:
     services = build_services(settings)
-    config = uvicorn.Config(
-        create_app(services),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        lifespan="on",
-        timeout_graceful_shutdown=graceful_s(settings.server),
-    )
-    config.load()
-    config.http_protocol_class = impatient(config.http_protocol_class, settings.server.slow_reader_s)
-    server = DrainingServer(config, services)
+    server = DrainingServer(http_config(services), services)
     telling = asyncio.create_task(_announce(services, address_of(listener)))
     watching = asyncio.create_task(_end_without_engine(services, server))
     try:
@@ -76,6 +66,22 @@ async def _serve(settings: Settings, listener: socket.socket) -> int:
             task.cancel()
         await asyncio.gather(telling, watching, return_exceptions=True)
     return 1 if services.slot.lost.is_set() else 0
+
+
+def http_config(services: Services) -> uvicorn.Config:
+    """How uvicorn serves ``services``."""
+    server = services.settings.server
+    config = uvicorn.Config(
+        create_app(services),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=graceful_s(server),
+    )
+    config.load()
+    config.http_protocol_class = impatient(config.http_protocol_class, server.slow_reader_s)
+    return config
 
 
 async def _end_without_engine(services: Services, server: DrainingServer) -> None:

@@ -22,9 +22,10 @@ SOCKET_BUFFER: Final = 131_072
 def bound_listener(listener: socket.socket, slow_reader_s: float) -> None:
     """Every connection that ``listener`` accepts inherits this."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
-    # A connection may also hang with a full reply in its buffers, when no more is written: the system ends it.
+    # A connection may also hang with the end of its reply in the buffers, when no more is written. The system ends it,
+    # later than we would: its time begins with the first byte that is not taken, ours when the buffers are full.
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(slow_reader_s * 1000))
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(2 * slow_reader_s * 1000))
 
 
 def impatient(base: type[Any], slow_reader_s: float) -> type[Any]:

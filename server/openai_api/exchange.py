@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from fastapi import Request
 
-from server.errors import InvalidRequest, error_reply
+from server.errors import AnswerTimeout, InvalidRequest, error_reply
 from server.fair_queue import Ticket, estimated_tokens
 from server.logging_setup import request_id
 from server.methods.base import Ask, Done
@@ -67,6 +67,10 @@ class Exchange:
                             self._say_what_left(item.choice)
                         yield item
                 failure = None
+            except AnswerTimeout as error:
+                failure = error_reply(error).code
+                # A reply that is no stream has no other place for the id.
+                raise AnswerTimeout(f"{error.message}; what there was is in the trace {self.head.id}") from None
             except Exception as error:
                 failure = error_reply(error).code
                 raise
