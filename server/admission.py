@@ -81,6 +81,7 @@ class Admission:
                 self._leave(ticket)
         finally:
             self._leashes.discard(leash)
+            leash.close()
 
     def end_all(self) -> None:
         """Ends what runs and what waits, with ServerStopping."""

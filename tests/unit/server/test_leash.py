@@ -61,3 +61,36 @@ async def test_an_end_while_the_reader_holds_an_item_comes_at_the_next() -> None
             seen.append(item)
 
     assert (seen, source.closed) == ([1], True)
+
+
+async def test_a_cancellation_by_another_stays_one() -> None:
+    """A client that leaves in the moment of the deadline is a client that left."""
+    leash = Leash()
+
+    async def work() -> None:
+        async with leash.bound():
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    leash.end(ServerStopping("now"))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert task.cancelled()
+
+
+async def test_a_task_goes_on_after_its_leash_has_ended_something() -> None:
+    """Its later waits are not cancelled, and a closed leash ends nothing."""
+    leash = Leash(asyncio.get_running_loop().time() + 0.01)
+    with pytest.raises(AnswerTimeout):
+        async with leash.bound():
+            await asyncio.Event().wait()
+    await asyncio.sleep(0)
+    late = Leash(asyncio.get_running_loop().time() + 0.01)
+    late.close()
+    async with late.bound():
+        await asyncio.sleep(0.05)
+
+    task = asyncio.current_task()
+    assert task is not None and task.cancelling() == 0
