@@ -68,9 +68,7 @@ class Admission:
             AnswerTimeout: the deadline came first. ServerStopping.
         """
         self.check()
-        leash = Leash(deadline)
-        self._leashes.add(leash)
-        try:
+        async with self.held(deadline) as leash:
             await self._enter(ticket, leash)
             self.counts.admitted += 1
             began = asyncio.get_running_loop().time()
@@ -79,6 +77,14 @@ class Admission:
             finally:
                 self._mean_s += _NEWEST * (asyncio.get_running_loop().time() - began - self._mean_s)
                 self._leave(ticket)
+
+    @asynccontextmanager
+    async def held(self, deadline: float | None = None) -> AsyncIterator[Leash]:
+        """For what only waits and so needs no place, but must end with the server."""
+        leash = Leash(deadline)
+        self._leashes.add(leash)
+        try:
+            yield leash
         finally:
             self._leashes.discard(leash)
             leash.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from server.retrieval_setup import Retrieval, uses_card
 from server.settings import Settings
 from server.traces import TraceStore
 
+log = logging.getLogger(__name__)
 DIRECT = "direct"
 
 
@@ -125,7 +127,14 @@ class Services:
 
 
 def admission_limits(settings: Settings) -> AdmissionLimits:
-    server = settings.server
+    server, model = settings.server, settings.model
+    if settings.max_in_flight > model.max_num_seqs + model.max_queue:
+        log.warning(
+            "the engine takes fewer requests than the server: max_in_flight=%d max_num_seqs=%d max_queue=%d",
+            settings.max_in_flight,
+            model.max_num_seqs,
+            model.max_queue,
+        )
     return AdmissionLimits(
         running=settings.max_in_flight,
         running_per_key=server.max_in_flight_per_key,

@@ -31,8 +31,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from streams import Outcome, Target
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from scripts.benchmarks.streams import Outcome, Target
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 WORDS: Final = "".join(f" w{number:03}" for number in range(40))

@@ -238,7 +238,8 @@ async def _submitted(
     except BaseException:
         cleanup()
         raise
-    await job.wait(wait)
+    async with services.admission.held() as leash, leash.bound():
+        await job.wait(wait)
     return _answer(job)
 
 

@@ -28,7 +28,8 @@ _FIELDS = {"size": "chunk_size", "overlap": "chunk_overlap"}
 
 
 def require_changes(services: Services) -> None:
-    """Raises ChangesRefused where namespaces are not changed over HTTP."""
+    """Raises ChangesRefused where namespaces are not changed over HTTP, ServerStopping where nothing is begun."""
+    services.admission.check()
     allowed, host = services.settings.retrieval.allow_changes, services.settings.server.host
     if allowed is None and not is_loopback(host):
         raise ChangesRefused("namespaces are not changed over HTTP on an address that other machines reach")

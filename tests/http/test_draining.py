@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -17,9 +15,6 @@ from typing import Any
 import pytest
 
 from scripts.benchmarks.streams import Target
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
-from http_calls import SETTINGS, Site, snippets
 
 Serve = Callable[..., AbstractContextManager[Any]]
 LONG, SHORT = " word" * 400, " a few words"
@@ -114,25 +109,3 @@ async def _until_log(server: Any, text: str) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError(server.log())
-
-
-def test_a_job_that_runs_is_stopped_between_two_steps(serve_with: Serve, tmp_path: Path) -> None:
-    """SIGTERM in the middle of a file: exit status 0, and the next server finds a whole namespace to go on with."""
-    folder = tmp_path / "namespaces"
-    settings = _settings(tmp_path) | SETTINGS | {"ARROWHEAD_RETRIEVAL__DATA_DIR": str(folder)}
-    with serve_with(settings) as server:
-        site = Site(server.url)
-        site.create("stopped")
-        site.add("stopped", {"id": "first", "text": "The thylacine is extinct."})
-        _, job = site.upload("stopped", "book.jsonl", snippets(0, 6000))
-        while (site.call("GET", f"/v1/jobs/{job['id']}")[1]["progress"] or {"read": 0})["read"] == 0:
-            time.sleep(0.01)
-        server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(60) == 0
-
-    with serve_with(settings) as server:
-        site = Site(server.url)
-        site.done(site.call("POST", "/v1/namespaces/stopped/update", {}))
-        report = site.done(site.call("POST", "/v1/namespaces/stopped/verify", {}))["result"]
-        assert report["whole"]
-        assert site.search(query="thylacine extinct", retriever="bm25", k=1)[0]["document_id"] == "first"

@@ -56,10 +56,10 @@ async def test_a_killed_engine_core_is_replaced(real_model: Path) -> None:
     with pytest.raises(EngineUnavailable):
         await answer
     for _ in range(6000):
-        if slot.state == "ready" and slot.restarts.total:
+        if slot.restarts.total and slot.failure is None:
             break
         await asyncio.sleep(0.05)
-    assert (slot.state, slot.restarts.total, slot.failure) == ("ready", 1, None)
+    assert (slot.restarts.total, slot.failure) == (1, None)
     deltas = await _written(slot.get(), 5, "again", asyncio.Event())
     assert sum(len(delta.token_ids) for delta in deltas) == 5
     assert not first & _processes()
