@@ -8,7 +8,7 @@ engine is not what is measured; its words are numbered, so that a lost, doubled 
     streams    all at once on a server with room for all: whole texts, time to the first text, memory of the server
     refusals   more than the places, nobody may wait: exactly the places are answered, the rest gets 429
     embedded   as streams, with the embedded model: the engine decodes 32 together, the rest waits
-    leaving    half of the clients of the embedded model reset their connection: when the places are free again
+    leaving    16 clients of the embedded model reset their connection at once: when all places are free again
 """
 
 from __future__ import annotations
@@ -155,13 +155,19 @@ def leaving(args: argparse.Namespace) -> None:
         body = chat(_embedded_name(server), max_tokens=1000, temperature=1.0)
         print("leaving: places free again, s after the connections were reset")
         for stream in (True, False):
-            found = [asyncio.run(_leave(server, body | {"stream": stream}, 16)) for _ in range(args.rounds)]
-            print(f"  stream={stream}: median {percentile(found, 0.5):.2f}, most {max(found):.2f}")
+            rounds = [asyncio.run(_leave(server, body | {"stream": stream}, 16)) for _ in range(args.rounds)]
+            found, busy = [seconds for _, seconds in rounds], [number for number, _ in rounds]
+            print(f"  stream={stream}: median {percentile(found, 0.5):.3f}, most {max(found):.3f}, running {busy}")
 
 
-async def _leave(server: Server, body: Mapping[str, Any], number: int) -> float:
+async def _leave(server: Server, body: Mapping[str, Any], number: int) -> tuple[int, float]:
+    """How many were being answered, and the seconds until none was."""
     writers = [(await server.target.open(body))[1] for _ in range(number)]
-    await asyncio.sleep(1.0)
+    busy = 0
+    for _ in range(100):
+        busy = await asyncio.to_thread(server.in_flight)
+        if busy == number:
+            break
     began = time.monotonic()
     for writer in writers:
         writer.transport.abort()
@@ -169,7 +175,7 @@ async def _leave(server: Server, body: Mapping[str, Any], number: int) -> float:
         if not await asyncio.to_thread(server.in_flight):
             break
         await asyncio.sleep(0.01)
-    return time.monotonic() - began
+    return busy, time.monotonic() - began
 
 
 def _embedded_name(server: Server) -> str:

@@ -59,6 +59,14 @@ def _stats(services: Services) -> EngineStats:
     return services.slot.get().stats()
 
 
+async def _until_busy(services: Services, number: int) -> None:
+    for _ in range(1000):
+        if services.in_flight == number and _stats(services).running:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"never busy: {services.in_flight} {_stats(services)}")
+
+
 async def _until_idle(services: Services) -> None:
     for _ in range(1000):
         stats = _stats(services)
@@ -80,10 +88,7 @@ async def test_a_client_that_leaves_frees_its_engine_slot(real_model: Path, tmp_
         tasks = len(asyncio.all_tasks())
         for _ in range(3):
             opened = [await Target(url).open(body) for _ in range(8)]
-            for _ in range(1000):
-                if services.in_flight == 8 and _stats(services).running:
-                    break
-                await asyncio.sleep(0.01)
+            await _until_busy(services, 8)
             for _, writer in opened:
                 writer.transport.abort()
             await _until_idle(services)
