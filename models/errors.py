@@ -4,7 +4,8 @@ ArrowheadError              root of every error this project raises on purpose
 └── ModelError
     ├── ModelNotFound       no such model, or its files are missing or damaged
     │   └── EncoderUnusable its files are there, but would give no vectors or wrong ones
-    ├── EngineUnavailable   loading, stopped or dead
+    ├── EngineUnavailable   stopped or dead
+    │   └── EngineLoading   not there yet
     ├── EngineOverloaded    its queue is full
     ├── ContextTooLong      prompt and answer do not fit the model's context
     ├── GrammarInvalid      the grammar does not compile
@@ -43,6 +44,10 @@ class EncoderUnusable(ModelNotFound):
 class EngineUnavailable(ModelError):
     retryable = True
     hint = "GET /ready tells when the model is loaded"
+
+
+class EngineLoading(EngineUnavailable):
+    pass
 
 
 class EngineOverloaded(ModelError):

@@ -63,8 +63,7 @@ async def _on_error(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, RetrievalError):  # those of namespaces and indices name their files
         services: Services = request.app.state.services
         reply = replace(reply, message=services.retrieval.uploads.conceal(reply.message))
-    headers = {"Retry-After": str(reply.retry_after_s)} if reply.retry_after_s else None
-    return JSONResponse(reply.body, status_code=reply.status, headers=headers)
+    return JSONResponse(reply.body, status_code=reply.status, headers=reply.headers)
 
 
 async def _on_http_error(_: Request, error: Exception) -> JSONResponse:

@@ -21,6 +21,7 @@ from server.methods.genegpt import GeneGpt
 from server.methods.kg_rag import KgRag
 from server.ncbi_access import NcbiAccess
 from server.ncbi_setup import Ncbi, build_ncbi
+from server.restarts import Restarts
 from server.retrieval_setup import build_retrieval
 from server.services import DIRECT, Components, Services
 from server.settings import ModelSettings, Settings
@@ -43,7 +44,9 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
         EncoderUnknown: the settings do not name the graph's encoder.
     """
     card = choose_card(settings)
-    slot = EngineSlot(card, lambda: create_engine(settings.model.engine, card, engine_options(settings.model)))
+    model = settings.model
+    restarts = Restarts(tries=model.restarts, window_s=model.restart_window_s)
+    slot = EngineSlot(card, lambda: create_engine(model.engine, card, engine_options(model)), restarts)
     slot.when_loaded(_build_layer)
     keyring = keyring or open_keyring(settings)
     ncbi = build_ncbi(settings, keyring)

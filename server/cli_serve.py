@@ -11,6 +11,8 @@ import uvicorn
 
 from server.app import create_app
 from server.bootstrap import build_services
+from server.connections import bound_listener, impatient
+from server.draining import DrainingServer, graceful_s
 from server.egress_policy import EgressPolicy
 from server.key_report import guard_lines, named_keys
 from server.keyring import Keyring, open_keyring, require_guard
@@ -27,7 +29,7 @@ _EGRESS = {
 
 
 def run_server(settings: Settings) -> int:
-    """Serve until a signal. Returns the exit status: 1 where the model could not be loaded.
+    """Serve until a signal. Returns the exit status: 1 where the model could not be loaded, or died for good.
 
     Raises:
         SettingsInvalid: the address cannot be listened on, or is open to other machines without a key; or another
@@ -53,30 +55,46 @@ def _listen(server: ServerSettings) -> socket.socket:
         name = variable_name("server", "port")
         message = f"{name} (--port): cannot listen on {server.host}:{server.port}: {error.strerror}"
         raise SettingsInvalid(message) from error
-    # Connections inherit it. asyncio sets it only where the listener names its protocol, which this one does not;
-    # without it a stream's second packet waits up to 40 ms for the client's acknowledgement of the first.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    bound_listener(listener, server.slow_reader_s)
     return listener
 
 
 async def _serve(settings: Settings, keyring: Keyring, listener: socket.socket) -> int:
     services = build_services(settings, keyring)
+    server = DrainingServer(http_config(services), services)
+    telling = asyncio.create_task(_announce(services, address_of(listener)))
+    watching = asyncio.create_task(_end_without_engine(services, server))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        for task in (telling, watching):
+            task.cancel()
+        await asyncio.gather(telling, watching, return_exceptions=True)
+    return 1 if services.slot.lost.is_set() else 0
+
+
+def http_config(services: Services) -> uvicorn.Config:
+    """How uvicorn serves ``services``."""
+    server = services.settings.server
     config = uvicorn.Config(
         create_app(services),
         log_config=None,
         access_log=False,
         server_header=False,
         lifespan="on",
-        timeout_graceful_shutdown=round(settings.server.shutdown_grace_s),
+        timeout_graceful_shutdown=graceful_s(server),
     )
-    server = uvicorn.Server(config)
-    announcing = asyncio.create_task(_announce(services, server, address_of(listener)))
-    try:
-        await server.serve(sockets=[listener])
-    finally:
-        announcing.cancel()
-        await asyncio.gather(announcing, return_exceptions=True)
-    return 1 if services.slot.failure else 0
+    config.load()
+    config.http_protocol_class = impatient(config.http_protocol_class, server.slow_reader_s)
+    return config
+
+
+async def _end_without_engine(services: Services, server: DrainingServer) -> None:
+    """A process that cannot answer any more ends, so that whoever started it can start it anew."""
+    await services.slot.lost.wait()
+    # For /ready to be seen by those that ask why.
+    await asyncio.sleep(_TICK_S)
+    server.stop()
 
 
 def address_of(listener: socket.socket) -> str:
@@ -84,8 +102,8 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def _announce(services: Services, server: uvicorn.Server, address: str) -> None:
-    """Progress on one line of a terminal, then the address; ends the server when the model cannot be loaded."""
+async def _announce(services: Services, address: str) -> None:
+    """Progress on one line of a terminal, then the address, or why there is none."""
     slot, on_terminal = services.slot, sys.stderr.isatty()
     _say(egress_lines(services))
     _say(f"loading {slot.card.name} ...{chr(13) if on_terminal else chr(10)}")
@@ -97,7 +115,6 @@ async def _announce(services: Services, server: uvicorn.Server, address: str) ->
         _say(f"\n{slot.card.name} could not be loaded: {slot.failure.message}\n")
         if slot.failure.hint:
             _say(f"{slot.failure.hint}\n")
-        server.should_exit = True
         return
     _say(f"{chr(10) if on_terminal else ''}ready after {slot.seconds:.1f} s: {address}/v1\n")
 

@@ -18,8 +18,13 @@ ArrowheadError
     ├── JobNotFound
     ├── ChangesRefused           namespaces are not changed over HTTP here
     ├── EgressRaised             the request asks for more than its key or the server has
+    ├── ClientGone               nobody is there to read a reply
     └── TooManyRequests          the server is full
-        └── RateExceeded         the key has asked too often
+        ├── RateExceeded         the key has asked too often
+        ├── ServerOverloaded     no place for an answer, and none to wait in
+        └── KeyOverloaded        this key holds its share already
+AnswerTimeout                    an answer met its deadline; also right below ArrowheadError
+ServerStopping                   the process ends; also right below ArrowheadError
 UploadNotWritten                 this machine cannot keep a file that was sent; also right below ArrowheadError
 
 Knows nothing of FastAPI. Texts of unknown exceptions never reach a client: they can hold paths or questions.
@@ -33,6 +38,7 @@ from typing import Any
 from models.errors import (
     ArrowheadError,
     ContextTooLong,
+    EngineLoading,
     EngineOverloaded,
     EngineUnavailable,
     GrammarInvalid,
@@ -69,6 +75,8 @@ from server.methods.base import MethodError, OptionInvalid
 from server.settings_loading import SettingsInvalid
 
 RETRY_AFTER_S = 2
+# OpenAI's SDKs give up instead of waiting for longer.
+MAX_RETRY_AFTER_S = 120
 
 
 class RequestError(ArrowheadError):
@@ -143,17 +151,40 @@ class EgressRaised(RequestError):
     hint = "leave arrowhead.egress out, or ask for a lower mode"
 
 
+class ClientGone(RequestError):
+    pass
+
+
 class TooManyRequests(RequestError):
+    """``retry_after_s``: when it is worth another try, None where that is not known."""
+
     retryable = True
     hint = "try again later"
 
+    def __init__(self, message: str, *, param: str | None = None, retry_after_s: int | None = None) -> None:
+        super().__init__(message, param=param)
+        self.retry_after_s = retry_after_s
+
+
+class ServerOverloaded(TooManyRequests):
+    pass
+
+
+class KeyOverloaded(TooManyRequests):
+    pass
+
+
+class AnswerTimeout(ArrowheadError):
+    hint = "server.request_timeout_s or the header X-Request-Timeout set it; ask for less, or allow more time"
+
+
+class ServerStopping(ArrowheadError):
+    retryable = True
+    hint = "ask another server, or this one when it is back"
+
 
 class RateExceeded(TooManyRequests):
-    """``retry_after_s``: when the next request of this key is answered."""
-
-    def __init__(self, message: str, *, retry_after_s: int) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +204,22 @@ class ErrorReply:
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return {"error": error}
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Beside the body: when to come back, and whether."""
+        found = {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
+        if self.status == 504:
+            # OpenAI's SDKs would send it again at once, into the same deadline.
+            found["X-Should-Retry"] = "false"
+        if self.code == _STOPPING:
+            found["Connection"] = "close"
+        return found
+
 
 _INVALID = "invalid_request_error"
 _SERVER = "server_error"
+_BUSY = "rate_limit_error"
+_STOPPING = "server_stopping"
 
 # Looked up along the exception's own classes, nearest first: every class of the tree ends at a row.
 TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
@@ -199,14 +243,20 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     ChangesRefused: (403, "permission_error", "changes_not_allowed"),
     UploadNotWritten: (507, _SERVER, "upload_not_written"),
     EgressRaised: (403, "permission_error", "egress_not_allowed"),
-    RateExceeded: (429, "rate_limit_error", "rate_limit_exceeded"),
-    TooManyRequests: (429, "rate_limit_error", "queue_full"),
+    RateExceeded: (429, _BUSY, "rate_limit_exceeded"),
+    ClientGone: (499, _INVALID, "client_gone"),
+    TooManyRequests: (429, _BUSY, "queue_full"),
+    ServerOverloaded: (429, _BUSY, "server_overloaded"),
+    KeyOverloaded: (429, _BUSY, "rate_limit_exceeded"),
+    AnswerTimeout: (504, _SERVER, "timeout"),
+    ServerStopping: (503, _SERVER, _STOPPING),
     RequestError: (400, _INVALID, "invalid_request"),
     ContextTooLong: (422, _INVALID, "context_length_exceeded"),
     UnsupportedParam: (422, _INVALID, "unsupported_parameter"),
     GrammarInvalid: (422, _INVALID, "invalid_grammar"),
-    EngineOverloaded: (429, "rate_limit_error", "queue_full"),
-    EngineUnavailable: (503, _SERVER, "model_not_ready"),
+    EngineOverloaded: (429, _BUSY, "queue_full"),
+    EngineUnavailable: (503, _SERVER, "engine_unavailable"),
+    EngineLoading: (503, _SERVER, "model_not_ready"),
     ModelNotFound: (503, _SERVER, "model_missing"),
     ModelError: (500, _SERVER, "model_error"),
     NcbiRefusedByEgress: (403, "permission_error", "egress_refused"),
@@ -226,7 +276,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     IndexMismatch: (500, _SERVER, "index_mismatch"),
     IndexWriteFailed: (507, _SERVER, "index_not_written"),
     IndexBusy: (409, _INVALID, "index_busy"),
-    IndexOverloaded: (429, "rate_limit_error", "queue_full"),
+    IndexOverloaded: (429, _BUSY, "queue_full"),
     IndexTooLarge: (507, _SERVER, "index_too_large"),
     BackendUnavailable: (503, _SERVER, "index_backend_missing"),
     IndexFault: (500, _SERVER, "index_error"),
@@ -245,6 +295,6 @@ def error_reply(error: BaseException) -> ErrorReply:
     row = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
     status, kind_name, code = row
     message = f"{error.message}. {error.hint}" if error.hint else error.message
-    retry = RETRY_AFTER_S if status in {429, 503} else None
-    retry = error.retry_after_s if isinstance(error, RateExceeded) else retry
+    known: int | None = getattr(error, "retry_after_s", None)
+    retry = min(known or RETRY_AFTER_S, MAX_RETRY_AFTER_S) if status in {429, 503} else None
     return ErrorReply(status, kind_name, code, message, error.param, retry)

@@ -79,7 +79,7 @@ def _add(headers: MutableHeaders, further: Mapping[str, str]) -> None:
 
 async def send_error(reply: ErrorReply, send: Send) -> None:
     headers = {"content-type": "application/json"}
-    headers |= {"retry-after": str(reply.retry_after_s)} if reply.retry_after_s else {}
+    headers |= {name.lower(): value for name, value in reply.headers.items()}
     headers |= {"www-authenticate": "Bearer"} if reply.status == 401 else {}
     await _send(reply.status, json.dumps(reply.body).encode(), headers, send)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from server.admission import Admission
 from server.egress import Egress
+from server.egress_settings import id_of_digest
 from server.engine_slot import EngineSlot
-from server.errors import ModelUnknown, TooManyRequests, Unauthorized
+from server.errors import ModelUnknown, Unauthorized
+from server.fair_queue import AdmissionLimits, Ticket
 from server.grants import Grant
 from server.keyring import Keyring
 from server.memory_plan import preload
@@ -22,6 +26,7 @@ from server.retrieval_setup import Retrieval, uses_card
 from server.settings import Settings
 from server.traces import TraceStore
 
+log = logging.getLogger(__name__)
 DIRECT = "direct"
 
 
@@ -65,8 +70,8 @@ class Services:
         self._methods = components.methods
         self._closers = components.closers
         self.created = int(time.time())
-        self._in_flight = 0
-        self._draining = False
+        self.admission = Admission(admission_limits(components.settings))
+        self.drained_at: int | None = None
         self._loading: asyncio.Task[None] | None = None
 
     def models(self, grant: Grant) -> list[Served]:
@@ -98,23 +103,26 @@ class Services:
 
     @property
     def in_flight(self) -> int:
-        return self._in_flight
+        return self.admission.in_flight
 
     @property
     def draining(self) -> bool:
-        return self._draining
+        return self.admission.draining
 
     @asynccontextmanager
-    async def admitted(self) -> AsyncIterator[None]:
-        """A place for one request. Raises TooManyRequests when all are taken."""
-        limit = self.settings.server.max_in_flight
-        if self._in_flight >= limit:
-            raise TooManyRequests(f"{limit} requests are being answered")
-        self._in_flight += 1
-        try:
+    async def admitted(self, owner: str = "") -> AsyncIterator[None]:
+        """A place for one request that is not an answer; ``owner`` is the key's digest. Raises as ``place`` does."""
+        async with self.admission.place(Ticket(id_of_digest(owner))) as leash, leash.bound():
             yield
-        finally:
-            self._in_flight -= 1
+
+    def drain(self) -> None:
+        """Begin nothing more; what runs goes on, and what waits gets its turn."""
+        self.admission.draining = True
+        self.drained_at = self.drained_at or int(time.time())
+
+    def end_answers(self) -> None:
+        """What runs and what waits ends with an error, now."""
+        self.admission.end_all()
 
     def start(self) -> None:
         """Begin to load the model; requests get 503 until it is there."""
@@ -133,7 +141,7 @@ class Services:
             await asyncio.shield(self._loading)
 
     async def close(self) -> None:
-        self._draining = True
+        self.drain()
         if self._loading is not None and not self._loading.done():
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
@@ -141,3 +149,21 @@ class Services:
         for closer in reversed(self._closers):
             await closer()
         self.keyring.close()
+
+
+def admission_limits(settings: Settings) -> AdmissionLimits:
+    server, model = settings.server, settings.model
+    if settings.max_in_flight > model.max_num_seqs + model.max_queue:
+        log.warning(
+            "the engine takes fewer requests than the server: max_in_flight=%d max_num_seqs=%d max_queue=%d",
+            settings.max_in_flight,
+            model.max_num_seqs,
+            model.max_queue,
+        )
+    return AdmissionLimits(
+        running=settings.max_in_flight,
+        running_per_key=server.max_in_flight_per_key,
+        waiting=server.max_waiting,
+        tokens=server.max_tokens_held,
+        max_wait_s=server.max_wait_s,
+    )

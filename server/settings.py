@@ -64,9 +64,22 @@ class ServerSettings(SettingsGroup):
         default=(), description="web pages that may ask, as https://lab.example; a,b"
     )
     max_body_bytes: int = Field(default=1_048_576, ge=1024, description="largest request body")
-    max_in_flight: int = Field(default=256, ge=1, description="requests answered at once; more are refused with 429")
+    max_in_flight: int | None = Field(
+        default=None, ge=1, description="requests answered at once; unset: twice model.max_num_seqs"
+    )
+    max_in_flight_per_key: int | None = Field(default=None, ge=1, description="of one API key; unset: no bound")
+    max_waiting: int = Field(default=192, ge=0, description="requests that wait for a place; more get 429")
+    max_wait_s: Seconds = Field(default=30.0, description="a request that waited so long gets 429")
+    max_tokens_held: int = Field(
+        default=2_000_000, ge=1, description="estimated tokens of all requests answered and waiting; more get 429"
+    )
+    request_timeout_s: Seconds = Field(default=1800.0, description="one answer with its wait; then 504")
+    slow_reader_s: Seconds = Field(default=30.0, description="a client that takes nothing for so long is cut off")
     max_n: int = Field(default=8, ge=1, le=128, description="most choices of one request")
     keepalive_s: Seconds = Field(default=10.0, description="a silent stream carries a comment this often")
+    drain_notice_s: float = Field(
+        default=3.0, ge=0, le=3600, description="after SIGTERM, new requests still get a 503 for so long"
+    )
     shutdown_grace_s: Seconds = Field(default=10.0, description="streams in flight may finish for so long")
 
     @field_validator("api_keys", "allowed_hosts", "cors_origins", mode="before")
@@ -102,6 +115,8 @@ class ModelSettings(SettingsGroup):
     max_num_seqs: int = Field(default=32, ge=1, le=4096, description="sequences decoded together")
     max_queue: int = Field(default=256, ge=1, description="sequences that may wait for a place")
     kv_cache_gib: float | None = Field(default=None, gt=0, description="memory for cached prefixes")
+    restarts: int = Field(default=3, ge=0, le=100, description="tries to bring a dead engine back, in a window")
+    restart_window_s: Seconds = Field(default=600.0, description="tries older than this do not count")
     seed: int = Field(default=0, ge=0)
     tool_call_parser: str | None = Field(default=None, description="vLLM's name for how the model writes tool calls")
     reasoning_parser: str | None = Field(default=None, description="vLLM's name for how the model writes thoughts")
@@ -229,6 +244,10 @@ class Settings(BaseSettings):
         if self.egress.mode != "off" and remote and not self.ncbi.email:
             raise ValueError("ncbi.email: NCBI asks for a contact address with every request: set ncbi.email")
         return self
+
+    @property
+    def max_in_flight(self) -> int:
+        return self.server.max_in_flight or 2 * self.model.max_num_seqs
 
     @property
     def ncbi_urls(self) -> tuple[str | None, str | None]:

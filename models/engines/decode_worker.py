@@ -67,16 +67,22 @@ class DecodeWorker:
             return True
 
     def _run(self) -> None:
-        while self._wait_for_work():
-            outputs = self._drain() + self._step()
-            self._stats = self._decoder.stats()
-            if outputs:
-                self._deliver(outputs)
+        try:
+            self._serve()
+        except Exception:  # outside a step, where nothing is expected: nobody may wait for a dead thread
+            log.exception("decode worker died")
         with self._wake:
             self._closed = True
         outputs = self._drain() + self._decoder.fail_all(EngineUnavailable("the engine was stopped"))
         self._stats = self._decoder.stats()
         self._deliver(outputs)
+
+    def _serve(self) -> None:
+        while self._wait_for_work():
+            outputs = self._drain() + self._step()
+            self._stats = self._decoder.stats()
+            if outputs:
+                self._deliver(outputs)
 
     def _wait_for_work(self) -> bool:
         with self._wake:

@@ -18,7 +18,8 @@ _DEFAULT_SCRIPT_TEXT = "This is the scripted engine: it has no model and always 
 def create_engine(kind: EngineKind, card: ModelCard, options: EngineOptions) -> Engine:
     """Build an engine that is not started yet. ``auto``: vLLM where it can run on CUDA, otherwise transformers.
 
-    For ``scripted`` the card's source may be a JSON file: a list of ``{"suffix" or "regex": ..., "text": ...}``.
+    For ``scripted`` the card's source may be a JSON file: a list of ``{"suffix" or "regex": ..., "text": ...}``, or
+    ``{"rules": that list, "behaviour": the fields of ScriptedBehaviour}``.
 
     Raises:
         ModelNotFound: the script file is no script.
@@ -48,14 +49,16 @@ def resolve_kind(kind: EngineKind) -> EngineKind:
 
 
 def _scripted(card: ModelCard, options: EngineOptions) -> Engine:
-    from models.engines.scripted_engine import Rule, ScriptedEngine
+    from models.engines.scripted_engine import Rule, ScriptedBehaviour, ScriptedEngine
 
     path = Path(card.source)
     if path.suffix != ".json":
         return ScriptedEngine(card, options, [Rule("", _DEFAULT_SCRIPT_TEXT)])
     try:
-        entries = json.loads(path.read_text())
+        script = json.loads(path.read_text())
+        entries, how = (script["rules"], script.get("behaviour", {})) if isinstance(script, dict) else (script, {})
+        behaviour = ScriptedBehaviour(**how)
         rules = [Rule(re.compile(e["regex"]) if "regex" in e else e["suffix"], e["text"]) for e in entries]
     except (OSError, ValueError, KeyError, TypeError, re.error) as error:
         raise ModelNotFound(f"{path} is not a script: {type(error).__name__}: {error}") from error
-    return ScriptedEngine(card, options, rules)
+    return ScriptedEngine(card, options, rules, behaviour=behaviour)

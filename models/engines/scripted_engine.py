@@ -47,10 +47,12 @@ Script = Sequence[Rule] | Callable[[str], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedBehaviour:
-    """Delays in seconds; ``fail_after_tokens`` makes every request die with EngineUnavailable after so many tokens."""
+    """Delays in seconds; ``fail_after_tokens`` makes every request die with EngineUnavailable after so many tokens.
+    ``die_after_tokens`` ends the engine itself, with all its requests, when one of them has so many."""
 
     token_delay_s: float = 0.0
     fail_after_tokens: int | None = None
+    die_after_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,8 @@ class ScriptedEngine:
         await asyncio.sleep(self._behaviour.token_delay_s)
         if num_written == self._behaviour.fail_after_tokens:
             raise EngineUnavailable("scripted failure")
+        if num_written == self._behaviour.die_after_tokens:
+            self._ready = False
         if not self._ready:
             raise EngineUnavailable(f"the scripted engine {self.name} was stopped")
 

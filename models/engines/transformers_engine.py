@@ -15,6 +15,7 @@ from models.catalog import ModelCard
 from models.engines.base import Tokenizer
 from models.engines.batch_decode import BatchDecoder, BatchLimits, Output
 from models.engines.decode_worker import DecodeWorker
+from models.engines.delta_backlog import DeltaBacklog
 from models.engines.kv_slots import KvSlots
 from models.engines.model_loading import LoadedModel, load_model
 from models.engines.options import EngineOptions
@@ -22,7 +23,7 @@ from models.engines.prefix_cache import PrefixCache
 from models.engines.request_check import check_request
 from models.engines.running import RunningSequence
 from models.engines.xgrammar_mask import GrammarCompiler, GrammarState
-from models.errors import EngineOverloaded, EngineUnavailable, ModelError, UnsupportedParam
+from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
 from models.types import Delta, EngineStats, GenerateParams
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ class _Open:
     """One request in progress. ``key`` is its id inside the worker: request ids may come again at once."""
 
     key: str
-    results: asyncio.Queue[Delta | ModelError] = field(default_factory=asyncio.Queue)
+    results: DeltaBacklog = field(default_factory=DeltaBacklog)
     aborted: bool = False
 
 
@@ -93,6 +94,8 @@ class TransformersEngine:
         worker, self._worker = self._worker, None
         if worker is not None:
             await asyncio.to_thread(worker.stop)
+        for request in self._open.values():  # those that a dying worker did not end
+            request.results.put(EngineUnavailable(f"{self.name} was stopped"))
         self._loaded = self._grammars = None
 
     def is_ready(self) -> bool:
@@ -119,11 +122,9 @@ class TransformersEngine:
             if request.aborted:  # while its grammar was being compiled
                 worker.abort(request.key)
             while not finished:
-                result = await request.results.get()
-                finished = isinstance(result, ModelError) or result.finish_reason is not None
-                if isinstance(result, ModelError):
-                    raise result
-                yield result
+                delta = await request.results.get()
+                finished = delta.finish_reason is not None
+                yield delta
         finally:
             if not finished:
                 worker.abort(request.key)
@@ -170,4 +171,4 @@ class TransformersEngine:
         for output in outputs:
             request = self._by_key.get(output.request_id)
             if request is not None:
-                request.results.put_nowait(output.result)
+                request.results.put(output.result)

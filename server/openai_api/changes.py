@@ -92,7 +92,7 @@ async def _add_file(request: Request, name: str) -> Response:
     if kind and kind not in READERS:
         raise InvalidRequest(f"reader: one of {', '.join(READERS)}", param="reader")
     services.retrieval.jobs.check_room()
-    async with services.admitted():
+    async with services.admitted(request.state.owner):
         upload = await _received(request, services, fields.get("filename", ""))
     if upload is None:
         return Response(status_code=400)
@@ -237,7 +237,8 @@ async def _submitted(
     except BaseException:
         cleanup()
         raise
-    await job.wait(wait)
+    async with services.admission.held() as leash, leash.bound():
+        await job.wait(wait)
     return _answer(job)
 
 

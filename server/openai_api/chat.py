@@ -15,7 +15,7 @@ from models.types import TokenLogprob
 from server.grants import Grant
 from server.methods.base import Ask, Done, Event, Evidence, TextDelta
 from server.openai_api.body import read_json
-from server.openai_api.exchange import Exchange, unless_disconnected
+from server.openai_api.exchange import TIMEOUT_HEADER, Exchange, unless_disconnected
 from server.openai_api.fanout import fan_out
 from server.openai_api.open_webui import Shown, answering, shown_to, side_job
 from server.openai_api.plain_layer import plain_reply
@@ -39,10 +39,10 @@ async def chat_completions(request: Request) -> Response:
     shown, options = shown_to(request.headers, body.arrowhead or {})
     job = side_job(request.headers, body.messages[-1].text)
     exchange = _exchange(services, body, request.state.grant, job, options)
-    exchange.check()
+    exchange.check(request.headers.get(TIMEOUT_HEADER))
     decode = services.slot.get().tokenizer.decode
     if body.stream:
-        return await stream_reply(_chunks(exchange, body, decode, shown), services.settings.server.keepalive_s)
+        return await stream_reply(request, exchange, _chunks(exchange, body, decode, shown))
     await unless_disconnected(request, exchange.collect())
     return JSONResponse(_completion(exchange, body, decode))
 

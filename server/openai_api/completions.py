@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from server.grants import Grant
 from server.methods.base import Ask, Done, TranscriptDelta
 from server.openai_api.body import read_json
-from server.openai_api.exchange import Exchange, unless_disconnected
+from server.openai_api.exchange import TIMEOUT_HEADER, Exchange, unless_disconnected
 from server.openai_api.fanout import fan_out
 from server.openai_api.plain_layer import plain_reply
 from server.openai_api.rendering import Choice, CompletionLogprobs, Decode, usage_object
@@ -35,10 +35,10 @@ async def completions(request: Request) -> Response:
         return plain
     body = parse_completion(sent)
     exchange = _exchange(services, body, request.state.grant)
-    exchange.check()
+    exchange.check(request.headers.get(TIMEOUT_HEADER))
     decode = services.slot.get().tokenizer.decode
     if body.stream:
-        return await stream_reply(_chunks(exchange, body, decode), services.settings.server.keepalive_s)
+        return await stream_reply(request, exchange, _chunks(exchange, body, decode))
     await unless_disconnected(request, exchange.collect())
     return JSONResponse(_completion(exchange, body, decode))
 

@@ -56,7 +56,7 @@ async def embeddings(request: Request) -> Response:
     limit = services.settings.retrieval.max_inputs
     if len(body.texts) > limit:
         raise InvalidRequest(f"input: {len(body.texts)} texts, at most {limit} are taken at once", param="input")
-    async with services.admitted():
+    async with services.admitted(request.state.owner):
         work = services.encoders.run(lambda: _embed(services.encoders, body))
         return JSONResponse(await unless_disconnected(request, work))
 

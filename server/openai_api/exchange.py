@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Sequence
-from contextlib import AsyncExitStack, aclosing
-from typing import TypeVar
+from contextlib import aclosing
+from typing import Final, TypeVar
 
 from fastapi import Request
 
-from server.errors import InvalidRequest, error_reply
+from server.errors import AnswerTimeout, InvalidRequest, error_reply
+from server.fair_queue import Ticket, estimated_tokens
 from server.logging_setup import request_id
 from server.methods.base import Ask, Done
 from server.openai_api.fanout import Indexed, run_all
@@ -20,6 +22,7 @@ from server.services import Served, Services
 from server.traces import TraceHead, TraceRecorder
 
 log = logging.getLogger(__name__)
+TIMEOUT_HEADER: Final = "X-Request-Timeout"
 _T = TypeVar("_T")
 
 
@@ -33,14 +36,20 @@ class Exchange:
         self._served = served
         self._asks = services.granted(head.owner, asks)
         self._recorders = [TraceRecorder(ask) for ask in self._asks]
+        self._deadline = asyncio.get_running_loop().time() + services.settings.server.request_timeout_s
+        self.has_place = False
 
     def is_side_job(self, job: str | None) -> None:
         """Every answer says so."""
         for choice in self.choices:
             choice.side_job = job
 
-    def check(self) -> None:
-        """Raise now what can be known before any work."""
+    def check(self, timeout: str | None = None) -> None:
+        """Raise now what can be known before any work. ``timeout``: the client's ``X-Request-Timeout``, which can only
+        shorten the server's."""
+        self._services.admission.check()
+        if timeout is not None:
+            self._deadline = min(self._deadline, asyncio.get_running_loop().time() + timeout_seconds(timeout))
         limit = self._services.settings.server.max_n
         if len(self._asks) > limit:
             raise InvalidRequest(f"n: at most {limit} choices are served at once", param="n")
@@ -48,13 +57,14 @@ class Exchange:
         self._served.method.check(self._asks[0])
 
     async def events(self) -> AsyncGenerator[Indexed, None]:
+        """Raises what ``Admission.place`` raises, before the first; AnswerTimeout and ServerStopping at any time."""
         failure: str | None = "cancelled"
-        began = time.monotonic()
         request_id.set(self.head.id)
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._services.admitted())
+        async with self._services.admission.place(self._ticket(), self._deadline) as leash:
+            self.has_place = True
+            began = time.monotonic()
             try:
-                async with aclosing(run_all(self._served.method, self._asks)) as merged:
+                async with aclosing(leash.over(run_all(self._served.method, self._asks))) as merged:
                     async for item in merged:
                         self.choices[item.choice].feed(item.event)
                         self._recorders[item.choice].feed(item.event)
@@ -62,6 +72,10 @@ class Exchange:
                             self._say_what_left(item.choice)
                         yield item
                 failure = None
+            except AnswerTimeout as error:
+                failure = error_reply(error).code
+                # A reply that is no stream has no other place for the id.
+                raise AnswerTimeout(f"{error.message}; what there was is in the trace {self.head.id}") from None
             except Exception as error:
                 failure = error_reply(error).code
                 raise
@@ -75,6 +89,15 @@ class Exchange:
         async with aclosing(self.events()) as events:
             async for _ in events:
                 pass
+
+    def _ticket(self) -> Ticket:
+        """Where the client sets no bound, an answer counts with the most that a method lets it write."""
+        default = self._services.settings.loop.max_answer_tokens
+        most = self._services.slot.card.context_length
+        tokens = (
+            min(estimated_tokens(_num_chars(ask), ask.sampling.max_tokens or default), most) for ask in self._asks
+        )
+        return Ticket(self._asks[0].key_id, sum(tokens))
 
     async def _store(self, failure: str | None) -> None:
         both = zip(self._recorders, self.choices, strict=True)
@@ -105,6 +128,21 @@ class Exchange:
             sum(usage.computed_tokens for usage in usages),
             failure or "ok",
         )
+
+
+def timeout_seconds(text: str) -> float:
+    """Raises InvalidRequest."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise InvalidRequest(f"{TIMEOUT_HEADER}: a number of seconds above 0", param=TIMEOUT_HEADER)
+    return seconds
+
+
+def _num_chars(ask: Ask) -> int:
+    return len(ask.prompt or "") + sum(len(message.content) for message in ask.messages)
 
 
 async def unless_disconnected(request: Request, work: Awaitable[_T]) -> _T | None:

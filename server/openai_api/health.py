@@ -22,8 +22,9 @@ async def health() -> dict[str, str]:
 
 @router.get("/ready")
 async def ready(request: Request) -> Response:
-    """503 with the reason while the model loads, after it failed, and while the server stops. ``left`` says in words
-    what has gone to other machines since the start."""
+    """503 with the reason while the model loads, after it failed, while it is restarted, and while the server stops;
+    ``since`` is the Unix time at which that began. ``left`` says in words what has gone to other machines since the
+    start."""
     services: Services = request.app.state.services
     slot, policy = services.slot, EgressPolicy.of(services.settings.egress)
     state = "draining" if services.draining else slot.state
@@ -36,10 +37,12 @@ async def ready(request: Request) -> Response:
         "egress_allows": list(policy.allowed),
         "left": services.egress.left if services.egress else NOTHING_LEFT,
         "in_flight": services.in_flight,
+        "waiting": services.admission.waiting,
+        "since": services.drained_at or slot.since,
+        "restarts": slot.restarts.total,
     }
-    if slot.failure is not None:
-        # The text may name a path on this machine; the log has it.
-        body["reason"] = type(slot.failure).__name__
+    if slot.reason:
+        body["reason"] = slot.reason
     if state == "ready":
         return JSONResponse(body)
     return JSONResponse(body, status_code=503, headers={"Retry-After": str(RETRY_AFTER_S)})

@@ -30,8 +30,10 @@ _FIELDS = {"size": "chunk_size", "overlap": "chunk_overlap"}
 
 
 def require_changes(request: Request) -> None:
-    """Raises ChangesRefused where namespaces are not changed over HTTP, NotGranted where this key changes none."""
+    """Raises ChangesRefused where namespaces are not changed over HTTP, NotGranted where this key changes none,
+    ServerStopping where nothing is begun."""
     services: Services = request.app.state.services
+    services.admission.check()
     allowed, host = services.settings.retrieval.allow_changes, services.settings.server.host
     if allowed is None and not is_loopback(host):
         raise ChangesRefused("namespaces are not changed over HTTP on an address that other machines reach")
@@ -43,7 +45,7 @@ def require_changes(request: Request) -> None:
 @router.get("/v1/namespaces")
 async def list_namespaces(request: Request) -> Response:
     services: Services = request.app.state.services
-    async with services.admitted():
+    async with services.admitted(request.state.owner):
         found = await services.retrieval.run(lambda: _describe_all(services, request.state.grant))
     return JSONResponse({"object": "list", "data": found})
 
@@ -52,7 +54,7 @@ async def list_namespaces(request: Request) -> Response:
 async def get_namespace(request: Request, name: str) -> Response:
     """With the PubMed queries that it remembers."""
     services: Services = request.app.state.services
-    async with services.admitted():
+    async with services.admitted(request.state.owner):
         work = services.retrieval.run(lambda: _describe_fully(services, request.state.grant, name))
         return JSONResponse(await work)
 

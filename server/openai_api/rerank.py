@@ -52,7 +52,7 @@ async def rerank(request: Request) -> Response:
     limit = services.settings.retrieval.max_inputs
     if len(body.documents) > limit:
         raise InvalidRequest(f"documents: {len(body.documents)} given, at most {limit} are taken", param="documents")
-    async with services.admitted():
+    async with services.admitted(request.state.owner):
         work = services.encoders.run(lambda: _rerank(services.encoders, body))
         return JSONResponse(await unless_disconnected(request, work))
 

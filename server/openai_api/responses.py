@@ -21,7 +21,7 @@ from server.grants import Grant
 from server.guard import log_failure
 from server.methods.base import Ask
 from server.openai_api.body import read_json
-from server.openai_api.exchange import Exchange, unless_disconnected
+from server.openai_api.exchange import TIMEOUT_HEADER, Exchange, unless_disconnected
 from server.openai_api.fanout import Indexed, fan_out
 from server.openai_api.open_webui import answering, side_job
 from server.openai_api.plain_layer import plain_reply
@@ -45,10 +45,10 @@ async def create_response(request: Request) -> Response:
     body = parse_responses(sent)
     job = side_job(request.headers, body.messages[-1].content)
     exchange = _exchange(services, body, request.state.grant, job)
-    exchange.check()
+    exchange.check(request.headers.get(TIMEOUT_HEADER))
     answer = _Answer(exchange, body, services)
     if body.fields.stream:
-        return await stream_reply(answer.events(), services.settings.server.keepalive_s, EVENTS)
+        return await stream_reply(request, exchange, answer.events(), EVENTS)
     await unless_disconnected(request, answer.collect())
     return JSONResponse(answer.ended())
 

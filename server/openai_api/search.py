@@ -35,7 +35,7 @@ async def search(request: Request) -> Response:
     body = parse_body(SearchBody, await read_json(request, services.settings.server.max_body_bytes))
     queries = _checked(body, services.settings.retrieval)
     where = _filter_of(body.filter)
-    async with services.admitted():
+    async with services.admitted(request.state.owner):
         work = services.retrieval.run(lambda: _search(services, request.state.grant, body, queries, where))
         return _json(await unless_disconnected(request, work))
 
@@ -46,7 +46,7 @@ async def get_passage(request: Request, namespace: str, passage_id: str) -> Resp
     services: Services = request.app.state.services
     if not (passage_id.isascii() and passage_id.isdigit() and 0 < int(passage_id[:20]) < 2**63):
         raise PassageNotFound("a passage's id is a number of up to 63 bits")
-    async with services.admitted():
+    async with services.admitted(request.state.owner):
         grant, number = request.state.grant, int(passage_id)
         work = services.retrieval.run(lambda: _passage(services, grant, namespace, number))
         return _json(await unless_disconnected(request, work))

@@ -55,7 +55,7 @@ async def tokenize(request: Request) -> dict[str, Any]:
     services: Services = request.app.state.services
     body = _parse(await read_json(request, services.settings.server.max_body_bytes))
     engine = _engine(services, body.model, request.state.grant)
-    async with services.admitted():
+    async with services.admitted(request.state.owner):
         tokens = await asyncio.to_thread(_tokens, services, engine, body)
         texts = None
         if body.return_token_strs:
@@ -71,7 +71,7 @@ async def detokenize(request: Request) -> dict[str, Any]:
     size = engine.tokenizer.vocab_size
     if any(token >= size for token in body.tokens):
         raise InvalidRequest(f"tokens: the vocabulary has {size} tokens, numbered from 0", param="tokens")
-    async with services.admitted():
+    async with services.admitted(request.state.owner):
         return {"prompt": await asyncio.to_thread(engine.tokenizer.decode, body.tokens)}
 
 

@@ -168,6 +168,8 @@ def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "ARROWHEAD_SERVER__KEEPALIVE_S": "0.2",
         "ARROWHEAD_SERVER__MAX_BODY_BYTES": "65536",
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "16",
+        "ARROWHEAD_SERVER__MAX_WAITING": "0",
+        "ARROWHEAD_SERVER__DRAIN_NOTICE_S": "0",
     }
 
 

@@ -131,7 +131,7 @@ def test_a_client_that_goes_away_gives_its_place_back(serve_with: Serve, tmp_pat
             while not list(folder.glob(".uploads-*/*/a.txt")):
                 time.sleep(0.01)
             status, reply = site.call("POST", "/v1/search", {"query": "file"})
-            assert (status, reply["error"]["code"]) == (429, "queue_full")
+            assert (status, reply["error"]["code"]) == (429, "server_overloaded")
         while site.call("POST", "/v1/search", {"query": "file"})[0] == 429:
             time.sleep(0.01)
         while list(folder.glob(".uploads-*/*/a.txt")):
@@ -152,7 +152,7 @@ def test_a_server_ends_in_the_middle_of_its_jobs(serve_with: Serve, tmp_path: Pa
         while site.call("GET", f"/v1/jobs/{jobs[1][1]['id']}")[1]["state"] == "queued":
             time.sleep(0.01)
         running.process.send_signal(signal.SIGTERM)
-        running.process.wait(20)
+        assert running.process.wait(20) == 0
         assert "Traceback" not in running.log()
     assert not list(folder.glob(".uploads-*"))
     with serve_with(settings) as running:

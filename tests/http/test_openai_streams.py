@@ -97,7 +97,7 @@ def test_a_full_server_says_so(running: Any) -> None:
         for connection in connections:
             connection.close()
 
-    assert refused.value.code == "queue_full"
+    assert refused.value.code == "server_overloaded"
     assert int(refused.value.response.headers["retry-after"]) > 0
     assert _wait_for(running.url, 0) == 0
 

@@ -1,0 +1,150 @@
+"""Lets requests wait for their place and hold it. Who gets one is decided in ``fair_queue``. Knows nothing of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from server.errors import MAX_RETRY_AFTER_S, KeyOverloaded, RequestError, ServerOverloaded, ServerStopping
+from server.fair_queue import AdmissionLimits, FairQueue, Ticket
+from server.leash import Leash
+
+MIN_RETRY_S: Final = 1
+# The share of the newest in the mean time of service.
+_NEWEST: Final = 0.1
+_GUESS_S: Final = 2.0
+
+
+@dataclass(slots=True)
+class AdmissionCounts:
+    """Since the start. ``left``: their clients went away while they waited."""
+
+    admitted: int = 0
+    refused: int = 0
+    pushed_out: int = 0
+    waited_too_long: int = 0
+    left: int = 0
+
+
+class Admission:
+    """One per process. ``counts`` and the numbers are for whoever watches."""
+
+    def __init__(self, limits: AdmissionLimits) -> None:
+        self.limits = limits
+        self.counts = AdmissionCounts()
+        self.draining = False
+        self._queue = FairQueue(limits)
+        self._turns: dict[Ticket, asyncio.Future[None]] = {}
+        self._leashes: set[Leash] = set()
+        self._mean_s = _GUESS_S
+
+    @property
+    def in_flight(self) -> int:
+        return self._queue.num_running
+
+    @property
+    def waiting(self) -> int:
+        return self._queue.num_waiting
+
+    @property
+    def tokens(self) -> int:
+        return self._queue.tokens
+
+    def check(self) -> None:
+        """Raises ServerStopping where nothing is begun any more."""
+        if self.draining:
+            raise ServerStopping("the server is about to stop")
+
+    @asynccontextmanager
+    async def place(self, ticket: Ticket, deadline: float | None = None) -> AsyncIterator[Leash]:
+        """A place, waited for where there is none; ``deadline`` is of the loop's clock and counts from here on.
+
+        Raises:
+            ServerOverloaded, KeyOverloaded: no place, and none to wait in; or the wait was too long.
+            AnswerTimeout: the deadline came first. ServerStopping.
+        """
+        self.check()
+        async with self.held(deadline) as leash:
+            await self._enter(ticket, leash)
+            self.counts.admitted += 1
+            began = asyncio.get_running_loop().time()
+            try:
+                yield leash
+            finally:
+                self._mean_s += _NEWEST * (asyncio.get_running_loop().time() - began - self._mean_s)
+                self._leave(ticket)
+
+    @asynccontextmanager
+    async def held(self, deadline: float | None = None) -> AsyncIterator[Leash]:
+        """For what only waits and so needs no place, but must end with the server."""
+        leash = Leash(deadline)
+        self._leashes.add(leash)
+        try:
+            yield leash
+        finally:
+            self._leashes.discard(leash)
+            leash.close()
+
+    def end_all(self) -> None:
+        """Ends what runs and what waits, with ServerStopping."""
+        for leash in list(self._leashes):
+            leash.end(ServerStopping("the server stopped before the answer was complete"))
+
+    def retry_after_s(self, places: int) -> int:
+        """Until one of so many places may be free, for one that comes behind all that wait."""
+        turns = (self.waiting + 1) / max(1, places)
+        return max(MIN_RETRY_S, min(MAX_RETRY_AFTER_S, math.ceil(self._mean_s * turns)))
+
+    async def _enter(self, ticket: Ticket, leash: Leash) -> None:
+        verdict = self._queue.enter(ticket)
+        for victim in verdict.pushed_out:
+            self.counts.pushed_out += 1
+            turn = self._turns[victim]
+            if not turn.done():
+                turn.set_exception(self._refusal(key_is_full=True))
+        if verdict.state in ("full", "key_full"):
+            self.counts.refused += 1
+            raise self._refusal(key_is_full=verdict.state == "key_full")
+        if verdict.state == "waits":
+            await self._wait(ticket, leash)
+
+    async def _wait(self, ticket: Ticket, leash: Leash) -> None:
+        turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
+        try:
+            async with leash.bound(), asyncio.timeout(self.limits.max_wait_s) as patience:
+                await turn
+        except TimeoutError:
+            self._leave(ticket)
+            if not patience.expired():
+                raise
+            self.counts.waited_too_long += 1
+            raise self._refusal(key_is_full=False, waited=True) from None
+        except BaseException as error:
+            self.counts.left += isinstance(error, asyncio.CancelledError)
+            self._leave(ticket)  # also where its place came in the same moment
+            raise
+        finally:
+            del self._turns[ticket]
+
+    def _leave(self, ticket: Ticket) -> None:
+        self._queue.leave(ticket)
+        for begun in self._queue.begin_next():
+            turn = self._turns[begun]
+            if not turn.done():
+                turn.set_result(None)
+
+    def _refusal(self, *, key_is_full: bool, waited: bool = False) -> RequestError:
+        limits = self.limits
+        if key_is_full:
+            places = min(limits.running, limits.running_per_key or limits.running)
+            retry = self.retry_after_s(places)
+            return KeyOverloaded("this key has more requests here than its share", retry_after_s=retry)
+        retry = self.retry_after_s(limits.running)
+        if waited:
+            return ServerOverloaded(f"no place became free within {limits.max_wait_s:g} s", retry_after_s=retry)
+        text = f"{self.in_flight} requests are being answered and {self.waiting} wait: there is no room for more"
+        return ServerOverloaded(text, retry_after_s=retry)

@@ -1,0 +1,98 @@
+"""Clients that leave free the engine: transformers behind real connections, in this process to look inside."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from models.catalog import ModelRequest, card_from_request
+from models.engines.options import EngineOptions
+from models.engines.transformers_engine import TransformersEngine
+from models.types import EngineStats
+from scripts.benchmarks.streams import Target
+from server.cli_serve import http_config
+from server.engine_slot import EngineSlot
+from server.methods.direct import Direct
+from server.retrieval_setup import build_retrieval
+from server.services import Components, Services
+from server.settings import Settings
+from server.traces import TraceStore
+
+
+@asynccontextmanager
+async def _served(model: Path, nowhere: Path) -> AsyncIterator[tuple[Services, str]]:
+    settings = Settings()
+    card = card_from_request(ModelRequest(source=str(model), served_name="small"))
+    slot = EngineSlot(card, lambda: TransformersEngine(card, EngineOptions(device="cpu", max_num_seqs=4)))
+    services = Services(
+        Components(
+            settings=settings,
+            slot=slot,
+            methods={"direct": Direct(slot)},
+            traces=TraceStore(max_traces=1, max_bytes=1),
+            retrieval=build_retrieval(settings.retrieval, nowhere),
+        )
+    )
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(http_config(services))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        for _ in range(1000):
+            if server.started:
+                break
+            await asyncio.sleep(0.01)
+        await services.loaded()
+        yield services, f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await serving
+
+
+def _stats(services: Services) -> EngineStats:
+    return services.slot.get().stats()
+
+
+async def _until_busy(services: Services, number: int) -> None:
+    for _ in range(1000):
+        if services.in_flight == number and _stats(services).running:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"never busy: {services.in_flight} {_stats(services)}")
+
+
+async def _until_idle(services: Services) -> None:
+    for _ in range(1000):
+        stats = _stats(services)
+        if not (services.in_flight or services.admission.waiting or stats.running or stats.waiting):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"never idle: {services.in_flight} {stats}")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_frees_its_engine_slot(real_model: Path, tmp_path: Path, stream: bool) -> None:
+    """Eight at a time on four slots, four of them waiting in the engine; nothing of them stays: no sequence, no place,
+    no task."""
+    body: dict[str, Any] = {"model": "small", "stream": stream, "max_tokens": 1500, "temperature": 1.0}
+    body["messages"] = [{"role": "user", "content": "Which gene is it?"}]
+    async with _served(real_model, tmp_path) as (services, url):
+        await Target(url).ask(body | {"max_tokens": 1})
+        await _until_idle(services)
+        tasks = len(asyncio.all_tasks())
+        for _ in range(3):
+            opened = [await Target(url).open(body) for _ in range(8)]
+            await _until_busy(services, 8)
+            for _, writer in opened:
+                writer.transport.abort()
+            await _until_idle(services)
+        await asyncio.sleep(0)
+
+        assert _stats(services).tokens_generated < 8 * 3 * 1500
+        assert len(asyncio.all_tasks()) <= tasks

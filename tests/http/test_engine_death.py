@@ -1,0 +1,78 @@
+"""A server process whose engine dies: what clients see, and what becomes of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from scripts.benchmarks.streams import Target
+
+Serve = Callable[..., AbstractContextManager[Any]]
+RULES = [
+    {"suffix": "Question: fatal\nAnswer:", "text": " word" * 40},
+    {"suffix": "Question: short\nAnswer:", "text": " a few words"},
+]
+
+
+def _chat(question: str, **fields: Any) -> dict[str, Any]:
+    return {"model": "scripted", "stream": True, "messages": [{"role": "user", "content": question}], **fields}
+
+
+def _settings(folder: Path, restarts: int) -> dict[str, str]:
+    script = folder / "script.json"
+    behaviour = {"token_delay_s": 0.01, "die_after_tokens": 50}
+    script.write_text(json.dumps({"rules": RULES, "behaviour": behaviour}))
+    return {"ARROWHEAD_MODEL__SCRIPT": str(script), "ARROWHEAD_MODEL__RESTARTS": str(restarts)}
+
+
+def _get(url: str) -> tuple[int, dict[str, Any]]:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code, json.load(refusal)
+
+
+async def _until_ready(url: str) -> dict[str, Any]:
+    for _ in range(1000):
+        status, body = await asyncio.to_thread(_get, f"{url}/ready")
+        if status == 200:
+            return body
+        await asyncio.sleep(0.02)
+    raise AssertionError(body)
+
+
+async def test_a_dead_engine_is_brought_back(serve_with: Serve, tmp_path: Path) -> None:
+    """Its answers end with an error, later ones are 503 until the next engine is there; the process lives on."""
+    with serve_with(_settings(tmp_path, 2)) as server:
+        target = Target(server.url)
+        fatal, plain = await asyncio.gather(target.ask(_chat("fatal")), target.ask(_chat("fatal", stream=False)))
+        refused = await target.ask(_chat("short"))
+        unready = _get(f"{server.url}/ready")
+        alive = _get(f"{server.url}/health")
+        ready = await _until_ready(server.url)
+        again = await target.ask(_chat("short"))
+
+    assert (fatal.done, fatal.error) == (True, "engine_unavailable")
+    assert (plain.status, plain.error) == (503, "engine_unavailable")
+    assert (refused.status, refused.error) == (503, "engine_unavailable")
+    assert int(refused.headers["retry-after"]) >= 1
+    assert (unready[0], unready[1]["status"], unready[1]["reason"]) == (503, "restarting", "EngineDied")
+    assert (alive, ready["restarts"], again.text) == ((200, {"status": "ok"}), 1, "a few words")
+
+
+async def test_an_engine_that_is_not_brought_back_ends_the_process(serve_with: Serve, tmp_path: Path) -> None:
+    """Status 1: whoever started the process is told to start it anew."""
+    with serve_with(_settings(tmp_path, 0)) as server:
+        fatal = await Target(server.url).ask(_chat("fatal"))
+        status = await asyncio.to_thread(server.process.wait, 30)
+        log = server.log()
+
+    assert (fatal.done, fatal.error) == (True, "engine_unavailable")
+    assert (status, "engine not restarted" in log, "Traceback" in log) == (1, True, False)
