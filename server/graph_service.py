@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from models.encoders.base import Floats
@@ -15,7 +15,9 @@ from retrieval.graph.catalog import open_or_sample
 from retrieval.graph.errors import GraphError, GraphNodeUnknown
 from retrieval.graph.linking.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
+from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.linking.nearest import build_nearest
+from retrieval.graph.linking.types import Linked, LinkOptions
 from retrieval.graph.spoke import Departure, SpokeSource
 from retrieval.graph.store_read import LocalGraph
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
@@ -92,10 +94,15 @@ class GraphService:
     def place(self) -> GraphPlace:
         return self._place
 
-    async def link(self, question: str) -> Sequence[Mention]:
+    async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
         """Raises GraphError: there is no such graph, or it is damaged. ModelError: its encoder is not here."""
-        opened = await self.opened()
-        return (await opened.linker.link(question)).mentions
+        linker = (await self.opened()).linker
+        if extractor is None:
+            return await linker.link(question)
+        return await replace(linker, extractor=extractor).link(question, LinkOptions(method="model"))
+
+    async def broader(self, text: str, mention: Mention) -> Mention | None:
+        return await (await self.opened()).linker.broader(text, mention)
 
     async def close(self) -> None:
         if self._opened is not None:

@@ -19,7 +19,7 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from retrieval.graph.types import Node, Statement
@@ -38,12 +38,14 @@ _NO_SOURCE: Final = "the graph names none"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """``statements`` in the order of choice; ``total``: how many there were to choose from."""
+    """``statements`` in the order of choice; ``total``: how many there were to choose from. ``stand_ins``: by the id of
+    an entity without statements the broader one whose statements are told."""
 
     entities: Sequence[Node]
     statements: Sequence[Statement]
     total: int
     evidence: bool = False
+    stand_ins: Mapping[str, Node] = field(default_factory=dict)
 
 
 class _Line(NamedTuple):
@@ -106,7 +108,8 @@ class _Telling:
 
     def __init__(self, told: Told) -> None:
         self._told = told
-        self._heads = {entity.node_id: _head(entity) for entity in told.entities}
+        self._heads = {entity.node_id: _head(entity, told.stand_ins) for entity in told.entities}
+        self._reaching = len(self._heads.keys() - told.stand_ins.keys())
         self._parts: list[tuple[str, _Line, str]] = []
         self._ends: list[Node] = []
         self._chars = [sum(map(len, self._heads.values())) + _NOTE_CHARS]
@@ -141,14 +144,14 @@ class _Telling:
 
     def _common(self, number: int) -> list[str]:
         """The nodes that every entity has one of the first ``number`` statements about, as one line."""
-        if len(self._heads) < 2:
+        if self._reaching < 2:
             return []
         reached: dict[str, set[str]] = {}
         names: dict[str, str] = {}
         for (place, _, _), end in zip(self._parts[:number], self._ends, strict=False):
             reached.setdefault(end.node_id, set()).add(place)
             names[end.node_id] = _quoted(end.name)
-        common = [names[node_id] for node_id, places in reached.items() if len(places - {_BESIDE}) == len(self._heads)]
+        common = [names[node_id] for node_id, places in reached.items() if len(places - {_BESIDE}) == self._reaching]
         more = len(common) - _MAX_COMMON
         said = "; ".join(common[:_MAX_COMMON]) + (f" and {more} more" if more > 0 else "")
         return [f"Common to all of these: {said}"] if common else []
@@ -219,10 +222,17 @@ def _quoted(name: str) -> str:
     return json.dumps(name, ensure_ascii=False) if ";" in name else name
 
 
-def _head(entity: Node) -> str:
+def _head(entity: Node, stand_ins: Mapping[str, Node]) -> str:
     where = ", ".join(one_line(part) for part in (entity.identifier, entity.source) if part)
-    return f"{one_line(entity.kind)} {one_line(entity.name)}{f' ({where})' if where else ''}:"
+    name = f"{one_line(entity.kind)} {one_line(entity.name)}{f' ({where})' if where else ''}"
+    return f"{name}:{_said(stand_ins.get(entity.node_id))}"
 
+
+def _said(broader: Node | None) -> str:
+    if broader is None:
+        return ""
+    name = f"{one_line(broader.kind)} {one_line(broader.name)}"
+    return f"\n- The graph says nothing of this itself; what it says of the broader {name} is used."
 
 def _one(line: _Line, items: Sequence[str]) -> str:
     listed = f"{line.kind}: {'; '.join(items)}"

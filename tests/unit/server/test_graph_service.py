@@ -87,7 +87,7 @@ class World:
         return self.service.open(Ask(request_id="r", messages=(Message("user", "x"),)), mode)
 
     async def parkinson(self) -> Node:
-        (mention,) = await self.service.link("Which compounds treat Parkinson disease?")
+        (mention,) = (await self.service.link("Which compounds treat Parkinson disease?")).mentions
         return mention.node
 
     def lines(self) -> list[dict[str, Any]]:
