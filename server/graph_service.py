@@ -18,17 +18,18 @@ from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.linking.nearest import build_nearest
 from retrieval.graph.linking.types import Linked, LinkOptions
-from retrieval.graph.spoke import Departure, SpokeSource
+from retrieval.graph.spoke import Arrival, Departure, SpokeSource
 from retrieval.graph.store_read import LocalGraph
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
 from server.egress import Asker, Egress
-from server.egress_places import OutboundRequest
+from server.egress_places import InboundReply, OutboundRequest
 from server.egress_settings import EgressMode
 from server.encoder_pool import EncoderPool
 from server.graph_setup import build_spoke, graph_encoder_name, graphs_dir
 from server.methods.base import Ask
 from server.ncbi_setup import Ncbi
 from server.settings import Settings, is_loopback
+from server.statement_vectors import DEFAULT_BYTES
 from server.stored_graph import StoredGraph
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi) -> Gr
     """Raises EncoderUnknown: the settings do not name the graph's encoder."""
     encoder = graph_encoder_name(settings)
     pool.check(encoder)
-    place = GraphPlace(graphs_dir(settings), settings.graph.name, encoder)
+    place = GraphPlace(graphs_dir(settings), settings.graph.name, encoder, settings.graph.vector_cache_bytes)
     spoke = build_spoke(settings, ncbi.sender, _not_for_an_answer)
     host = settings.graph.spoke_host or ""
     return GraphService(place, pool, ncbi.egress, None if spoke is None else Spoke(spoke, host, is_loopback(host)))
@@ -59,11 +60,13 @@ async def _not_for_an_answer(_: Departure) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GraphPlace:
-    """Where the graph of this machine lies, and by which encoder its vectors are."""
+    """Where the graph of this machine lies, and by which encoder its vectors are. ``cache_bytes`` bounds the vectors
+    that are kept of SPOKE's statements."""
 
     root: Path
     name: str
     encoder: str
+    cache_bytes: int = DEFAULT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class GraphService:
             raise
         seconds = time.monotonic() - started
         log.info("graph ready: name=%s nodes=%d seconds=%.1f", self._place.name, store.manifest.nodes, seconds)
-        return Opened(store, StoredGraph(store, self._pool, self._place.encoder), linker)
+        return Opened(store, StoredGraph(store, self._pool, encoder, self._place.cache_bytes), linker)
 
 
 class AnswerGraph:
@@ -174,8 +177,13 @@ class AnswerGraph:
             if not spoke.is_here:
                 await self._egress.let_out(self._asker, _outbound(spoke.host, departure))
 
+        async def after(departure: Departure, arrival: Arrival) -> None:
+            if not spoke.is_here:
+                reply = InboundReply(status=arrival.status, num_bytes=arrival.num_bytes, seconds=arrival.seconds)
+                await self._egress.came_back(self._asker, _outbound(spoke.host, departure), reply)
+
         try:
-            return await spoke.source.with_listener(before).neighbourhood(node)
+            return await spoke.source.with_listener(before, after).neighbourhood(node)
         except GraphNodeUnknown:
             return local
         except (GraphError, NcbiRefusedByEgress) as error:
