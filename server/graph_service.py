@@ -124,7 +124,7 @@ class GraphService:
         encoder = self._pool.encoder(self._place.encoder)
         store = open_or_sample(self._place.root, self._place.name, encoder)
         try:
-            names = self._place.root / f".names-{self._place.name}" if store.manifest.nodes > _IN_MEMORY else None
+            names = self._place.root / ".names" / self._place.name if store.manifest.nodes > _IN_MEMORY else None
             linker = Linker(build_dictionary(store), build_nearest(store, encoder, names))
         except BaseException:
             store.close()

@@ -234,6 +234,7 @@ def _said(broader: Node | None) -> str:
     name = f"{one_line(broader.kind)} {one_line(broader.name)}"
     return f"\n- The graph says nothing of this itself; what it says of the broader {name} is used."
 
+
 def _one(line: _Line, items: Sequence[str]) -> str:
     listed = f"{line.kind}: {'; '.join(items)}"
     if line.whole:

@@ -11,10 +11,10 @@ Bioinformatics 40(9), 2024. The steps are those of the paper's section 3:
 6. context and question become the prompt                     ``_prompt_ids``
 7. the model answers                                          ``_written``
 
-What differs from the published program: linking is a model's call only where that is asked for; statements keep the vectors that they got when
-the graph was imported; the context has a number of tokens, not of statements; what the question names comes first; an
-entity that the graph does not have is said, and at most a broader one used for it, told as such; closed questions are answered under a
-grammar; sources are listed.
+What differs from the published program: linking is a model's call only where that is asked for; statements keep the
+vectors that they got when the graph was imported; the context has a number of tokens, not of statements; what the
+question names comes first; an entity that the graph does not have is said, and at most a broader one used for it, told
+as such; closed questions are answered under a grammar; sources are listed.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class World:
         timeout_s, max_reply_bytes = settings.pop("timeout_s", 5.0), settings.pop("max_reply_bytes", 10**6)
         self.log = tmp_path / "audit.jsonl"
         self.server = server
-        self.dead = self.hanging = asyncio.Event()
+        self.dead = self.hanging = self.asked = asyncio.Event()
         self.pool = EncoderPool(RetrievalSettings(encoder="hashing"))
         self.auditor = Auditor(AuditLog(self.log, level="request", max_bytes=10**6), "refuse")
         policy = EgressPolicy.of(EgressSettings(**({"mode": "ncbi"} | settings)))
@@ -101,16 +101,17 @@ class World:
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     sender = HttpSender(SendLimits())
     dead = asyncio.Event()
-    hanging = asyncio.Event()
+    hanging, asked = asyncio.Event(), asyncio.Event()
 
     def answer(seen: Seen) -> Answer:
         if "/types" not in seen.path and hanging.is_set():
+            asked.set()
             return Answer(hang=True)
         return Answer(status=503) if dead.is_set() else _spoke_says(seen)
 
     async with NcbiServer(answer) as server:
         made = World(tmp_path, server, sender, **getattr(request, "param", {}))
-        made.dead, made.hanging = dead, hanging
+        made.dead, made.hanging, made.asked = dead, hanging, asked
         yield made
         await made.service.close()
         await made.auditor.close()
@@ -177,8 +178,7 @@ async def test_a_request_that_is_given_up_is_on_the_log(world: World) -> None:
     """The client went away while SPOKE thought."""
     world.hanging.set()
     asking = asyncio.create_task(world.open("ncbi").neighbourhood(NEW))
-    while not any("neighborhood" in seen.path for seen in world.server.seen):
-        await asyncio.sleep(0.01)
+    await world.asked.wait()
     asking.cancel()
     await asyncio.wait([asking])
     assert asking.cancelled()

@@ -85,7 +85,9 @@ async def test_the_broader_node_answers_for_a_silent_one_and_everything_says_so(
     assert f"{said}; those of the broader Disease Fanconi anemia (DOID:13636) are used" in steps(events)
     assert "1 statements in little graph 2026-01" in steps(events)
     context = details(events)["context"]
-    assert "The graph says nothing of this itself; what it says of the broader Disease Fanconi anemia is used." in context
+    assert (
+        "The graph says nothing of this itself; what it says of the broader Disease Fanconi anemia is used." in context
+    )
     assert details(events)["broader"] == [{"node": GROUP.node_id, "used": FANCONI.node_id}]
     assert details(events)["entities"] == [GROUP.node_id, FANCONI.node_id]
 
@@ -124,7 +126,9 @@ async def test_a_name_within_the_name_of_a_gene_is_no_broader_one() -> None:
 async def test_what_is_silent_beside_others_is_said() -> None:
     """The statements are of psoriasis alone."""
     rare = make_node("Disease", "Pelger-Huet anomaly", "DOID:2929")
-    events = await Bench(graph=MemoryGraph(STATEMENTS, (rare,))).ask("Do psoriasis and Pelger-Huet anomaly share genes?")
+    events = await Bench(graph=MemoryGraph(STATEMENTS, (rare,))).ask(
+        "Do psoriasis and Pelger-Huet anomaly share genes?"
+    )
     assert "5 statements in little graph 2026-01; none about Pelger-Huet anomaly" in steps(events)
 
 
