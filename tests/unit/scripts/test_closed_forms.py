@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "scripts" / "evals"))
-from closed_forms import Tally, outcome
+from scripts.evals.closed_forms import Tally, outcome
 
 
 @pytest.mark.parametrize(
