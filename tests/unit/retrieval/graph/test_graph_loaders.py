@@ -208,3 +208,23 @@ def test_all_open_edges_are_read() -> None:
     _, edges, report = _read("open-edges", DATA / "open_kg_sample.jsonl.gz")
     assert (len(edges), report.passed) == (13_097, 0)
     assert all(edge.provenance and edge.licence for edge in edges)
+
+
+def test_quoted_cells_of_kgx_are_read_as_they_were_meant(tmp_path: Path) -> None:
+    """Monarch's writer puts quotes around cells that hold one, and doubles those inside."""
+    nodes = write_lines(tmp_path / "n.tsv", *KGX_NODES, 'CHEBI:1\tbiolink:Drug\t"5""-deoxy ""X"""\t"a""b|c"\tx')
+    found = _read("kgx", nodes, write_lines(tmp_path / "e.tsv", *KGX_EDGES))[0]["Drug::CHEBI:1"]
+    assert (found.name, found.synonyms) == ('5"-deoxy "X"', ('a"b', "c"))
+
+
+@pytest.mark.parametrize("name", ['5"-X', '"a" and "b"', '"'])
+def test_a_quote_within_a_kgx_cell_is_a_quote(tmp_path: Path, name: str) -> None:
+    """A cell is unpacked only where all of it was packed."""
+    nodes = write_lines(tmp_path / "n.tsv", *KGX_NODES, f"CHEBI:1\tbiolink:Drug\t{name}\t\tx")
+    assert _read("kgx", nodes, write_lines(tmp_path / "e.tsv", *KGX_EDGES))[0]["Drug::CHEBI:1"].name == name
+
+
+def test_a_quoted_header_of_primekg_is_read(tmp_path: Path) -> None:
+    """As programs write it that quote every text."""
+    header = ",".join(f'"{column}"' for column in PRIMEKG_HEADER.split(","))
+    assert len(_read("primekg", write_lines(tmp_path / "kg.csv", header, *PRIMEKG_ROWS))[1]) == len(PRIMEKG_ROWS)

@@ -134,6 +134,22 @@ async def test_long_questions_are_cut_with_a_note() -> None:
     assert "first 20000 characters" in linked.notes[0]
 
 
+async def test_words_beyond_the_dictionarys_bound_are_told_of() -> None:
+    """It looks at 4,000."""
+    linked = await link("a " * 5_000 + "psoriasis")
+
+    assert linked.mentions == () and linked.notes == ("only the first 4000 words were looked at",)
+
+
+@pytest.mark.parametrize("sign", ["\u00ad", "\u200b", "\u200d", "\ufeff", "\u2060"])
+async def test_signs_that_nobody_sees_part_no_word(sign: str) -> None:
+    """Soft hyphens and zero-width spaces come along with copied text."""
+    linked = await link(f"What treats psor{sign}iasis?")
+
+    (mention,) = linked.mentions
+    assert (mention.node.name, mention.end - mention.start) == ("psoriasis", 10)
+
+
 async def test_the_model_finds_what_the_dictionary_holds() -> None:
     """What it names is looked up, and what it makes up is dropped with a note."""
     reply = entities(("PSORIASIS", "Disease"), ("measles", "Disease"), ("TERT", "Gene"))
