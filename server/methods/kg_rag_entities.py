@@ -75,6 +75,10 @@ async def recognise(linker: Linker, asked: Asked, extractor: Extractor | None) -
     """Choices are looked for in the entities' statements; they are entities only where the question has none."""
     linked = await linker.link(asked.stem, extractor)
     mentions, notes = linked.mentions or linked.options, linked.notes
+    if not mentions and extractor is not None:
+        linked = await linker.link(asked.stem)
+        mentions = linked.mentions or linked.options
+        notes = (*notes, "the model named nothing that the graph has; the dictionary was used", *linked.notes)
     if not mentions and asked.words != asked.stem:
         again = await linker.link(asked.words)
         mentions = again.mentions or again.options

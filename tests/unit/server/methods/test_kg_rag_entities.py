@@ -199,11 +199,19 @@ async def test_a_model_that_cannot_read_names_is_told_and_the_dictionary_used(na
     assert details(events)["linking_tokens"] == min(len(names) + 1, 512)
 
 
+@pytest.mark.parametrize("names", [listed(), listed(("measles", "Disease")), listed(("drug", "Disease"))])
+async def test_where_the_model_names_nothing_the_dictionary_is_asked(names: str) -> None:
+    """No name, one that the question does not have, one that the graph does not."""
+    events = await Bench(names=names).ask("Which drug treats psoriasis?", linking="model")
+    assert steps(events)[0] == "in the question: Disease psoriasis (DOID:8893)"
+    assert "the model named nothing that the graph has; the dictionary was used" in steps(events)
+
+
 async def test_an_engine_that_fails_on_names_fails_on_nothing_else() -> None:
     """The dictionary's answer is an abstention here, so no second call is made; the tokens spent are in its usage."""
     bench = Bench(names=listed(), behaviour=ScriptedBehaviour(fail_after_tokens=3))
     events = await bench.ask("How do I cook pasta?", linking="model")
-    assert "the model could not be asked: scripted failure" in steps(events)[1]
+    assert "the model gave no names: scripted failure" in steps(events)[1]
     assert details(events)["abstained"]
     assert events[-1].usage.sampled_tokens == 3  # type: ignore[union-attr]
 
