@@ -86,8 +86,7 @@ class GraphService:
         self._pool = pool
         self._egress = egress
         self._spoke = spoke
-        self._opened: Opened | None = None
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[Opened] | None = None
 
     def open(self, ask: Ask, egress: EgressMode | None) -> AnswerGraph:
         """Raises EgressRaised for a mode above that of the request's key."""
@@ -108,16 +107,24 @@ class GraphService:
         return await (await self.opened()).linker.broader(text, mention)
 
     async def close(self) -> None:
-        if self._opened is not None:
-            if self._opened.linker.nearest is not None:
-                self._opened.linker.nearest.close()
-            self._opened.store.close()
+        task, self._opening = self._opening, None
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return
+        opened = task.result()
+        if opened.linker.nearest is not None:
+            opened.linker.nearest.close()
+        opened.store.close()
 
     async def opened(self) -> Opened:
-        async with self._opening:
-            if self._opened is None:
-                self._opened = await self._pool.run(self._load)
-            return self._opened
+        """Opened once, whoever of those that wait for it goes away; after a failure by the next one anew."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._pool.run(self._load))
+            self._opening.add_done_callback(self._forget_failure)
+        return await asyncio.shield(self._opening)
+
+    def _forget_failure(self, task: asyncio.Task[Opened]) -> None:
+        if (task.cancelled() or task.exception() is not None) and self._opening is task:
+            self._opening = None
 
     def _load(self) -> Opened:
         started = time.monotonic()

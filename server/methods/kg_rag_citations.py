@@ -15,6 +15,7 @@ from server.methods.kg_rag_prompts import Asked
 from server.methods.references import MAX_REFERENCES
 
 _PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"
+_PMID: Final = re.compile(r"(?:PMID:?\s*)?([0-9]{1,9})$", re.IGNORECASE)
 _P_VALUES: Final = ("gwas_pvalue", "pvalue", "p_value", "pValue", "fisher")
 _MAX_CITED: Final = 40
 # Identifiers of which the form alone says whose they are, and their web pages.
@@ -90,7 +91,7 @@ def citation_records(statements: Iterable[Statement]) -> list[dict[str, Any]]:
             "text": statement.text,
             "sources": list(statement.edge.provenance),
             "pmids": list(statement.edge.pmids),
-            "pmid_urls": [_PUBMED.format(quote(pmid, safe="")) for pmid in statement.edge.pmids],
+            "pmid_urls": [url for url in map(_article_url, statement.edge.pmids) if url],
             "p_value": p_value(statement),
             "node_urls": [node_url(statement.source), node_url(statement.target)],
             "licence": statement.edge.licence,
@@ -105,11 +106,15 @@ def _others(statement: Statement, entities: set[str]) -> list[Node]:
 
 
 def _url(statement: Statement, entities: set[str]) -> str:
-    if statement.edge.pmids:
-        return _PUBMED.format(quote(statement.edge.pmids[0], safe=""))
-    pages = [node_url(end) for end in (*_others(statement, entities), statement.source, statement.target)]
+    pages = [_article_url(pmid) for pmid in statement.edge.pmids[:1]]
+    pages += [node_url(end) for end in (*_others(statement, entities), statement.source, statement.target)]
     pages += [source for source in statement.edge.provenance if source.startswith("https://") and ")" not in source]
     return next((page for page in pages if page), "")
+
+
+def _article_url(pmid: str) -> str:
+    number = _PMID.match(pmid)
+    return _PUBMED.format(number[1]) if number else ""
 
 
 def _source(statement: Statement) -> str:
@@ -119,9 +124,11 @@ def _source(statement: Statement) -> str:
 
 
 def _number(value: object) -> float | None:
+    if isinstance(value, bool):
+        return None
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
 from ncbi_server import Answer, NcbiServer, Seen
 
 from retrieval.errors import NcbiRefusedByEgress
-from retrieval.graph.errors import GraphSourceMalformed, GraphSourceUnavailable
+from retrieval.graph.errors import GraphError, GraphSourceMalformed, GraphSourceUnavailable
 from retrieval.graph.spoke import SpokeOptions, SpokeSource
 from retrieval.graph.types import Node
 from retrieval.ncbi.transport import HttpSender, SendLimits
@@ -236,3 +236,27 @@ async def test_statements_from_elsewhere_get_their_vectors_in_place(world: World
     vectors = await graphs[0].vectors(found[0].statements)
     assert vectors.shape == (1, (await graphs[0].encode("x")).shape[0])
     assert sum("/types" in seen.path for seen in world.server.seen) == 1
+
+
+async def test_a_graph_is_opened_once_though_the_first_asker_goes_away(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Opening takes minutes for a large one; what the first began the second gets."""
+    caplog.set_level("INFO", logger="server.graph_service")
+    first = asyncio.create_task(world.service.opened())
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    assert (await world.service.opened()).store.graph == "sample"
+    assert caplog.text.count("graph ready") == 1
+
+
+async def test_a_graph_that_could_not_be_opened_is_tried_again(tmp_path: Path) -> None:
+    """An import may have been made since."""
+    pool = EncoderPool(RetrievalSettings(encoder="hashing"))
+    service = GraphService(GraphPlace(tmp_path, "own", "hashing"), pool, egress=None)  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(GraphError, match="there is no graph 'own'"):
+            await service.opened()
+    await service.close()
+    await pool.close()

@@ -277,6 +277,13 @@ def test_a_refused_guess_says_why(nearest: NearestNames) -> None:
     assert guess is not None and not guess.accepted and guess.why == "of other words"
 
 
+async def test_a_denied_name_is_not_near(nearest: NearestNames) -> None:
+    """What the dictionary leaves alone is no slip of the pen."""
+    linker = Linker(build_dictionary(STORE), nearest)
+    for text in ("What treats non-rheumatoid arthritis?", "What is psoriasis-like dermatitis?"):
+        assert (await linker.link(text)).mentions == ()
+
+
 async def test_nearest_alone_links_without_the_dictionary(nearest: NearestNames) -> None:
     """As a method of its own."""
     linked = await Linker(build_dictionary(STORE), nearest).link("about psoriasis", LinkOptions(method="nearest"))

@@ -152,6 +152,21 @@ def test_the_smallest_p_value_is_taken() -> None:
     assert p_value(make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["HLA-B"])) is None
 
 
+@pytest.mark.parametrize(("value", "expected"), [(10**400, None), (True, None), ("0.04", 0.04), (float("nan"), None)])
+def test_a_p_value_is_a_number_that_is_one(value: object, expected: float | None) -> None:
+    """JSON allows integers that no float holds."""
+    assert p_value(make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["HLA-B"], evidence={"pvalue": value})) == expected
+
+
+@pytest.mark.parametrize(
+    ("pmid", "url"), [("PMID:123", "https://pubmed.ncbi.nlm.nih.gov/123"), ("PMC7", "https://www.ncbi.nlm.nih.gov/gene/3106")]
+)  # fmt: skip
+def test_an_article_is_linked_by_its_number_alone(pmid: str, url: str) -> None:
+    """Own tables may write it with its prefix; what is no number has no page of PubMed."""
+    listed = references_of([make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["HLA-B"], pmids=(pmid,))], [PSORIASIS])
+    assert listed[0][1] == url
+
+
 def test_names_cannot_end_a_references_title() -> None:
     """They stand in a Markdown link."""
     odd = make_node("Gene", "x](https://evil) [y", "1")
