@@ -188,7 +188,8 @@ def one_line(text: str) -> str:
 
 
 def evidence_json(statement: Statement) -> str:
-    """The attributes and articles of an edge as one line of JSON; of long lists the beginning and how many follow."""
+    """The attributes and articles of an edge as one line of JSON; of long lists the beginning and how many follow,
+    of long texts the beginning."""
     attributes: dict[str, Any] = {key: _shortened(value) for key, value in statement.edge.evidence.items()}
     if statement.edge.pmids:
         attributes["pmids"] = _shortened(list(statement.edge.pmids))
@@ -254,5 +255,7 @@ def _shortened(value: Any) -> Any:
         rest = len(value) - _MAX_LISTED
         head = [_shortened(part) for part in value[:_MAX_LISTED]]
         return [*head, f"{rest} more"] if rest > 0 else head
+    if isinstance(value, str) and len(value) > _MAX_NAME:
+        return value[: _MAX_NAME - 1] + "…"
     # JSON knows neither infinities nor NaN.
     return None if isinstance(value, float) and not math.isfinite(value) else value

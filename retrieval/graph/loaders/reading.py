@@ -18,6 +18,7 @@ _BZIP2: Final = b"BZh"
 _KEPT: Final = 20
 _MAX_REASON: Final = 200
 MAX_CELL: Final = 65_536
+_MAX_NESTING: Final = 32
 
 
 class MalformedRecord(ValueError):
@@ -120,6 +121,17 @@ def needed(value: object, what: str) -> str:
     if len(found[0]) > MAX_CELL:
         raise MalformedRecord(f"{what} is longer than {MAX_CELL} characters")
     return found[0]
+
+
+def flat_enough(evidence: dict[str, Any]) -> dict[str, Any]:
+    """The attributes as they are; MalformedRecord where they are nested deeper than whoever tells them can follow."""
+    level: list[Any] = [evidence]
+    for _ in range(_MAX_NESTING):
+        parts = (part for value in level for part in (value.values() if isinstance(value, dict) else value))
+        level = [part for part in parts if isinstance(part, dict | list)]
+        if not level:
+            return evidence
+    raise MalformedRecord("its attributes are nested too deep")
 
 
 def json_object(text: str) -> dict[str, Any]:

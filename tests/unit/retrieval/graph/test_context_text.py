@@ -112,3 +112,13 @@ def test_an_edge_between_neighbours_is_told_whole() -> None:
         "Beside these:",
         "- Compound Methotrexate treats Disease herpes zoster (Compound: Methotrexate) [source: ChEMBL]",
     ]
+
+
+def test_long_texts_among_attributes_are_cut() -> None:
+    """One would fill the context."""
+    edge = make_statement(
+        PSORIASIS, "ASSOCIATES_DaG", GENES["IL23R"], evidence={"note": "x" * 10_000, "n": {"m": ["y" * 999]}}
+    )
+    parsed = json.loads(evidence_json(edge))
+    assert len(parsed["note"]) == 200 and parsed["note"].endswith("…")
+    assert len(parsed["n"]["m"][0]) == 200

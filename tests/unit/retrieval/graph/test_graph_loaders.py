@@ -228,3 +228,35 @@ def test_a_quoted_header_of_primekg_is_read(tmp_path: Path) -> None:
     """As programs write it that quote every text."""
     header = ",".join(f'"{column}"' for column in PRIMEKG_HEADER.split(","))
     assert len(_read("primekg", write_lines(tmp_path / "kg.csv", header, *PRIMEKG_ROWS))[1]) == len(PRIMEKG_ROWS)
+
+
+def _nested(levels: int) -> dict[str, Any]:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return {"deep": value}
+
+
+def test_attributes_nested_without_end_are_passed_over(tmp_path: Path) -> None:
+    """Whoever tells or compares them later would run out of stack."""
+    evidence = json.dumps(_nested(200))
+    edges = ("source\tkind\ttarget\tevidence", f"A::1\tX\tA::2\t{evidence}", f"A::1\tY\tA::2\t{json.dumps(_nested(9))}")
+    nodes = write_lines(tmp_path / "n.tsv", "kind\tidentifier\tname", "A\t1\tone", "A\t2\ttwo")
+    _, found, report = _read("tsv", nodes, write_lines(tmp_path / "e.tsv", *edges))
+    assert [edge.kind for edge in found] == ["Y"]
+    assert report.first == [("e.tsv:2", "its attributes are nested too deep")]
+    hetionet = json.loads(json.dumps(HETIONET))
+    hetionet["edges"][0]["data"] |= _nested(200)
+    assert _read("hetionet", write_hetionet(tmp_path / "h.json", hetionet))[2].passed == 1
+    spoke = json.loads(json.dumps(SPOKE))
+    spoke[1]["data"]["properties"] |= _nested(200)
+    assert _read("spoke", write_lines(tmp_path / "s.json", json.dumps(spoke)))[2].passed == 1
+    row = OPEN_EDGES[0] | {"evidence": _nested(200)}
+    assert _read("open-edges", write_lines(tmp_path / "o.jsonl", json.dumps(row)))[2].passed == 1
+
+
+@pytest.mark.parametrize("tail", ["", "\n{}"])
+def test_brackets_without_end_are_refused_as_no_json(tmp_path: Path, tail: str) -> None:
+    """Not by running out of stack."""
+    with pytest.raises(GraphFileInvalid, match="no JSON"):
+        _read("spoke", write_lines(tmp_path / "s.json", "[" * 100_000 + tail))
