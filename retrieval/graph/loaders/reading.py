@@ -98,8 +98,9 @@ def many(cell: str, separator: str = "|") -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for raw in cell.split(separator) if (part := raw.strip())))
 
 
-def names(value: object) -> tuple[str, ...]:
-    """Texts of a value that graphs give as text, number or list; nothing else is one. Each is on one line."""
+def names(value: object, levels: int = 4) -> tuple[str, ...]:
+    """Texts of a value that graphs give as text, number or list, ``levels`` deep; nothing else is one. Each is on one
+    line."""
     if isinstance(value, str):
         # Half a surrogate pair is allowed in JSON and in no file.
         text = " ".join(value.encode("utf-8", "replace").decode().replace("\0", " ").split())
@@ -108,8 +109,8 @@ def names(value: object) -> tuple[str, ...]:
         return ()
     if isinstance(value, int | float):
         return (str(value),)
-    if isinstance(value, Sequence):
-        return tuple(dict.fromkeys(name for part in value for name in names(part)))
+    if isinstance(value, Sequence) and levels:
+        return tuple(dict.fromkeys(name for part in value for name in names(part, levels - 1)))
     return ()
 
 

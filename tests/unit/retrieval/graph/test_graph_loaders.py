@@ -260,3 +260,14 @@ def test_brackets_without_end_are_refused_as_no_json(tmp_path: Path, tail: str) 
     """Not by running out of stack."""
     with pytest.raises(GraphFileInvalid, match="no JSON"):
         _read("spoke", write_lines(tmp_path / "s.json", "[" * 100_000 + tail))
+
+
+def test_lists_of_lists_without_end_name_nothing(tmp_path: Path) -> None:
+    """Synonyms and sources come as lists; nobody's are eight hundred deep."""
+    deep: Any = "x"
+    for _ in range(800):
+        deep = [deep]
+    spoke = json.loads(json.dumps(SPOKE))
+    spoke[2]["data"]["properties"] |= {"synonyms": deep, "source": deep}
+    nodes, _, _ = _read("spoke", write_lines(tmp_path / "s.json", json.dumps(spoke)))
+    assert nodes["Compound::inchikey:X"].synonyms == ()
