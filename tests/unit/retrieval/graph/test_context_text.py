@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parents[3] / "data"))
 from graph_doubles import GENES, ITCH, METHOTREXATE, PSORIASIS, STATEMENTS, ZOSTER, make_node, make_statement
 
@@ -122,3 +124,43 @@ def test_long_texts_among_attributes_are_cut() -> None:
     parsed = json.loads(evidence_json(edge))
     assert len(parsed["note"]) == 200 and parsed["note"].endswith("…")
     assert len(parsed["n"]["m"][0]) == 200
+
+
+@pytest.mark.parametrize(
+    ("question", "edge", "end"),
+    [
+        ("What treats it?", "CtD", "Disease"),
+        ("What is it associated with?", "DaG", "Disease"),
+        ("What resembles it?", "DrD", "Disease"),
+        ("Where is it located?", "DlA", "Disease"),
+        ("Which symptoms has it?", "DpS", "Disease"),
+        ("What is upregulated?", "DuG", "Disease"),
+        ("What is down-regulated?", "CdG", "Disease"),
+        ("What does it bind?", "CbG", "Disease"),
+        ("What does it interact with?", "GiG", "Disease"),
+        ("Where is it expressed?", "AeG", "Gene"),
+        ("Which pharmacologic class is it of?", "PCiC", "Compound"),
+        ("Which symptoms has it?", "has_phenotype", "Disease"),
+        ("Which phenotypes has it?", "x", "PhenotypicFeature"),
+        ("What is it associated with?", "gene_associated_with_condition", "Disease"),
+        ("What is it a subtype of?", "subclass_of", "Disease"),
+        ("Where in the body is it located?", "disease_has_location", "Disease"),
+        ("Which tissue is it of?", "x", "AnatomicalEntity"),
+        ("Where is it expressed?", "expressed_in", "Gene"),
+        ("Which drug is it?", "x", "SmallMolecule"),
+        ("Which drug is it?", "x", "ChemicalEntity"),
+        ("Which variants has it?", "x", "SequenceVariant"),
+        ("Which process is it part of?", "x", "MolecularActivity"),
+    ],
+)
+def test_relations_of_each_graph_are_known(question: str, edge: str, end: str) -> None:
+    """Hetionet's abbreviations and Monarch's predicates and classes, as SPOKE's types."""
+    assert fitting(relations_of(question), edge, end) >= 1
+
+
+@pytest.mark.parametrize(
+    ("question", "edge"), [("What treats it?", "CcSE"), ("What resembles it?", "DaG"), ("Which genes?", "DpS")]
+)
+def test_other_relations_do_not_fit(question: str, edge: str) -> None:
+    """An abbreviation is one relation's."""
+    assert fitting(relations_of(question), edge, "Disease") == 0
