@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from retrieval.graph.types import Node, Statement
+from retrieval.graph.verbs import readable_kind
 
 _MAX_TRIES: Final = 12
 _CLOSE_ENOUGH: Final = 0.96
@@ -173,8 +174,8 @@ class _Telling:
 
 def verb_of(statement: Statement) -> str:
     """What stands between the two ends in the statement's text, "" where it does not have that form."""
-    head = f"{statement.source.kind} {statement.source.name} "
-    tail = f" {statement.target.kind} {statement.target.name}"
+    head = f"{readable_kind(statement.source.kind)} {statement.source.name} "
+    tail = f" {readable_kind(statement.target.kind)} {statement.target.name}"
     text = statement.text
     if len(head) + len(tail) < len(text) and text.startswith(head) and text.endswith(tail):
         return text[len(head) : -len(tail)]
@@ -202,7 +203,7 @@ def _line(statement: Statement, other: Node, *, forward: bool, whole: bool) -> _
     return _Line(
         verb=one_line(verb),
         forward=forward,
-        kind=one_line(other.kind),
+        kind=one_line(readable_kind(other.kind)),
         sources=sources,
         pmids=not sources and bool(statement.edge.pmids),
         whole="" if verb else one_line(statement.text),
@@ -225,14 +226,14 @@ def _quoted(name: str) -> str:
 
 def _head(entity: Node, stand_ins: Mapping[str, Node]) -> str:
     where = ", ".join(one_line(part) for part in (entity.identifier, entity.source) if part)
-    name = f"{one_line(entity.kind)} {one_line(entity.name)}{f' ({where})' if where else ''}"
+    name = f"{one_line(readable_kind(entity.kind))} {one_line(entity.name)}{f' ({where})' if where else ''}"
     return f"{name}:{_said(stand_ins.get(entity.node_id))}"
 
 
 def _said(broader: Node | None) -> str:
     if broader is None:
         return ""
-    name = f"{one_line(broader.kind)} {one_line(broader.name)}"
+    name = f"{one_line(readable_kind(broader.kind))} {one_line(broader.name)}"
     return f"\n- The graph says nothing of this itself; what it says of the broader {name} is used."
 
 

@@ -13,6 +13,8 @@ from graph_doubles import GENES, ITCH, METHOTREXATE, PSORIASIS, STATEMENTS, ZOST
 
 from retrieval.graph.context_text import Told, evidence_json, fitting_text, tell, verb_of
 from retrieval.graph.relations import asks_identifier, fitting, relations_of
+from retrieval.graph.types import Edge
+from retrieval.graph.verbs import statement
 
 
 def test_statements_with_relation_and_source_in_common_share_a_line() -> None:
@@ -164,3 +166,27 @@ def test_relations_of_each_graph_are_known(question: str, edge: str, end: str) -
 def test_other_relations_do_not_fit(question: str, edge: str) -> None:
     """An abbreviation is one relation's."""
     assert fitting(relations_of(question), edge, "Disease") == 0
+
+
+@pytest.mark.parametrize(
+    ("kinds", "edge", "expected"),
+    [
+        (("disease", "gene/protein"), "disease_protein", "- is associated with Gene/protein: A; B [source: PrimeKG]"),
+        (
+            ("Disease", "PhenotypicFeature"),
+            "has_phenotype",
+            "- has the phenotype Phenotypic Feature: A; B [source: PrimeKG]",
+        ),
+        (("Compound", "SideEffect"), "CcSE", "- causes Side Effect: A; B [source: PrimeKG]"),
+    ],
+)
+def test_statements_of_every_graphs_kinds_share_a_line(kinds: tuple[str, str], edge: str, expected: str) -> None:
+    """Sentences write kinds for people ("Side Effect"); what stands between the names is found all the same."""
+    entity, others = make_node(kinds[0], "it"), [make_node(kinds[1], name) for name in "AB"]
+    told = [
+        statement(
+            Edge(source_id=entity.node_id, target_id=other.node_id, kind=edge, provenance=("PrimeKG",)), entity, other
+        )
+        for other in others
+    ]
+    assert expected in tell(Told((entity,), told, 2), 2).splitlines()
