@@ -21,7 +21,7 @@ _MAX_CITED: Final = 40
 # Identifiers of which the form alone says whose they are, and their web pages.
 _PAGES: Final = (
     (
-        re.compile(r"(?:DOID|UBERON|GO|CHEBI|HP|MONDO|CL|NCBITaxon|inchikey|EFO|ORPHANET):\S+$", re.I),
+        re.compile(r"(?:DOID|UBERON|GO|CHEBI|HP|MONDO|CL|NCBITaxon|inchikey|EFO|ORPHANET|HGNC):\S+$", re.I),
         "identifiers.org/{}",
     ),
     (re.compile(r"DB\d{5}$"), "go.drugbank.com/drugs/{}"),
@@ -31,13 +31,16 @@ _PAGES: Final = (
     (re.compile(r"R-HSA-\d+$"), "reactome.org/content/detail/{}"),
     (re.compile(r"WP\d+$"), "www.wikipathways.org/instance/{}"),
 )
-_GENE_ID: Final = re.compile(r"(?:ncbigene:|entrez:|geneid:)?(\d+)$", re.IGNORECASE)
+# PrimeKG puts the source before identifiers that have a form of their own, and drops leading zeros.
+_SOURCE_BEFORE: Final = re.compile(r"^(?:DrugBank|REACTOME):", re.IGNORECASE)
+_UNPADDED: Final = re.compile(r"(MONDO|UBERON|GO|HPO?|CL):(\d{1,7})$")
+_GENE_ID: Final = re.compile(r"(?:ncbigene:|ncbi:|entrez:|geneid:)?(\d+)$", re.IGNORECASE)
 _UNIPROT: Final = re.compile(r"[OPQ]\d[A-Z0-9]{3}\d$|[A-NR-Z]\d(?:[A-Z][A-Z0-9]{2}\d){1,2}$")
 
 
 def node_url(node: Node) -> str:
     """The page of a node's identifier, "" where nobody is known to have one."""
-    identifier = node.identifier.strip()
+    identifier = _UNPADDED.sub(_padded, _SOURCE_BEFORE.sub("", node.identifier.strip(), count=1))
     kind = node.kind.casefold()
     gene = _GENE_ID.match(identifier) if kind.startswith("gene") else None
     if gene is not None:
@@ -46,6 +49,10 @@ def node_url(node: Node) -> str:
         return f"https://www.uniprot.org/uniprotkb/{identifier}"
     page = next((page for form, page in _PAGES if form.match(identifier)), "")
     return "https://" + page.format(quote(identifier, safe=":")) if page else ""
+
+
+def _padded(found: re.Match[str]) -> str:
+    return f"{'HP' if found[1] == 'HPO' else found[1]}:{found[2]:0>7}"
 
 
 def p_value(statement: Statement) -> float | None:

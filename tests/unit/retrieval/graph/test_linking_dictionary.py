@@ -231,6 +231,22 @@ def test_kinds_restrict_and_a_kind_in_the_text_decides() -> None:
     assert (only.node.kind, only.margin) == ("Gene", 1.0)
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "identifier"),
+    [
+        ("What is NCBI Gene 6622?", "gene/protein", "NCBI:6622"),
+        ("What is DB01235?", "drug", "DrugBank:DB01235"),
+        ("What is HP:0001337?", "effect/phenotype", "HPO:1337"),
+        ("What is MONDO:0005180?", "disease", "MONDO:5180"),
+        ("What is R-HSA-109582?", "pathway", "REACTOME:R-HSA-109582"),
+    ],
+)
+def test_identifiers_are_found_as_primekg_writes_them(text: str, kind: str, identifier: str) -> None:
+    """With their source before them, and without leading zeros."""
+    found = build_dictionary(NamesStore([node(kind, identifier, "some name")])).find(text)
+    assert [mention.node.identifier for mention in found] == [identifier]
+
+
 HODGKIN = node("Disease", "DOID:8567", "Hodgkin's lymphoma")
 LUNG = node("Disease", "DOID:1324", "lung carcinoma")
 
