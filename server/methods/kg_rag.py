@@ -125,9 +125,14 @@ class KgRag:
             for event in report.abstention(outcome):
                 yield event
             return
-        prompt_ids = self._prompt_ids(asked, engine, outcome.given)
+        async with aclosing(self._from_model(ask, outcome, engine)) as events:
+            async for event in events:
+                yield event
+
+    async def _from_model(self, ask: Ask, outcome: Outcome, engine: Engine) -> AsyncGenerator[Event, None]:
+        prompt_ids = self._prompt_ids(outcome.asked, engine, outcome.given)
         yield Step(f"the model answers {'from' if outcome.given else 'WITHOUT'} the graph")
-        params = self._params(ask, asked, engine)
+        params = self._params(ask, outcome.asked, engine)
         done: Done | None = None
         async with aclosing(_written(engine, prompt_ids, params, ask.request_id)) as events:
             async for event in events:
