@@ -18,10 +18,11 @@ from retrieval.ncbi.misses import is_miss, refuses
 from retrieval.ncbi.parameter_classes import ParamClass, Vocabulary, classes_of
 from retrieval.ncbi.requests import NcbiSite, build_request, public_url
 from retrieval.types import NcbiCall, RawReply, Route
+from server import egress_records
 from server.audit import AuditFailed
 from server.audit_lines import AuditRecord
 from server.auditor import Auditor
-from server.egress_places import OutboundRequest, Place, Places
+from server.egress_places import InboundReply, OutboundRequest, Place, Places
 from server.egress_policy import Departures, EgressPolicy
 from server.egress_settings import EgressMode
 from server.errors import EgressRaised
@@ -107,18 +108,7 @@ class Egress:
         Raises:
             NcbiRefusedByEgress: the mode or a class of its values keeps it here, or the log cannot be written.
         """
-        record = AuditRecord(
-            event="send",
-            request_id=asker.request_id,
-            key_id=asker.key_id or None,
-            mode=asker.mode,
-            decision="allowed",
-            where=request.host,
-            endpoint=request.endpoint,
-            classes=request.classes,
-            request_bytes=request.num_bytes,
-            params=request.params,
-        )
+        record = egress_records.sent(asker, request)
         if asker.mode == "off":
             raise NcbiRefusedByEgress(f"{request.host} is another machine, and nothing may leave this one")
         if kept := self.policy.kept(request.classes):
@@ -130,6 +120,11 @@ class Egress:
         await self._record_ahead(record)
         self._total.add(request.host, request.classes)
         self._departures(asker).add(request.host, request.classes)
+
+    async def came_back(self, asker: Asker, request: OutboundRequest, reply: InboundReply) -> None:
+        """Right after one that was let out has ended, however it did: its line on the audit log."""
+        with suppress(AuditFailed):  # the log has said so; what left stands in the line before
+            await self._auditor.record(egress_records.returned(asker, request, reply))
 
     async def _local_first(self, trip: _Trip) -> RawReply:
         local: RawReply | None = None

@@ -57,3 +57,12 @@ class OutboundRequest:
     classes: tuple[ParamClass, ...]
     num_bytes: int
     params: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboundReply:
+    """What became of one. ``status``: HTTP's, else what kept the reply away. ``num_bytes`` None where none came."""
+
+    status: str
+    num_bytes: int | None
+    seconds: float

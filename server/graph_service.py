@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from models.encoders.base import Floats
@@ -15,18 +15,21 @@ from retrieval.graph.catalog import open_or_sample
 from retrieval.graph.errors import GraphError, GraphNodeUnknown
 from retrieval.graph.linking.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
+from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.linking.nearest import build_nearest
-from retrieval.graph.spoke import Departure, SpokeSource
+from retrieval.graph.linking.types import Linked, LinkOptions
+from retrieval.graph.spoke import Arrival, Departure, SpokeSource
 from retrieval.graph.store_read import LocalGraph
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
 from server.egress import Asker, Egress
-from server.egress_places import OutboundRequest
+from server.egress_places import InboundReply, OutboundRequest
 from server.egress_settings import EgressMode
 from server.encoder_pool import EncoderPool
 from server.graph_setup import build_spoke, graph_encoder_name, graphs_dir
 from server.methods.base import Ask
 from server.ncbi_setup import Ncbi
 from server.settings import Settings, is_loopback
+from server.statement_vectors import DEFAULT_BYTES
 from server.stored_graph import StoredGraph
 
 log = logging.getLogger(__name__)
@@ -45,7 +48,7 @@ def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi) -> Gr
     """Raises EncoderUnknown: the settings do not name the graph's encoder."""
     encoder = graph_encoder_name(settings)
     pool.check(encoder)
-    place = GraphPlace(graphs_dir(settings), settings.graph.name, encoder)
+    place = GraphPlace(graphs_dir(settings), settings.graph.name, encoder, settings.graph.vector_cache_bytes)
     spoke = build_spoke(settings, ncbi.sender, _not_for_an_answer)
     host = settings.graph.spoke_host or ""
     return GraphService(place, pool, ncbi.egress, None if spoke is None else Spoke(spoke, host, is_loopback(host)))
@@ -57,11 +60,13 @@ async def _not_for_an_answer(_: Departure) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GraphPlace:
-    """Where the graph of this machine lies, and by which encoder its vectors are."""
+    """Where the graph of this machine lies, and by which encoder its vectors are. ``cache_bytes`` bounds the vectors
+    that are kept of SPOKE's statements."""
 
     root: Path
     name: str
     encoder: str
+    cache_bytes: int = DEFAULT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +86,7 @@ class GraphService:
         self._pool = pool
         self._egress = egress
         self._spoke = spoke
-        self._opened: Opened | None = None
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[Opened] | None = None
 
     def open(self, ask: Ask, egress: EgressMode | None) -> AnswerGraph:
         """Raises EgressRaised for a mode above that of the request's key."""
@@ -92,36 +96,49 @@ class GraphService:
     def place(self) -> GraphPlace:
         return self._place
 
-    async def link(self, question: str) -> Sequence[Mention]:
+    async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
         """Raises GraphError: there is no such graph, or it is damaged. ModelError: its encoder is not here."""
-        opened = await self.opened()
-        return (await opened.linker.link(question)).mentions
+        linker = (await self.opened()).linker
+        if extractor is None:
+            return await linker.link(question)
+        return await replace(linker, extractor=extractor).link(question, LinkOptions(method="model"))
+
+    async def broader(self, text: str, mention: Mention) -> Mention | None:
+        return await (await self.opened()).linker.broader(text, mention)
 
     async def close(self) -> None:
-        if self._opened is not None:
-            if self._opened.linker.nearest is not None:
-                self._opened.linker.nearest.close()
-            self._opened.store.close()
+        task, self._opening = self._opening, None
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return
+        opened = task.result()
+        if opened.linker.nearest is not None:
+            opened.linker.nearest.close()
+        opened.store.close()
 
     async def opened(self) -> Opened:
-        async with self._opening:
-            if self._opened is None:
-                self._opened = await self._pool.run(self._load)
-            return self._opened
+        """Opened once, whoever of those that wait for it goes away; after a failure by the next one anew."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._pool.run(self._load))
+            self._opening.add_done_callback(self._forget_failure)
+        return await asyncio.shield(self._opening)
+
+    def _forget_failure(self, task: asyncio.Task[Opened]) -> None:
+        if (task.cancelled() or task.exception() is not None) and self._opening is task:
+            self._opening = None
 
     def _load(self) -> Opened:
         started = time.monotonic()
         encoder = self._pool.encoder(self._place.encoder)
         store = open_or_sample(self._place.root, self._place.name, encoder)
         try:
-            names = self._place.root / f".names-{self._place.name}" if store.manifest.nodes > _IN_MEMORY else None
+            names = self._place.root / ".names" / self._place.name if store.manifest.nodes > _IN_MEMORY else None
             linker = Linker(build_dictionary(store), build_nearest(store, encoder, names))
         except BaseException:
             store.close()
             raise
         seconds = time.monotonic() - started
         log.info("graph ready: name=%s nodes=%d seconds=%.1f", self._place.name, store.manifest.nodes, seconds)
-        return Opened(store, StoredGraph(store, self._pool, self._place.encoder), linker)
+        return Opened(store, StoredGraph(store, self._pool, encoder, self._place.cache_bytes), linker)
 
 
 class AnswerGraph:
@@ -167,8 +184,13 @@ class AnswerGraph:
             if not spoke.is_here:
                 await self._egress.let_out(self._asker, _outbound(spoke.host, departure))
 
+        async def after(departure: Departure, arrival: Arrival) -> None:
+            if not spoke.is_here:
+                reply = InboundReply(status=arrival.status, num_bytes=arrival.num_bytes, seconds=arrival.seconds)
+                await self._egress.came_back(self._asker, _outbound(spoke.host, departure), reply)
+
         try:
-            return await spoke.source.with_listener(before).neighbourhood(node)
+            return await spoke.source.with_listener(before, after).neighbourhood(node)
         except GraphNodeUnknown:
             return local
         except (GraphError, NcbiRefusedByEgress) as error:

@@ -19,6 +19,7 @@ class GraphSettings(SettingsGroup):
     connect_timeout_s: float = Field(default=5.0, gt=0, le=600)
     retries: int = Field(default=1, ge=0, le=5, description="of a request to SPOKE that may yet succeed")
     max_reply_bytes: int = Field(default=33_554_432, ge=1024, description="longer replies of SPOKE are refused")
+    vector_cache_bytes: int = Field(default=67_108_864, ge=0, description="vectors kept of SPOKE's statements")
     types_age_s: float = Field(default=86_400.0, ge=0, description="SPOKE's list of types is asked for again then")
     unknown_age_s: float = Field(default=3600.0, ge=0, description="a node SPOKE does not have: not asked for before")
 

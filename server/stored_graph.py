@@ -12,6 +12,7 @@ from models.encoders.base import Encoder, Floats, PassageText
 from retrieval.graph.base import GraphStore
 from retrieval.graph.types import Neighbourhood, Node, Statement
 from server.encoder_pool import EncoderPool
+from server.statement_vectors import DEFAULT_BYTES, StatementVectors
 
 _T = TypeVar("_T")
 _NO_ROW: Final = -1
@@ -20,10 +21,14 @@ _NO_ROW: Final = -1
 class StoredGraph:
     """A store as a method wants it: off the event loop, and with vectors for statements that came without one."""
 
-    def __init__(self, store: GraphStore, pool: EncoderPool, encoder: str) -> None:
+    def __init__(
+        self, store: GraphStore, pool: EncoderPool, encoder: Encoder, cache_bytes: int = DEFAULT_BYTES
+    ) -> None:
+        """``encoder``: one of the pool's. ``cache_bytes`` bounds the vectors that are kept of other statements."""
         self._store = store
         self._pool = pool
         self._encoder = encoder
+        self._elsewhere = StatementVectors(encoder.fingerprint.as_dict(), self._passages, cache_bytes)
 
     @property
     def name(self) -> str:
@@ -48,13 +53,16 @@ class StoredGraph:
             return await asyncio.to_thread(self._store.vectors, rows)
         stored = [place for place, row in enumerate(rows) if row != _NO_ROW]
         new = [place for place, row in enumerate(rows) if row == _NO_ROW]
-        passages = [PassageText("", statements[place].text) for place in new]
-        fresh = await self._encode(lambda encoder: encoder.encode_passages(passages))
+        fresh = await self._elsewhere.of([statements[place].text for place in new])
         vectors = np.empty((len(rows), fresh.shape[1]), np.float32)
         vectors[new] = fresh
         if stored:
             vectors[stored] = await asyncio.to_thread(self._store.vectors, [rows[place] for place in stored])
         return vectors
 
+    async def _passages(self, texts: Sequence[str]) -> Floats:
+        passages = [PassageText("", text) for text in texts]
+        return await self._encode(lambda encoder: encoder.encode_passages(passages))
+
     async def _encode(self, work: Callable[[Encoder], _T]) -> _T:
-        return await self._pool.run(lambda: work(self._pool.encoder(self._encoder)))
+        return await self._pool.run(lambda: work(self._encoder))

@@ -20,8 +20,8 @@ How a context reads is ``context_text``'s matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -63,13 +63,15 @@ class ContextOptions:
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """What there is to choose from: each entity once, each statement once. ``members``: of each entity, the places of
-    its statements in ``statements``."""
+    its statements in ``statements``. ``stand_ins``: by the id of an entity without statements the broader one, an
+    entity too, whose statements are used for it."""
 
     question: str
     mentions: tuple[Mention, ...]
     entities: tuple[Node, ...]
     statements: tuple[Statement, ...]
     members: tuple[tuple[int, ...], ...]
+    stand_ins: Mapping[str, Node] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,12 @@ class Context:
         return not self.statements
 
 
-def gather(question: str, mentions: Sequence[Mention], found: Sequence[Neighbourhood]) -> Gathered:
+def gather(
+    question: str,
+    mentions: Sequence[Mention],
+    found: Sequence[Neighbourhood],
+    stand_ins: Mapping[str, Node] | None = None,
+) -> Gathered:
     """Entities in the order given. A statement that two of them have, or that comes twice, is one."""
     entities: dict[str, Node] = {}
     places: dict[tuple[str, str, str], list[int]] = {}
@@ -110,6 +117,7 @@ def gather(question: str, mentions: Sequence[Mention], found: Sequence[Neighbour
         entities=tuple(entities.values()),
         statements=tuple(statements),
         members=tuple(tuple(dict.fromkeys(own)) for own in members.values()),
+        stand_ins=stand_ins or {},
     )
 
 
@@ -124,7 +132,13 @@ def build_context(
         order = paper_order(gathered, near, options.volume)
     else:
         order, named = budget_order(gathered, near)
-    told = Told(gathered.entities, [gathered.statements[i] for i in order], len(gathered.statements), options.evidence)
+    told = Told(
+        gathered.entities,
+        [gathered.statements[i] for i in order],
+        len(gathered.statements),
+        options.evidence,
+        gathered.stand_ins,
+    )
     if options.tokens is None:
         text = tell(told, len(order))
         fitted = Fitted(text, len(order), count(text))
@@ -180,6 +194,7 @@ def budget_order(gathered: Gathered, near: Floats) -> tuple[list[int], int]:
 def paper_order(gathered: Gathered, near: Floats, volume: int) -> list[int]:
     """Places of the statements that the published program chooses: entity after entity, nearest first in each."""
     chosen: dict[int, None] = {}
+    share = volume // max(1, len(gathered.entities) - len(gathered.stand_ins))
     for own in gathered.members:
         if not own:
             continue
@@ -187,7 +202,7 @@ def paper_order(gathered: Gathered, near: Floats, volume: int) -> list[int]:
         edge = np.percentile(values, _PAPER_PERCENTILE)
         best = np.argsort(-values, kind="stable")
         kept = [own[i] for i in best if values[i] > edge and values[i] > _PAPER_SIMILARITY]
-        chosen |= dict.fromkeys(kept[: volume // len(gathered.entities)])
+        chosen |= dict.fromkeys(kept[:share])
     return list(chosen)
 
 

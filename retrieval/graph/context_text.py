@@ -19,10 +19,11 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from retrieval.graph.types import Node, Statement
+from retrieval.graph.verbs import readable_kind
 
 _MAX_TRIES: Final = 12
 _CLOSE_ENOUGH: Final = 0.96
@@ -38,12 +39,14 @@ _NO_SOURCE: Final = "the graph names none"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """``statements`` in the order of choice; ``total``: how many there were to choose from."""
+    """``statements`` in the order of choice; ``total``: how many there were to choose from. ``stand_ins``: by the id of
+    an entity without statements the broader one whose statements are told."""
 
     entities: Sequence[Node]
     statements: Sequence[Statement]
     total: int
     evidence: bool = False
+    stand_ins: Mapping[str, Node] = field(default_factory=dict)
 
 
 class _Line(NamedTuple):
@@ -106,7 +109,8 @@ class _Telling:
 
     def __init__(self, told: Told) -> None:
         self._told = told
-        self._heads = {entity.node_id: _head(entity) for entity in told.entities}
+        self._heads = {entity.node_id: _head(entity, told.stand_ins) for entity in told.entities}
+        self._reaching = len(self._heads.keys() - told.stand_ins.keys())
         self._parts: list[tuple[str, _Line, str]] = []
         self._ends: list[Node] = []
         self._chars = [sum(map(len, self._heads.values())) + _NOTE_CHARS]
@@ -141,14 +145,14 @@ class _Telling:
 
     def _common(self, number: int) -> list[str]:
         """The nodes that every entity has one of the first ``number`` statements about, as one line."""
-        if len(self._heads) < 2:
+        if self._reaching < 2:
             return []
         reached: dict[str, set[str]] = {}
         names: dict[str, str] = {}
         for (place, _, _), end in zip(self._parts[:number], self._ends, strict=False):
             reached.setdefault(end.node_id, set()).add(place)
             names[end.node_id] = _quoted(end.name)
-        common = [names[node_id] for node_id, places in reached.items() if len(places - {_BESIDE}) == len(self._heads)]
+        common = [names[node_id] for node_id, places in reached.items() if len(places - {_BESIDE}) == self._reaching]
         more = len(common) - _MAX_COMMON
         said = "; ".join(common[:_MAX_COMMON]) + (f" and {more} more" if more > 0 else "")
         return [f"Common to all of these: {said}"] if common else []
@@ -170,8 +174,8 @@ class _Telling:
 
 def verb_of(statement: Statement) -> str:
     """What stands between the two ends in the statement's text, "" where it does not have that form."""
-    head = f"{statement.source.kind} {statement.source.name} "
-    tail = f" {statement.target.kind} {statement.target.name}"
+    head = f"{readable_kind(statement.source.kind)} {statement.source.name} "
+    tail = f" {readable_kind(statement.target.kind)} {statement.target.name}"
     text = statement.text
     if len(head) + len(tail) < len(text) and text.startswith(head) and text.endswith(tail):
         return text[len(head) : -len(tail)]
@@ -185,7 +189,8 @@ def one_line(text: str) -> str:
 
 
 def evidence_json(statement: Statement) -> str:
-    """The attributes and articles of an edge as one line of JSON; of long lists the beginning and how many follow."""
+    """The attributes and articles of an edge as one line of JSON; of long lists the beginning and how many follow,
+    of long texts the beginning."""
     attributes: dict[str, Any] = {key: _shortened(value) for key, value in statement.edge.evidence.items()}
     if statement.edge.pmids:
         attributes["pmids"] = _shortened(list(statement.edge.pmids))
@@ -198,7 +203,7 @@ def _line(statement: Statement, other: Node, *, forward: bool, whole: bool) -> _
     return _Line(
         verb=one_line(verb),
         forward=forward,
-        kind=one_line(other.kind),
+        kind=one_line(readable_kind(other.kind)),
         sources=sources,
         pmids=not sources and bool(statement.edge.pmids),
         whole="" if verb else one_line(statement.text),
@@ -219,9 +224,17 @@ def _quoted(name: str) -> str:
     return json.dumps(name, ensure_ascii=False) if ";" in name else name
 
 
-def _head(entity: Node) -> str:
+def _head(entity: Node, stand_ins: Mapping[str, Node]) -> str:
     where = ", ".join(one_line(part) for part in (entity.identifier, entity.source) if part)
-    return f"{one_line(entity.kind)} {one_line(entity.name)}{f' ({where})' if where else ''}:"
+    name = f"{one_line(readable_kind(entity.kind))} {one_line(entity.name)}{f' ({where})' if where else ''}"
+    return f"{name}:{_said(stand_ins.get(entity.node_id))}"
+
+
+def _said(broader: Node | None) -> str:
+    if broader is None:
+        return ""
+    name = f"{one_line(readable_kind(broader.kind))} {one_line(broader.name)}"
+    return f"\n- The graph says nothing of this itself; what it says of the broader {name} is used."
 
 
 def _one(line: _Line, items: Sequence[str]) -> str:
@@ -243,5 +256,7 @@ def _shortened(value: Any) -> Any:
         rest = len(value) - _MAX_LISTED
         head = [_shortened(part) for part in value[:_MAX_LISTED]]
         return [*head, f"{rest} more"] if rest > 0 else head
+    if isinstance(value, str) and len(value) > _MAX_NAME:
+        return value[: _MAX_NAME - 1] + "…"
     # JSON knows neither infinities nor NaN.
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,9 +1,9 @@
 """Words of a question that say which relation it is about, and the edges they mean. Pure.
 
-Graphs name one relation differently (TREATS_CtD in SPOKE, CtD's "treats" in Hetionet, "indication" in PrimeKG), so an
-edge is known by how its type begins, letter case apart. Each row of ``RELATIONS`` that a question names and a
-statement fits counts one for that statement: "which Gene is associated with" names two rows, and a gene association
-fits both.
+Graphs name one relation differently (TREATS_CtD in SPOKE, CtD in Hetionet, "indication" in PrimeKG), so an edge is
+known by how its type begins, letter case apart; the table leaves out Hetionet's abbreviations and Monarch's predicates
+and classes. Each row of ``RELATIONS`` that a question names and a statement fits counts one for that statement: "which
+Gene is associated with" names two rows, and a gene association fits both.
 
 | the question says | edge types that begin with | or the other end is a |
 |---|---|---|
@@ -59,41 +59,49 @@ def _relation(words: str, edges: str = "", kinds: str = "") -> Relation:
 RELATIONS: Final = (
     _relation(
         r"treat|drugs?\b|medication|medicine|compounds?\b|therap|indicated|cures?\b",
-        "treats palliates indication off-label",
-        "compound drug",
+        "treats palliates indication off-label ctd cpd",
+        "compound drug chemicalentity smallmolecule molecularmixture",
     ),
     _relation(r"contraindicat|avoid", "contraindicat"),
     _relation(r"clinical trial|trials?\b", "in_clinical_trials mentioned_clinical_trials"),
     _relation(r"genes?\b|genetic|genome|gwas\b", "", "gene gene/protein"),
-    _relation(r"variants?\b|snps?\b|polymorphism|mutation|rs\d", "", "variant"),
-    _relation(r"associat|linked", "associates disease_protein"),
+    _relation(r"variants?\b|snps?\b|polymorphism|mutation|rs\d", "", "variant sequencevariant"),
+    _relation(
+        r"associat|linked", "associates disease_protein associated_with gene_associated genetically_associated dag"
+    ),
     _relation(r"proteins?\b|enzymes?\b", "", "protein gene/protein"),
     _relation(
         r"symptom|signs?\b|phenotyp|manifest|presents?\b",
-        "presents phenotype_present disease_phenotype",
-        "symptom phenotype effect/phenotype",
+        "presents phenotype_present disease_phenotype has_phenotype dps",
+        "symptom phenotype effect/phenotype phenotypicfeature",
     ),
-    _relation(r"where\b|locat|locali[sz]|anatom|tissues?\b|organs?\b", "localizes anatomy", "anatomy"),
-    _relation(r"resembl|similar", "resembles"),
+    _relation(
+        r"where\b|locat|locali[sz]|anatom|tissues?\b|organs?\b",
+        "localizes anatomy disease_has_location located_in dla",
+        "anatomy anatomicalentity grossanatomicalstructure",
+    ),
+    _relation(r"resembl|similar", "resembles drd crc"),
     _relation(
         r"sub-?types?\b|kinds? of|types? of|forms? of|parents?\b|is an? |classified",
-        "isa is_a disease_disease parentof",
+        "isa is_a disease_disease parentof subclass_of",
     ),
-    _relation(r"side.effect|adverse", "causes_c side_effect drug_effect", "sideeffect side+effect effect/phenotype"),
+    _relation(
+        r"side.effect|adverse", "causes_c side_effect drug_effect ccse", "sideeffect side+effect effect/phenotype"
+    ),
     _relation(r"pathogen|organism|bacteri|virus|caused by", "causes_o", "organism"),
     _relation(
         r"pathway|process|functions?\b|component",
         "participates pathway",
         "pathway biologicalprocess molecularfunction cellularcomponent biological+process molecular+function"
-        " cellular+component biological_process molecular_function cellular_component",
+        " cellular+component biological_process molecular_function cellular_component molecularactivity",
     ),
-    _relation(r"increas|up-?regulat|over-?express", "upregulates increasedin"),
-    _relation(r"decreas|down-?regulat|under-?express", "downregulates decreasedin"),
-    _relation(r"express", "expresses expressedin"),
+    _relation(r"increas|up-?regulat|over-?express", "upregulates increasedin aug cug dug"),
+    _relation(r"decreas|down-?regulat|under-?express", "downregulates decreasedin adg cdg ddg"),
+    _relation(r"express", "expresses expressedin expressed_in aeg"),
     _relation(r"bio-?marker|markers?\b", "marker_"),
     _relation(r"prevalen|epidemiolog", "prevalence", "location"),
-    _relation(r"binds?\b|binding|targets?\b|interact", "binds interacts targets drug_protein"),
-    _relation(r"pharmacologic|drug class", "includes partof_cppg", "pharmacologicclass pharmacologic+class"),
+    _relation(r"binds?\b|binding|targets?\b|interact", "binds interacts targets drug_protein cbg gig"),
+    _relation(r"pharmacologic|drug class", "includes partof_cppg pcic", "pharmacologicclass pharmacologic+class"),
 )
 _IDENTIFIER: Final = re.compile(r"\bidentifiers?\b|\baccession\b|\bids?\b|\b[A-Za-z]{2,12}:\d{2,}")
 

@@ -1,7 +1,8 @@
 """SPOKE's REST service as a source of neighbourhoods.
 
-Every request is told to ``before_send`` before its first byte goes: what it raises keeps the request here. Requests go
-through the process's one way out (``HttpSender``).
+Every request is told to ``before_send`` before its first byte goes: what it raises keeps the request here. What became
+of it is told to ``after``, also where it failed or was given up. Requests go through the process's one way out
+(``HttpSender``).
 """
 
 from __future__ import annotations
@@ -55,7 +56,18 @@ class Departure:
     attempt: int
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What became of a departure. ``status``: HTTP's, or what kept a reply away: Timeout, Unavailable, TooLarge,
+    Malformed (it came compressed), cancelled. ``num_bytes`` of the reply, None where none came."""
+
+    status: str
+    num_bytes: int | None
+    seconds: float
+
+
 BeforeSend = Callable[[Departure], Awaitable[None]]
+AfterReply = Callable[[Departure, Arrival], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -81,16 +93,18 @@ class SpokeSource:
         self._sender = sender
         self._before_send = before_send
         self._sleep = sleep
+        self._after: AfterReply = _unheard
         self._memory = _Memory()
 
     @property
     def name(self) -> str:
         return "SPOKE"
 
-    def with_listener(self, before_send: BeforeSend) -> SpokeSource:
-        """This source with another listener; what it remembers of SPOKE they share."""
+    def with_listener(self, before_send: BeforeSend, after: AfterReply | None = None) -> SpokeSource:
+        """This source with other listeners; what it remembers of SPOKE they share."""
         other = copy.copy(self)
         other._before_send = before_send
+        other._after = after or _unheard
         return other
 
     async def neighbourhood(self, node: Node, *, kinds: frozenset[str] | None = None) -> Neighbourhood:
@@ -133,10 +147,11 @@ class SpokeSource:
         attempt = 0
         while True:
             attempt += 1
-            await self._before_send(Departure(url, purpose, node, attempt))
+            departure = Departure(url, purpose, node, attempt)
+            await self._before_send(departure)
             fault: GraphSourceUnavailable
             try:
-                reply = await self._sender.send(OutgoingRequest("GET", url), self._options.limits)
+                reply = await self._exchange(departure)
                 if reply.status not in _UNAVAILABLE:
                     return reply
                 fault = GraphSourceUnavailable(f"SPOKE answers with status {reply.status} ({purpose})")
@@ -150,6 +165,18 @@ class SpokeSource:
                 raise fault
             await self._sleep(backoff_s(attempt))
 
+    async def _exchange(self, departure: Departure) -> HttpReply:
+        started = time.monotonic()
+        try:
+            reply = await self._sender.send(OutgoingRequest("GET", departure.url), self._options.limits)
+        except BaseException as fault:
+            cancelled = isinstance(fault, asyncio.CancelledError)
+            status = "cancelled" if cancelled else type(fault).__name__.removeprefix("Ncbi")
+            await self._after(departure, Arrival(status, None, time.monotonic() - started))
+            raise
+        await self._after(departure, Arrival(str(reply.status), len(reply.body), time.monotonic() - started))
+        return reply
+
     def _remember(self, key: tuple[str, str, str]) -> None:
         self._memory.unknown[key] = time.monotonic() + self._options.unknown_age_s
         self._memory.unknown.move_to_end(key)
@@ -158,6 +185,10 @@ class SpokeSource:
 
     def _not_there(self, node: Node) -> GraphNodeUnknown:
         return GraphNodeUnknown(f"SPOKE has no {node.kind} {node.identifier!r} and none named {node.name!r}")
+
+
+async def _unheard(_: Departure, __: Arrival) -> None:
+    pass
 
 
 def _parsed(reply: HttpReply) -> Reply | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from retrieval.graph.loaders.reading import MalformedRecord, names
+from retrieval.graph.loaders.reading import MalformedRecord, flat_enough, names
 from retrieval.graph.types import Edge, Node
 
 # The more telling name first: a protein's own one is an entry's mnemonic.
@@ -113,7 +113,7 @@ def edge_of(data: Mapping[str, Any], nodes: Mapping[str, Node]) -> Edge:
         kind=data["neo4j_type"],
         provenance=provenance,
         pmids=pmids,
-        evidence={key: value for key, value in properties.items() if key not in _NOT_EVIDENCE},
+        evidence=flat_enough({key: value for key, value in properties.items() if key not in _NOT_EVIDENCE}),
         licence=licence[0] if licence else "",
     )
 

@@ -7,10 +7,10 @@ from typing import Final
 
 MAX_CHOICES: Final = 26
 MAX_CHOICE: Final = 200
-_LIST: Final = re.compile(
-    r"\b(?:given\s+list\s+is|options?(?:\s+are)?|choices?(?:\s+are)?)\s*:\s*(?P<list>[^\n]+?)\s*$", re.IGNORECASE
-)
-_LETTERED: Final = re.compile(r"(?m)^[ \t]*\(?([A-Z])[.):][ \t]+(\S.*?)[ \t]*$")
+# A question may be long: none of these looks at a stretch of it more than once.
+_HEADER: Final = re.compile(r"\b(?:given\s+list\s+is|options?(?:\s+are)?|choices?(?:\s+are)?)\s*:\s*", re.IGNORECASE)
+_LETTERED: Final = re.compile(r"(?m)^[ \t]*\(?([A-Za-z])[.):][ \t]+(\S.*)$")
+_LETTER: Final = re.compile(r"(?:(?<=\s)|^)\(?([A-Za-z])[.):]\s+")
 
 
 def one_line(question: str) -> str:
@@ -21,14 +21,31 @@ def one_line(question: str) -> str:
 def listed_choices(question: str) -> tuple[tuple[str, ...], str]:
     """The choices that a question lists, () for none, and what stands before them."""
     lettered = list(_LETTERED.finditer(question))
-    if len(lettered) >= 2 and [found[1] for found in lettered] == [chr(65 + i) for i in range(len(lettered))]:
+    if _is_row([found[1] for found in lettered]):
         return _distinct([one_line(found[2]) for found in lettered]), question[: lettered[0].start()]
-    listed = _LIST.search(question)
-    if listed is None:
+    text = question.rstrip()
+    # The list is what the text ends with, on one line.
+    last_line = text.rfind("\n") + 1
+    header = next((found for found in _HEADER.finditer(text) if found.end() >= last_line), None)
+    if header is None or header.end() == len(text):
         return (), question
-    separator = ";" if ";" in listed["list"] else ","
-    parts = [one_line(part).rstrip(".?") for part in listed["list"].split(separator)]
-    return _distinct(parts), question[: listed.start()]
+    return _distinct(_parts(text[header.end() :])), question[: header.start()]
+
+
+def _parts(listed: str) -> list[str]:
+    marks = list(_LETTER.finditer(listed))
+    if marks and marks[0].start() == 0 and _is_row([mark[1] for mark in marks]):
+        ends = [*(mark.start() for mark in marks[1:]), len(listed)]
+        parts = [listed[mark.end() : end].rstrip(" ,;") for mark, end in zip(marks, ends, strict=True)]
+    else:
+        parts = listed.split(";" if ";" in listed else ",")
+    return [one_line(part).rstrip(".?") for part in parts]
+
+
+def _is_row(letters: list[str]) -> bool:
+    """A, B, C or a, b, c, without a gap."""
+    row = [chr(place) for place in range(ord("A"), ord("A") + min(len(letters), 27))]
+    return len(letters) >= 2 and (letters == row or letters == [letter.lower() for letter in row])
 
 
 def regex_of(text: str) -> str:

@@ -3,18 +3,18 @@
 Soman K, Rose PW, Morris JH, et al. Biomedical knowledge graph-optimized prompt generation for large language models.
 Bioinformatics 40(9), 2024. The steps are those of the paper's section 3:
 
-1. entities of the question are recognised and               ``_recognised``
-2. their neighbourhoods are taken from the graph              ``_neighbourhoods``
+1. entities of the question are recognised and               ``recognise``
+2. their neighbourhoods are taken from the graph              ``neighbourhoods``
 3. the question becomes a vector beside the statements' own   ``_context``
 4. the statements that it needs are chosen                    ``build_context``
 5. and become language                                        ``context_text``
 6. context and question become the prompt                     ``_prompt_ids``
 7. the model answers                                          ``_written``
 
-What differs from the published program: linking is not a model's call; statements keep the vectors that they got when
-the graph was imported; the context has a number of tokens, not of statements; what the question names comes first; an
-entity that the graph does not have is said, and nothing else put in its place; closed questions are answered under a
-grammar; sources are listed.
+What differs from the published program: linking is a model's call only where that is asked for; statements keep the
+vectors that they got when the graph was imported; the context has a number of tokens, not of statements; what the
+question names comes first; an entity that the graph does not have is said, and at most a broader one used for it, told
+as such; closed questions are answered under a grammar; sources are listed.
 """
 
 from __future__ import annotations
@@ -39,43 +39,25 @@ from retrieval.graph.context import (
     build_context,
     gather,
 )
-from retrieval.graph.errors import GraphNodeUnknown
-from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
+from retrieval.graph.types import Statement
 from server.egress_settings import EgressMode
 from server.engine_slot import EngineSlot
 from server.methods import kg_rag_report as report
 from server.methods.base import Ask, Done, Event, OptionInvalid, Step, TextDelta, TranscriptDelta
 from server.methods.direct import plain_ids, usage_of, uses_chat_template
+from server.methods.kg_rag_entities import Linker, Neighbourhoods, neighbourhoods, recognise
+from server.methods.kg_rag_extraction import EngineExtractor
 from server.methods.kg_rag_options import KgRagOptions, parse_options
 from server.methods.kg_rag_prompts import Asked, Prompts, read_question
-from server.methods.kg_rag_report import Outcome, entities_of
+from server.methods.kg_rag_report import Outcome
 
-MAX_ENTITIES: Final = 8
 # Counting a text alone and inside a prompt may differ by a few tokens.
 _SLACK: Final = 16
 _NOTHING: Final = np.zeros(0, np.float32)
 
 
-class Linker(Protocol):
-    """Finds the nodes that a question names."""
-
-    async def link(self, question: str) -> Sequence[Mention]:
-        """In the order of the question; none where the graph has nothing for it."""
-        ...
-
-
-class Graph(Protocol):
+class Graph(Neighbourhoods, Protocol):
     """A graph with its encoder, for one answer."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def release(self) -> str: ...
-
-    async def neighbourhood(self, node: Node) -> Neighbourhood:
-        """Raises GraphNodeUnknown, GraphSourceUnavailable and their kind."""
-        ...
 
     async def encode(self, question: str) -> Floats:
         """float32 [dim]."""
@@ -118,25 +100,41 @@ class KgRag:
         asked = read_question(ask.question, options)
         engine = self._slot.get()
         graph = self._graphs.open(ask, options.egress)
-        mentions = await self._recognised(asked)
-        entities = entities_of(mentions, MAX_ENTITIES)
-        yield Step(report.recognised(mentions, entities))
-        found = await _neighbourhoods(graph, entities)
-        gathered = gather(asked.words, mentions, found)
-        yield Step(report.neighbourhoods(found, len(gathered.statements), graph.name, graph.release))
+        extractor = EngineExtractor(engine, self._slot.card, ask.request_id) if options.linking == "model" else None
+        recognised = await recognise(self._linker, asked, extractor)
+        for line in report.recognised(recognised):
+            yield Step(line)
+        around = await neighbourhoods(graph, self._linker, asked, recognised)
+        gathered = gather(asked.words, recognised.mentions, around.found, around.stand_ins)
+        for line in report.neighbourhoods(around, gathered, graph.name, graph.release):
+            yield Step(line)
         choosing = _choosing(asked, options, self._room(ask, asked, engine))
         context = await self._context(gathered, await _vectors(graph, asked, gathered), choosing)
         yield Step(report.chosen(context))
         if context.entities:
             yield report.retrieved(context)
-        outcome = Outcome(asked, options, context, mentions, graph.name, graph.release)
+        outcome = Outcome(
+            asked=asked,
+            options=options,
+            context=context,
+            recognised=recognised,
+            stand_ins=around.stand_ins,
+            graph=graph.name,
+            release=graph.release,
+            linking_usage=None if extractor is None else extractor.usage,
+        )
         if outcome.must_abstain:
             for event in report.abstention(outcome):
                 yield event
             return
-        prompt_ids = self._prompt_ids(asked, engine, outcome.given)
+        async with aclosing(self._from_model(ask, outcome, engine)) as events:
+            async for event in events:
+                yield event
+
+    async def _from_model(self, ask: Ask, outcome: Outcome, engine: Engine) -> AsyncGenerator[Event, None]:
+        prompt_ids = self._prompt_ids(outcome.asked, engine, outcome.given)
         yield Step(f"the model answers {'from' if outcome.given else 'WITHOUT'} the graph")
-        params = self._params(ask, asked, engine)
+        params = self._params(ask, outcome.asked, engine)
         done: Done | None = None
         async with aclosing(_written(engine, prompt_ids, params, ask.request_id)) as events:
             async for event in events:
@@ -146,11 +144,6 @@ class KgRag:
                     yield event
         for event in report.ending(outcome, done) if done else ():
             yield event
-
-    async def _recognised(self, asked: Asked) -> tuple[Mention, ...]:
-        """Choices are looked for in the entities' statements; they are entities only where the question has none."""
-        found = await self._linker.link(asked.stem)
-        return tuple(found or (await self._linker.link(asked.question) if asked.stem != asked.question else ()))
 
     async def _context(self, gathered: Gathered, vectors: Vectors, choosing: ContextOptions) -> Context:
         tokenizer = self._slot.get().tokenizer
@@ -185,17 +178,6 @@ class KgRag:
             logprobs=wanted.logprobs,
             grammar=asked.grammar(),
         )
-
-
-async def _neighbourhoods(graph: Graph, entities: Sequence[Node]) -> list[Neighbourhood]:
-    async def around(node: Node) -> Neighbourhood:
-        try:
-            return await graph.neighbourhood(node)
-        except GraphNodeUnknown:
-            # The names are of another release than the graph: nothing is known, which the reader is told.
-            return Neighbourhood(node=node, statements=(), graph=graph.name, release=graph.release)
-
-    return list(await asyncio.gather(*(around(node) for node in entities)))
 
 
 async def _vectors(graph: Graph, asked: Asked, gathered: Gathered) -> Vectors:

@@ -15,6 +15,7 @@ from server.methods.kg_rag_prompts import Asked
 from server.methods.references import MAX_REFERENCES
 
 _PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"
+_PMID: Final = re.compile(r"(?:PMID:?\s*)?([0-9]{1,9})$", re.IGNORECASE)
 _P_VALUES: Final = ("gwas_pvalue", "pvalue", "p_value", "pValue", "fisher")
 _MAX_CITED: Final = 40
 # How the DISEASES database gives what it has from DistiLD.
@@ -24,7 +25,7 @@ _NUMBER_IN: Final = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)", r
 # Identifiers of which the form alone says whose they are, and their web pages.
 _PAGES: Final = (
     (
-        re.compile(r"(?:DOID|UBERON|GO|CHEBI|HP|MONDO|CL|NCBITaxon|inchikey|EFO|ORPHANET):\S+$", re.I),
+        re.compile(r"(?:DOID|UBERON|GO|CHEBI|HP|MONDO|CL|NCBITaxon|inchikey|EFO|ORPHANET|HGNC):\S+$", re.I),
         "identifiers.org/{}",
     ),
     (re.compile(r"DB\d{5}$"), "go.drugbank.com/drugs/{}"),
@@ -34,13 +35,16 @@ _PAGES: Final = (
     (re.compile(r"R-HSA-\d+$"), "reactome.org/content/detail/{}"),
     (re.compile(r"WP\d+$"), "www.wikipathways.org/instance/{}"),
 )
-_GENE_ID: Final = re.compile(r"(?:ncbigene:|entrez:|geneid:)?(\d+)$", re.IGNORECASE)
+# PrimeKG puts the source before identifiers that have a form of their own, and drops leading zeros.
+_SOURCE_BEFORE: Final = re.compile(r"^(?:DrugBank|REACTOME):", re.IGNORECASE)
+_UNPADDED: Final = re.compile(r"(MONDO|UBERON|GO|HPO?|CL):(\d{1,7})$")
+_GENE_ID: Final = re.compile(r"(?:ncbigene:|ncbi:|entrez:|geneid:)?(\d+)$", re.IGNORECASE)
 _UNIPROT: Final = re.compile(r"[OPQ]\d[A-Z0-9]{3}\d$|[A-NR-Z]\d(?:[A-Z][A-Z0-9]{2}\d){1,2}$")
 
 
 def node_url(node: Node) -> str:
     """The page of a node's identifier, "" where nobody is known to have one."""
-    identifier = node.identifier.strip()
+    identifier = _UNPADDED.sub(_padded, _SOURCE_BEFORE.sub("", node.identifier.strip(), count=1))
     kind = node.kind.casefold()
     gene = _GENE_ID.match(identifier) if kind.startswith("gene") else None
     if gene is not None:
@@ -49,6 +53,10 @@ def node_url(node: Node) -> str:
         return f"https://www.uniprot.org/uniprotkb/{identifier}"
     page = next((page for form, page in _PAGES if form.match(identifier)), "")
     return "https://" + page.format(quote(identifier, safe=":")) if page else ""
+
+
+def _padded(found: re.Match[str]) -> str:
+    return f"{'HP' if found[1] == 'HPO' else found[1]}:{found[2]:0>7}"
 
 
 def p_value(statement: Statement) -> float | None:
@@ -96,7 +104,7 @@ def citation_records(statements: Iterable[Statement]) -> list[dict[str, Any]]:
             "text": statement.text,
             "sources": list(statement.edge.provenance),
             "pmids": list(statement.edge.pmids),
-            "pmid_urls": [_PUBMED.format(quote(pmid, safe="")) for pmid in statement.edge.pmids],
+            "pmid_urls": [url for url in map(_article_url, statement.edge.pmids) if url],
             "p_value": p_value(statement),
             "node_urls": [node_url(statement.source), node_url(statement.target)],
             "licence": statement.edge.licence,
@@ -111,11 +119,15 @@ def _others(statement: Statement, entities: set[str]) -> list[Node]:
 
 
 def _url(statement: Statement, entities: set[str]) -> str:
-    if statement.edge.pmids:
-        return _PUBMED.format(quote(statement.edge.pmids[0], safe=""))
-    pages = [node_url(end) for end in (*_others(statement, entities), statement.source, statement.target)]
+    pages = [_article_url(pmid) for pmid in statement.edge.pmids[:1]]
+    pages += [node_url(end) for end in (*_others(statement, entities), statement.source, statement.target)]
     pages += [source for source in statement.edge.provenance if source.startswith("https://") and ")" not in source]
     return next((page for page in pages if page), "")
+
+
+def _article_url(pmid: str) -> str:
+    number = _PMID.match(pmid)
+    return _PUBMED.format(number[1]) if number else ""
 
 
 def _source(statement: Statement) -> str:
@@ -142,9 +154,11 @@ def _p_values(evidence: Mapping[str, Any]) -> Iterator[float]:
 
 
 def _number(value: object) -> float | None:
+    if isinstance(value, bool):
+        return None
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 

@@ -13,10 +13,12 @@ from server.methods.choices import MAX_CHOICE, MAX_CHOICES
 
 Form = Literal["general", "true_false", "multiple_choice"]
 WithoutContext = Literal["abstain", "answer"]
+Linking = Literal["dictionary", "model"]
 _FORMS = ("auto", "general", "true_false", "multiple_choice")
 _PRUNINGS: tuple[Pruning, ...] = ("budget", "paper")
 _WITHOUT: tuple[WithoutContext, ...] = ("abstain", "answer")
-_KNOWN = "form, choices, evidence, pruning, context_tokens, without_context, references, egress"
+_LINKINGS: tuple[Linking, ...] = ("dictionary", "model")
+_KNOWN = "form, choices, linking, evidence, pruning, context_tokens, without_context, references, egress"
 MAX_CONTEXT_TOKENS = 16_384
 
 
@@ -25,10 +27,12 @@ class KgRagOptions:
     """``form`` "auto": read from the question. ``choices``: of a multiple-choice question; () reads them from it.
     ``evidence`` puts the attributes of statements into the context. ``pruning``: how statements are chosen.
     ``context_tokens`` bounds the context, which the model's own may bound further; ``paper`` has no other bound.
+    ``linking`` "model": the served model reads the names; "dictionary": by spellings and vectors.
     ``without_context``: what to do where the graph has nothing. ``egress`` None: the mode of the key."""
 
     form: Form | Literal["auto"] = "auto"
     choices: tuple[str, ...] = ()
+    linking: Linking = "dictionary"
     evidence: bool = False
     pruning: Pruning = "budget"
     context_tokens: int | None = None
@@ -56,6 +60,8 @@ def _check(key: str, value: Any) -> Any:
             return _need(value in _FORMS, value, key, "one of " + ", ".join(_FORMS))
         case "choices":
             return _need(_are_choices(value), _as_tuple(value), key, f"2 to {MAX_CHOICES} different lines of text")
+        case "linking":
+            return _need(value in _LINKINGS, value, key, "one of " + ", ".join(_LINKINGS))
         case "pruning":
             return _need(value in _PRUNINGS, value, key, "one of " + ", ".join(_PRUNINGS))
         case "without_context":

@@ -18,11 +18,15 @@ from server.methods.kg_rag_options import Form, KgRagOptions
 
 NONE_OF_THESE: Final = "none of these"
 UNKNOWN: Final = "unknown"
-_TRUE_FALSE: Final = re.compile(
-    r"^\s*(?:true\s+or\s+false|true/false|t/f|is\s+(?:it|this|the\s+following(?:\s+\w+)?)\s+true)\b[\s:?.,-]*"
-    r"|[\s(,.;-]*\b(?:true\s+or\s+false|true/false)\s*[?.)]*\s*$",
+# Choices that say the same in other words, without a full stop.
+_NONE: Final = frozenset({NONE_OF_THESE, "none of the above", "none of them"})
+# A question may be long: neither of these looks at a stretch of it more than once.
+_ASKS_FIRST: Final = re.compile(
+    r"\s*(?:true\s+or\s+false|true/false|t/f|is\s+(?:it|this|the\s+following(?:\s+\w+)?)\s+true)\b[\s:?.,-]*",
     re.IGNORECASE,
 )
+_ASKS_LAST: Final = re.compile(r"\b(?:true\s+or\s+false|true/false)$", re.IGNORECASE)
+_LONGEST_LAST: Final = 64
 _PARTS: Final = ("general", "true_false", "multiple_choice", "without_context")
 
 
@@ -39,7 +43,7 @@ class Asked:
     @property
     def words(self) -> str:
         """All that names things: the question, and choices that came beside it."""
-        beside = [choice for choice in self.choices if choice not in self.question]
+        beside = [choice for choice in self.choices if not _stands_in(choice, self.question)]
         return "\n".join([self.question, *beside])
 
     @property
@@ -48,13 +52,17 @@ class Asked:
             case "true_false":
                 return ("True", "False", UNKNOWN)
             case "multiple_choice":
-                return (*self.choices, *(() if NONE_OF_THESE in self.choices else (NONE_OF_THESE,)))
+                return self.choices if self._own_none else (*self.choices, NONE_OF_THESE)
         return ()
 
     @property
     def abstention(self) -> str:
         """The answer that says that the graph does not tell."""
-        return {"true_false": UNKNOWN, "multiple_choice": NONE_OF_THESE}.get(self.form, "")
+        return {"true_false": UNKNOWN, "multiple_choice": self._own_none or NONE_OF_THESE}.get(self.form, "")
+
+    @property
+    def _own_none(self) -> str:
+        return next((choice for choice in self.choices if choice.rstrip(".").casefold() in _NONE), "")
 
     def grammar(self) -> Grammar | None:
         """The whole output is one of the answers; the blank is what the first token of a base model begins with."""
@@ -64,8 +72,10 @@ class Asked:
 
     def answer_in(self, written: str) -> str:
         """The answer that was written, "" for none: an engine without grammars may write anything."""
-        bare = written.strip().rstrip(".").casefold()
-        return next((answer for answer in self.answers if answer.casefold() in (bare, written.strip().casefold())), "")
+        bare = written.strip()
+        # Names of two organisms may differ in case alone.
+        exact = next((answer for answer in self.answers if answer in (bare, bare.rstrip("."))), "")
+        return exact or next((answer for answer in self.answers if _folded(answer) == _folded(bare)), "")
 
 
 def read_question(text: str, options: KgRagOptions) -> Asked:
@@ -75,8 +85,9 @@ def read_question(text: str, options: KgRagOptions) -> Asked:
         OptionInvalid: a multiple-choice question is wanted and no choices are found.
     """
     form, question = options.form, text.strip()
-    if form == "true_false" or (form == "auto" and not options.choices and _TRUE_FALSE.search(question)):
-        bare = one_line(_TRUE_FALSE.sub(" ", question)) or one_line(question)
+    statement = _statement(question)
+    if form == "true_false" or (form == "auto" and not options.choices and statement is not None):
+        bare = one_line(statement or question)
         return Asked(bare, "true_false", stem=bare)
     found, stem = listed_choices(question)
     choices = options.choices or found
@@ -86,6 +97,25 @@ def read_question(text: str, options: KgRagOptions) -> Asked:
     if form == "general" or not choices:
         return Asked(question, "general", stem=question)
     return Asked(question, "multiple_choice", choices, stem)
+
+
+def _statement(question: str) -> str | None:
+    """The question without its "true or false", None where it has none; "" where it has nothing else."""
+    first = _ASKS_FIRST.match(question)
+    rest = question[first.end() :] if first else question
+    bare = rest.rstrip(" \t\r\n?.)")
+    last = _ASKS_LAST.search(bare, max(0, len(bare) - _LONGEST_LAST))
+    if last:
+        rest = bare[: last.start()].rstrip(" \t\r\n(,.;-")
+    return rest.strip() if first or last else None
+
+
+def _stands_in(choice: str, question: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(choice)}(?![\w-])", question) is not None
+
+
+def _folded(answer: str) -> str:
+    return answer.strip().rstrip(".").casefold()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,28 +7,33 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from models.decoding.types import LoopUsage
-from retrieval.graph.context import Context
+from retrieval.graph.context import Context, Gathered
 from retrieval.graph.relations import asks_identifier
-from retrieval.graph.types import Mention, Neighbourhood, Node
+from retrieval.graph.types import Mention, Node
 from server.methods import references
 from server.methods.base import Done, Event, Evidence, Retrieved, Step, TextDelta, TranscriptDelta
 from server.methods.kg_rag_citations import citation_records, cited, references_of
+from server.methods.kg_rag_entities import Around, Recognised
+from server.methods.kg_rag_extraction import both
 from server.methods.kg_rag_options import KgRagOptions
 from server.methods.kg_rag_prompts import Asked
 
 _MAX_LISTED = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What is known when the context is chosen."""
+    """What is known when the context is chosen. ``stand_ins`` as ``Around`` has them; ``linking_usage`` of a model's
+    call, None where there was none."""
 
     asked: Asked
     options: KgRagOptions
     context: Context
-    mentions: tuple[Mention, ...]
+    recognised: Recognised
+    stand_ins: Mapping[str, Node]
     graph: str
     release: str
+    linking_usage: LoopUsage | None = None
 
     @property
     def given(self) -> str:
@@ -40,28 +45,47 @@ class Outcome:
     def must_abstain(self) -> bool:
         return not self.given and self.options.without_context == "abstain"
 
+    @property
+    def told_of(self) -> list[Node]:
+        """The entities that statements are about, where any are."""
+        return [entity for entity in self.context.entities if entity.node_id not in self.stand_ins]
 
-def entities_of(mentions: Sequence[Mention], most: int) -> tuple[Node, ...]:
-    """Each node once, in the order of the question."""
-    return tuple({mention.node.node_id: mention.node for mention in mentions}.values())[:most]
+    def usage(self, answer: LoopUsage) -> LoopUsage:
+        return answer if self.linking_usage is None else both(self.linking_usage, answer)
 
 
-def recognised(mentions: Sequence[Mention], entities: Sequence[Node]) -> str:
+def recognised(found: Recognised) -> Iterator[str]:
+    yield _in_question(found)
+    yield from found.notes
+
+
+def _in_question(found: Recognised) -> str:
+    entities = found.entities
     if not entities:
         return "the graph has no node for anything in the question"
     said: dict[str, str] = {}
-    for mention in mentions:
+    for mention in found.mentions:
         node = mention.node
-        how = "" if mention.method == "exact" else f" by {mention.method}, {mention.score:.2f}"
+        score = f", {mention.score:.2f}" if mention.method == "nearest" else ""
+        how = "" if mention.method == "exact" else f" by {mention.method}{score}"
         said.setdefault(node.node_id, f"{node.kind} {node.name} ({node.identifier}{how})")
     left = len(said) - len(entities)
     return "in the question: " + _listed(list(said.values())[: len(entities)]) + (f"; {left} not used" if left else "")
 
 
-def neighbourhoods(found: Sequence[Neighbourhood], total: int, graph: str, release: str) -> str:
-    cut = [around.node.name for around in found if not around.complete]
-    line = f"{total} statements in {graph} {release}".rstrip()
-    return line + (f"; cut off by the source for {_listed(cut)}" if cut else "")
+def neighbourhoods(around: Around, gathered: Gathered, graph: str, release: str) -> Iterator[str]:
+    nodes = {found.node.node_id: found.node for found in around.found}
+    for node_id, broader in around.stand_ins.items():
+        silent = nodes[node_id]
+        yield (
+            f"{silent.kind} {silent.name} has no statements; "
+            f"those of the broader {broader.kind} {broader.name} ({broader.identifier}) are used"
+        )
+    cut = [found.node.name for found in around.found if not found.complete]
+    silent_ones = [f.node.name for f in around.found if not f.statements and f.node.node_id not in around.stand_ins]
+    line = f"{len(gathered.statements)} statements in {graph} {release}".rstrip()
+    line += f"; none about {_listed(silent_ones)}" if silent_ones and gathered.statements else ""
+    yield line + (f"; cut off by the source for {_listed(cut)}" if cut else "")
 
 
 def chosen(context: Context) -> str:
@@ -84,7 +108,7 @@ def abstention(outcome: Outcome) -> Iterator[Event]:
     if not context.entities:
         reason = f"{where} has no entry for anything that the question names."
     elif context.left_out:
-        names = _listed([entity.name for entity in context.entities])
+        names = _listed([entity.name for entity in outcome.told_of])
         reason = f"{where} has {context.left_out} statements about {names}, but none was chosen for this question."
     else:
         reason = f"{where} has no statement about {_listed([entity.name for entity in context.entities])}."
@@ -92,8 +116,11 @@ def abstention(outcome: Outcome) -> Iterator[Event]:
     yield TranscriptDelta(shown, "injected")
     yield TextDelta(shown)
     details = _details(outcome) | {"abstained": True, "reason": reason}
+    if asked.answers:
+        details["answer_in_list"] = True
     answer = asked.abstention or reason
-    yield Done(answer=answer, finish_reason="stop", stop_reason=None, usage=LoopUsage(), details=details)
+    usage = outcome.usage(LoopUsage())
+    yield Done(answer=answer, finish_reason="stop", stop_reason=None, usage=usage, details=details)
 
 
 def ending(outcome: Outcome, done: Done) -> Iterator[Event]:
@@ -109,7 +136,7 @@ def ending(outcome: Outcome, done: Done) -> Iterator[Event]:
         note = "\n\n(Answered without the knowledge graph, which has nothing on this.)"
         shown += len(note)
         yield TextDelta(note)
-    listed = references_of(statements, context.entities) if outcome.options.references and bare else []
+    listed = references_of(statements, outcome.told_of) if outcome.options.references and bare else []
     text, marked = references.render(listed, shown)
     if marked:
         yield TextDelta(text)
@@ -119,7 +146,7 @@ def ending(outcome: Outcome, done: Done) -> Iterator[Event]:
         details["answer_in_list"] = bool(in_list)
         if not in_list:
             yield Step("the answer is none of the choices")
-    yield replace(done, answer=answer, details=details)
+    yield replace(done, answer=answer, usage=outcome.usage(done.usage), details=details)
 
 
 def _details(outcome: Outcome) -> dict[str, Any]:
@@ -131,7 +158,11 @@ def _details(outcome: Outcome) -> dict[str, Any]:
         "choices": list(asked.choices),
         "graph": outcome.graph,
         "release": outcome.release,
-        "mentions": [_mention(mention) for mention in outcome.mentions],
+        "mentions": [_mention(mention) for mention in outcome.recognised.mentions],
+        "linking_notes": list(outcome.recognised.notes),
+        "linking_tokens": outcome.linking_usage.sampled_tokens if outcome.linking_usage else 0,
+        "unlinked": list(outcome.recognised.unlinked),
+        "broader": [{"node": node_id, "used": node.node_id} for node_id, node in outcome.stand_ins.items()],
         "entities": [entity.node_id for entity in context.entities],
         "context": outcome.given,
         "context_tokens": context.tokens if outcome.given else 0,

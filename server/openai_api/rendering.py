@@ -26,6 +26,8 @@ OpenAIFinish = Literal["stop", "length"]
 
 # OpenAI's stand-in for minus infinity, which JSON does not have.
 _LEAST = -9999.0
+# Of a method's details those that whoever counts answers needs, where the method tells them.
+_COUNTED = ("abstained", "answer_in_list")
 # OpenAI knows no other ends; the true one stands in the ``arrowhead`` field and in the trace.
 FINISH: dict[LoopFinish, OpenAIFinish] = {
     "stop": "stop",
@@ -91,13 +93,18 @@ class Choice:
     def extra(self) -> dict[str, Any]:
         """What OpenAI's objects have no place for."""
         done = self.done
-        return {
-            "trace_id": self.trace_id,
-            "answer": done.answer if done else "",
-            "finish_reason": done.finish_reason if done else "abort",
-            "calls": self.calls,
-            "egress": self.left,
-        } | ({"side_job": self.side_job} if self.side_job else {})
+        counted = {key: done.details[key] for key in _COUNTED if key in done.details} if done else {}
+        return (
+            counted
+            | {
+                "trace_id": self.trace_id,
+                "answer": done.answer if done else "",
+                "finish_reason": done.finish_reason if done else "abort",
+                "calls": self.calls,
+                "egress": self.left,
+            }
+            | ({"side_job": self.side_job} if self.side_job else {})
+        )
 
 
 def citations(references: Sequence[Reference]) -> list[dict[str, Any]]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
 from models.encoders.base import Floats, PassageText
 from models.encoders.hashing import HashingEncoder
-from retrieval.graph.base import NameOf
+from retrieval.graph.base import GraphStore, NameOf
 from retrieval.graph.errors import GraphNodeUnknown
+from retrieval.graph.linking import linker as linking
+from retrieval.graph.linking.dictionary import build_dictionary
+from retrieval.graph.linking.model_extraction import Extractor
+from retrieval.graph.linking.types import Linked, LinkOptions
 from retrieval.graph.types import Edge, Mention, Neighbourhood, Node, Statement
 
 _VERBS = {"TREATS_CtD": "treats", "ASSOCIATES_DaG": "associates", "PRESENTS_DpS": "presents"}
@@ -132,9 +137,14 @@ class ExactLinker:
 
     def __init__(self, graph: MemoryGraph, kinds: Sequence[str] = ("Disease",)) -> None:
         self._graph = graph
+        self._kinds = frozenset(kinds)
         self._names = sorted(graph.names(kinds), key=lambda name: -len(name.name))
+        self._linker = linking.Linker(build_dictionary(cast(GraphStore, graph)))
 
-    async def link(self, question: str) -> Sequence[Mention]:
+    async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
+        if extractor is not None:
+            options = LinkOptions(method="model", kinds=self._kinds)
+            return await replace(self._linker, extractor=extractor).link(question, options)
         found: list[Mention] = []
         for name in self._names:
             for match in re.finditer(rf"(?<!\w){re.escape(name.name)}(?!\w)", question, re.IGNORECASE):
@@ -142,7 +152,10 @@ class ExactLinker:
                 if node is not None and not any(m.start < match.end() and match.start() < m.end for m in found):
                     method = "synonym" if name.is_synonym else "exact"
                     found.append(Mention(node=node, start=match.start(), end=match.end(), method=method))
-        return sorted(found, key=lambda mention: mention.start)
+        return Linked(mentions=tuple(sorted(found, key=lambda mention: mention.start)))
+
+    async def broader(self, text: str, mention: Mention) -> Mention | None:
+        return await self._linker.broader(text, mention)
 
 
 def as_vectors(texts: Sequence[str], question: str) -> tuple[Floats, Floats]:

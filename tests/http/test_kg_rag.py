@@ -86,12 +86,22 @@ def test_what_the_graph_does_not_have_is_said(server: Any) -> None:
     message = _ask(server, "How do I cook pasta?", form="general")
     assert "has no entry for anything that the question names" in message.content
     assert not message.annotations
+    assert message.arrowhead["abstained"] is True
+
+
+def test_a_closed_form_says_whether_it_was_kept_to(server: Any) -> None:
+    """For whoever counts answers: abstained, and one of the answers that may be given."""
+    extra = _ask(server).arrowhead
+    assert (extra["abstained"], extra["answer_in_list"]) == (False, True)
+    silent = _ask(server, "pasta treats hunger").arrowhead
+    assert (silent["answer"], silent["abstained"], silent["answer_in_list"]) == ("unknown", True, True)
 
 
 @pytest.mark.parametrize(
     ("options", "param"),
     [
         ({"pruning": "none"}, "arrowhead.pruning"),
+        ({"linking": "gpt"}, "arrowhead.linking"),
         ({"context_tokens": 0}, "arrowhead.context_tokens"),
         ({"egress": "ncbi"}, "arrowhead.egress"),
         ({"colour": 1}, "arrowhead.colour"),

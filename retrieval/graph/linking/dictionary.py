@@ -23,6 +23,7 @@ from retrieval.graph.linking.symbols import (
     is_meant,
     is_modified,
     is_one_phrase,
+    is_other,
     is_whole,
     name_flags,
 )
@@ -81,7 +82,8 @@ class Dictionary:
 
     def broader(self, text: str, mention: Mention) -> Mention | None:
         """The longest other name with which the mention's own words begin or end: of "Fanconi anemia, complementation
-        group D2" Fanconi anemia. For nodes too special to have statements."""
+        group D2" Fanconi anemia. For nodes too special to have statements. Everyday names are none: what "diabetes"
+        stands for alone is not what "diabetes insipidus" is."""
         part = text[mention.start : mention.end]
         tokens = tokens_of(part)
         inner = [
@@ -89,6 +91,7 @@ class Dictionary:
             for candidate in self._candidates(part, tokens, frozenset({mention.node.kind}))
             if (candidate.stretch.first == 0) != (candidate.stretch.last == len(tokens))
             and not is_generic(candidate.stretch.folded)
+            and not candidate.posting.flags & ALIAS
         ]
         found = next(self._mentions(_longest(inner)), None)
         if found is None or found.node.node_id == mention.node.node_id:
@@ -112,7 +115,7 @@ class Dictionary:
             firsts, lasts = self.table.ranges(hashes)
             for place in np.nonzero(lasts > firsts)[0].tolist():
                 stretch = Stretch(text, tokens, place, place + length, shouting)
-                if not is_whole(stretch) or is_kind_word(stretch.folded):
+                if not _stands_alone(stretch) or is_kind_word(stretch.folded):
                     continue
                 found = self._best(stretch, int(firsts[place]), int(lasts[place]), kinds)
                 if found is not None:
@@ -155,7 +158,9 @@ class Dictionary:
         firsts, lasts = self.table.ranges(np.array([hash_tokens(part.folded) for part in parts], np.uint64))
         for place in np.nonzero(lasts > firsts)[0].tolist():
             stretch = Stretch(text, tokens, parts[place].first, parts[place].last, shouting)
-            found = self._best(stretch, int(firsts[place]), int(lasts[place]), kinds) if is_whole(stretch) else None
+            found = (
+                self._best(stretch, int(firsts[place]), int(lasts[place]), kinds) if _stands_alone(stretch) else None
+            )
             if found is not None:
                 yield found
 
@@ -268,3 +273,7 @@ def _longest(candidates: list[_Candidate]) -> Iterator[_Candidate]:
         if taken.isdisjoint(places):
             taken.update(places)
             yield candidate
+
+
+def _stands_alone(stretch: Stretch) -> bool:
+    return is_whole(stretch) and not is_other(stretch)

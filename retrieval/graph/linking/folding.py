@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 Hashes = NDArray[np.uint64]
 
-# A word with its combining marks, with "'s" taken along; or digits; or what is a letter nowhere (superscripts).
-_TOKEN: Final = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+(?:['’ʼ`´][sS](?!\w))?|\d+")
+# A word with its combining marks and signs that nobody sees (soft hyphens, zero-width spaces), with "'s" taken along;
+# or digits; or what is a letter nowhere (superscripts).
+_TOKEN: Final = re.compile(r"(?:[^\W\d_][\u0300-\u036f\u00ad\u200b-\u200d\u2060\ufeff]*)+(?:['’ʼ`´][sS](?!\w))?|\d+")
 _POSSESSIVE: Final = re.compile(r"['’ʼ`´][sS]$")
 _PIECE: Final = re.compile(r"[^\W\d_]+|\d+")
 _GREEK: Final = re.compile(r"[α-ω]")
@@ -92,11 +93,15 @@ def window_hashes(tokens: Sequence[str], longest: int) -> Iterator[tuple[int, Ha
 def _pieces(word: str) -> list[str]:
     bare = _POSSESSIVE.sub("", word)
     if not bare.isascii():
-        bare = "".join(c for c in unicodedata.normalize("NFKD", bare) if not unicodedata.combining(c))
+        bare = "".join(c for c in unicodedata.normalize("NFKD", bare) if not _is_unseen(c))
     folded = bare.casefold()
     if not folded.isascii():
         folded = _GREEK.sub(lambda letter: f" {_GREEK_NAMES[letter.group()]} ", folded)
     return [_spelling(piece) for piece in _PIECE.findall(folded)]
+
+
+def _is_unseen(c: str) -> bool:
+    return unicodedata.combining(c) > 0 or unicodedata.category(c) == "Cf"
 
 
 def _spelling(word: str) -> str:

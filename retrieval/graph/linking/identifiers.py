@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,12 @@ _GENE_NUMBER: Final = re.compile(
 )
 _BARE: Final = re.compile(r"\b(rs\d{1,12}|DB\d{5}|CHEMBL\d{1,10}|ENSG\d{11}|R-HSA-\d{1,10}|hsa\d{5})\b", re.IGNORECASE)
 _MAX_FOUND: Final = 32
+_PREFIXES: Final[Mapping[str, tuple[str, ...]]] = {
+    "HP": ("HP", "HPO"),
+    "MIM": ("OMIM", "MIM"),
+    "ORPHA": ("ORPHA", "ORPHANET"),
+}
+_SOURCES: Final[Mapping[str, str]] = {"DB": "DrugBank", "R-HSA": "REACTOME"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +61,23 @@ def _written(text: str) -> Iterator[tuple[int, int, tuple[str, ...], tuple[str, 
     """(start, end, ways to write it, kinds in small letters that it can be of or none for all)."""
     for match in _PREFIXED.finditer(text):
         prefix, code = match[1].upper(), match[2].upper()
-        prefixes = {"ORPHA": ("ORPHA", "ORPHANET"), "MIM": ("OMIM", "MIM")}.get(prefix, (prefix,))
+        prefixes = _PREFIXES.get(prefix, (prefix,))
         codes = (code, code.zfill(7), code.lstrip("0") or "0") if code.isdigit() else (code,)
         forms = [f"{one}{sign}{number}" for one in prefixes for sign in ":_" for number in codes]
         yield match.start(), match.end(), tuple(dict.fromkeys(forms)), ()
     for match in _GENE_NUMBER.finditer(text):
-        yield match.start(), match.end(), (match[1], f"NCBIGene:{match[1]}"), ("gene", "gene/protein", "protein")
+        yield (
+            match.start(),
+            match.end(),
+            (match[1], f"NCBIGene:{match[1]}", f"NCBI:{match[1]}"),
+            ("gene", "gene/protein", "protein"),
+        )
     for match in _BARE.finditer(text):
         code = match[1]
         if code[0] in "rR" and code[1] == "-":
             forms = [code.upper()]
         else:
             forms = [code.lower() if code[:2].lower() in ("rs", "hs") else code.upper()]
+        # PrimeKG has the source before it.
+        forms += [f"{source}:{forms[0]}" for start, source in _SOURCES.items() if forms[0].startswith(start)]
         yield match.start(), match.end(), tuple(forms), ()

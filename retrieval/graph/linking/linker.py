@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from retrieval.graph.linking.choices import choices_start
-from retrieval.graph.linking.dictionary import Dictionary
+from retrieval.graph.linking.dictionary import MAX_TOKENS, Dictionary
+from retrieval.graph.linking.folding import tokens_of
 from retrieval.graph.linking.model_extraction import Entity, Extractor, extract
 from retrieval.graph.linking.nearest import NearestNames
 from retrieval.graph.linking.spans import candidate_spans, free_runs
@@ -45,6 +46,8 @@ class Linker:
         findings = _Findings()
         if len(question) > MAX_QUESTION:
             findings.notes.append(f"only the first {MAX_QUESTION} characters were looked at")
+        if len(text) > MAX_TOKENS and len(tokens_of(text)) > MAX_TOKENS:
+            findings.notes.append(f"only the first {MAX_TOKENS} words were looked at")
         if options.method == "model":
             await self._by_model(text, options, findings)
         elif options.method == "nearest" and self.nearest is not None:

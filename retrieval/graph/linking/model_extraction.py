@@ -89,7 +89,7 @@ async def extract(extractor: Extractor, question: str, kinds: tuple[str, ...], t
     except TimeoutError:
         return Extraction(failure=f"the model did not answer within {timeout_s:g} s")
     except ArrowheadError as error:
-        return Extraction(failure=f"the model could not be asked: {error.message}")
+        return Extraction(failure=f"the model gave no names: {error.message}")
     try:
         return locate(question, parse(reply, kinds))
     except ValueError as error:

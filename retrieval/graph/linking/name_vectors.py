@@ -1,13 +1,17 @@
 """Vectors of all names of a graph, searched exactly: in memory, or in an index on disk for large graphs.
 
-A folder holds ``index`` and, written last, ``names.json`` with the graph, its release, how many names and their digest.
+A folder holds ``index`` and ``names.json`` with the graph, its release, how many names, their digest and the encoder.
+It is built aside and put in its place whole; what is there is of these names and this encoder, or is made anew.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import shutil
 from array import array
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
@@ -19,14 +23,17 @@ from numpy.typing import NDArray
 
 from models.encoders.base import Encoder, Floats, PassageText
 from retrieval.durable import Disk
+from retrieval.gateway.atomic_folders import draft_beside, put_in_place, recover, sole_builder
 from retrieval.graph.base import GraphStore, NameOf
-from retrieval.graph.errors import GraphDamaged, GraphError
+from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError
 from retrieval.graph.linking.folding import fold
 from retrieval.index.base import Rows, VectorIndex
+from retrieval.index.errors import IndexDamaged, IndexMismatch
 from retrieval.index.open import create_index, open_index
 from retrieval.index.options import OpenOptions
 from retrieval.index.spec import IndexSpec
 
+log = logging.getLogger(__name__)
 MAX_IN_MEMORY: Final = 100_000
 _BATCH: Final = 4_096
 _MANIFEST: Final = "names.json"
@@ -110,14 +117,13 @@ def vectors_in_memory(names: NameRows, encoder: Encoder) -> MatrixVectors:
 
 
 def build_folder(folder: Path, store: GraphStore, names: NameRows, encoder: Encoder) -> None:
-    """Makes the index of ``folder``, which must not have one yet.
+    """Makes the index in an empty ``folder``.
 
     Raises:
         IndexInputInvalid, IndexBusy, IndexWriteFailed; GraphError as ``vectors_in_memory``.
     """
     if encoder.metric != "inner_product":
         raise GraphError(f"{encoder.name} scores by {encoder.metric}; linking needs inner products", param="encoder")
-    folder.mkdir(parents=True, exist_ok=True)
     index = create_index(folder / "index", _spec(encoder))
     try:
         for first, batch in _batches(names):
@@ -126,29 +132,87 @@ def build_folder(folder: Path, store: GraphStore, names: NameRows, encoder: Enco
         index.commit()
     finally:
         index.close()
-    Disk().replace(folder / _MANIFEST, json.dumps(_facts(store, names), sort_keys=True).encode())
+    Disk().replace(folder / _MANIFEST, json.dumps(_facts(store, names, encoder), sort_keys=True).encode())
 
 
 def open_folder(folder: Path, store: GraphStore, names: NameRows, encoder: Encoder) -> tuple[IndexVectors, VectorIndex]:
     """The vectors, and the index to close when they are done with.
 
     Raises:
-        GraphDamaged: the folder was not finished, or is of another graph, release or set of names.
-        IndexDamaged, IndexMismatch, BackendUnavailable
+        GraphDamaged: the folder is not there or not whole, or of another graph, release, set of names or encoder.
+        BackendUnavailable
     """
+    wanted = _facts(store, names, encoder)
+    _check(folder, wanted)
     try:
-        facts = json.loads((folder / _MANIFEST).read_bytes())
-    except (OSError, ValueError) as fault:
-        raise GraphDamaged(f"{folder} has no readable {_MANIFEST}: remove it and build it again ({fault})") from fault
-    wanted = _facts(store, names)
-    if facts != wanted:
-        raise GraphDamaged(f"{folder} holds the names {facts}, not {wanted}: remove it and build it again")
-    index = open_index(folder / "index", _spec(encoder), OpenOptions(threads=1))
+        index = open_index(folder / "index", _spec(encoder), OpenOptions(threads=1))
+    except (IndexDamaged, IndexMismatch, OSError) as fault:
+        raise GraphDamaged(f"{folder} holds no index that can be read: {fault}") from fault
+    try:
+        # Another process may have put its folder there between the two.
+        _check(folder, wanted)
+    except GraphDamaged:
+        index.close()
+        raise
     return IndexVectors(index), index
 
 
-def _facts(store: GraphStore, names: NameRows) -> dict[str, Any]:
-    return {"graph": store.graph, "release": store.release, "names": len(names), "sha256": names.digest}
+def open_or_build(
+    folder: Path, store: GraphStore, names: NameRows, encoder: Encoder, wait_s: float
+) -> tuple[IndexVectors, VectorIndex]:
+    """What is in the folder if it fits; else it is built, by one process, and put there whole. Who has the old one open
+    keeps it.
+
+    Raises:
+        GraphBusy: another process has not built it within ``wait_s``. GraphError: the folder cannot be written.
+        As ``build_folder`` and ``open_folder``.
+    """
+    # Where it stands already nothing is written: the folder may be read-only.
+    with suppress(GraphDamaged):
+        return open_folder(folder, store, names, encoder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with sole_builder(folder, wait_s):
+            recover(folder)
+            try:
+                return open_folder(folder, store, names, encoder)
+            except GraphDamaged as fault:
+                log.info("names of a graph become an index: names=%d cause=%s", len(names), fault.message)
+            _build_in_place(folder, store, names, encoder)
+            return open_folder(folder, store, names, encoder)
+    except TimeoutError as fault:
+        raise GraphBusy(str(fault)) from fault
+    except OSError as fault:
+        raise GraphError(f"{folder} cannot be written: {fault.strerror or fault}") from fault
+
+
+def _build_in_place(folder: Path, store: GraphStore, names: NameRows, encoder: Encoder) -> None:
+    draft = draft_beside(folder)
+    try:
+        build_folder(draft, store, names, encoder)
+        put_in_place(draft, folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _check(folder: Path, wanted: dict[str, Any]) -> None:
+    try:
+        facts = json.loads((folder / _MANIFEST).read_bytes())
+    except (OSError, ValueError) as fault:
+        raise GraphDamaged(f"{folder} has no readable {_MANIFEST} ({fault})") from fault
+    if facts != wanted:
+        raise GraphDamaged(f"{folder} holds other names, or vectors of another encoder")
+
+
+def _facts(store: GraphStore, names: NameRows, encoder: Encoder) -> dict[str, Any]:
+    return {
+        "graph": store.graph,
+        "release": store.release,
+        "names": len(names),
+        "sha256": names.digest,
+        # As JSON gives it back.
+        "encoder": json.loads(json.dumps(encoder.fingerprint.as_dict())),
+    }
 
 
 def _spec(encoder: Encoder) -> IndexSpec:

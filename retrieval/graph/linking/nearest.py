@@ -25,8 +25,7 @@ from retrieval.graph.linking.folding import fold
 from retrieval.graph.linking.name_vectors import (
     NameRows,
     NameVectors,
-    build_folder,
-    open_folder,
+    open_or_build,
     read_names,
     vectors_in_memory,
 )
@@ -38,6 +37,7 @@ from retrieval.index.base import VectorIndex
 
 FLOOR: Final = 0.45
 MARGIN: Final = 0.02
+BUILD_WAIT_S: Final = 120.0
 _NEIGHBOURS: Final = 24
 _MAX_SPANS: Final = 64
 
@@ -130,17 +130,18 @@ class NearestNames:
         return Guess(name=name, score=score, margin=margin, accepted=not why, why=why)
 
 
-def build_nearest(store: GraphStore, encoder: Encoder, folder: Path | None = None) -> NearestNames:
+def build_nearest(
+    store: GraphStore, encoder: Encoder, folder: Path | None = None, *, wait_s: float = BUILD_WAIT_S
+) -> NearestNames:
     """Over all names of the graph. Without ``folder`` in memory, up to 100,000 names; with it in an index on disk, made
-    where there is none yet (about 5 ms a name on one core) and opened otherwise.
+    (about 5 ms a name on one core) where there is none that is whole and of these names, and opened otherwise.
 
     Raises:
-        GraphError: too many names, or an encoder without inner products. As ``build_folder`` and ``open_folder``.
+        GraphBusy: another process builds the folder, for longer than ``wait_s``.
+        GraphError: too many names, or an encoder without inner products. As ``open_or_build``.
     """
     names = read_names(store)
     if folder is None:
         return NearestNames(store, encoder, names, vectors_in_memory(names, encoder))
-    if not folder.exists() or not any(folder.iterdir()):
-        build_folder(folder, store, names, encoder)
-    vectors, index = open_folder(folder, store, names, encoder)
+    vectors, index = open_or_build(folder, store, names, encoder, wait_s)
     return NearestNames(store, encoder, names, vectors, index)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from retrieval.graph.linking.folding import Token, tokens_of
-from retrieval.graph.linking.symbols import is_function_word, is_kind_word
+from retrieval.graph.linking.symbols import is_denied, is_function_word, is_kind_word
 from retrieval.graph.linking.types import Span
 
 MAX_SPANS: Final = 48
@@ -23,13 +23,17 @@ def free_runs(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[Span]:
 
 def candidate_spans(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[Span]:
     """Each row of one to six words within ``free_runs``, the longest first; 48 at most. One with neither a word of
-    four letters nor a digit is left out."""
+    four letters nor a digit is left out, and one that the word before it denies ("non-")."""
     found: list[Span] = []
     for run in _runs(text, list(taken))[:_MAX_RUNS]:
         words = _words(run)
         for length in range(min(_MAX_WORDS, len(words)), 0, -1):
             for first in range(len(words) - length + 1):
                 tokens = [token for word in words[first : first + length] for token in word]
+                before = words[first - 1][-1] if first else None
+                after = words[first + length][0] if first + length < len(words) else None
+                if is_denied(text, before, tokens[0].start, tokens[-1].end, after):
+                    continue
                 if any(len(token.text) > 3 for token in tokens) or any(token.text.isdigit() for token in tokens):
                     found.append(_span(text, tokens))
     return sorted(found, key=lambda span: (span.start - span.end, span.start))[:MAX_SPANS]

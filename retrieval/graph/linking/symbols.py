@@ -72,6 +72,10 @@ _GENERIC: Final = _names(
     "disease; disorder; syndrome; cancer; tumor; neoplasm; infection; disability; condition; illness; malignancy; "
     "carcinoma; deficiency; abnormality; injury; inflammation; disease or disorder"
 )
+# Right before a name they make it another, mostly the contrary.
+_DENYING: Final = frozenset(("non", "pre", "pseudo"))
+_LIKENING: Final = "like"
+_HYPHENS: Final = frozenset("-‐‑–")
 _WORD_BEFORE: Final = re.compile(r"(\w+)[-\s]$")
 _ENDS: Final = frozenset(".;:?!\n")
 _LEAST_SYMBOL: Final = 3
@@ -134,6 +138,13 @@ def is_whole(stretch: Stretch) -> bool:
     return last == len(tokens) or tokens[last].start >= tokens[last - 1].end + 1
 
 
+def is_other(stretch: Stretch) -> bool:
+    """As ``is_denied``."""
+    tokens, first, last = stretch.tokens, stretch.first, stretch.last
+    before, after = tokens[first - 1] if first else None, tokens[last] if last < len(tokens) else None
+    return is_denied(stretch.text, before, stretch.start, stretch.end, after)
+
+
 def is_one_phrase(stretch: Stretch, as_written: bool, variant: bool) -> bool:
     """No sentence ends in it, unless the name is written so (St. Louis encephalitis); and "type 2, ataxia" is none of
     "type 2, ataxia type 3"."""
@@ -147,6 +158,13 @@ def is_one_phrase(stretch: Stretch, as_written: bool, variant: bool) -> bool:
         return True
     first = tokens[stretch.first].text
     return not gaps & _ENDS and not (variant and "," in gaps and (first == "type" or first.isdigit()))
+
+
+def is_denied(text: str, before: Token | None, start: int, end: int, after: Token | None) -> bool:
+    """The name from ``start`` to ``end`` is part of another's: "non-Hodgkin lymphoma", "insulin-like growth factor"."""
+    if before is not None and before.text in _DENYING and not text[before.end : start].strip("-‐‑– "):
+        return True
+    return after is not None and after.text == _LIKENING and text[end : after.start] in _HYPHENS
 
 
 def is_kind_word(folded: tuple[str, ...]) -> bool:
@@ -195,7 +213,7 @@ def _is_part(stretch: Stretch) -> bool:
     """A few characters with a hyphen to a few others: the B of HLA-B."""
     text, tokens = stretch.text, stretch.tokens
     for place, other in ((stretch.start - 1, stretch.first - 1), (stretch.end, stretch.last)):
-        if 0 <= place < len(text) and text[place] in "-‐‑–" and 0 <= other < len(tokens):
+        if 0 <= place < len(text) and text[place] in _HYPHENS and 0 <= other < len(tokens):
             piece = tokens[other]
             touches = piece.end == place if other < stretch.first else piece.start == place + 1
             if touches and piece.end - piece.start <= _LEAST_SYMBOL:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.graph.loaders.json_stream import member_items
-from retrieval.graph.loaders.reading import MalformedRecord, Place, Report, many, names, needed
+from retrieval.graph.loaders.reading import MalformedRecord, Place, Report, flat_enough, many, names, needed
 from retrieval.graph.types import Edge, Node
 
 _KINDS: Final[Mapping[str, str]] = {
@@ -20,6 +20,7 @@ _VERBS: Final[Mapping[str, str]] = {
     "includes": "i", "interacts": "i", "localizes": "l", "palliates": "p", "participates": "p", "presents": "p",
     "regulates": "r", "resembles": "r", "treats": "t", "upregulates": "u",
 }  # fmt: skip
+_AWAY: Final = frozenset({"source", "sources", "license", "pubmed_ids"})
 
 
 class HetionetLoader:
@@ -88,7 +89,7 @@ def _edge(value: Any) -> Edge:
         kind=kind,
         provenance=tuple(dict.fromkeys((*names(data.get("sources")), *names(data.get("source"))))),
         pmids=tuple(p for name in names(data.get("pubmed_ids")) for p in many(name)),
-        evidence={k: v for k, v in data.items() if k not in ("source", "sources", "license", "pubmed_ids")},
+        evidence=flat_enough({key: value for key, value in data.items() if key not in _AWAY}),
         licence=licence[0] if licence else "",
     )
 

@@ -67,7 +67,8 @@ class KgxLoader:
             raise GraphFileInvalid(f"{self.place}: no KGX header: neither id, category nor subject, predicate, object")
         self._found.add(own)
         if own == what:
-            yield from rows
+            for row in rows:
+                yield {name: _unquoted(cell) for name, cell in row.items()}
 
 
 def _tables(path: Path) -> Iterator[tuple[str, Iterator[Line]]]:
@@ -79,6 +80,14 @@ def _tables(path: Path) -> Iterator[tuple[str, Iterator[Line]]]:
         for member in tar_members(source):
             if member.name.endswith(".tsv"):
                 yield f"{path.name}/{member.name}", split_lines(source, member.content)
+
+
+def _unquoted(cell: str) -> str:
+    """KGX knows no quotes, but Monarch's tables are written by a program that puts them around cells with one."""
+    if len(cell) < 2 or cell[0] != '"' or cell[-1] != '"':
+        return cell
+    inner = cell[1:-1].replace('""', "\0")
+    return cell if '"' in inner else inner.replace("\0", '"')
 
 
 def _what(header: Mapping[str, str]) -> What | None:

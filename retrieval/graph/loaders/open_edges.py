@@ -6,7 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from retrieval.graph.loaders.reading import MalformedRecord, Place, Report, json_object, lines, names, needed, rows
+from retrieval.graph.loaders.reading import (
+    MalformedRecord,
+    Place,
+    Report,
+    flat_enough,
+    json_object,
+    lines,
+    names,
+    needed,
+    rows,
+)
 from retrieval.graph.types import Edge, Node
 
 _DISEASE: Final = "Disease"
@@ -79,7 +89,7 @@ class OpenEdgesLoader:
         return Node(node_id=f"{kind}::{identifier}", kind=kind, name=name, identifier=identifier, source=source)
 
     def _edge(self, row: Mapping[str, Any]) -> Edge:
-        evidence = _evidence(row)
+        evidence = flat_enough(_evidence(row))
         target_type, predicate = (
             needed(row.get("target_type"), "target_type"),
             needed(row.get("predicate"), "predicate"),

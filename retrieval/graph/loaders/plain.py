@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Final
 
 from retrieval.graph.errors import GraphFileInvalid
-from retrieval.graph.loaders.reading import MalformedRecord, Place, Report, json_object, lines, many, needed
+from retrieval.graph.loaders.reading import (
+    MalformedRecord,
+    Place,
+    Report,
+    flat_enough,
+    json_object,
+    lines,
+    many,
+    needed,
+)
 from retrieval.graph.loaders.tables import Row, table
 from retrieval.graph.types import Edge, Node
 
@@ -76,6 +85,6 @@ def _edge(row: Row) -> Edge:
         kind=needed(row["kind"], "kind"),
         provenance=many(row.get("provenance", "")),
         pmids=many(row.get("pmids", "")),
-        evidence=json_object(evidence) if evidence else {},
+        evidence=flat_enough(json_object(evidence)) if evidence else {},
         licence=row.get("licence", "").strip(),
     )

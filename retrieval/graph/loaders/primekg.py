@@ -72,7 +72,7 @@ class PrimekgLoader:
         for path in self._files:
             self._place.file = path.name
             texts = rows(lines(path), self._place, report)
-            header = next(texts, "").split(",")
+            header = next(csv.reader([next(texts, "")]), [])
             if missing := [name for name in _COLUMNS if name not in header]:
                 raise GraphFileInvalid(f"{path}: line 1: this is no PrimeKG kg.csv: no column {missing[0]}")
             for text in texts:

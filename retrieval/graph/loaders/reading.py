@@ -18,6 +18,7 @@ _BZIP2: Final = b"BZh"
 _KEPT: Final = 20
 _MAX_REASON: Final = 200
 MAX_CELL: Final = 65_536
+_MAX_NESTING: Final = 32
 
 
 class MalformedRecord(ValueError):
@@ -97,8 +98,9 @@ def many(cell: str, separator: str = "|") -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for raw in cell.split(separator) if (part := raw.strip())))
 
 
-def names(value: object) -> tuple[str, ...]:
-    """Texts of a value that graphs give as text, number or list; nothing else is one. Each is on one line."""
+def names(value: object, levels: int = 4) -> tuple[str, ...]:
+    """Texts of a value that graphs give as text, number or list, ``levels`` deep; nothing else is one. Each is on one
+    line."""
     if isinstance(value, str):
         # Half a surrogate pair is allowed in JSON and in no file.
         text = " ".join(value.encode("utf-8", "replace").decode().replace("\0", " ").split())
@@ -107,8 +109,8 @@ def names(value: object) -> tuple[str, ...]:
         return ()
     if isinstance(value, int | float):
         return (str(value),)
-    if isinstance(value, Sequence):
-        return tuple(dict.fromkeys(name for part in value for name in names(part)))
+    if isinstance(value, Sequence) and levels:
+        return tuple(dict.fromkeys(name for part in value for name in names(part, levels - 1)))
     return ()
 
 
@@ -120,6 +122,17 @@ def needed(value: object, what: str) -> str:
     if len(found[0]) > MAX_CELL:
         raise MalformedRecord(f"{what} is longer than {MAX_CELL} characters")
     return found[0]
+
+
+def flat_enough(evidence: dict[str, Any]) -> dict[str, Any]:
+    """The attributes as they are; MalformedRecord where they are nested deeper than whoever tells them can follow."""
+    level: list[Any] = [evidence]
+    for _ in range(_MAX_NESTING):
+        parts = (part for value in level for part in (value.values() if isinstance(value, dict) else value))
+        level = [part for part in parts if isinstance(part, dict | list)]
+        if not level:
+            return evidence
+    raise MalformedRecord("its attributes are nested too deep")
 
 
 def json_object(text: str) -> dict[str, Any]:

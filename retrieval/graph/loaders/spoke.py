@@ -97,6 +97,6 @@ def _is_one_array(path: Path) -> bool:
         return False
     try:
         json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         return True
     return next(found, None) is None

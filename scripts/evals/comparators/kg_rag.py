@@ -13,8 +13,7 @@ from retrieval.graph.context_text import evidence_json
 from retrieval.graph.types import Neighbourhood
 from scripts.evals.comparators.base import Fact, Retrieved, TokenCount, ends
 from scripts.evals.comparators.graph import Evaluated
-from server.methods.kg_rag import MAX_ENTITIES
-from server.methods.kg_rag_report import entities_of
+from server.methods.kg_rag_entities import Recognised
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class KgRagRetriever:
 
     async def retrieve(self, question: str) -> Retrieved:
         mentions = (await self.graph.linker.link(question)).mentions
-        entities = entities_of(mentions, MAX_ENTITIES)
+        entities = Recognised(mentions).entities
         if not entities:
             return Retrieved("", nodes=(), note="nothing in the question names a node")
         store = self.graph.store

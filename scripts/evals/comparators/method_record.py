@@ -16,6 +16,8 @@ from models.encoders.base import Floats
 from models.engines.base import Tokenizer
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import ScriptedEngine
+from retrieval.graph.linking.model_extraction import Extractor
+from retrieval.graph.linking.types import Linked
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
 from scripts.evals.comparators.graph import Evaluated
 from scripts.evals.comparators.questions import Question, numbers_in
@@ -61,8 +63,11 @@ class StoreGraph:
         """The same for every answer."""
         return self
 
-    async def link(self, question: str) -> Sequence[Mention]:
-        return (await self._graph.linker.link(question)).mentions
+    async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
+        return await self._graph.linker.link(question)
+
+    async def broader(self, text: str, mention: Mention) -> Mention | None:
+        return await self._graph.linker.broader(text, mention)
 
     async def neighbourhood(self, node: Node) -> Neighbourhood:
         found = self._graph.store.statements(node.node_id)

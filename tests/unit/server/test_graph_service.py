@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
 from ncbi_server import Answer, NcbiServer, Seen
 
 from retrieval.errors import NcbiRefusedByEgress
-from retrieval.graph.errors import GraphSourceUnavailable
+from retrieval.graph.errors import GraphError, GraphSourceMalformed, GraphSourceUnavailable
 from retrieval.graph.spoke import SpokeOptions, SpokeSource
 from retrieval.graph.types import Node
 from retrieval.ncbi.transport import HttpSender, SendLimits
@@ -66,9 +66,10 @@ class World:
     """A sample graph, a SPOKE that is said to be elsewhere, and an audit log."""
 
     def __init__(self, tmp_path: Path, server: NcbiServer, sender: HttpSender, **settings: Any) -> None:
+        timeout_s, max_reply_bytes = settings.pop("timeout_s", 5.0), settings.pop("max_reply_bytes", 10**6)
         self.log = tmp_path / "audit.jsonl"
         self.server = server
-        self.dead = asyncio.Event()
+        self.dead = self.hanging = self.asked = asyncio.Event()
         self.pool = EncoderPool(RetrievalSettings(encoder="hashing"))
         self.auditor = Auditor(AuditLog(self.log, level="request", max_bytes=10**6), "refuse")
         policy = EgressPolicy.of(EgressSettings(**({"mode": "ncbi"} | settings)))
@@ -77,7 +78,8 @@ class World:
         async def unheard(_: object) -> None:
             raise AssertionError("asked outside an answer")
 
-        options = SpokeOptions(url=server.url, retries=0, limits=SendLimits(timeout_s=5.0))
+        limits = SendLimits(timeout_s=timeout_s, max_reply_bytes=max_reply_bytes)
+        options = SpokeOptions(url=server.url, retries=0, limits=limits)
         self.spoke = Spoke(SpokeSource(options, sender, unheard), HOST, is_here=False)
         self.service = GraphService(
             GraphPlace(tmp_path / "graphs", "sample", "hashing"), self.pool, self.egress, self.spoke
@@ -87,7 +89,7 @@ class World:
         return self.service.open(Ask(request_id="r", messages=(Message("user", "x"),)), mode)
 
     async def parkinson(self) -> Node:
-        (mention,) = await self.service.link("Which compounds treat Parkinson disease?")
+        (mention,) = (await self.service.link("Which compounds treat Parkinson disease?")).mentions
         return mention.node
 
     def lines(self) -> list[dict[str, Any]]:
@@ -99,9 +101,17 @@ class World:
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     sender = HttpSender(SendLimits())
     dead = asyncio.Event()
-    async with NcbiServer(lambda seen: Answer(status=503) if dead.is_set() else _spoke_says(seen)) as server:
+    hanging, asked = asyncio.Event(), asyncio.Event()
+
+    def answer(seen: Seen) -> Answer:
+        if "/types" not in seen.path and hanging.is_set():
+            asked.set()
+            return Answer(hang=True)
+        return Answer(status=503) if dead.is_set() else _spoke_says(seen)
+
+    async with NcbiServer(answer) as server:
         made = World(tmp_path, server, sender, **getattr(request, "param", {}))
-        made.dead = dead
+        made.dead, made.hanging, made.asked = dead, hanging, asked
         yield made
         await made.service.close()
         await made.auditor.close()
@@ -115,9 +125,64 @@ async def test_spoke_answers_and_each_request_is_on_the_log_before(world: World)
     found = await world.open("ncbi").neighbourhood(node)
 
     assert (found.graph, [s.edge.kind for s in found.statements]) == ("SPOKE", ["TREATS_CtD"])
-    assert [line["endpoint"] for line in world.lines()] == ["spoke_types", "spoke_neighbourhood"]
-    assert world.lines()[1]["classes"] == ["id", "term"]
+    sent = [line for line in world.lines() if line["event"] == "send"]
+    assert [line["endpoint"] for line in sent] == ["spoke_types", "spoke_neighbourhood"]
+    assert sent[1]["classes"] == ["id", "term"]
     assert HOST in world.egress.left_by("r")
+
+
+def _came_back(world: World, endpoint: str = "spoke_neighbourhood") -> list[tuple[str, int | None]]:
+    """Status and bytes of each reply; a line has seconds and none of the reply's content."""
+    lines = [line for line in world.lines() if line["event"] == "reply" and line["endpoint"] == endpoint]
+    assert all(line["detail"].keys() == {"seconds"} and line["detail"]["seconds"] >= 0 for line in lines)
+    assert "Levodopa" not in world.log.read_text()
+    return [(line["status"], line["reply_bytes"]) for line in lines]
+
+
+async def test_each_reply_is_on_the_log_behind_its_request(world: World) -> None:
+    """With status, bytes and seconds; request and reply carry the same values."""
+    await world.open("ncbi").neighbourhood(await world.parkinson())
+    assert [line["event"] for line in world.lines()] == ["send", "reply", "send", "reply"]
+    ((status, num_bytes),) = _came_back(world)
+    assert status == "200" and num_bytes is not None and num_bytes > 100
+    sent, back = world.lines()[2:]
+    assert sent["values"] == back["values"] and sent["request_id"] == back["request_id"] == "r"
+
+
+async def test_an_http_error_is_on_the_log(world: World) -> None:
+    """As the status that it is."""
+    world.dead.set()
+    with pytest.raises(GraphSourceUnavailable):
+        await world.open("ncbi").neighbourhood(NEW)
+    assert _came_back(world, "spoke_types") == [("503", 0)]
+
+
+@pytest.mark.parametrize("world", [{"timeout_s": 0.2}], indirect=True)
+async def test_a_timeout_is_on_the_log(world: World) -> None:
+    """No bytes came."""
+    world.hanging.set()
+    with pytest.raises(GraphSourceUnavailable):
+        await world.open("ncbi").neighbourhood(NEW)
+    assert _came_back(world) == [("Timeout", None)]
+
+
+@pytest.mark.parametrize("world", [{"max_reply_bytes": 200}], indirect=True)
+async def test_a_reply_that_is_too_large_is_on_the_log(world: World) -> None:
+    """By what is wrong with it."""
+    with pytest.raises(GraphSourceMalformed):
+        await world.open("ncbi").neighbourhood(NEW)
+    assert _came_back(world) == [("TooLarge", None)]
+
+
+async def test_a_request_that_is_given_up_is_on_the_log(world: World) -> None:
+    """The client went away while SPOKE thought."""
+    world.hanging.set()
+    asking = asyncio.create_task(world.open("ncbi").neighbourhood(NEW))
+    await world.asked.wait()
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert asking.cancelled()
+    assert _came_back(world) == [("cancelled", None)]
 
 
 async def test_with_mode_off_only_this_machine_is_asked(world: World) -> None:
@@ -171,3 +236,27 @@ async def test_statements_from_elsewhere_get_their_vectors_in_place(world: World
     vectors = await graphs[0].vectors(found[0].statements)
     assert vectors.shape == (1, (await graphs[0].encode("x")).shape[0])
     assert sum("/types" in seen.path for seen in world.server.seen) == 1
+
+
+async def test_a_graph_is_opened_once_though_the_first_asker_goes_away(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Opening takes minutes for a large one; what the first began the second gets."""
+    caplog.set_level("INFO", logger="server.graph_service")
+    first = asyncio.create_task(world.service.opened())
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    assert (await world.service.opened()).store.graph == "sample"
+    assert caplog.text.count("graph ready") == 1
+
+
+async def test_a_graph_that_could_not_be_opened_is_tried_again(tmp_path: Path) -> None:
+    """An import may have been made since."""
+    pool = EncoderPool(RetrievalSettings(encoder="hashing"))
+    service = GraphService(GraphPlace(tmp_path, "own", "hashing"), pool, egress=None)  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(GraphError, match="there is no graph 'own'"):
+            await service.opened()
+    await service.close()
+    await pool.close()

@@ -49,7 +49,7 @@ async def pool() -> AsyncIterator[EncoderPool]:
 
 async def test_a_neighbourhood_names_its_graph(pool: EncoderPool) -> None:
     """Of a node without edges it is empty, not an error."""
-    graph = StoredGraph(Store(), pool, "hashing")
+    graph = StoredGraph(Store(), pool, pool.encoder())
     found = await graph.neighbourhood(PSORIASIS)
     assert (found.graph, found.release, len(found.statements)) == ("little graph", "2026-01", 5)
     assert (await graph.neighbourhood(RARE)).statements == ()
@@ -58,12 +58,12 @@ async def test_a_neighbourhood_names_its_graph(pool: EncoderPool) -> None:
 async def test_vectors_come_from_the_store_or_are_made_in_place(pool: EncoderPool) -> None:
     """In the order of the statements; only those without a row are encoded."""
     store = Store()
-    graph = StoredGraph(store, pool, "hashing")
+    graph = StoredGraph(store, pool, pool.encoder())
     known: list[Statement] = list(STATEMENTS[:4])
     kept = await graph.vectors(known)
     mixed = await graph.vectors([replace(s, row=-1) if place % 2 else s for place, s in enumerate(known)])
     assert store.asked == [[0, 1, 2, 3], [0, 2]]
-    np.testing.assert_allclose(mixed, kept, atol=1e-6)
+    np.testing.assert_allclose(mixed, kept, atol=1e-3)
     assert (await graph.encode("psoriasis")).shape == kept.shape[1:]
 
 

@@ -6,11 +6,15 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parents[3] / "data"))
 from graph_doubles import GENES, ITCH, METHOTREXATE, PSORIASIS, STATEMENTS, ZOSTER, make_node, make_statement
 
 from retrieval.graph.context_text import Told, evidence_json, fitting_text, tell, verb_of
 from retrieval.graph.relations import asks_identifier, fitting, relations_of
+from retrieval.graph.types import Edge
+from retrieval.graph.verbs import statement
 
 
 def test_statements_with_relation_and_source_in_common_share_a_line() -> None:
@@ -112,3 +116,77 @@ def test_an_edge_between_neighbours_is_told_whole() -> None:
         "Beside these:",
         "- Compound Methotrexate treats Disease herpes zoster (Compound: Methotrexate) [source: ChEMBL]",
     ]
+
+
+def test_long_texts_among_attributes_are_cut() -> None:
+    """One would fill the context."""
+    edge = make_statement(
+        PSORIASIS, "ASSOCIATES_DaG", GENES["IL23R"], evidence={"note": "x" * 10_000, "n": {"m": ["y" * 999]}}
+    )
+    parsed = json.loads(evidence_json(edge))
+    assert len(parsed["note"]) == 200 and parsed["note"].endswith("…")
+    assert len(parsed["n"]["m"][0]) == 200
+
+
+@pytest.mark.parametrize(
+    ("question", "edge", "end"),
+    [
+        ("What treats it?", "CtD", "Disease"),
+        ("What is it associated with?", "DaG", "Disease"),
+        ("What resembles it?", "DrD", "Disease"),
+        ("Where is it located?", "DlA", "Disease"),
+        ("Which symptoms has it?", "DpS", "Disease"),
+        ("What is upregulated?", "DuG", "Disease"),
+        ("What is down-regulated?", "CdG", "Disease"),
+        ("What does it bind?", "CbG", "Disease"),
+        ("What does it interact with?", "GiG", "Disease"),
+        ("Where is it expressed?", "AeG", "Gene"),
+        ("Which pharmacologic class is it of?", "PCiC", "Compound"),
+        ("Which symptoms has it?", "has_phenotype", "Disease"),
+        ("Which phenotypes has it?", "x", "PhenotypicFeature"),
+        ("What is it associated with?", "gene_associated_with_condition", "Disease"),
+        ("What is it a subtype of?", "subclass_of", "Disease"),
+        ("Where in the body is it located?", "disease_has_location", "Disease"),
+        ("Which tissue is it of?", "x", "AnatomicalEntity"),
+        ("Where is it expressed?", "expressed_in", "Gene"),
+        ("Which drug is it?", "x", "SmallMolecule"),
+        ("Which drug is it?", "x", "ChemicalEntity"),
+        ("Which variants has it?", "x", "SequenceVariant"),
+        ("Which process is it part of?", "x", "MolecularActivity"),
+    ],
+)
+def test_relations_of_each_graph_are_known(question: str, edge: str, end: str) -> None:
+    """Hetionet's abbreviations and Monarch's predicates and classes, as SPOKE's types."""
+    assert fitting(relations_of(question), edge, end) >= 1
+
+
+@pytest.mark.parametrize(
+    ("question", "edge"), [("What treats it?", "CcSE"), ("What resembles it?", "DaG"), ("Which genes?", "DpS")]
+)
+def test_other_relations_do_not_fit(question: str, edge: str) -> None:
+    """An abbreviation is one relation's."""
+    assert fitting(relations_of(question), edge, "Disease") == 0
+
+
+@pytest.mark.parametrize(
+    ("kinds", "edge", "expected"),
+    [
+        (("disease", "gene/protein"), "disease_protein", "- is associated with Gene/protein: A; B [source: PrimeKG]"),
+        (
+            ("Disease", "PhenotypicFeature"),
+            "has_phenotype",
+            "- has the phenotype Phenotypic Feature: A; B [source: PrimeKG]",
+        ),
+        (("Compound", "SideEffect"), "CcSE", "- causes Side Effect: A; B [source: PrimeKG]"),
+    ],
+)
+def test_statements_of_every_graphs_kinds_share_a_line(kinds: tuple[str, str], edge: str, expected: str) -> None:
+    """Sentences write kinds for people ("Side Effect"); what stands between the names is found all the same."""
+    entity, others = make_node(kinds[0], "it"), [make_node(kinds[1], name) for name in "AB"]
+    told = [
+        statement(
+            Edge(source_id=entity.node_id, target_id=other.node_id, kind=edge, provenance=("PrimeKG",)), entity, other
+        )
+        for other in others
+    ]
+    assert expected in tell(Told((entity,), told, 2), 2).splitlines()

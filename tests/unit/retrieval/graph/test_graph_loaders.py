@@ -208,3 +208,66 @@ def test_all_open_edges_are_read() -> None:
     _, edges, report = _read("open-edges", DATA / "open_kg_sample.jsonl.gz")
     assert (len(edges), report.passed) == (13_097, 0)
     assert all(edge.provenance and edge.licence for edge in edges)
+
+
+def test_quoted_cells_of_kgx_are_read_as_they_were_meant(tmp_path: Path) -> None:
+    """Monarch's writer puts quotes around cells that hold one, and doubles those inside."""
+    nodes = write_lines(tmp_path / "n.tsv", *KGX_NODES, 'CHEBI:1\tbiolink:Drug\t"5""-deoxy ""X"""\t"a""b|c"\tx')
+    found = _read("kgx", nodes, write_lines(tmp_path / "e.tsv", *KGX_EDGES))[0]["Drug::CHEBI:1"]
+    assert (found.name, found.synonyms) == ('5"-deoxy "X"', ('a"b', "c"))
+
+
+@pytest.mark.parametrize("name", ['5"-X', '"a" and "b"', '"'])
+def test_a_quote_within_a_kgx_cell_is_a_quote(tmp_path: Path, name: str) -> None:
+    """A cell is unpacked only where all of it was packed."""
+    nodes = write_lines(tmp_path / "n.tsv", *KGX_NODES, f"CHEBI:1\tbiolink:Drug\t{name}\t\tx")
+    assert _read("kgx", nodes, write_lines(tmp_path / "e.tsv", *KGX_EDGES))[0]["Drug::CHEBI:1"].name == name
+
+
+def test_a_quoted_header_of_primekg_is_read(tmp_path: Path) -> None:
+    """As programs write it that quote every text."""
+    header = ",".join(f'"{column}"' for column in PRIMEKG_HEADER.split(","))
+    assert len(_read("primekg", write_lines(tmp_path / "kg.csv", header, *PRIMEKG_ROWS))[1]) == len(PRIMEKG_ROWS)
+
+
+def _nested(levels: int) -> dict[str, Any]:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return {"deep": value}
+
+
+def test_attributes_nested_without_end_are_passed_over(tmp_path: Path) -> None:
+    """Whoever tells or compares them later would run out of stack."""
+    evidence = json.dumps(_nested(200))
+    edges = ("source\tkind\ttarget\tevidence", f"A::1\tX\tA::2\t{evidence}", f"A::1\tY\tA::2\t{json.dumps(_nested(9))}")
+    nodes = write_lines(tmp_path / "n.tsv", "kind\tidentifier\tname", "A\t1\tone", "A\t2\ttwo")
+    _, found, report = _read("tsv", nodes, write_lines(tmp_path / "e.tsv", *edges))
+    assert [edge.kind for edge in found] == ["Y"]
+    assert report.first == [("e.tsv:2", "its attributes are nested too deep")]
+    hetionet = json.loads(json.dumps(HETIONET))
+    hetionet["edges"][0]["data"] |= _nested(200)
+    assert _read("hetionet", write_hetionet(tmp_path / "h.json", hetionet))[2].passed == 1
+    spoke = json.loads(json.dumps(SPOKE))
+    spoke[1]["data"]["properties"] |= _nested(200)
+    assert _read("spoke", write_lines(tmp_path / "s.json", json.dumps(spoke)))[2].passed == 1
+    row = OPEN_EDGES[0] | {"evidence": _nested(200)}
+    assert _read("open-edges", write_lines(tmp_path / "o.jsonl", json.dumps(row)))[2].passed == 1
+
+
+@pytest.mark.parametrize("tail", ["", "\n{}"])
+def test_brackets_without_end_are_refused_as_no_json(tmp_path: Path, tail: str) -> None:
+    """Not by running out of stack."""
+    with pytest.raises(GraphFileInvalid, match="no JSON"):
+        _read("spoke", write_lines(tmp_path / "s.json", "[" * 100_000 + tail))
+
+
+def test_lists_of_lists_without_end_name_nothing(tmp_path: Path) -> None:
+    """Synonyms and sources come as lists; nobody's are eight hundred deep."""
+    deep: Any = "x"
+    for _ in range(800):
+        deep = [deep]
+    spoke = json.loads(json.dumps(SPOKE))
+    spoke[2]["data"]["properties"] |= {"synonyms": deep, "source": deep}
+    nodes, _, _ = _read("spoke", write_lines(tmp_path / "s.json", json.dumps(spoke)))
+    assert nodes["Compound::inchikey:X"].synonyms == ()

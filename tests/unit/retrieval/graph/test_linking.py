@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +23,8 @@ from graph_names import NamesStore, node, read_diseases
 
 from models.encoders.hashing import HashingEncoder
 from models.errors import EngineOverloaded
-from retrieval.graph.errors import GraphDamaged, GraphError
+from retrieval.gateway.atomic_folders import sole_builder
+from retrieval.graph.errors import GraphBusy, GraphError
 from retrieval.graph.linking.agreement import agreement, slip_count
 from retrieval.graph.linking.dictionary import build_dictionary
 from retrieval.graph.linking.folding import fold
@@ -128,6 +132,22 @@ async def test_long_questions_are_cut_with_a_note() -> None:
 
     assert linked.mentions == ()
     assert "first 20000 characters" in linked.notes[0]
+
+
+async def test_words_beyond_the_dictionarys_bound_are_told_of() -> None:
+    """It looks at 4,000."""
+    linked = await link("a " * 5_000 + "psoriasis")
+
+    assert linked.mentions == () and linked.notes == ("only the first 4000 words were looked at",)
+
+
+@pytest.mark.parametrize("sign", ["\u00ad", "\u200b", "\u200d", "\ufeff", "\u2060"])
+async def test_signs_that_nobody_sees_part_no_word(sign: str) -> None:
+    """Soft hyphens and zero-width spaces come along with copied text."""
+    linked = await link(f"What treats psor{sign}iasis?")
+
+    (mention,) = linked.mentions
+    assert (mention.node.name, mention.end - mention.start) == ("psoriasis", 10)
 
 
 async def test_the_model_finds_what_the_dictionary_holds() -> None:
@@ -257,6 +277,13 @@ def test_a_refused_guess_says_why(nearest: NearestNames) -> None:
     assert guess is not None and not guess.accepted and guess.why == "of other words"
 
 
+async def test_a_denied_name_is_not_near(nearest: NearestNames) -> None:
+    """What the dictionary leaves alone is no slip of the pen."""
+    linker = Linker(build_dictionary(STORE), nearest)
+    for text in ("What treats non-rheumatoid arthritis?", "What is psoriasis-like dermatitis?"):
+        assert (await linker.link(text)).mentions == ()
+
+
 async def test_nearest_alone_links_without_the_dictionary(nearest: NearestNames) -> None:
     """As a method of its own."""
     linked = await Linker(build_dictionary(STORE), nearest).link("about psoriasis", LinkOptions(method="nearest"))
@@ -274,20 +301,86 @@ def test_an_index_on_disk_answers_as_the_one_in_memory(tmp_path: Path, nearest: 
         stored.close()
 
 
-def test_an_index_of_other_names_is_refused(tmp_path: Path) -> None:
-    """Vectors of another release would point to other nodes."""
-    build_nearest(STORE, HashingEncoder(64), tmp_path / "names").close()
-    other = NamesStore([node("Gene", "1", "TERT")])
-    with pytest.raises(GraphDamaged, match="build it again"):
-        build_nearest(other, HashingEncoder(64), tmp_path / "names")
+def _named(found: NearestNames, text: str) -> str:
+    (guess,) = replace(found, floor=0.1).guess([text])
+    return guess.name.name if guess is not None and guess.accepted else ""
 
 
-def test_an_index_whose_making_was_cut_off_is_refused(tmp_path: Path) -> None:
-    """Its manifest is written last."""
+def test_an_index_of_other_names_is_made_anew(tmp_path: Path) -> None:
+    """Vectors of another release would point to other nodes. Who has the old one open keeps it."""
+    before = build_nearest(STORE, HashingEncoder(2_048), tmp_path / "names")
+    other = NamesStore([node("Disease", "DOID:9", "Castleman disease")])
+    after = build_nearest(other, HashingEncoder(2_048), tmp_path / "names")
+    assert _named(after, "castleman disease") == "Castleman disease"
+    assert _named(before, "rheumatiod arthritis") == "rheumatoid arthritis"
+    before.close()
+    after.close()
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["names"]
+
+
+def test_an_index_of_another_encoder_is_made_anew(tmp_path: Path) -> None:
+    """Its vectors are in another space, of as many dimensions or not."""
     build_nearest(STORE, HashingEncoder(64), tmp_path / "names").close()
-    (tmp_path / "names" / "names.json").unlink()
-    with pytest.raises(GraphDamaged, match=r"names\.json"):
-        build_nearest(STORE, HashingEncoder(64), tmp_path / "names")
+    found = build_nearest(STORE, HashingEncoder(2_048), tmp_path / "names")
+    assert _named(found, "rheumatiod arthritis") == "rheumatoid arthritis"
+    found.close()
+
+
+@pytest.mark.parametrize("damage", ["no manifest", "torn manifest", "no index", "cut vectors", "a file"])
+def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: str) -> None:
+    """Nobody has to remove it by hand."""
+    folder = tmp_path / "names"
+    build_nearest(STORE, HashingEncoder(2_048), folder).close()
+    if damage == "no manifest":
+        (folder / "names.json").unlink()
+    elif damage == "torn manifest":
+        (folder / "names.json").write_bytes(b'{"graph": "te')
+    elif damage == "no index":
+        shutil.rmtree(folder / "index")
+    elif damage == "a file":
+        shutil.rmtree(folder)
+        folder.write_bytes(b"")
+    else:
+        largest = max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+        os.truncate(largest, 10)
+    found = build_nearest(STORE, HashingEncoder(2_048), folder)
+    assert _named(found, "rheumatiod arthritis") == "rheumatoid arthritis"
+    found.close()
+
+
+def _child(folder: Path, *turns: str) -> subprocess.Popen[bytes]:
+    here = Path(__file__).parents[3] / "data"
+    path = os.pathsep.join([str(here), str(Path(__file__).parents[4])])
+    command = [sys.executable, str(here / "names_child.py"), str(folder), *turns]
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE)
+
+
+def test_an_index_whose_builder_was_killed_is_made_anew(tmp_path: Path) -> None:
+    """By SIGKILL in the midst of it; what it left is removed."""
+    killed = _child(tmp_path / "names", "kill")
+    killed.communicate(timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    assert list(tmp_path.glob(".names.build-*")) and not (tmp_path / "names").exists()
+    found = build_nearest(STORE, HashingEncoder(2_048), tmp_path / "names")
+    assert _named(found, "rheumatiod arthritis") == "rheumatoid arthritis"
+    found.close()
+    assert not list(tmp_path.glob(".names.build-*"))
+
+
+def test_two_processes_at_once_build_it_once(tmp_path: Path) -> None:
+    """The second waits for the first and opens what that made."""
+    both = [_child(tmp_path / "names") for _ in range(2)]
+    said = [child.communicate(timeout=60)[0].split() for child in both]
+    assert [child.returncode for child in both] == [0, 0]
+    assert sorted(batches for batches, _ in said) == [b"0", b"1"]
+    assert [name for _, name in said] == [b"psoriasis", b"psoriasis"]
+
+
+def test_a_builder_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
+    """It may be tried again."""
+    with sole_builder(tmp_path / "names", 0), pytest.raises(GraphBusy) as busy:
+        build_nearest(STORE, HashingEncoder(64), tmp_path / "names", wait_s=0.0)
+    assert busy.value.retryable
 
 
 def test_an_encoder_of_distances_is_refused() -> None:

@@ -17,6 +17,7 @@ from retrieval.graph.linking.dictionary import Dictionary, build_dictionary
 from retrieval.graph.linking.folding import fold, hash_tokens, tokens_of, window_hashes
 from retrieval.graph.linking.name_table import TableBuilder
 from retrieval.graph.linking.variants import variants
+from retrieval.graph.types import Node
 
 NODES = (
     node("Disease", "DOID:4", "disease"),
@@ -228,6 +229,69 @@ def test_kinds_restrict_and_a_kind_in_the_text_decides() -> None:
     assert (either.node.kind, either.margin) == ("Disease", 0.0)
     assert (gene.node.kind, gene.margin) == ("Gene", 1.0)
     assert (only.node.kind, only.margin) == ("Gene", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "identifier"),
+    [
+        ("What is NCBI Gene 6622?", "gene/protein", "NCBI:6622"),
+        ("What is DB01235?", "drug", "DrugBank:DB01235"),
+        ("What is HP:0001337?", "effect/phenotype", "HPO:1337"),
+        ("What is MONDO:0005180?", "disease", "MONDO:5180"),
+        ("What is R-HSA-109582?", "pathway", "REACTOME:R-HSA-109582"),
+    ],
+)
+def test_identifiers_are_found_as_primekg_writes_them(text: str, kind: str, identifier: str) -> None:
+    """With their source before them, and without leading zeros."""
+    found = build_dictionary(NamesStore([node(kind, identifier, "some name")])).find(text)
+    assert [mention.node.identifier for mention in found] == [identifier]
+
+
+HODGKIN = node("Disease", "DOID:8567", "Hodgkin's lymphoma")
+LUNG = node("Disease", "DOID:1324", "lung carcinoma")
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("non-Hodgkin lymphoma", [HODGKIN]),
+        ("pseudo-Turner syndrome", [node("Disease", "1", "Turner syndrome")]),
+        ("pre-eclampsia", [node("Disease", "1", "eclampsia")]),
+        ("lupus-like syndrome", [node("Disease", "1", "lupus")]),
+        ("diabetes insipidus", [node("Disease", "1", "diabetes mellitus")]),
+    ],
+)
+def test_a_name_that_another_denies_is_no_broader_one(name: str, others: list[Node]) -> None:
+    """Nor is what an everyday name stands for: plain "diabetes" is mellitus, diabetes insipidus is not."""
+    found = build_dictionary(NamesStore([*others, node("Disease", "0", name)]))
+    (mention,) = found.find(f"What treats {name}?")
+    assert mention.node.name == name
+    assert found.broader(f"What treats {name}?", mention) is None
+
+
+def test_behind_a_denied_name_a_shorter_one_is_broader() -> None:
+    """Non-small cell lung carcinoma is no small cell lung carcinoma, but a lung carcinoma."""
+    small = node("Disease", "1", "small cell lung carcinoma")
+    found = build_dictionary(NamesStore([LUNG, small, node("Disease", "0", "non-small cell lung carcinoma")]))
+    text = "non-small cell lung carcinoma"
+    broader = found.broader(text, found.find(text)[0])
+    assert broader is not None and broader.node.name == "lung carcinoma"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["What treats non-Hodgkin lymphoma?", "What treats non Hodgkin's lymphoma?", "Is pseudo-Hodgkin's lymphoma real?"],
+)
+def test_a_denied_name_is_not_found(text: str) -> None:
+    """Where the graph lacks the one, the other's facts are worse than none."""
+    assert build_dictionary(NamesStore([HODGKIN])).find(text) == ()
+
+
+def test_only_the_very_word_before_denies() -> None:
+    """In "Hodgkin and non-Hodgkin lymphoma" the first is meant, and so it is after a full stop."""
+    dictionary = build_dictionary(NamesStore([HODGKIN, node("Disease", "0", "non-Hodgkin lymphoma")]))
+    found = dictionary.find("Is Hodgkin lymphoma a non-Hodgkin lymphoma?")
+    assert [mention.node.name for mention in found] == ["Hodgkin's lymphoma", "non-Hodgkin lymphoma"]
 
 
 def test_the_broader_name_within_a_mention_is_found(dictionary: Dictionary) -> None:

@@ -20,6 +20,7 @@ from models.engines.options import EngineOptions
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from models.errors import ContextTooLong
 from retrieval.graph.errors import GraphSourceUnavailable
+from retrieval.graph.linking.types import Linked
 from retrieval.graph.types import Mention, Neighbourhood, Node
 from server.engine_slot import EngineSlot
 from server.methods.base import (
@@ -34,7 +35,8 @@ from server.methods.base import (
     TextDelta,
     TranscriptDelta,
 )
-from server.methods.kg_rag import KgRag, Linker
+from server.methods.kg_rag import KgRag
+from server.methods.kg_rag_entities import Linker
 from server.traces import TraceRecorder
 
 WHICH = "Which Gene is associated with psoriasis and herpes zoster. Given list is: IL23R, HLA-B, TERT"
@@ -250,8 +252,12 @@ async def test_more_entities_than_are_used_are_told() -> None:
     many = [make_node("Disease", f"D{number}") for number in range(12)]
 
     class Many:
-        async def link(self, question: str) -> Sequence[Mention]:
-            return [Mention(node=node, start=0, end=1, method="nearest", score=0.9) for node in many]
+        async def link(self, question: str, extractor: object = None) -> Linked:
+            found = [Mention(node=node, start=0, end=1, method="nearest", score=0.9) for node in many]
+            return Linked(mentions=tuple(found))
+
+        async def broader(self, text: str, mention: Mention) -> None:
+            return None
 
     async with Bench(says(" x"), linker=Many()) as bench:
         events = await bench.ask("D")

@@ -1,0 +1,45 @@
+"""Lines of the audit log for requests that are no NCBI calls. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.audit_lines import AuditRecord
+from server.egress_places import InboundReply, OutboundRequest
+
+if TYPE_CHECKING:
+    from server.egress import Asker
+
+
+def sent(asker: Asker, request: OutboundRequest) -> AuditRecord:
+    """Right before it goes."""
+    return AuditRecord(
+        event="send",
+        request_id=asker.request_id,
+        key_id=asker.key_id or None,
+        mode=asker.mode,
+        decision="allowed",
+        where=request.host,
+        endpoint=request.endpoint,
+        classes=request.classes,
+        request_bytes=request.num_bytes,
+        params=request.params,
+    )
+
+
+def returned(asker: Asker, request: OutboundRequest, reply: InboundReply) -> AuditRecord:
+    """Right after it; nothing of what the reply says."""
+    return AuditRecord(
+        event="reply",
+        request_id=asker.request_id,
+        key_id=asker.key_id or None,
+        mode=asker.mode,
+        decision="allowed",
+        where=request.host,
+        endpoint=request.endpoint,
+        classes=request.classes,
+        params=request.params,
+        status=reply.status,
+        reply_bytes=reply.num_bytes,
+        detail={"seconds": round(reply.seconds, 3)},
+    )
