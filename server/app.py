@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
+from server.access import Access
 from server.errors import error_reply
 from server.guard import Guard, log_failure
 from server.openai_api import (
@@ -22,6 +23,7 @@ from server.openai_api import (
     embeddings,
     health,
     job_routes,
+    monitoring,
     namespaces,
     rerank,
     search,
@@ -45,11 +47,12 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     for module in (chat, completions, embeddings, rerank, catalog, health, trace_routes):
         app.include_router(module.router)
-    for module in (search, namespaces, changes, job_routes):
+    for module in (search, namespaces, changes, job_routes, monitoring):
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_middleware(Guard, settings=services.settings.server)
+    app.add_middleware(Access, observing=services.observing)  # the last one is the outermost
     return app
 
 
@@ -59,13 +62,15 @@ async def _on_error(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, RetrievalError):  # those of namespaces and indices name their files
         services: Services = request.app.state.services
         reply = replace(reply, message=services.retrieval.uploads.conceal(reply.message))
+    request.state.error_code = reply.code
     headers = {"Retry-After": str(reply.retry_after_s)} if reply.retry_after_s else None
     return JSONResponse(reply.body, status_code=reply.status, headers=headers)
 
 
-async def _on_http_error(_: Request, error: Exception) -> JSONResponse:
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     """No such route, or not this verb: also in OpenAI's shape."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     text = "there is no such route" if status == 404 else "the route does not take this method"
+    request.state.error_code = "unknown_url"
     body = {"error": {"message": text, "type": "invalid_request_error", "param": None, "code": "unknown_url"}}
     return JSONResponse(body, status_code=status, headers=getattr(error, "headers", None))

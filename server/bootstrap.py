@@ -7,6 +7,7 @@ from pathlib import Path
 
 from models.catalog import EMBEDDED_NAME, ModelCard, ModelRequest, load_catalog
 from models.decoding.types import LoopLimits
+from models.engines.base import Engine
 from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
 from models.errors import ModelNotFound
@@ -19,6 +20,8 @@ from server.methods.genegpt import GeneGpt
 from server.methods.kg_rag import KgRag
 from server.ncbi_access import NcbiAccess
 from server.ncbi_setup import Ncbi, build_ncbi
+from server.observed import ObservedEngine
+from server.observing_setup import Observing, build_observing
 from server.retrieval_setup import build_retrieval
 from server.services import DIRECT, Components, Services
 from server.settings import ModelSettings, Settings
@@ -40,10 +43,12 @@ def build_services(settings: Settings) -> Services:
         EncoderUnknown: the settings do not name the graph's encoder.
     """
     card = choose_card(settings)
-    slot = EngineSlot(card, lambda: create_engine(settings.model.engine, card, engine_options(settings.model)))
-    ncbi = build_ncbi(settings)
+    observing = build_observing(settings.tracing)
+    slot = EngineSlot(card, lambda: _engine(settings.model, card, observing))
+    ncbi = build_ncbi(settings, observing.observer)
+    observing.connect(ncbi.sender)
     genegpt = _genegpt(settings, slot, ncbi)
-    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
+    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observing.observer)
     for line in check_memory(settings, retrieval):
         log.info("memory of the card: %s", line)
     graph = build_graph_service(settings, retrieval.encoders, ncbi)
@@ -61,9 +66,15 @@ def build_services(settings: Settings) -> Services:
             traces=traces,
             retrieval=retrieval,
             egress=ncbi.egress,
-            closers=(*ncbi.closers, retrieval.close, graph.close),
+            closers=(*ncbi.closers, *observing.closers, retrieval.close, graph.close),
+            observing=observing,
         )
     )
+
+
+def _engine(model: ModelSettings, card: ModelCard, observing: Observing) -> Engine:
+    engine = create_engine(model.engine, card, engine_options(model))
+    return engine if observing.spans is None else ObservedEngine(engine, observing.observer)
 
 
 def _genegpt(settings: Settings, slot: EngineSlot, ncbi: Ncbi) -> GeneGpt:

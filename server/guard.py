@@ -1,4 +1,4 @@
-"""The outermost layer: host name, key, request id, and a plain 500 for what nobody caught.
+"""The guarding layer: host name, key, request id, and a plain 500 for what nobody caught.
 
 Deny by default: only the health routes are open without a key. A pure ASGI layer, so that streams pass untouched.
 """
@@ -9,7 +9,6 @@ import hmac
 import json
 import logging
 import traceback
-import uuid
 from collections.abc import Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -19,6 +18,7 @@ from models.errors import ArrowheadError
 from server.egress_settings import key_digest
 from server.errors import ErrorReply, ForbiddenHost, Unauthorized, error_reply
 from server.logging_setup import request_id
+from server.request_ids import request_id_for
 from server.settings import ServerSettings, is_loopback
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        rid = uuid.uuid4().hex
+        rid = request_id_for(Headers(scope=scope).get("x-request-id", ""))
         request_id.set(rid)
         started = False
 
@@ -54,8 +54,10 @@ class Guard:
             await self._app(scope, receive, send_with_id)
         except Exception as error:
             log_failure(error)
+            reply = error_reply(error)
+            scope["state"]["error_code"] = reply.code
             if not started:
-                await send_error(error_reply(error), send_with_id)
+                await send_error(reply, send_with_id)
 
     def _admit(self, scope: Scope) -> str:
         """Digest of the key, "" where the server has none. Raises Unauthorized or ForbiddenHost."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retrieval.ncbi.transport import HttpSender
+from retrieval.observing import RetrievalObserver
 from server.audit import AuditLog
 from server.audit_lines import AuditRecord
 from server.auditor import Auditor
@@ -37,10 +38,10 @@ class Ncbi:
         self.auditor.begin(self.start)
 
 
-def build_ncbi(settings: Settings) -> Ncbi:
+def build_ncbi(settings: Settings, observer: RetrievalObserver | None = None) -> Ncbi:
     """Raises GatewayError and its kind: the built-in gateway's store cannot be made."""
     sender = HttpSender(send_limits(settings))
-    built = build_places(settings, gateway_dir(settings), sender)
+    built = build_places(settings, gateway_dir(settings), sender, observer)
     auditor = Auditor(audit_log(settings), settings.audit.on_failure)
     egress = Egress(EgressPolicy.of(settings.egress), built.places, auditor, built.vocabulary)
     closers = (auditor.close, sender.close, built.close)
@@ -78,6 +79,7 @@ def start_record(settings: Settings, policy: EgressPolicy) -> AuditRecord:
     """What was allowed, and to whom, from here on."""
     keys = {name: policy.ceiling(name) for name in key_ids(settings)}
     detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed), "keys": keys}
+    detail |= {"spans_to": settings.tracing.host} if settings.tracing.host else {}
     return AuditRecord(event="start", mode=policy.mode, detail=detail)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from server.egress import Egress
@@ -14,6 +14,7 @@ from server.engine_slot import EngineSlot
 from server.errors import ModelUnknown, TooManyRequests
 from server.memory_plan import preload
 from server.methods.base import Method
+from server.observing_setup import Observing, counted
 from server.retrieval_setup import Retrieval, uses_card
 from server.settings import Settings
 from server.traces import TraceStore
@@ -40,6 +41,7 @@ class Components:
     retrieval: Retrieval
     egress: Egress | None = None
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
+    observing: Observing = field(default_factory=counted)
 
 
 class Services:
@@ -52,12 +54,15 @@ class Services:
         self.egress = components.egress
         self.retrieval = components.retrieval
         self.encoders = components.retrieval.encoders
+        self.observing = components.observing
+        self.observer = components.observing.observer
         self._methods = components.methods
         self._closers = components.closers
         self.created = int(time.time())
         self._in_flight = 0
         self._draining = False
         self._loading: asyncio.Task[None] | None = None
+        self.observing.metrics.watch(self)
 
     @property
     def models(self) -> list[Served]:
@@ -79,6 +84,10 @@ class Services:
     @property
     def draining(self) -> bool:
         return self._draining
+
+    @property
+    def running_jobs(self) -> int:
+        return self.retrieval.jobs.num_running
 
     @asynccontextmanager
     async def admitted(self) -> AsyncIterator[None]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import TypeVar
 
 from fastapi import Request
 
+from server.answer_watch import AnswerWatch
 from server.errors import InvalidRequest, error_reply
-from server.logging_setup import request_id
+from server.logging_setup import log_event, request_id
 from server.methods.base import Ask, Done
-from server.openai_api.fanout import Indexed, run_all
+from server.openai_api.fanout import Indexed, prompt_of, run_all
 from server.openai_api.rendering import Choice
 from server.services import Served, Services
 from server.traces import TraceHead, TraceRecorder
@@ -33,6 +33,7 @@ class Exchange:
         self._served = served
         self._asks = asks
         self._recorders = [TraceRecorder(ask) for ask in asks]
+        self._watch = AnswerWatch(services.observer, head.id, served.id, [prompt_of(ask) for ask in asks])
 
     def check(self) -> None:
         """Raise now what can be known before any work."""
@@ -44,13 +45,15 @@ class Exchange:
 
     async def events(self) -> AsyncGenerator[Indexed, None]:
         failure: str | None = "cancelled"
-        began = time.monotonic()
+        request = request_id.get()
         request_id.set(self.head.id)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._services.admitted())
+            self._watch.begin()
             try:
                 async with aclosing(run_all(self._served.method, self._asks)) as merged:
                     async for item in merged:
+                        self._watch.feed(item.event)
                         self.choices[item.choice].feed(item.event)
                         self._recorders[item.choice].feed(item.event)
                         if isinstance(item.event, Done):
@@ -62,7 +65,7 @@ class Exchange:
                 raise
             finally:
                 self._forget_what_left()
-                self._log(failure, time.monotonic() - began)
+                self._log(failure, request)
                 await asyncio.shield(self._store(failure))
 
     async def collect(self) -> None:
@@ -86,19 +89,25 @@ class Exchange:
             if self._services.egress is not None:
                 self._services.egress.forget(ask.request_id)
 
-    def _log(self, failure: str | None, seconds: float) -> None:
-        usages = [choice.done.usage for choice in self.choices if choice.done]
-        log.info(
-            "answer: id=%s model=%s n=%d seconds=%.2f calls=%d sampled=%d computed=%d outcome=%s",
-            self.head.id,
-            self.head.model,
-            len(self.choices),
-            seconds,
-            sum(len(choice.calls) for choice in self.choices),
-            sum(usage.sampled_tokens for usage in usages),
-            sum(usage.computed_tokens for usage in usages),
-            failure or "ok",
-        )
+    def _log(self, failure: str | None, request: str) -> None:
+        record = self._watch.end(failure, [choice.done.usage if choice.done else None for choice in self.choices])
+        tokens = record.tokens
+        fields: dict[str, str | int | float] = {
+            "id": record.id,
+            "request": request,
+            "model": record.model,
+            "n": record.choices,
+            "seconds": round(record.seconds, 3),
+            "first": "-" if record.first_s is None else round(record.first_s, 3),
+            "calls": record.num_calls,
+            "prompt": tokens.prompt,
+            "sampled": tokens.sampled,
+            "injected": tokens.injected,
+            "cached": tokens.cached,
+            "computed": tokens.computed,
+            "outcome": record.outcome,
+        }
+        log_event(log, logging.INFO, "answer", fields)
 
 
 async def unless_disconnected(request: Request, work: Awaitable[_T]) -> _T | None:
