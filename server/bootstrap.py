@@ -46,7 +46,7 @@ def build_services(settings: Settings) -> Services:
     observing = build_observing(settings.tracing)
     slot = EngineSlot(card, lambda: _engine(settings.model, card, observing))
     ncbi = build_ncbi(settings, observing.observer)
-    observing.connect(ncbi.sender)
+    observing.send_through(ncbi.sender)
     genegpt = _genegpt(settings, slot, ncbi)
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observing.observer)
     for line in check_memory(settings, retrieval):

@@ -40,7 +40,7 @@ class ServerState(Protocol):
     def running_jobs(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StateCollector(Collector):
     """Reads, never waits: it runs on the event loop."""
 

@@ -24,13 +24,13 @@ class RequestSpans(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observing:
-    """``observer`` is told everything. ``spans`` None: none are made. ``connect`` names the way out for spans, on the
+    """``observer`` is told everything. ``spans`` None: none are made. ``send_through`` names the way out, on the
     event loop that it runs on."""
 
     metrics: Metrics
     observer: Observer
     spans: RequestSpans | None = None
-    connect: Callable[[HttpSender], None] = lambda _: None
+    send_through: Callable[[HttpSender], None] = lambda _: None
     closers: tuple[Callable[[], Awaitable[None]], ...] = ()
 
 
@@ -54,5 +54,5 @@ def build_observing(settings: TracingSettings) -> Observing:
     metrics, exporter = Metrics(), SenderExporter(settings.endpoint)
     tracing = Tracing(metrics, settings, exporter)
     return Observing(
-        metrics=metrics, observer=tracing, spans=tracing, connect=exporter.connect, closers=(tracing.close,)
+        metrics=metrics, observer=tracing, spans=tracing, send_through=exporter.send_through, closers=(tracing.close,)
     )

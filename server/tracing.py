@@ -174,7 +174,7 @@ class SenderExporter(SpanExporter):
         self._way: tuple[HttpSender, asyncio.AbstractEventLoop] | None = None
         self._failing = False
 
-    def connect(self, sender: HttpSender) -> None:
+    def send_through(self, sender: HttpSender) -> None:
         """On the event loop that ``sender`` runs on."""
         self._way = sender, asyncio.get_running_loop()
 
