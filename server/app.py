@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
 from server.access import Access
+from server.api_docs import routes as api_docs
 from server.errors import error_reply
 from server.guard import Guard, log_failure
 from server.openai_api import (
@@ -47,7 +48,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     for module in (chat, completions, embeddings, rerank, catalog, health, trace_routes):
         app.include_router(module.router)
-    for module in (search, namespaces, changes, job_routes, monitoring):
+    for module in (search, namespaces, changes, job_routes, monitoring, api_docs):
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -1,6 +1,7 @@
 """The guarding layer: host name, key, request id, and a plain 500 for what nobody caught.
 
-Deny by default: only the health routes are open without a key. A pure ASGI layer, so that streams pass untouched.
+Deny by default: only the health routes and an empty page are open without a key. A pure ASGI layer, so that streams
+pass untouched.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from server.settings import ServerSettings, is_loopback
 
 log = logging.getLogger(__name__)
 
-OPEN_PATHS = frozenset({"/health", "/ready"})
+# The last three are a page with nothing in it: what it shows, it asks for with a key.
+OPEN_PATHS = frozenset({"/health", "/ready", "/docs", "/docs/page.js", "/docs/page.css"})
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
