@@ -90,7 +90,7 @@ function start(path, body) {
   const text = example(body);
   if (path === "/v1/chat/completions") text.messages = [{ role: "user", content: "What is the official gene symbol of LMP10?" }];
   if (path === "/v1/search") text.query = "asthma";
-  if (text && text.model !== undefined && doc.first) text.model = doc.first;
+  if (/completions$/.test(path) && doc.first) text.model = doc.first;
   return JSON.stringify(text, null, 2);
 }
 

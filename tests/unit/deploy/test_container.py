@@ -101,7 +101,7 @@ def test_versions_of_the_image_are_those_of_the_project() -> None:
     """A pin that was changed in pyproject.toml alone would not be what is built."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["gpu"]]
-    fixed = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "deploy" / "constraints.txt").read_text(), re.MULTILINE))
+    fixed = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "deploy" / "constraints.txt").read_text(), re.MULTILINE))
     pins = dict(line.split("==") for line in wanted if "==" in line)
 
     assert {name: fixed[name] for name in pins} == pins
