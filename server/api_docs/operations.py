@@ -26,8 +26,9 @@ Verb = Literal["get", "post", "put", "delete"]
 # What the body of a reply is: the name of a schema of ``replies``, or one of these.
 METRICS: Final = "metrics"
 PAGE: Final = "page"
-WAIT: Final = {"wait": {"type": "number", "minimum": 0, "maximum": 60}}
-_FILE_FIELDS: Final = {
+Query = Mapping[str, Mapping[str, object]]
+WAIT: Final[Query] = {"wait": {"type": "number", "minimum": 0, "maximum": 60}}
+_FILE_FIELDS: Final[Query] = {
     "filename": {"type": "string"},
     "reader": {"enum": ["", *READERS]},
     "licence": {"type": "string"},
@@ -46,7 +47,7 @@ class Operation:
     body: type[BaseModel] | Literal["file"] | None = None
     replies: Mapping[int, str] = field(default_factory=lambda: {200: ""})
     errors: Sequence[int] = ()
-    query: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    query: Query = field(default_factory=dict)
     streams: bool = False
     is_open: bool = False
 
@@ -60,7 +61,7 @@ _NAMESPACE: Final = "/v1/namespaces/{name}"
 
 def _change(path: str, verb: Verb, summary: str, body: type[BaseModel] | Literal["file"]) -> Operation:
     """A job: 200 where it ended while the client waited."""
-    query = WAIT | _FILE_FIELDS if body == "file" else WAIT
+    query = {**WAIT, **_FILE_FIELDS} if body == "file" else WAIT
     return Operation(
         path=_NAMESPACE + path,
         verb=verb,

@@ -138,5 +138,5 @@ def test_no_canary_leaves_the_answer_and_its_trace(
     assert {(name, canary) for name, text in said.items() for canary in CANARIES if canary in text} == set()
     assert len(server.log().splitlines()) > 10
     spans = b"".join(collector[1])
-    assert spans.count(b"/v1/chat/completions") > 2 and b"ncbi" in spans
+    assert spans.count(b"/v1/chat/completions") > 2 and b"ncbi" in spans and b"generate" in spans
     assert [canary for canary in CANARIES if canary.encode() in spans] == []

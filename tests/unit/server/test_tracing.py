@@ -71,7 +71,7 @@ async def test_spans_are_children_of_what_they_belong_to() -> None:
     def own(name: str) -> int:
         context = spans[name].context
         assert context is not None
-        return context.span_id
+        return int(context.span_id)
 
     assert set(spans) == {"POST /v1/chat/completions", "answer", "ncbi", "search"}
     assert parent("POST /v1/chat/completions") is None
