@@ -73,7 +73,8 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Counters since the engine started; tokens, requests."""
+    """Counters since the engine started; tokens, requests. ``kv_cache_used``: share of the memory for cached prefixes
+    that is taken, None where the engine does not say."""
 
     running: int = 0
     waiting: int = 0
@@ -81,3 +82,4 @@ class EngineStats:
     prompt_tokens_computed: int = 0
     prompt_tokens_cached: int = 0
     tokens_generated: int = 0
+    kv_cache_used: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,8 @@ import pytest
 import yaml
 
 from models.catalog import ModelCard
+from models.engines.base import Engine
+from models.types import EngineStats
 from server.engine_slot import EngineSlot
 from server.metrics import Metrics
 from server.metrics_state import ServerState
@@ -37,12 +40,25 @@ def _expressions(value: Any) -> Iterator[str]:
             yield from _expressions(inner)
 
 
+class _Engine:
+    """Says all that an engine can say."""
+
+    async def start(self) -> None: ...
+
+    def is_ready(self) -> bool:
+        return True
+
+    def stats(self) -> EngineStats:
+        return EngineStats(kv_cache_used=0.5)
+
+
 @pytest.fixture(scope="module")
 def exported() -> dict[str, set[str]]:
     """Every name with its labels, after one report of each kind."""
     metrics = Metrics()
     card = ModelCard(name="m", source="s", description="", context_length=16, prompt_form="base")
-    slot = EngineSlot(card, lambda: cast(Any, None))
+    slot = EngineSlot(card, lambda: cast(Engine, _Engine()))
+    asyncio.run(slot.load())
     metrics.watch(cast(ServerState, SimpleNamespace(in_flight=0, draining=False, slot=slot, running_jobs=0)))
     metrics.replied(HttpRequest(route="/x", method="GET", status=404, code="unknown_url", seconds=0.1))
     calls = {("esearch", "ok"): 1}
