@@ -19,7 +19,7 @@ from server.observing_setup import Observing
 log = logging.getLogger(__name__)
 # Asked all the time by machines; their lines would hide the others.
 _QUIET: Final = frozenset(("/health", "/ready", "/metrics"))
-# What proxies write for a client that went away before there was an answer.
+# What proxies write where there was no reply, as the client had gone.
 _GONE: Final = 499
 
 

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
@@ -52,7 +53,7 @@ def _outline(error: BaseException | None) -> list[str]:
 class _JsonFormatter(_PlainFormatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "time": self.formatTime(record),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "request_id": getattr(record, "request_id", "-"),
