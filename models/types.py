@@ -73,7 +73,8 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Counters since the engine started; tokens, requests."""
+    """Counters since the engine started; tokens, requests. ``kv_cache_used``: share of the memory for cached prefixes
+    that is taken, None where the engine does not say."""
 
     running: int = 0
     waiting: int = 0
@@ -81,6 +82,12 @@ class EngineStats:
     prompt_tokens_computed: int = 0
     prompt_tokens_cached: int = 0
     tokens_generated: int = 0
+    kv_cache_used: float | None = None
 
     def plus(self, other: EngineStats) -> EngineStats:
-        return EngineStats(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+        """Of two that share one memory."""
+        counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        return EngineStats(**counts, kv_cache_used=self.kv_cache_used or other.kv_cache_used)
+
+
+_COUNTS = tuple(one.name for one in fields(EngineStats) if one.name != "kv_cache_used")

@@ -12,6 +12,8 @@ from starlette.exceptions import HTTPException
 
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
+from server.access import Access
+from server.api_docs import routes as api_docs
 from server.door import Door
 from server.errors import error_reply
 from server.guard import Guard, log_failure
@@ -24,6 +26,7 @@ from server.openai_api import (
     health,
     job_routes,
     messages,
+    monitoring,
     namespaces,
     rerank,
     responses,
@@ -49,11 +52,12 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     for module in (chat, completions, responses, messages, tokenize, embeddings, rerank, catalog, health, trace_routes):
         app.include_router(module.router)
-    for module in (search, namespaces, changes, job_routes):
+    for module in (search, namespaces, changes, job_routes, monitoring, api_docs):
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_middleware(Guard, door=Door(services.settings.server, services.keyring, services.rates))
+    app.add_middleware(Access, observing=services.observing)  # the last one is the outermost
     return app
 
 
@@ -63,12 +67,14 @@ async def _on_error(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, RetrievalError):  # those of namespaces and indices name their files
         services: Services = request.app.state.services
         reply = replace(reply, message=services.retrieval.uploads.conceal(reply.message))
+    request.state.error_code = reply.code
     return JSONResponse(reply.body, status_code=reply.status, headers=reply.headers)
 
 
-async def _on_http_error(_: Request, error: Exception) -> JSONResponse:
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     """No such route, or not this verb: also in OpenAI's shape."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     text = "there is no such route" if status == 404 else "the route does not take this method"
+    request.state.error_code = "unknown_url"
     body = {"error": {"message": text, "type": "invalid_request_error", "param": None, "code": "unknown_url"}}
     return JSONResponse(body, status_code=status, headers=getattr(error, "headers", None))

@@ -21,6 +21,8 @@ from server.methods.genegpt import GeneGpt
 from server.methods.kg_rag import KgRag
 from server.ncbi_access import NcbiAccess
 from server.ncbi_setup import Ncbi, build_ncbi
+from server.observed import ObservedEngine, ObservedServingEngine
+from server.observing_setup import Observing, build_observing
 from server.restarts import Restarts
 from server.retrieval_setup import build_retrieval
 from server.services import DIRECT, Components, Services
@@ -45,13 +47,15 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     """
     card = choose_card(settings)
     model = settings.model
+    observing = build_observing(settings.tracing)
     restarts = Restarts(tries=model.restarts, window_s=model.restart_window_s)
-    slot = EngineSlot(card, lambda: create_engine(model.engine, card, engine_options(model)), restarts)
+    slot = EngineSlot(card, lambda: _engine(model, card, observing), restarts)
     slot.when_loaded(_build_layer)
     keyring = keyring or open_keyring(settings)
-    ncbi = build_ncbi(settings, keyring)
+    ncbi = build_ncbi(settings, keyring, observing.observer)
+    observing.send_through(ncbi.sender)
     genegpt = _genegpt(settings, slot, ncbi)
-    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
+    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observing.observer)
     for line in check_memory(settings, retrieval):
         log.info("memory of the card: %s", line)
     graph = build_graph_service(settings, retrieval.encoders, ncbi)
@@ -70,9 +74,18 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
             retrieval=retrieval,
             egress=ncbi.egress,
             keyring=keyring,
-            closers=(*ncbi.closers, retrieval.close, graph.close),
+            closers=(*ncbi.closers, *observing.closers, retrieval.close, graph.close),
+            observing=observing,
         )
     )
+
+
+def _engine(model: ModelSettings, card: ModelCard, observing: Observing) -> Engine:
+    engine = create_engine(model.engine, card, engine_options(model))
+    if observing.spans is None:
+        return engine
+    kind = ObservedServingEngine if isinstance(engine, ServesOpenAi) else ObservedEngine
+    return kind(engine, observing.observer)
 
 
 def _genegpt(settings: Settings, slot: EngineSlot, ncbi: Ncbi) -> GeneGpt:

@@ -14,7 +14,8 @@ from server.origins import host_name, is_embedded, is_local_name, is_same_origin
 from server.rates import Rates
 from server.settings import ServerSettings, is_loopback
 
-OPEN_PATH: Final = "/health"
+# The last three are a page with nothing in it, for which a browser cannot send a key; what it shows needs one.
+OPEN_PATHS: Final = frozenset({"/health", "/docs", "/docs/page.js", "/docs/page.css"})
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKENS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2000}", re.ASCII)
 _SHOWN: Final = "x-request-id, retry-after, location, " + ", ".join(
@@ -73,7 +74,7 @@ class Door:
 
     def admit(self, path: str, headers: Headers) -> Grant:
         """Raises Unauthorized or KeyStoreError. An open path has a grant too, for nothing but itself."""
-        if path == OPEN_PATH or (self._is_local and not self._keyring.is_guarded):
+        if path in OPEN_PATHS or (self._is_local and not self._keyring.is_guarded):
             return OPERATOR
         given = headers.getlist("authorization")
         scheme, _, key = given[0].partition(" ") if len(given) == 1 else ("", "", "")

@@ -8,12 +8,15 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 from models.encoders.base import CrossEncoder, Encoder
 from models.encoders.options import EncoderOptions
 from models.encoders.registry import create_cross_encoder, create_encoder
+from retrieval.observing import RetrievalObserver, Unobserved
 from server.errors import EncoderUnknown
+from server.observed import ObservedCrossEncoder, ObservedEncoder
 from server.retrieval_settings import RetrievalSettings
 
 log = logging.getLogger(__name__)
@@ -23,8 +26,9 @@ _T = TypeVar("_T")
 class EncoderPool:
     """Safe from many threads. A name that the settings do not hold is never loaded, whoever asks for it."""
 
-    def __init__(self, settings: RetrievalSettings) -> None:
+    def __init__(self, settings: RetrievalSettings, observer: RetrievalObserver | None = None) -> None:
         self._settings = settings
+        self._observer = observer or Unobserved()
         self._options = EncoderOptions(
             device=settings.device,
             dtype=settings.dtype,
@@ -56,7 +60,8 @@ class EncoderPool:
         self.check(name)
         with self._loading:
             if name not in self._encoders:
-                self._encoders[name] = _timed(name, lambda: create_encoder(name, self._options))
+                loaded = _timed(name, lambda: create_encoder(name, self._options))
+                self._encoders[name] = ObservedEncoder(loaded, self._observer)
             return self._encoders[name]
 
     @property
@@ -71,12 +76,13 @@ class EncoderPool:
             raise EncoderUnknown(f"there is no cross-encoder {name[:100]!r}; there is: {there}", param="model")
         with self._loading:
             if self._cross_encoder is None:
-                self._cross_encoder = _timed(known, lambda: create_cross_encoder(known, self._options))
+                loaded = _timed(known, lambda: create_cross_encoder(known, self._options))
+                self._cross_encoder = ObservedCrossEncoder(loaded, self._observer)
             return self._cross_encoder
 
     async def run(self, work: Callable[[], _T]) -> _T:
         """``work`` in the one thread that encodes: two batches at once would only slow each other down."""
-        return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+        return await asyncio.get_running_loop().run_in_executor(self._worker, copy_context().run, work)
 
     async def close(self) -> None:
         self._worker.shutdown(wait=False, cancel_futures=True)

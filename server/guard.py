@@ -1,6 +1,6 @@
-"""The outermost layer: page, key, rate, request id, and a plain 500 for what nobody caught.
+"""The guarding layer: page, key, rate, request id, and a plain 500 for what nobody caught.
 
-Deny by default: a route is behind a key unless it is ``/health``, whoever adds it. A pure ASGI layer, so that streams
+Deny by default: a route is behind a key unless ``door`` says that it is open. A pure ASGI layer, so that streams
 pass untouched.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import traceback
-import uuid
 from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -19,6 +18,7 @@ from models.errors import ArrowheadError
 from server.door import Door
 from server.errors import ErrorReply, error_reply
 from server.logging_setup import request_id
+from server.request_ids import request_id_for
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        rid = uuid.uuid4().hex
+        rid = request_id_for(Headers(scope=scope).get("x-request-id", ""))
         request_id.set(rid)
         started = False
         further = {"x-request-id": rid}
@@ -65,8 +65,10 @@ class Guard:
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
             log_failure(error)
+            reply = error_reply(error)
+            scope.setdefault("state", {})["error_code"] = reply.code
             if not started:
-                await send_error(error_reply(error), send_with_headers)
+                await send_error(reply, send_with_headers)
 
 
 def _add(headers: MutableHeaders, further: Mapping[str, str]) -> None:

@@ -210,6 +210,10 @@ class Jobs:
         with self._lock:
             return [job for job in reversed(self._known.values()) if job.spec.owner == owner]
 
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
     def is_busy(self, namespace: str) -> bool:
         """Whether a job of anybody's changes it, or waits to."""
         with self._lock:

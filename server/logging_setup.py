@@ -7,8 +7,11 @@ import json
 import logging
 import sys
 import traceback
+from collections.abc import Mapping
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from types import TracebackType
+from typing import Any
 
 from server.settings import LogSettings
 
@@ -49,16 +52,24 @@ def _outline(error: BaseException | None) -> list[str]:
 
 class _JsonFormatter(_PlainFormatter):
     def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": self.formatTime(record),
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "request_id": getattr(record, "request_id", "-"),
             "message": record.getMessage(),
         }
+        line |= getattr(record, "fields", {})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
+
+
+def log_event(logger: logging.Logger, level: int, event: str, fields: Mapping[str, str | int | float]) -> None:
+    """One line ``event: name=value …``; in JSON each field is a member too. ``fields`` hold no text of users."""
+    if logger.isEnabledFor(level):
+        text = " ".join(f"{name}={value}" for name, value in fields.items())
+        logger.log(level, "%s: %s", event, text, extra={"fields": {"event": event, **fields}})
 
 
 def setup_logging(settings: LogSettings) -> None:

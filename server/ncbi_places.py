@@ -23,6 +23,7 @@ from retrieval.ncbi.client import ClientConfig, NcbiClient, RetryPolicy
 from retrieval.ncbi.parameter_classes import Vocabulary
 from retrieval.ncbi.requests import NcbiSite
 from retrieval.ncbi.transport import AsgiApp, HttpSender, Message, Receive, Send, SendLimits
+from retrieval.observing import RetrievalObserver, Unobserved
 from server.egress_places import Pair, Place, Places
 from server.settings import Settings, is_loopback
 from server.settings_loading import xdg_dir
@@ -90,7 +91,9 @@ def blast_options(settings: Settings) -> BlastOptions:
     )
 
 
-def build_places(settings: Settings, gateway_dir: Path, sender: HttpSender) -> BuiltPlaces:
+def build_places(
+    settings: Settings, gateway_dir: Path, sender: HttpSender, observer: RetrievalObserver | None = None
+) -> BuiltPlaces:
     """``sender`` is for everything but the gateway. The gateway's store is made here where it is sure to be asked.
 
     Raises:
@@ -110,7 +113,8 @@ def build_places(settings: Settings, gateway_dir: Path, sender: HttpSender) -> B
         app, vocabulary = create_gateway_app(store, options), StoreVocabulary(store)
     in_process = HttpSender(send_limits(settings), app)
     hosts = dict.fromkeys((None, *off, *outside))
-    clients = {host: _client(settings, host, in_process if host is None else sender) for host in hosts}
+    watching = observer or Unobserved()
+    clients = {host: _client(settings, host, in_process if host is None else sender, watching) for host in hosts}
 
     def place(host: str | None, url: str | None) -> Place:
         name = urlsplit(url).hostname or "" if url and host is not None else GATEWAY
@@ -134,7 +138,7 @@ def _host(url: str) -> str:
     return "ncbi" if host.endswith(".ncbi.nlm.nih.gov") else host
 
 
-def _client(settings: Settings, host: str | None, sender: HttpSender) -> NcbiClient:
+def _client(settings: Settings, host: str | None, sender: HttpSender, observer: RetrievalObserver) -> NcbiClient:
     ncbi = settings.ncbi
     local = host is None or is_loopback(urlsplit(f"//{host}").hostname or "")
     base = _GATEWAY if host is None else _NCBI
@@ -154,6 +158,7 @@ def _client(settings: Settings, host: str | None, sender: HttpSender) -> NcbiCli
             total_timeout_s=min(settings.loop.call_timeout_s * _GRACE, ncbi.total_timeout_s),
         ),
         blast=_blast_timing(settings, local=local),
+        observer=observer,
     )
     cached = ncbi.cache if ncbi.cache is not None else not local
     cache = ReplyCache(ncbi.cache_path or xdg_dir("cache") / "ncbi.sqlite") if cached else None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from retrieval.ncbi.transport import HttpSender
+from retrieval.observing import RetrievalObserver
 from server.audit import AuditLog
 from server.audit_lines import AuditRecord
 from server.auditor import Auditor
@@ -41,20 +42,20 @@ class Ncbi:
         self.auditor.begin(self.start)
 
 
-def build_ncbi(settings: Settings, keyring: Keyring | None = None) -> Ncbi:
+def build_ncbi(settings: Settings, keyring: Keyring | None = None, observer: RetrievalObserver | None = None) -> Ncbi:
     """``keyring``: of a server, whose requests have keys.
 
     Raises:
         GatewayError and its kind: the built-in gateway's store cannot be made.
     """
     sender = HttpSender(send_limits(settings))
-    built = build_places(settings, gateway_dir(settings), sender)
+    built = build_places(settings, gateway_dir(settings), sender, observer)
     auditor = Auditor(audit_log(settings), settings.audit.on_failure)
     keyring = keyring or Keyring([key.get_secret_value() for key in settings.server.api_keys])
     policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
     egress = Egress(policy, built.places, auditor, built.vocabulary)
     closers = (auditor.close, sender.close, built.close)
-    return Ncbi(egress, sender, auditor, start_record(policy, keyring), closers)
+    return Ncbi(egress, sender, auditor, start_record(policy, keyring, settings.tracing.host), closers)
 
 
 @asynccontextmanager
@@ -84,8 +85,9 @@ def audit_path(settings: Settings) -> Path:
     return settings.audit.path or xdg_dir("state") / "audit.jsonl"
 
 
-def start_record(policy: EgressPolicy, keyring: Keyring) -> AuditRecord:
+def start_record(policy: EgressPolicy, keyring: Keyring, spans_to: str | None) -> AuditRecord:
     """What was allowed, and to whom, from here on; to keys that are made later, what their scopes say."""
     keys = {name: policy.ceiling(name) for name in keyring.ids[:_MAX_TOLD]}
     detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed), "keys": keys}
+    detail |= {"spans_to": spans_to} if spans_to else {}
     return AuditRecord(event="start", mode=policy.mode, detail=detail)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -26,6 +27,7 @@ from retrieval.lexical.fts_index import open_fts
 from retrieval.lexical.keyword_index import KeywordIndex, open_keyword_index
 from retrieval.lexical.keyword_rank import KeywordQuery, keyword_search, parse_marked
 from retrieval.lexical.unmarked import unmarked_keywords
+from retrieval.observing import RetrievalObserver
 from retrieval.passages import Hit
 from server.encoder_pool import EncoderPool
 from server.jobs import JobLimits, Jobs
@@ -49,7 +51,7 @@ class Retrieval:
 
     async def run(self, work: Callable[[], _T]) -> _T:
         """``work`` on one of the threads that search: theirs alone, so that a flood of searches holds up no stream."""
-        return await asyncio.get_running_loop().run_in_executor(self.readers, work)
+        return await asyncio.get_running_loop().run_in_executor(self.readers, copy_context().run, work)
 
     async def close(self) -> None:
         await self.jobs.close()
@@ -59,15 +61,17 @@ class Retrieval:
         await self.encoders.close()
 
 
-def build_retrieval(settings: RetrievalSettings, data_dir: Path) -> Retrieval:
-    pool = EncoderPool(settings)
+def build_retrieval(
+    settings: RetrievalSettings, data_dir: Path, observer: RetrievalObserver | None = None
+) -> Retrieval:
+    pool = EncoderPool(settings, observer)
     opener = _VectorOpener(backend_name(settings), settings.device)
     backends = Backends(
         encoders=pool.encoder, vectors=opener.vectors, words=_words, keywords=lambda folder, _: _keywords(folder)
     )
     namespaces = Namespaces(data_dir, backends)
     judge = _CrossEncoder(pool) if settings.cross_encoder else None
-    searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=judge))
+    searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=judge), observer)
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
     limits = JobLimits(running=settings.jobs_at_once, waiting=settings.max_jobs, kept=settings.kept_jobs)
     readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")

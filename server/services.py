@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from server.admission import Admission
@@ -21,6 +21,7 @@ from server.keyring import Keyring
 from server.memory_plan import preload
 from server.methods.base import Ask, Method
 from server.namespace_access import NamespaceAccess
+from server.observing_setup import Observing, counted
 from server.rates import Rates
 from server.retrieval_setup import Retrieval, uses_card
 from server.settings import Settings
@@ -51,6 +52,7 @@ class Components:
     egress: Egress | None = None
     keyring: Keyring | None = None
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
+    observing: Observing = field(default_factory=counted)
 
 
 class Services:
@@ -67,12 +69,15 @@ class Services:
         self.keyring = components.keyring or Keyring(secrets)
         self.rates = Rates()
         self.access = NamespaceAccess(components.retrieval.namespaces)
+        self.observing = components.observing
+        self.observer = components.observing.observer
         self._methods = components.methods
         self._closers = components.closers
         self.created = int(time.time())
         self.admission = Admission(admission_limits(components.settings))
         self.drained_at: int | None = None
         self._loading: asyncio.Task[None] | None = None
+        self.observing.metrics.watch(self)
 
     def models(self, grant: Grant) -> list[Served]:
         """Those that a key may ask."""
@@ -108,6 +113,10 @@ class Services:
     @property
     def draining(self) -> bool:
         return self.admission.draining
+
+    @property
+    def running_jobs(self) -> int:
+        return self.retrieval.jobs.num_running
 
     @asynccontextmanager
     async def admitted(self, owner: str = "") -> AsyncIterator[None]:

@@ -25,6 +25,7 @@ from server.graph_settings import GraphSettings
 from server.origins import origin_of
 from server.retrieval_settings import RetrievalSettings
 from server.settings_group import SettingsGroup
+from server.tracing_settings import TracingSettings
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 NCBI_HOME = "https://www.ncbi.nlm.nih.gov"
@@ -221,6 +222,7 @@ class Settings(BaseSettings):
     graph: GraphSettings = GraphSettings()
     traces: TraceSettings = TraceSettings()
     log: LogSettings = LogSettings()
+    tracing: TracingSettings = TracingSettings()
 
     @model_validator(mode="after")
     def _egress_is_allowed(self) -> Self:
@@ -235,6 +237,11 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"graph.spoke_url: {self.graph.spoke_host} is another machine and egress.mode is off: "
                 "set egress.mode to ncbi to allow it, or use a loopback address"
+            )
+        if self.egress.mode == "off" and self.tracing.host and not is_loopback(self.tracing.host):
+            raise ValueError(
+                f"tracing.endpoint: {self.tracing.host} is another machine and egress.mode is off: "
+                "set egress.mode to ncbi to allow it, or use a collector on a loopback address"
             )
         known = {key_id(key.get_secret_value()) for key in self.server.api_keys}
         if strangers := sorted(set(self.egress.key_modes) - known):

@@ -1,8 +1,13 @@
-"""The version that is installed."""
+"""The version that is installed, and the commit it was made from where that is known."""
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+_COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
 
 
 def installed_version() -> str:
@@ -11,3 +16,27 @@ def installed_version() -> str:
         return version("arrowhead")
     except PackageNotFoundError:
         return "unknown"
+
+
+def commit(package: Path | None = None) -> str | None:
+    """Of the file COMMIT beside this one, which an image's build writes, else of the checkout around it."""
+    folder = package or Path(__file__).parent
+    found = _read(folder / "COMMIT") or _checked_out(folder.parent / ".git")
+    return found if _COMMIT.fullmatch(found) else None
+
+
+def _checked_out(git: Path) -> str:
+    head = _read(git / "HEAD")
+    name = head.removeprefix("ref: ")
+    if name == head:
+        return head
+    packed = (line.split(" ", 1) for line in _read(git / "packed-refs").splitlines() if " " in line)
+    return _read(git / name) or next((commit for commit, ref in packed if ref == name), "")
+
+
+def _read(path: Path) -> str:
+    """ "" for what is not there."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

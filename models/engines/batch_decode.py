@@ -75,6 +75,7 @@ class BatchDecoder:
             prompt_tokens_computed=self._prompt_computed,
             prompt_tokens_cached=self._prompt_cached,
             tokens_generated=self._generated,
+            kv_cache_used=self._prefixes.used,
         )
 
     def add(self, sequence: RunningSequence) -> None:

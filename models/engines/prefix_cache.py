@@ -29,6 +29,11 @@ class PrefixCache:
     def num_bytes(self) -> int:
         return self._bytes
 
+    @property
+    def used(self) -> float | None:
+        """Share of its bytes, None where it may have none."""
+        return self._bytes / self._max_bytes if self._max_bytes > 0 else None
+
     def longest_prefix(self, digests: Sequence[bytes]) -> list[Tensor]:
         """The cached blocks of the longest prefix, in order."""
         found: list[Tensor] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from retrieval.corpus.ranking import (
 from retrieval.corpus.store_schema import Target
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.errors import BackendUnavailable, IndexDamaged
+from retrieval.observing import RetrievalObserver, Unobserved
 from retrieval.passages import Hit
 
 # Of passages that are gone from the store but not yet from an index: so many more are asked for, at most.
@@ -81,9 +83,12 @@ class Rankers:
 class Searcher:
     """Safe from many threads."""
 
-    def __init__(self, namespaces: Namespaces, rankers: Rankers | None = None) -> None:
+    def __init__(
+        self, namespaces: Namespaces, rankers: Rankers | None = None, observer: RetrievalObserver | None = None
+    ) -> None:
         self._namespaces = namespaces
         self._rankers = rankers or Rankers()
+        self._observer = observer or Unobserved()
 
     def search(self, query: str, names: Sequence[str], options: SearchOptions | None = None) -> list[Found]:
         """``search_many`` of one query."""
@@ -106,10 +111,13 @@ class Searcher:
             raise NamespaceInvalid("a query is empty", param="query")
         if not names:
             raise NamespaceInvalid("at least one namespace must be named", param="namespaces")
+        began = time.monotonic()
         with ExitStack() as stack:
             opened = [stack.enter_context(self._namespaces.using(name)) for name in dict.fromkeys(names)]
             rankings = _Rankings(opened, queries, options, self._rankers)
-            return [self._finish(query, rankings.of(place), options) for place, query in enumerate(queries)]
+            found = [self._finish(query, rankings.of(place), options) for place, query in enumerate(queries)]
+        self._observer.searched(options.retriever, len(opened), time.monotonic() - began)
+        return found
 
     def _finish(self, query: str, found: list[Found], options: SearchOptions) -> list[Found]:
         if options.rerank and found:

@@ -24,6 +24,7 @@ from retrieval.ncbi.ratelimit import Clock, RateLimiter, SystemClock, interval_f
 from retrieval.ncbi.reply_checks import check_body, check_status, max_age_s
 from retrieval.ncbi.requests import NcbiSite, build_request, cache_key, is_loopback_url, public_url
 from retrieval.ncbi.transport import HttpSender, SendLimits
+from retrieval.observing import RetrievalObserver, Unobserved
 from retrieval.types import NcbiCall, RawReply
 
 _log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class ClientConfig:
     limits: SendLimits = field(default_factory=SendLimits)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     blast: BlastTiming = field(default_factory=BlastTiming)
+    observer: RetrievalObserver = field(default_factory=Unobserved)
 
 
 class NcbiClient:
@@ -77,6 +79,7 @@ class NcbiClient:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.site = config.site
+        self._observer = config.observer
         self._config = config
         self._cache = cache
         self._clock = clock or SystemClock()
@@ -102,8 +105,11 @@ class NcbiClient:
         key = cache_key(call, self.site)
         try:
             self._check_egress(call)
-            if self._cache is not None and (cached := await self._cache.get(key)) is not None:
-                return cached
+            if self._cache is not None:
+                cached = await self._cache.get(key)
+                self._observer.ncbi_cache(hit=cached is not None)
+                if cached is not None:
+                    return cached
             return await self._in_flight.run(key, lambda: self._fetch_and_store(call, key, before))
         except NcbiError as error:
             error.url = error.url or public_url(call, self.site)
@@ -152,10 +158,8 @@ class NcbiClient:
             await self._clock.sleep(pause)
 
     async def _attempt(self, call: NcbiCall, attempt: int) -> RawReply:
-        if call.endpoint == "blast_put":
-            await self._put_gate.acquire()
-        await self._limiter.acquire()
-        started, status, size = time.monotonic(), "-", 0
+        await self._take_turn(call)
+        started, status, size, failure = time.monotonic(), "-", 0, ""
         try:
             reply = await self._sender.send(build_request(call, self.site))
             status, size = str(reply.status), len(reply.body)
@@ -169,11 +173,23 @@ class NcbiClient:
                 raise
             return RawReply(reply.status, reply.content_type, text, size, attempts=attempt)
         except NcbiError as error:
-            status = f"{status} {type(error).__name__}"
+            failure = type(error).__name__
+            status = f"{status} {failure}"
+            raise
+        except asyncio.CancelledError:
+            failure = "cancelled"
             raise
         finally:
-            milliseconds = (time.monotonic() - started) * 1000
-            _log.info("%s db=%s status=%s ms=%.0f bytes=%d", call.endpoint, call.db, status, milliseconds, size)
+            seconds = time.monotonic() - started
+            self._observer.ncbi_request(call.endpoint, failure, seconds)
+            _log.info("%s db=%s status=%s ms=%.0f bytes=%d", call.endpoint, call.db, status, seconds * 1000, size)
+
+    async def _take_turn(self, call: NcbiCall) -> None:
+        began = time.monotonic()
+        if call.endpoint == "blast_put":
+            await self._put_gate.acquire()
+        await self._limiter.acquire()
+        self._observer.ncbi_waited(time.monotonic() - began)
 
     def _asked_pause(self, header: str) -> float:
         return min(retry_after_s(header, datetime.now(UTC)), self._config.retry.max_retry_after_s)

@@ -40,11 +40,12 @@ class NcbiSite:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """One request, ready to send; ``body`` is form data, empty for GET. It holds the key: show ``public_url``."""
+    """One request, ready to send; ``body`` is empty for GET. It holds the key: show ``public_url``."""
 
     method: Literal["GET", "POST"]
     url: str = field(repr=False)
     body: bytes = field(default=b"", repr=False)
+    content_type: str = "application/x-www-form-urlencoded"
 
 
 def build_request(call: NcbiCall, site: NcbiSite) -> OutgoingRequest:

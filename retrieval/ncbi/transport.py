@@ -121,7 +121,7 @@ async def _read(response: httpx.Response, cap: int) -> bytes:
 def _to_httpx(request: OutgoingRequest, limits: SendLimits) -> httpx.Request:
     headers = {"accept-encoding": "identity", "user-agent": "arrowhead"}
     if request.body:
-        headers["content-type"] = "application/x-www-form-urlencoded"
+        headers["content-type"] = request.content_type
     timeout = httpx.Timeout(limits.timeout_s, connect=limits.connect_timeout_s).as_dict()
     content = request.body or None
     return httpx.Request(request.method, request.url, headers=headers, content=content, extensions={"timeout": timeout})

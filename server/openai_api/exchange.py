@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import aclosing
 from typing import Final, TypeVar
 
 from fastapi import Request
 
+from server.answer_watch import AnswerWatch
 from server.errors import AnswerTimeout, InvalidRequest, error_reply
 from server.fair_queue import Ticket, estimated_tokens
-from server.logging_setup import request_id
+from server.logging_setup import log_event, request_id
 from server.methods.base import Ask, Done
-from server.openai_api.fanout import Indexed, run_all
+from server.openai_api.fanout import Indexed, prompt_of, run_all
 from server.openai_api.rendering import Choice
 from server.services import Served, Services
 from server.traces import TraceHead, TraceRecorder
@@ -36,6 +36,7 @@ class Exchange:
         self._served = served
         self._asks = services.granted(head.owner, asks)
         self._recorders = [TraceRecorder(ask) for ask in self._asks]
+        self._watch = AnswerWatch(services.observer, head.id, served.id, [prompt_of(ask) for ask in asks])
         self._deadline = asyncio.get_running_loop().time() + services.settings.server.request_timeout_s
         self.has_place = False
 
@@ -59,13 +60,15 @@ class Exchange:
     async def events(self) -> AsyncGenerator[Indexed, None]:
         """Raises what ``Admission.place`` raises, before the first; AnswerTimeout and ServerStopping at any time."""
         failure: str | None = "cancelled"
+        request = request_id.get()
         request_id.set(self.head.id)
         async with self._services.admission.place(self._ticket(), self._deadline) as leash:
             self.has_place = True
-            began = time.monotonic()
+            self._watch.begin()
             try:
                 async with aclosing(leash.over(run_all(self._served.method, self._asks))) as merged:
                     async for item in merged:
+                        self._watch.feed(item.event)
                         self.choices[item.choice].feed(item.event)
                         self._recorders[item.choice].feed(item.event)
                         if isinstance(item.event, Done):
@@ -81,7 +84,7 @@ class Exchange:
                 raise
             finally:
                 self._forget_what_left()
-                self._log(failure, time.monotonic() - began)
+                self._log(failure, request)
                 await asyncio.shield(self._store(failure))
 
     async def collect(self) -> None:
@@ -114,20 +117,26 @@ class Exchange:
             if self._services.egress is not None:
                 self._services.egress.forget(ask.request_id)
 
-    def _log(self, failure: str | None, seconds: float) -> None:
-        usages = [choice.done.usage for choice in self.choices if choice.done]
+    def _log(self, failure: str | None, request: str) -> None:
         self._services.spend(self.head.owner, sum(choice.sampled for choice in self.choices))
-        log.info(
-            "answer: id=%s model=%s n=%d seconds=%.2f calls=%d sampled=%d computed=%d outcome=%s",
-            self.head.id,
-            self.head.model,
-            len(self.choices),
-            seconds,
-            sum(len(choice.calls) for choice in self.choices),
-            sum(usage.sampled_tokens for usage in usages),
-            sum(usage.computed_tokens for usage in usages),
-            failure or "ok",
-        )
+        record = self._watch.end(failure, [choice.done.usage if choice.done else None for choice in self.choices])
+        tokens = record.tokens
+        fields: dict[str, str | int | float] = {
+            "id": record.id,
+            "request": request,
+            "model": record.model,
+            "n": record.choices,
+            "seconds": round(record.seconds, 3),
+            "first": "-" if record.first_s is None else round(record.first_s, 3),
+            "calls": record.num_calls,
+            "prompt": tokens.prompt,
+            "sampled": tokens.sampled,
+            "injected": tokens.injected,
+            "cached": tokens.cached,
+            "computed": tokens.computed,
+            "outcome": record.outcome,
+        }
+        log_event(log, logging.INFO, "answer", fields)
 
 
 def timeout_seconds(text: str) -> float:

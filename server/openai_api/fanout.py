@@ -35,6 +35,11 @@ def fan_out(ask: Ask, n: int) -> list[Ask]:
     ]
 
 
+def prompt_of(ask: Ask) -> str:
+    """The same for all asks that one ``fan_out`` made, which share their prompt."""
+    return ask.request_id.rpartition("-")[0]
+
+
 async def run_all(method: Method, asks: Sequence[Ask]) -> AsyncGenerator[Indexed, None]:
     """Events of all answers as they come; one failing answer ends the others and is raised."""
     queue: asyncio.Queue[Indexed | BaseException | None] = asyncio.Queue(maxsize=64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -9,8 +10,9 @@ from fastapi.responses import JSONResponse
 
 from server.egress_policy import NOTHING_LEFT, EgressPolicy
 from server.errors import RETRY_AFTER_S
+from server.metrics_state import engine_kind
 from server.services import Services
-from server.version import installed_version
+from server.version import commit, installed_version
 
 router = APIRouter()
 
@@ -49,5 +51,13 @@ async def ready(request: Request) -> Response:
 
 
 @router.get("/version")
-async def get_version() -> dict[str, str]:
-    return {"version": installed_version()}
+async def get_version(request: Request) -> dict[str, str | None]:
+    """``engine`` is "" while there is none; ``commit`` None where it is not known."""
+    services: Services = request.app.state.services
+    return {
+        "version": installed_version(),
+        "commit": commit(),
+        "python": platform.python_version(),
+        "engine": engine_kind(services.slot),
+        "model": services.slot.card.name,
+    }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -32,7 +34,7 @@ SCRIPT = [
 
 def _get(url: str, *, key: str = KEY, body: bytes | None = None, kind: str = "application/json") -> str:
     """Head and body of whatever comes back."""
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": kind}
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": kind, "x-request-id": "zebrawort-request-id"}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, data=body, headers=headers), timeout=120) as reply:
             return f"{reply.headers}{reply.read().decode()}"
@@ -58,7 +60,7 @@ def _errors(url: str) -> list[str]:
     ]
 
 
-def _loudest(home: Path, script: Path, log_format: str) -> dict[str, str]:
+def _loudest(home: Path, script: Path, log_format: str, spans: str) -> dict[str, str]:
     """Everything is logged, and everything may leave, to a host where nobody listens."""
     script.write_text(json.dumps(SCRIPT))
     return {
@@ -75,7 +77,33 @@ def _loudest(home: Path, script: Path, log_format: str) -> dict[str, str]:
         "ARROWHEAD_NCBI__RETRIES": "0",
         "ARROWHEAD_EGRESS__MODE": "local-first",
         "ARROWHEAD_EGRESS__PROFILE": "open",
+        "ARROWHEAD_TRACING__ENDPOINT": spans,
     }
+
+
+class _Collector(BaseHTTPRequestHandler):
+    """Keeps the spans it is sent."""
+
+    received: ClassVar[list[bytes]]
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        self.received.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.end_headers()
+
+
+@pytest.fixture
+def collector() -> Iterator[tuple[str, list[bytes]]]:
+    pytest.importorskip("opentelemetry.sdk")
+    received: list[bytes] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("_Own", (_Collector,), {"received": received}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", received
+    server.shutdown()
+    server.server_close()
 
 
 def _ask(url: str, text: str) -> str:
@@ -85,12 +113,15 @@ def _ask(url: str, text: str) -> str:
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_no_canary_leaves_the_answer_and_its_trace(
-    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path: Path, log_format: str
+    serve_with: Callable[..., AbstractContextManager[Any]],
+    tmp_path: Path,
+    log_format: str,
+    collector: tuple[str, list[bytes]],
 ) -> None:
-    """A server that logs everything it can: question, key and sequence are in no log, no audit line, no error."""
+    """A server that logs all it can: question, key and sequence are in no log, audit line, error, metric or span."""
     home = tmp_path / "home"
     home.mkdir()
-    settings = _loudest(home, tmp_path / "script.json", log_format)
+    settings = _loudest(home, tmp_path / "script.json", log_format, collector[0])
     with (tmp_path / "stdout").open("w") as stdout, serve_with(settings, stdout=stdout.fileno()) as server:
         answers = [_ask(server.url, text) for text in (QUESTION, f"Align {SEQUENCE}")]
         errors = _errors(server.url)
@@ -106,3 +137,6 @@ def test_no_canary_leaves_the_answer_and_its_trace(
     said = {"stderr": server.log(), "stdout": (tmp_path / "stdout").read_text()} | dict(enumerate(errors))
     assert {(name, canary) for name, text in said.items() for canary in CANARIES if canary in text} == set()
     assert len(server.log().splitlines()) > 10
+    spans = b"".join(collector[1])
+    assert spans.count(b"/v1/chat/completions") > 2 and b"ncbi" in spans and b"generate" in spans
+    assert [canary for canary in CANARIES if canary.encode() in spans] == []

@@ -127,18 +127,29 @@ def test_unknown_routes_have_the_shape_too(running: Any) -> None:
 
 
 def test_keys_guard_every_route_but_health(serve_with: Any) -> None:
-    """No key, a wrong one, a right one; another key's trace does not exist."""
+    """No key, a wrong one, a right one; another key's trace does not exist. The page of the docs is open and empty."""
     with serve_with({"ARROWHEAD_SERVER__API_KEYS": "first-key-0,second-key-0"}) as server:
         for key in ("none", "first-key-"):
             with server.client(key) as stranger, pytest.raises(openai.AuthenticationError) as refused:
                 stranger.chat.completions.create(**ASK)
             assert refused.value.code == "invalid_api_key"
-        for path in ("/v1/models", "/v1/traces/x", "/version", "/ready", "/docs", "//v1/models"):
-            with pytest.raises(urllib.error.HTTPError) as closed:
+        closed = (
+            "/v1/models",
+            "/v1/traces/x",
+            "/version",
+            "/ready",
+            "/metrics",
+            "/openapi.json",
+            "/docs/x",
+            "//v1/models",
+        )
+        for path in closed:
+            with pytest.raises(urllib.error.HTTPError) as refusal:
                 urllib.request.urlopen(server.url + path, timeout=30)
-            assert closed.value.code == 401
-        with urllib.request.urlopen(f"{server.url}/health", timeout=30) as open_route:
-            assert open_route.status == 200
+            assert refusal.value.code == 401
+        for path in ("/health", "/docs"):
+            with urllib.request.urlopen(server.url + path, timeout=30) as open_route:
+                assert open_route.status == 200
         with server.client("first-key-0") as first, server.client("second-key-0") as second:
             done = first.chat.completions.create(**ASK)
             assert first.get(f"/traces/{done.id}", cast_to=object)

@@ -1,0 +1,229 @@
+"""Every route: what it is for, what it takes, what it replies with. A test holds the list against the routes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from pydantic import BaseModel
+
+from retrieval.corpus.readers.kinds import READERS
+from server.openai_api.corpus_schemas import (
+    DocumentsBody,
+    NamespaceBody,
+    NoBody,
+    QueryBody,
+    RemoveBody,
+    SearchBody,
+    UpdateBody,
+)
+from server.openai_api.embeddings import EmbeddingsRequest
+from server.openai_api.rerank import RerankRequest
+from server.openai_api.schemas import ChatRequest, CompletionRequest
+
+Verb = Literal["get", "post", "put", "delete"]
+# What the body of a reply is: the name of a schema of ``replies``, or one of these.
+METRICS: Final = "metrics"
+PAGE: Final = "page"
+Query = Mapping[str, Mapping[str, object]]
+WAIT: Final[Query] = {"wait": {"type": "number", "minimum": 0, "maximum": 60}}
+_FILE_FIELDS: Final[Query] = {
+    "filename": {"type": "string"},
+    "reader": {"enum": ["", *READERS]},
+    "licence": {"type": "string"},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """``replies``: status -> what its body is. ``streams``: with ``stream`` true the reply is server-sent events.
+    ``is_open``: without a key. ``query``: parameters of the URL, by name, with their schemas."""
+
+    path: str
+    verb: Verb
+    tag: str
+    summary: str
+    body: type[BaseModel] | Literal["file"] | None = None
+    replies: Mapping[int, str] = field(default_factory=lambda: {200: ""})
+    errors: Sequence[int] = ()
+    query: Query = field(default_factory=dict)
+    streams: bool = False
+    is_open: bool = False
+
+
+_ASKING: Final = (404, 413, 422, 429, 502, 503, 504)
+_RETRIEVING: Final = (404, 413, 422, 429, 500, 503)
+_CHANGING: Final = (404, 409, 413, 422, 429, 500, 503, 507)
+_JOB: Final = {200: "Job", 202: "Job"}
+_NAMESPACE: Final = "/v1/namespaces/{name}"
+
+
+def _change(path: str, verb: Verb, summary: str, body: type[BaseModel] | Literal["file"]) -> Operation:
+    """A job: 200 where it ended while the client waited."""
+    query = {**WAIT, **_FILE_FIELDS} if body == "file" else WAIT
+    return Operation(
+        path=_NAMESPACE + path,
+        verb=verb,
+        tag="Namespaces",
+        summary=summary,
+        body=body,
+        replies=_JOB,
+        errors=_CHANGING,
+        query=query,
+    )
+
+
+def _rerank(path: str) -> Operation:
+    return Operation(
+        path=path,
+        verb="post",
+        tag="Retrieval",
+        summary="Passages in the order of their use for a query",
+        body=RerankRequest,
+        replies={200: "Ranking"},
+        errors=_RETRIEVING,
+    )
+
+
+def _open(path: str, summary: str, replies: Mapping[int, str]) -> Operation:
+    return Operation(path=path, verb="get", tag="Server", summary=summary, replies=replies, is_open=True)
+
+
+ANSWERS: Final = (
+    Operation(
+        path="/v1/chat/completions",
+        verb="post",
+        tag="Answers",
+        summary="Answer a conversation; the model's name says by which method",
+        body=ChatRequest,
+        replies={200: "ChatCompletion"},
+        errors=_ASKING,
+        streams=True,
+    ),
+    Operation(
+        path="/v1/completions",
+        verb="post",
+        tag="Answers",
+        summary="Continue a text; of a method, the whole transcript with its calls",
+        body=CompletionRequest,
+        replies={200: "Completion"},
+        errors=_ASKING,
+        streams=True,
+    ),
+    Operation(path="/v1/models", verb="get", tag="Answers", summary="Models and methods", replies={200: "ModelList"}),
+    Operation(
+        path="/v1/models/{model}",
+        verb="get",
+        tag="Answers",
+        summary="One model or method",
+        replies={200: "Model"},
+        errors=(404,),
+    ),
+    Operation(
+        path="/v1/traces/{trace_id}",
+        verb="get",
+        tag="Answers",
+        summary="The full record of an answer, for the key that asked",
+        replies={200: "Trace"},
+        errors=(404,),
+    ),
+)
+RETRIEVAL: Final = (
+    Operation(
+        path="/v1/embeddings",
+        verb="post",
+        tag="Retrieval",
+        summary="Texts to vectors",
+        body=EmbeddingsRequest,
+        replies={200: "Embeddings"},
+        errors=_RETRIEVING,
+    ),
+    *(_rerank(path) for path in ("/v1/rerank", "/v2/rerank", "/rerank")),
+    Operation(
+        path="/v1/search",
+        verb="post",
+        tag="Retrieval",
+        summary="Passages of namespaces for one query or several",
+        body=SearchBody,
+        replies={200: "SearchResult"},
+        errors=_RETRIEVING,
+    ),
+    Operation(
+        path="/v1/passages/{namespace}/{passage_id}",
+        verb="get",
+        tag="Retrieval",
+        summary="One passage with its document",
+        replies={200: "Passage"},
+        errors=(404, 422, 429),
+    ),
+)
+NAMESPACES: Final = (
+    Operation(
+        path="/v1/namespaces",
+        verb="get",
+        tag="Namespaces",
+        summary="All namespaces",
+        replies={200: "NamespaceList"},
+        errors=(429,),
+    ),
+    Operation(
+        path="/v1/namespaces",
+        verb="post",
+        tag="Namespaces",
+        summary="A new one",
+        body=NamespaceBody,
+        replies={201: "Namespace"},
+        errors=_CHANGING,
+    ),
+    Operation(
+        path=_NAMESPACE,
+        verb="get",
+        tag="Namespaces",
+        summary="One namespace with the queries that it remembers",
+        replies={200: "Namespace"},
+        errors=(404, 422, 429),
+    ),
+    Operation(
+        path=_NAMESPACE,
+        verb="delete",
+        tag="Namespaces",
+        summary="Delete it with all it holds",
+        replies={200: "Namespace"},
+        errors=(404, 409, 422),
+    ),
+    _change("/documents", "post", "Add documents as JSON", DocumentsBody),
+    _change("/documents", "delete", "Remove documents by their ids", RemoveBody),
+    _change("/files", "put", "Add a file; the body is the file as it is", "file"),
+    _change("/files", "post", "Add a file, as PUT, sent as application/octet-stream", "file"),
+    _change("/queries", "post", "Add what a PubMed query finds, and remember the query", QueryBody),
+    _change("/update", "post", "The remembered queries again, for what is new", UpdateBody),
+    _change("/verify", "post", "Read everything and check it", NoBody),
+    Operation(path="/v1/jobs", verb="get", tag="Namespaces", summary="Jobs of this key", replies={200: "JobList"}),
+    Operation(
+        path="/v1/jobs/{job_id}",
+        verb="get",
+        tag="Namespaces",
+        summary="How far a job is",
+        replies={200: "Job"},
+        errors=(404,),
+    ),
+    Operation(
+        path="/v1/jobs/{job_id}",
+        verb="delete",
+        tag="Namespaces",
+        summary="End a job early; 202 where it stops at its next step",
+        replies=_JOB,
+        errors=(404,),
+    ),
+)
+SERVER: Final = (
+    _open("/health", "The process lives", {200: "Health"}),
+    _open("/ready", "It can answer; 503 with the reason while it cannot", {200: "Ready", 503: "Ready"}),
+    Operation(path="/version", verb="get", tag="Server", summary="What runs", replies={200: "Version"}),
+    Operation(path="/metrics", verb="get", tag="Server", summary="For Prometheus", replies={200: METRICS}),
+    Operation(path="/openapi.json", verb="get", tag="Server", summary="This document", replies={200: "OpenApi"}),
+    _open("/docs", "The page that shows it", {200: PAGE}),
+    _open("/docs/{name}", "Its script and its style", {200: PAGE}),
+)
+OPERATIONS: Final = (*ANSWERS, *RETRIEVAL, *NAMESPACES, *SERVER)

@@ -1,0 +1,51 @@
+"""``/openapi.json`` and ``/docs``. The page and its script hold nothing of the server and are open. The document needs
+a key as every route does; the page asks for it and keeps it in memory."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from server.api_docs.document import build_document
+from server.services import Services
+from server.version import installed_version
+
+router = APIRouter()
+_KINDS: Final = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
+# Nothing from elsewhere, no inline script, in no frame of another page.
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+@router.get("/openapi.json")
+async def openapi(request: Request) -> Response:
+    services: Services = request.app.state.services
+    document = build_document(version=installed_version(), needs_key=bool(services.settings.server.api_keys))
+    return JSONResponse(document, headers={"Cache-Control": "no-cache"})
+
+
+@router.get("/docs")
+async def docs() -> Response:
+    return _file("page.html")
+
+
+@router.get("/docs/{name}")
+async def docs_file(name: str) -> Response:
+    if name not in _KINDS:
+        raise HTTPException(404)
+    return _file(name)
+
+
+def _file(name: str) -> Response:
+    content = (files("server.api_docs") / "static" / name).read_bytes()
+    return Response(content, media_type=_KINDS[name], headers=HEADERS)

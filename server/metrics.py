@@ -1,0 +1,131 @@
+"""Counts and times what the server does, for Prometheus. One registry of its own, built in ``bootstrap``.
+
+Label values come from closed sets: route templates, served models, endpoints, codes. Whatever is not in them becomes
+``other``, so no client can make a series, and no text of a user can stand in one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Final, get_args
+
+from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+from models.decoding.types import CallStatus
+from retrieval.corpus.ranking import Retriever
+from retrieval.observing import Encoded
+from retrieval.types import Endpoint
+from server.errors import TABLE
+from server.metrics_state import ServerState, StateCollector
+from server.observing import AnswerRecord, Generation, HttpRequest
+
+_VERBS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
+_CODES: Final = frozenset(code for _, _, code in TABLE.values()) | {"unknown_url"}
+_ENDPOINTS: Final = frozenset(get_args(Endpoint))
+_STATUSES: Final = frozenset(get_args(CallStatus))
+_RETRIEVERS: Final = frozenset(get_args(Retriever))
+_OTHER: Final = "other"
+# Class names of failures -> how they are counted.
+FAILURES: Final = {
+    "": "ok",
+    "CallRejected": "rejected",
+    "NcbiRefusedByEgress": "egress_refused",
+    "NcbiThrottled": "throttled",
+    "NcbiUnavailable": "unavailable",
+    "NcbiTimeout": "timeout",
+    "NcbiTooLarge": "too_large",
+    "NcbiMalformed": "malformed",
+    "NcbiReplyError": "reply_error",
+    "BlastFailed": "blast_failed",
+    "cancelled": "cancelled",
+}
+_FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_FIRST: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 2, 5, 10, 30, 60)
+_LONG: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600)
+
+
+class Metrics:
+    """An ``Observer``. Safe from many threads."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"arrowhead_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(f"arrowhead_{name}", text, labels, registry=registry, buckets=buckets)
+
+        self._requests = counter("http_requests", "HTTP requests that have ended", "route", "method", "status")
+        self._request_s = histogram("http_request_seconds", "Until the last byte", _LONG, "route")
+        self._errors = counter("error_replies", "Requests that got an error reply, by its code", "code")
+        self._answers = counter("answers", "Answers that have ended", "model", "outcome")
+        self._first_s = histogram("time_to_first_token_seconds", "Until the model's first text", _FIRST, "model")
+        self._answer_s = histogram("answer_seconds", "Whole answers", _LONG, "model")
+        self._tokens = counter("tokens", "Tokens of finished answers, as usage counts them", "model", "origin")
+        self._calls = counter("calls", "Calls that answers made", "endpoint", "status")
+        self._ncbi = counter("ncbi_requests", "Requests to NCBI or its stand-in, retries too", "endpoint", "outcome")
+        self._ncbi_s = histogram("ncbi_request_seconds", "One request", _LONG, "endpoint")
+        self._waited_s = histogram("ncbi_limiter_wait_seconds", "For the rate limit, before one request", _FAST)
+        self._cache = counter("ncbi_cache_lookups", "Calls looked up in the reply cache", "result")
+        self._search_s = histogram("retrieval_seconds", "One search of namespaces", _FAST, "retriever", "namespaces")
+        self._encode_s = histogram("encoder_seconds", "One batch of texts to vectors or scores", _FAST, "kind")
+        self._encoded = counter("encoder_texts", "Texts encoded", "kind")
+
+    def watch(self, state: ServerState) -> None:
+        """From now on what is exposed has the server's state too. Once."""
+        self.registry.register(StateCollector(state))
+
+    def expose(self, accept: str) -> tuple[bytes, str]:
+        """Body and content type: OpenMetrics where ``accept`` names it, else Prometheus' text format."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
+
+    def replied(self, request: HttpRequest) -> None:
+        verb = _of(_VERBS, request.method)
+        self._requests.labels(request.route or "none", verb, str(request.status)).inc()
+        self._request_s.labels(request.route or "none").observe(request.seconds)
+        if request.code:
+            self._errors.labels(_of(_CODES, request.code)).inc()
+
+    def answer_began(self, answer_id: str, model: str) -> None:
+        """Nothing to count yet."""
+
+    def answer_ended(self, record: AnswerRecord) -> None:
+        outcome = record.outcome if record.outcome in {"ok", "cancelled"} else _of(_CODES, record.outcome)
+        self._answers.labels(record.model, outcome).inc()
+        self._answer_s.labels(record.model).observe(record.seconds)
+        if record.first_s is not None:
+            self._first_s.labels(record.model).observe(record.first_s)
+        for origin, number in asdict(record.tokens).items():
+            self._tokens.labels(record.model, origin).inc(number)
+        for (endpoint, status), number in record.calls.items():
+            self._calls.labels(_of(_ENDPOINTS, endpoint), _of(_STATUSES, status)).inc(number)
+
+    def generated(self, generation: Generation) -> None:
+        """The engine's own numbers say it."""
+
+    def ncbi_request(self, endpoint: Endpoint, failure: str, seconds: float) -> None:
+        self._ncbi.labels(endpoint, FAILURES.get(failure, _OTHER)).inc()
+        self._ncbi_s.labels(endpoint).observe(seconds)
+
+    def ncbi_waited(self, seconds: float) -> None:
+        self._waited_s.observe(seconds)
+
+    def ncbi_cache(self, *, hit: bool) -> None:
+        self._cache.labels("hit" if hit else "miss").inc()
+
+    def searched(self, retriever: str, num_namespaces: int, seconds: float) -> None:
+        how_many = "1" if num_namespaces == 1 else "2-4" if num_namespaces < 5 else "5+"
+        self._search_s.labels(_of(_RETRIEVERS, retriever), how_many).observe(seconds)
+
+    def encoded(self, kind: Encoded, num_texts: int, seconds: float) -> None:
+        self._encode_s.labels(kind).observe(seconds)
+        self._encoded.labels(kind).inc(num_texts)
+
+
+def _of(known: frozenset[str], value: str) -> str:
+    return value if value in known else _OTHER

@@ -1,0 +1,98 @@
+"""What is so right now, read when Prometheus asks: requests in flight, the engine, jobs, what is running."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol, get_args
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from models.errors import ArrowheadError
+from models.types import EngineStats
+from server.engine_slot import EngineSlot, State
+from server.version import installed_version
+
+_COUNTED: Final = {
+    "requests": ("requests_finished", "Sequences that have ended"),
+    "prompt_tokens_computed": ("prompt_tokens_computed", "Prompt tokens that were computed"),
+    "prompt_tokens_cached": ("prompt_tokens_cached", "Prompt tokens taken from the prefix cache"),
+    "generated_tokens": ("tokens_generated", "Tokens written by the model, those of unfinished answers too"),
+}
+
+
+class ServerState(Protocol):
+    """What ``Services`` says of itself."""
+
+    @property
+    def in_flight(self) -> int: ...
+
+    @property
+    def draining(self) -> bool: ...
+
+    @property
+    def slot(self) -> EngineSlot: ...
+
+    @property
+    def running_jobs(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateCollector(Collector):
+    """Reads, never waits: it runs on the event loop."""
+
+    state: ServerState
+
+    def collect(self) -> Iterator[Metric]:
+        state = self.state
+        yield _gauge("requests_in_flight", "Requests being answered", state.in_flight)
+        yield _gauge("draining", "1 while the server stops", float(state.draining))
+        yield _gauge("jobs_running", "Changes of namespaces under way", state.running_jobs)
+        yield from self._engine()
+        build = GaugeMetricFamily(
+            "arrowhead_build_info", "What runs, always 1", labels=("version", "python", "engine", "model")
+        )
+        build.add_metric(
+            (installed_version(), platform.python_version(), engine_kind(state.slot), state.slot.card.name), 1
+        )
+        yield build
+
+    def _engine(self) -> Iterator[Metric]:
+        slot = self.state.slot
+        states = GaugeMetricFamily("arrowhead_engine_state", "1 for the state it is in", labels=("state",))
+        for name in get_args(State):
+            states.add_metric((name,), float(slot.state == name))
+        yield states
+        stats = _stats(slot)
+        sequences = GaugeMetricFamily("arrowhead_engine_sequences", "Sequences in the engine", labels=("state",))
+        sequences.add_metric(("running",), stats.running)
+        sequences.add_metric(("waiting",), stats.waiting)
+        yield sequences
+        if stats.kv_cache_used is not None:
+            yield _gauge("engine_kv_cache_used_ratio", "Memory for cached prefixes that is taken", stats.kv_cache_used)
+        for name, (field, text) in _COUNTED.items():
+            yield CounterMetricFamily(f"arrowhead_engine_{name}", text, value=getattr(stats, field))
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"arrowhead_{name}", text, value=value)
+
+
+def _stats(slot: EngineSlot) -> EngineStats:
+    """Zeros while there is no engine: the counters then begin anew, as they do at a restart."""
+    try:
+        return slot.get().stats()
+    except ArrowheadError:
+        return EngineStats()
+
+
+def engine_kind(slot: EngineSlot) -> str:
+    """vllm, transformers or scripted; "" while there is none."""
+    try:
+        engine = slot.get()
+    except ArrowheadError:
+        return ""
+    return type(getattr(engine, "inner", engine)).__name__.removesuffix("Engine").lower()

@@ -1,0 +1,139 @@
+"""Encoders and engines that tell how long they took. Everything else they pass on untouched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+
+from models.encoders.base import CrossEncoder, Encoder, EncoderFingerprint, Floats, Metric, PassageText
+from models.engines.base import AsgiApp, Engine, ServesOpenAi, Tokenizer
+from models.types import Delta, EngineStats, GenerateParams
+from retrieval.observing import RetrievalObserver
+from server.observing import Generation, Observer
+
+
+class ObservedEncoder:
+    """An ``Encoder``."""
+
+    def __init__(self, inner: Encoder, observer: RetrievalObserver) -> None:
+        self._inner = inner
+        self._observer = observer
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def dim(self) -> int:
+        return self._inner.dim
+
+    @property
+    def metric(self) -> Metric:
+        return self._inner.metric
+
+    @property
+    def fingerprint(self) -> EncoderFingerprint:
+        return self._inner.fingerprint
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        began = time.monotonic()
+        vectors = self._inner.encode_queries(texts)
+        self._observer.encoded("query", len(texts), time.monotonic() - began)
+        return vectors
+
+    def encode_passages(self, passages: Sequence[PassageText]) -> Floats:
+        began = time.monotonic()
+        vectors = self._inner.encode_passages(passages)
+        self._observer.encoded("passage", len(passages), time.monotonic() - began)
+        return vectors
+
+    def count_query_tokens(self, text: str) -> int:
+        return self._inner.count_query_tokens(text)
+
+
+class ObservedCrossEncoder:
+    """A ``CrossEncoder``."""
+
+    def __init__(self, inner: CrossEncoder, observer: RetrievalObserver) -> None:
+        self._inner = inner
+        self._observer = observer
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    def score(self, query: str, passages: Sequence[PassageText]) -> Floats:
+        began = time.monotonic()
+        scores = self._inner.score(query, passages)
+        self._observer.encoded("pair", len(passages), time.monotonic() - began)
+        return scores
+
+
+class ObservedEngine:
+    """An ``Engine``, for tracing: each continuation is told when it ends, however it does."""
+
+    def __init__(self, inner: Engine, observer: Observer) -> None:
+        self.inner = inner
+        self._observer = observer
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.inner.tokenizer
+
+    @property
+    def max_model_len(self) -> int:
+        return self.inner.max_model_len
+
+    @property
+    def block_size(self) -> int:
+        return self.inner.block_size
+
+    async def start(self) -> None:
+        await self.inner.start()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    async def generate(
+        self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
+    ) -> AsyncIterator[Delta]:
+        began, sampled, last = time.monotonic(), 0, Delta(finish_reason="abort")
+        try:
+            deltas = self.inner.generate(prompt_ids, params, request_id)
+            async with aclosing(deltas) as rest:  # type: ignore[type-var]
+                async for delta in rest:
+                    sampled += len(delta.token_ids)
+                    last = delta
+                    yield delta
+        finally:
+            told = Generation(
+                prompt_tokens=len(prompt_ids),
+                sampled_tokens=sampled,
+                cached_tokens=last.num_cached_tokens,
+                finish_reason=last.finish_reason or "abort",
+                seconds=time.monotonic() - began,
+            )
+            self._observer.generated(told)
+
+    async def abort(self, request_id: str) -> None:
+        await self.inner.abort(request_id)
+
+    def is_ready(self) -> bool:
+        return self.inner.is_ready()
+
+    def stats(self) -> EngineStats:
+        return self.inner.stats()
+
+
+class ObservedServingEngine(ObservedEngine):
+    """Of an engine that has an OpenAI layer of its own; what that one generates has no spans."""
+
+    async def openai_layer(self) -> AsgiApp:
+        if not isinstance(self.inner, ServesOpenAi):
+            raise TypeError(f"{type(self.inner).__name__} has no OpenAI layer")
+        return await self.inner.openai_layer()

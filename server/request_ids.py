@@ -1,0 +1,15 @@
+"""The id of a request: the client's own where it can only be an id, else a new one."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Final
+
+# A UUID, a trace id, a proxy's id: hexadecimal digits and dashes. Anything wider could hold words into the logs.
+_SAFE: Final = re.compile(r"[0-9A-Fa-f](?:-?[0-9A-Fa-f]){15,63}", re.ASCII)
+
+
+def request_id_for(given: str) -> str:
+    """``given``: the ``x-request-id`` header, "" for none."""
+    return given if _SAFE.fullmatch(given) else uuid.uuid4().hex

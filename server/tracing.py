@@ -1,0 +1,202 @@
+"""Spans of requests for OpenTelemetry: request, answer, model, NCBI request, search, encoding. The only file that
+imports opentelemetry; imported only where ``tracing.endpoint`` is set.
+
+Spans hold names, numbers and codes, never a text, an id of a person or a key. They are made of the reports that the
+metrics count, so most are made when their time is over; the context that a report comes from says whose child it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from opentelemetry import context as otel_context
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from retrieval.errors import NcbiError
+from retrieval.ncbi.requests import OutgoingRequest
+from retrieval.ncbi.transport import HttpSender, SendLimits
+from retrieval.observing import Encoded
+from retrieval.types import Endpoint
+from server.observing import AnswerRecord, Generation, HttpRequest, Observer
+from server.tracing_settings import TracingSettings
+from server.version import installed_version
+
+log = logging.getLogger(__name__)
+_LIMITS: Final = SendLimits(connect_timeout_s=2.0, timeout_s=10.0, max_reply_bytes=2**20)
+_MAX_OPEN: Final = 65_536
+_NS: Final = 1_000_000_000
+Attributes = Mapping[str, str | int | float | bool]
+
+
+class Tracing:
+    """An ``Observer`` that makes spans and passes every report on to ``inner``. ``close`` sends what waits."""
+
+    def __init__(self, inner: Observer, settings: TracingSettings, exporter: SpanExporter) -> None:
+        self._inner = inner
+        resource = Resource({"service.name": settings.service_name, "service.version": installed_version()})
+        self._provider = TracerProvider(
+            resource=resource, sampler=ParentBased(TraceIdRatioBased(settings.sample_ratio)), shutdown_on_exit=False
+        )
+        batch = min(512, settings.max_queue)
+        self._provider.add_span_processor(
+            BatchSpanProcessor(exporter, max_queue_size=settings.max_queue, max_export_batch_size=batch)
+        )
+        self._tracer = self._provider.get_tracer("arrowhead")
+        self._answers: OrderedDict[str, Span] = OrderedDict()
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._provider.shutdown)
+
+    def begin_request(self, traceparent: str, tracestate: str) -> object:
+        """The span of a request, in whose context the caller goes on; ``end_request`` takes it back."""
+        carrier = {"traceparent": traceparent, "tracestate": tracestate}
+        parent = TraceContextTextMapPropagator().extract(carrier, Context()) if traceparent else Context()
+        span = self._tracer.start_span("request", parent, SpanKind.SERVER)
+        otel_context.attach(set_span_in_context(span))
+        return span
+
+    def end_request(self, span: object, request: HttpRequest) -> None:
+        if not isinstance(span, Span):
+            return
+        span.update_name(f"{request.method} {request.route}" if request.route else request.method)
+        attributes: dict[str, str | int] = {
+            "http.request.method": request.method,
+            "http.route": request.route,
+            "http.response.status_code": request.status,
+        }
+        span.set_attributes(attributes | ({"error.type": request.code} if request.code else {}))
+        if request.status >= 500:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end()
+
+    def replied(self, request: HttpRequest) -> None:
+        self._inner.replied(request)
+
+    def answer_began(self, answer_id: str, model: str) -> None:
+        self._inner.answer_began(answer_id, model)
+        span = self._tracer.start_span(
+            "answer", attributes={"arrowhead.model": model, "arrowhead.answer.id": answer_id}
+        )
+        self._answers[answer_id] = span
+        while len(self._answers) > _MAX_OPEN:
+            self._answers.popitem(last=False)
+        # What runs for the answer has a copy of this context; nobody takes it back.
+        otel_context.attach(set_span_in_context(span))
+
+    def answer_ended(self, record: AnswerRecord) -> None:
+        self._inner.answer_ended(record)
+        span = self._answers.pop(record.id, None)
+        if span is None:
+            return
+        tokens = record.tokens
+        span.set_attributes(
+            {
+                "arrowhead.outcome": record.outcome,
+                "arrowhead.choices": record.choices,
+                "arrowhead.calls": record.num_calls,
+                "gen_ai.usage.input_tokens": tokens.prompt + tokens.injected,
+                "gen_ai.usage.output_tokens": tokens.sampled,
+                "arrowhead.tokens.cached": tokens.cached,
+                "arrowhead.tokens.computed": tokens.computed,
+            }
+        )
+        if record.first_s is not None:
+            span.set_attribute("arrowhead.time_to_first_token", record.first_s)
+        if record.outcome not in {"ok", "cancelled"}:
+            span.set_status(Status(StatusCode.ERROR, record.outcome))
+        span.end()
+
+    def generated(self, generation: Generation) -> None:
+        self._inner.generated(generation)
+        numbers: dict[str, str | int | float | bool] = {
+            "gen_ai.usage.input_tokens": generation.prompt_tokens,
+            "gen_ai.usage.output_tokens": generation.sampled_tokens,
+            "arrowhead.tokens.cached": generation.cached_tokens,
+            "gen_ai.response.finish_reasons": generation.finish_reason,
+        }
+        self._span("generate", generation.seconds, numbers)
+
+    def ncbi_request(self, endpoint: Endpoint, failure: str, seconds: float) -> None:
+        self._inner.ncbi_request(endpoint, failure, seconds)
+        attributes: dict[str, str | int | float | bool] = {"arrowhead.ncbi.endpoint": endpoint}
+        self._span("ncbi", seconds, attributes, SpanKind.CLIENT, failure)
+
+    def ncbi_waited(self, seconds: float) -> None:
+        self._inner.ncbi_waited(seconds)
+        if seconds >= 0.001:
+            self._span("wait for the rate limit", seconds, {})
+
+    def ncbi_cache(self, *, hit: bool) -> None:
+        self._inner.ncbi_cache(hit=hit)
+
+    def searched(self, retriever: str, num_namespaces: int, seconds: float) -> None:
+        self._inner.searched(retriever, num_namespaces, seconds)
+        attributes: dict[str, str | int | float | bool] = {
+            "arrowhead.retriever": retriever,
+            "arrowhead.namespaces": num_namespaces,
+        }
+        self._span("search", seconds, attributes)
+
+    def encoded(self, kind: Encoded, num_texts: int, seconds: float) -> None:
+        self._inner.encoded(kind, num_texts, seconds)
+        self._span("encode", seconds, {"arrowhead.encode.kind": kind, "arrowhead.encode.texts": num_texts})
+
+    def _span(
+        self, name: str, seconds: float, attributes: Attributes, kind: SpanKind = SpanKind.INTERNAL, failure: str = ""
+    ) -> None:
+        """One that has just ended."""
+        end = time.time_ns()
+        span = self._tracer.start_span(name, kind=kind, attributes=attributes, start_time=end - int(seconds * _NS))
+        if failure:
+            span.set_attribute("error.type", failure)
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(end)
+
+
+class SenderExporter(SpanExporter):
+    """Sends batches through the process's one way out, so nothing about proxies comes from the environment. Called
+    from the batch processor's thread. What a collector does not take is dropped."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._way: tuple[HttpSender, asyncio.AbstractEventLoop] | None = None
+        self._failing = False
+
+    def send_through(self, sender: HttpSender) -> None:
+        """On the event loop that ``sender`` runs on."""
+        self._way = sender, asyncio.get_running_loop()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        if self._way is None or self._way[1].is_closed():
+            return self._failed("the server has stopped")
+        sender, loop = self._way
+        body = encode_spans(spans).SerializeToString()
+        request = OutgoingRequest("POST", self._endpoint, body, "application/x-protobuf")
+        try:
+            future = asyncio.run_coroutine_threadsafe(sender.send(request, _LIMITS), loop)
+            reply = future.result(_LIMITS.timeout_s + 5)
+        except (NcbiError, TimeoutError, RuntimeError) as error:
+            return self._failed(type(error).__name__)
+        if reply.status >= 300:
+            return self._failed(str(reply.status))
+        self._failing = False
+        return SpanExportResult.SUCCESS
+
+    def _failed(self, cause: str) -> SpanExportResult:
+        """Said once, not for each batch."""
+        if not self._failing:
+            log.warning("spans are not taken by the collector and are dropped: cause=%s", cause)
+        self._failing = True
+        return SpanExportResult.FAILURE

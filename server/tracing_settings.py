@@ -1,0 +1,35 @@
+"""Whether spans of requests are sent to an OpenTelemetry collector, and where."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from server.settings_group import SettingsGroup
+
+
+class TracingSettings(SettingsGroup):
+    endpoint: str | None = Field(
+        default=None, description="OTLP over HTTP, e.g. http://127.0.0.1:4318; unset: no spans"
+    )
+    sample_ratio: float = Field(default=1.0, ge=0, le=1, description="share of requests whose client says nothing")
+    service_name: str = Field(default="arrowhead", min_length=1, max_length=100)
+    max_queue: int = Field(default=2048, ge=1, le=1_000_000, description="spans that wait; more are dropped")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _with_path(cls, url: str | None) -> str | None:
+        if not url:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("must be an http:// or https:// address")
+        if parts.username or parts.query or parts.fragment:
+            raise ValueError("must hold no user name, query or fragment")
+        return url.rstrip("/") if parts.path.rstrip("/") else f"{url.rstrip('/')}/v1/traces"
+
+    @property
+    def host(self) -> str:
+        """Where spans go, "" where they go nowhere."""
+        return urlsplit(self.endpoint or "").hostname or ""

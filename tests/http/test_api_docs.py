@@ -1,0 +1,128 @@
+"""``/docs``, ``/openapi.json`` and ``/version`` of a real server with a key."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+
+KEY = "reading-the-docs-1"
+
+
+@pytest.fixture(scope="module")
+def guarded(serve_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
+    with serve_with({"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
+        yield server
+
+
+def _get(url: str, key: str = "") -> tuple[int, Any, bytes]:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return reply.status, reply.headers, reply.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/docs", "text/html"), ("/docs/page.js", "text/javascript"), ("/docs/page.css", "text/css")]
+)
+def test_the_page_is_open_and_bound_to_this_server(guarded: Any, path: str, kind: str) -> None:
+    """Its policy lets nothing in from elsewhere."""
+    status, headers, body = _get(guarded.url + path)
+
+    assert status == 200 and headers["Content-Type"].startswith(kind) and body
+    assert headers["Content-Security-Policy"].startswith("default-src 'self';")
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ["/docs/", "/docs/page.html", "/docs/..%2f..%2fguard.py", "/openapi.json", "/docs/x"])
+def test_all_else_needs_the_key(guarded: Any, path: str) -> None:
+    """What looks like the page's files too."""
+    assert _get(guarded.url + path)[0] == 401
+    assert _get(guarded.url + path, KEY)[0] in {200, 307, 404}
+
+
+def test_the_document_and_the_version_tell_what_runs(guarded: Any) -> None:
+    """A valid document whose routes need a key; the version with engine and model."""
+    document = json.loads(_get(f"{guarded.url}/openapi.json", KEY)[2])
+    version = json.loads(_get(f"{guarded.url}/version", KEY)[2])
+
+    validate(document)
+    assert document["security"] == [{"bearer": []}]
+    assert version["engine"] == "scripted" and version["model"] == "scripted"
+    assert document["info"]["version"] == version["version"]
+    assert "commit" in version
+
+
+QUESTION = [{"role": "user", "content": "What is the official gene symbol of LMP10?"}]
+REQUESTS: list[tuple[str, str, Any]] = [
+    ("get", "/health", None),
+    ("get", "/ready", None),
+    ("get", "/version", None),
+    ("get", "/v1/models", None),
+    ("get", "/v1/models/scripted:genegpt", None),
+    ("get", "/v1/models/nobody", None),
+    ("post", "/v1/chat/completions", {"model": "scripted:genegpt", "messages": QUESTION}),
+    ("post", "/v1/chat/completions", {"model": "scripted:genegpt", "messages": QUESTION, "tools": [{}]}),
+    ("post", "/v1/completions", {"model": "scripted", "prompt": "Once upon"}),
+    ("post", "/v1/embeddings", {"model": "minilm", "input": ["a", "b"]}),
+    ("post", "/v1/rerank", {"query": "q", "documents": ["d"]}),
+    ("get", "/v1/namespaces", None),
+    ("post", "/v1/namespaces", {"name": "described"}),
+    ("post", "/v1/namespaces", {"name": "described"}),
+    ("post", "/v1/namespaces/described/documents", {"documents": [{"id": "1", "text": "PSMB10 is a gene."}]}),
+    ("get", "/v1/namespaces/described", None),
+    ("post", "/v1/search", {"query": "gene", "namespaces": ["described"]}),
+    ("post", "/v1/search", {"queries": ["gene", "LMP10"]}),
+    ("get", "/v1/passages/described/1", None),
+    ("get", "/v1/jobs", None),
+    ("get", "/v1/jobs/none", None),
+    ("delete", "/v1/namespaces/described/documents", {"ids": ["1"]}),
+    ("delete", "/v1/namespaces/described", None),
+]
+
+
+def _send(url: str, verb: str, path: str, body: Any) -> tuple[int, str, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    request = urllib.request.Request(url + path, data=data, headers=headers, method=verb.upper())
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status, reply.headers["Content-Type"], json.load(reply)
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Content-Type"], json.load(error)
+
+
+def _described(document: Any, verb: str, path: str) -> Any:
+    """The operation of a path, by its template."""
+    for template, verbs in document["paths"].items():
+        if verb in verbs and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path):
+            return verbs[verb]
+    raise AssertionError(f"{verb} {path} is not described")
+
+
+def test_replies_are_as_the_document_says(guarded: Any) -> None:
+    """Status, content type and shape of what a real server replies, good and bad."""
+    document = json.loads(_get(f"{guarded.url}/openapi.json", KEY)[2])
+    seen = set()
+    for verb, path, body in REQUESTS:
+        status, kind, reply = _send(guarded.url, verb, path, body)
+        responses = _described(document, verb, path)["responses"]
+        content = responses.get(str(status), responses["default"])["content"]
+        schema = content[kind.split(";")[0]]["schema"] | {"components": document["components"]}
+        errors = [error.message for error in Draft202012Validator(schema).iter_errors(reply)]
+        assert errors == [], (verb, path, status, reply)
+        assert str(status) in responses, (verb, path, status)
+        seen.add(status)
+
+    assert {200, 201, 404, 409, 422} <= seen

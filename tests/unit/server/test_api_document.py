@@ -1,0 +1,179 @@
+"""The OpenAPI document: valid, complete, right about which bodies are taken; the page needs nothing from outside."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from fastapi.routing import APIRoute
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+
+from models.errors import ArrowheadError
+from server.api_docs.document import build_document
+from server.api_docs.operations import OPERATIONS
+from server.app import create_app
+from server.door import OPEN_PATHS
+from server.errors import TABLE
+from server.observing_setup import counted
+from server.openai_api.corpus_schemas import DocumentsBody, NamespaceBody, QueryBody, RemoveBody, SearchBody
+from server.openai_api.embeddings import EmbeddingsRequest
+from server.openai_api.rerank import RerankRequest
+from server.openai_api.schemas import parse_body, parse_chat, parse_completion
+from server.openai_api.search import _checked
+from server.services import Services
+from server.settings import Settings
+from server.version import commit
+
+STATIC = Path(__file__).parents[3] / "server" / "api_docs" / "static"
+SAID = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return build_document(version="1.2.3", needs_key=True)
+
+
+def test_the_document_is_valid_openapi(document: dict[str, Any]) -> None:
+    """By the specification's own schema; each operation has an id of its own."""
+    validate(document)
+    ids = [operation["operationId"] for verbs in document["paths"].values() for operation in verbs.values()]
+
+    assert len(ids) == len(set(ids)) == len(OPERATIONS)
+
+
+def test_every_route_is_described_and_nothing_else() -> None:
+    """A new route needs its line in server/api_docs/operations.py."""
+    services = cast(Services, SimpleNamespace(settings=Settings(), observing=counted()))
+    routes = [route for route in create_app(services).routes if isinstance(route, APIRoute)]
+    there = {(re.sub(r":\w+\}", "}", route.path), verb.lower()) for route in routes for verb in route.methods}
+
+    assert there - {(path, "head") for path, _ in there} == {(o.path, o.verb) for o in OPERATIONS}
+
+
+def test_what_is_open_is_said_to_be_so(document: dict[str, Any]) -> None:
+    """All others need a key where the server has one."""
+    open_routes = {path for path, verbs in document["paths"].items() for o in verbs.values() if o.get("security") == []}
+
+    assert {path for path in OPEN_PATHS if not path.startswith("/docs/")} | {"/docs/{name}"} == open_routes
+    assert document["security"] == [{"bearer": []}]
+    assert build_document(version="1", needs_key=False)["security"] == [{}]
+
+
+def test_errors_are_those_of_the_table(document: dict[str, Any]) -> None:
+    """Every code and type that can be sent, and no more."""
+    error = document["components"]["schemas"]["Error"]["properties"]["error"]["properties"]
+
+    assert {code for _, _, code in TABLE.values()} | {"unknown_url"} == set(error["code"]["enum"])
+    assert {kind for _, kind, _ in TABLE.values()} == set(error["type"]["enum"])
+
+
+BODIES: list[tuple[str, Any]] = [
+    ("ChatRequest", {"model": "m", "messages": SAID}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "n": 2, "temperature": 1, "top_p": 0.5, "stop": ["a"], "seed": 1}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "tools": [], "user": "me", "store": False, "logit_bias": {}}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "tools": [{"type": "function"}]}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "response_format": {"type": "json_object"}}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "presence_penalty": 0.5}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "presence_penalty": 0.0}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "temperatur": 1}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "stream": 0}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "n": "2"}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "top_logprobs": 2}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "top_logprobs": 2, "logprobs": True}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "stream_options": {"include_usage": True}}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "stream_options": {"include_usage": True}, "stream": True}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "max_tokens": 1, "max_completion_tokens": 1}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "max_tokens": None, "max_completion_tokens": 1}),
+    ("ChatRequest", {"model": "m", "messages": []}),
+    ("ChatRequest", {"model": "m", "messages": [{"role": "system", "content": "only this"}]}),
+    ("ChatRequest", {"model": "m", "messages": [{"role": "user", "content": " \n"}]}),
+    ("ChatRequest", {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]}),
+    ("ChatRequest", {"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
+    ("ChatRequest", {"messages": SAID}),
+    ("CompletionRequest", {"model": "m", "prompt": "x"}),
+    ("CompletionRequest", {"model": "m", "prompt": ["x", "y"], "logprobs": 3, "echo": False, "best_of": 1}),
+    ("CompletionRequest", {"model": "m", "prompt": ["x", " "]}),
+    ("CompletionRequest", {"model": "m", "prompt": [1, 2]}),
+    ("CompletionRequest", {"model": "m", "prompt": ""}),
+    ("CompletionRequest", {"model": "m", "prompt": "x", "echo": True}),
+    ("EmbeddingsRequest", {"model": "e", "input": "x"}),
+    ("EmbeddingsRequest", {"model": "e", "input": [1]}),
+    ("EmbeddingsRequest", {"model": "e", "input": ["x"], "encoding_format": "hex"}),
+    ("RerankRequest", {"query": "q", "documents": ["a", {"text": "b"}], "top_n": 1}),
+    ("RerankRequest", {"query": "q", "documents": []}),
+    ("SearchBody", {"query": "q", "k": 3, "filter": {"date_from": "2020-01-31"}}),
+    ("SearchBody", {"query": "q", "queries": ["r"]}),
+    ("SearchBody", {"queries": ["r"], "query": None, "namespaces": "all"}),
+    ("SearchBody", {"k": 3}),
+    ("SearchBody", {"query": "!!"}),
+    ("SearchBody", {"query": "q", "retriever": "magic"}),
+    ("SearchBody", {"query": "q", "filter": {"date_from": "January"}}),
+    ("NamespaceBody", {"name": "n", "encoder": None, "words": "fts5"}),
+    ("NamespaceBody", {"name": "n", "words": "grep"}),
+    ("DocumentsBody", {"documents": [{"id": "1", "text": "words"}]}),
+    ("DocumentsBody", {"documents": [{"id": "1"}]}),
+    ("DocumentsBody", {"documents": [{"id": "1", "title": "-", "text": "?"}]}),
+    ("RemoveBody", {"ids": ["a"]}),
+    ("RemoveBody", {"ids": []}),
+    ("QueryBody", {"term": "asthma", "arrowhead": {"egress": "off"}, "limit": 5}),
+    ("QueryBody", {"term": "asthma", "date_to": "2020"}),
+]  # fmt: skip
+MODELS = {
+    kind.__name__: kind
+    for kind in (EmbeddingsRequest, RerankRequest, NamespaceBody, DocumentsBody, RemoveBody, QueryBody)
+}
+
+
+def _is_taken(kind: str, body: Any) -> bool:
+    """By the code that the route runs."""
+    try:
+        if kind == "ChatRequest":
+            parse_chat(body)
+        elif kind == "CompletionRequest":
+            parse_completion(body)
+        elif kind == "SearchBody":
+            _checked(parse_body(SearchBody, body), Settings().retrieval)
+        else:
+            parse_body(MODELS[kind], body)
+    except ArrowheadError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("kind", "body"), BODIES)
+def test_the_document_says_which_bodies_are_taken(document: dict[str, Any], kind: str, body: Any) -> None:
+    """Its schema and the server agree on each."""
+    schema = {"$ref": f"#/components/schemas/{kind}", "components": document["components"]}
+
+    assert Draft202012Validator(schema).is_valid(body) == _is_taken(kind, body)
+
+
+def test_the_page_needs_nothing_from_outside() -> None:
+    """No address of another site, no script or style within the page, no markup made of what was received."""
+    html, script, style = ((STATIC / f"page.{kind}").read_text() for kind in ("html", "js", "css"))
+
+    for text in (html, script, style):
+        assert not re.search(r"https?://|//cdn|url\(", text)
+    assert re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL) == [""]
+    assert "<style" not in html and not re.search(r"\son\w+=|style=", html)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|localStorage", script)
+    assert {*re.findall(r'(?:src|href)="([^"]+)"', html)} == {"/docs/page.css", "/docs/page.js", "/openapi.json"}
+
+
+def test_the_commit_is_read_from_the_image_or_the_checkout(tmp_path: Path) -> None:
+    """The file wins; a branch may stand among the packed ones; nonsense is nothing."""
+    package, git = tmp_path / "server", tmp_path / ".git"
+    package.mkdir()
+    git.mkdir()
+    assert commit(package) is None
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "packed-refs").write_text(f"# pack-refs\n{'a' * 40} refs/heads/main\n")
+    assert commit(package) == "a" * 40
+    (package / "COMMIT").write_text(f"{'b' * 40}\n")
+    assert commit(package) == "b" * 40
+    (package / "COMMIT").write_text("unknown\n")
+    assert commit(package) is None
