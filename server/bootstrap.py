@@ -17,8 +17,10 @@ from server.methods.base import Method
 from server.methods.direct import Direct
 from server.methods.genegpt import GeneGpt
 from server.methods.kg_rag import KgRag
+from server.methods.medrag import MedRag
 from server.ncbi_access import NcbiAccess
 from server.ncbi_setup import Ncbi, build_ncbi
+from server.passage_service import PassageService
 from server.retrieval_setup import build_retrieval
 from server.services import DIRECT, Components, Services
 from server.settings import ModelSettings, Settings
@@ -26,7 +28,7 @@ from server.settings_loading import xdg_dir
 from server.traces import TraceStore
 
 log = logging.getLogger(__name__)
-METHOD_NAMES = (GeneGpt.name, KgRag.name)
+METHOD_NAMES = (GeneGpt.name, KgRag.name, MedRag.name)
 _GIB = 1024**3
 
 
@@ -48,7 +50,9 @@ def build_services(settings: Settings) -> Services:
         log.info("memory of the card: %s", line)
     graph = build_graph_service(settings, retrieval.encoders, ncbi)
     kg_rag = KgRag(slot, graph, graph, settings.loop.max_answer_tokens)
-    methods: dict[str, Method] = {DIRECT: Direct(slot), genegpt.name: genegpt, kg_rag.name: kg_rag}
+    passages = PassageService(retrieval, settings.retrieval)
+    medrag = MedRag(slot, passages, settings.loop.max_answer_tokens)
+    methods: dict[str, Method] = {DIRECT: Direct(slot)} | {m.name: m for m in (genegpt, kg_rag, medrag)}
     traces = TraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )
@@ -61,7 +65,7 @@ def build_services(settings: Settings) -> Services:
             traces=traces,
             retrieval=retrieval,
             egress=ncbi.egress,
-            closers=(*ncbi.closers, retrieval.close, graph.close),
+            closers=(*ncbi.closers, retrieval.close, passages.close, graph.close),
         )
     )
 
