@@ -16,6 +16,7 @@ from server.memory_plan import check_memory
 from server.methods.base import Method
 from server.methods.direct import Direct
 from server.methods.genegpt import GeneGpt
+from server.methods.i_medrag import IMedRag
 from server.methods.kg_rag import KgRag
 from server.methods.medrag import MedRag
 from server.ncbi_access import NcbiAccess
@@ -28,7 +29,7 @@ from server.settings_loading import xdg_dir
 from server.traces import TraceStore
 
 log = logging.getLogger(__name__)
-METHOD_NAMES = (GeneGpt.name, KgRag.name, MedRag.name)
+METHOD_NAMES = (GeneGpt.name, KgRag.name, MedRag.name, IMedRag.name)
 _GIB = 1024**3
 
 
@@ -51,8 +52,8 @@ def build_services(settings: Settings) -> Services:
     graph = build_graph_service(settings, retrieval.encoders, ncbi)
     kg_rag = KgRag(slot, graph, graph, settings.loop.max_answer_tokens)
     passages = PassageService(retrieval, settings.retrieval)
-    medrag = MedRag(slot, passages, settings.loop.max_answer_tokens)
-    methods: dict[str, Method] = {DIRECT: Direct(slot)} | {m.name: m for m in (genegpt, kg_rag, medrag)}
+    from_passages = [kind(slot, passages, settings.loop.max_answer_tokens) for kind in (MedRag, IMedRag)]
+    methods: dict[str, Method] = {DIRECT: Direct(slot)} | {m.name: m for m in (genegpt, kg_rag, *from_passages)}
     traces = TraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )

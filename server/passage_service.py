@@ -118,6 +118,10 @@ class AllowedPassages:
     service: PassageService
     allowed: frozenset[str] | None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.service.names(self.allowed)
+
     def check(self, wanted: Wanted) -> None:
         self.service.check(wanted, self.allowed)
 

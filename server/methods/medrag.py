@@ -84,8 +84,8 @@ class MedRag:
         outcome = Outcome(asked, options, gathered, context)
         details = report.details_of(outcome)
         if outcome.must_abstain:
-            for event in report.abstention(outcome.lack, details):
-                yield event
+            for told in report.abstention(outcome.lack, details):
+                yield told
             return
         given = self._prompts.answering(asked, options.reasoning, context.text)
         chain: Chain | None = None
@@ -99,8 +99,8 @@ class MedRag:
                     case _:
                         yield event
         closing = Closing(asked, outcome.numbered, context.best_first, options.references, outcome.lack, details)
-        for event in report.ending(closing, chain, chains.generations.usage) if chain else ():
-            yield event
+        for told in report.ending(closing, chain, chains.generations.usage) if chain else ():
+            yield told
 
     def _chains(self, ask: Ask, asked: Asked, options: MedRagOptions, engine: Engine) -> Chains:
         params = params_of(ask, min(ask.sampling.max_tokens or self._max_answer_tokens, engine.max_model_len // 2))

@@ -25,6 +25,8 @@ MAX_ROUNDS: Final = 10
 MAX_QUERIES: Final = 10
 _MAX_NAMESPACES: Final = 64
 _Options = TypeVar("_Options", bound="MedRagOptions")
+# Whether a value fits, and what does.
+_Rule = tuple[Callable[[Any], bool], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +66,17 @@ class IMedRagOptions(MedRagOptions):
     max_tokens_total: int = 400_000
 
 
-def _number(least: int, most: int) -> tuple[Callable[[Any], bool], str]:
+def _number(least: int, most: int) -> _Rule:
     fits = lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most  # noqa: E731
     return fits, f"a number from {least} to {most}"
 
 
-def _one_of(*words: str) -> tuple[Callable[[Any], bool], str]:
+def _one_of(*words: str) -> _Rule:
     return lambda value: isinstance(value, str) and value in words, "one of " + ", ".join(words)
 
 
 _FLAG: Final = (lambda value: isinstance(value, bool), "true or false")
-_MEDRAG: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+_MEDRAG: Final[dict[str, _Rule]] = {
     "form": _one_of("auto", "open", "multiple_choice"),
     "choices": (lambda value: _are_choices(value), f"2 to {MAX_CHOICES} different lines of text"),
     "namespaces": (lambda value: _are_names(value), f"a list of 1 to {_MAX_NAMESPACES} names"),
@@ -88,7 +90,7 @@ _MEDRAG: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "without_passages": _one_of("abstain", "answer"),
     "references": _FLAG,
 }
-_ROUNDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+_ROUNDS: Final[dict[str, _Rule]] = {
     "rounds": _number(1, MAX_ROUNDS),
     "queries": _number(1, MAX_QUERIES),
     "stop": _one_of("adaptive", "fixed"),
@@ -110,9 +112,7 @@ def parse_iterated(given: Mapping[str, Any]) -> IMedRagOptions:
     return _parsed(IMedRagOptions, known, given)
 
 
-def _parsed(
-    kind: type[_Options], known: Mapping[str, tuple[Callable[[Any], bool], str]], given: Mapping[str, Any]
-) -> _Options:
+def _parsed(kind: type[_Options], known: Mapping[str, _Rule], given: Mapping[str, Any]) -> _Options:
     for key, value in given.items():
         if key == "egress":
             _refuse(key, "retrieval is local, so nothing leaves and there is nothing to set")

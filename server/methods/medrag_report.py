@@ -17,6 +17,7 @@ from server.methods.medrag_context import Context
 from server.methods.medrag_options import MedRagOptions
 from server.methods.passages import Gathered
 
+NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3
 
 
@@ -96,12 +97,12 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def abstention(reason: str, details: Mapping[str, Any]) -> Iterator[Event]:
-    """The whole answer where there is no passage: no model is asked."""
+def abstention(reason: str, details: Mapping[str, Any], usage: LoopUsage = NO_USAGE) -> Iterator[Event]:
+    """The whole answer where there is no passage: no model is asked for one."""
     yield TranscriptDelta(reason, "injected")
     yield TextDelta(reason)
     told = {**details, "abstained": True, "reason": reason}
-    yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=LoopUsage(), details=told)
+    yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=told)
 
 
 @dataclass(frozen=True, slots=True)

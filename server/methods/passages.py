@@ -34,6 +34,11 @@ class Gathered:
 class Passages(Protocol):
     """The namespaces that one request may read."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        ...
+
     def check(self, wanted: Wanted) -> None:
         """Raises NamespaceUnknown, with what there is, and OptionInvalid."""
         ...

@@ -12,7 +12,10 @@ import pytest
 
 QUESTION = "Which drug reverses heparin?"
 MODEL = "scripted:medrag"
+PLAN = json.dumps({"analysis": "nothing is known", "queries": ["What activates antithrombin?"]})
 SCRIPT = [
+    {"regex": r"JSON:\n$", "text": PLAN},
+    {"regex": r"Question: What activates antithrombin\?[\s\S]*Answer:\s*$", "text": " Heparin does [1]."},
     {"regex": r"drug reverses heparin[\s\S]*Answer:\s*$", "text": " Protamine [1]."},
     {"regex": r"Reasoning:\s*$", "text": " The notes on heparin tell."},
 ]
@@ -65,6 +68,27 @@ def test_a_stream_tells_steps_reasoning_answer_and_sources_in_order(server: Any)
             kinds.append("sources")
     assert list(dict.fromkeys(kinds)) == ["reasoning", "text", "sources"]
     assert kinds == sorted(kinds, key=["reasoning", "text", "sources"].index)
+
+
+def test_rounds_are_told_while_they_go_on(server: Any) -> None:
+    """Queries, hits and sub-answers come before the answer; a query that is asked again ends the rounds."""
+    stream = server.client().chat.completions.create(**_asked(model="scripted:i-medrag", k=1), stream=True)
+    reasoning, text, sources = "", "", []
+    for chunk in stream:
+        delta = chunk.choices[0].delta if chunk.choices else None
+        if delta is not None:
+            assert not (text and getattr(delta, "reasoning_content", None))
+            reasoning += getattr(delta, "reasoning_content", None) or ""
+            text += delta.content or ""
+            sources += getattr(delta, "annotations", None) or []
+    assert reasoning.splitlines()[:4] == [
+        "round 1 asks: What activates antithrombin?",
+        "round 1 finds 1 passages by hybrid in notes",
+        "What activates antithrombin? -> Heparin does [1].",
+        "after 1 round: the model has nothing new to ask",
+    ]
+    assert text.startswith("Protamine [1].\n\nReferences:\n[1] Heparin")
+    assert [source["url_citation"]["title"] for source in sources] == ["Heparin (Arrowhead notes)"]
 
 
 @pytest.mark.parametrize(

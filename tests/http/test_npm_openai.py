@@ -84,4 +84,4 @@ def test_the_javascript_sdk_reads_our_answers(sdk: Path, running: Any) -> None:
     assert "]-> 1 id" in seen["reasoning"]
     assert seen["usage"]["completion_tokens"] > 0
     assert seen["refused"] == {"status": 422, "param": "arrowhead.colour", "kind": "UnprocessableEntityError"}
-    assert seen["models"] == ["scripted", "scripted:genegpt", "scripted:kg-rag", "scripted:medrag"]
+    assert seen["models"] == ["scripted", "scripted:genegpt", "scripted:kg-rag", "scripted:medrag", "scripted:i-medrag"]
