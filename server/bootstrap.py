@@ -52,8 +52,10 @@ def build_services(settings: Settings) -> Services:
     graph = build_graph_service(settings, retrieval.encoders, ncbi)
     kg_rag = KgRag(slot, graph, graph, settings.loop.max_answer_tokens)
     passages = PassageService(retrieval, settings.retrieval)
-    from_passages = [kind(slot, passages, settings.loop.max_answer_tokens) for kind in (MedRag, IMedRag)]
-    methods: dict[str, Method] = {DIRECT: Direct(slot)} | {m.name: m for m in (genegpt, kg_rag, *from_passages)}
+    medrag = MedRag(slot, passages, settings.loop.max_answer_tokens)
+    i_medrag = IMedRag(slot, passages, settings.loop.max_answer_tokens)
+    slot.when_loaded(i_medrag.warm_up)
+    methods: dict[str, Method] = {DIRECT: Direct(slot)} | {m.name: m for m in (genegpt, kg_rag, medrag, i_medrag)}
     traces = TraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )

@@ -61,6 +61,14 @@ class IMedRag:
         self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
 
+    async def warm_up(self, engine: Engine) -> None:
+        """Compile the grammar of plans, which takes seconds with a large vocabulary."""
+        options = IMedRagOptions()
+        rounds = Rounds(Bounds(options.rounds, options.queries, adaptive=True), "")
+        grammar = plan_grammar(rounds, plan_lengths(engine, options, 1).sizes)
+        prompt = engine.tokenizer.encode(PLAN_BEGINS)
+        await Generations(engine, "warm-up-plan").write(prompt, GenerateParams(max_tokens=1, grammar=grammar))
+
     def check(self, ask: Ask) -> None:
         options = parse_iterated(ask.options)
         read_question(ask.question, options)
@@ -139,7 +147,10 @@ class _Run:
                         yield step
             finally:
                 self.budget.give_back(held)
-            self.reason = self.reason or self.rounds.stop or ("" if self.budget.seconds_for_rounds else "time")
+            self.reason = self._why_to_stop()
+
+    def _why_to_stop(self) -> StopReason:
+        return self.reason or self.rounds.stop or ("" if self.budget.seconds_for_rounds else "time")
 
     async def _round(self) -> AsyncGenerator[Step, None]:
         self.reason = await self._planned()
@@ -199,8 +210,8 @@ class _Run:
         if (lack and self.options.without_passages == "abstain") or left < _LEAST_ANSWER:
             self.details["calls"] = self.generations.begun
             reason = lack or "No tokens are left for an answer."
-            for event in abstention(reason, self.details, self.generations.usage):
-                yield event
+            for told in abstention(reason, self.details, self.generations.usage):
+                yield told
             return
         params = replace(self.params, max_tokens=min(self.params.max_tokens, left))
         reasoned = self.options.reasoning == "chain_of_thought"

@@ -11,7 +11,7 @@ from typing import Final
 
 from models.engines.base import Engine
 from server.methods.choices import one_line
-from server.methods.i_medrag_rounds import MAX_QUERY, Pair, Rounds, Sizes, plan_form
+from server.methods.i_medrag_rounds import Pair, Rounds, Sizes, plan_form
 from server.methods.medical_question import Asked
 from server.methods.medrag_chain import Given
 from server.methods.medrag_options import IMedRagOptions
@@ -20,6 +20,9 @@ from server.methods.medrag_prompts import Prompts
 # A base model's plan begins behind this word.
 PLAN_BEGINS: Final = "JSON:\n"
 _ASK_TOKENS: Final = 768
+# In characters. Compiling their bounds costs seconds with a vocabulary of 130,000 tokens, so they are few and the same.
+_ANALYSIS: Final = 600
+_QUERY: Final = 160
 _SUB_TOKENS: Final = 256
 _LEAST_SUB: Final = 48
 _NO_ANSWER: Final = {"nothing_found": "no passage was found", "failed": "no answer: it failed", "cut_off": "no answer"}
@@ -44,8 +47,9 @@ def plan_lengths(engine: Engine, options: IMedRagOptions, answer: int) -> Length
     ask = min(_ASK_TOKENS, length // 6)
     sub = max(_LEAST_SUB, min(_SUB_TOKENS, length // (3 * options.rounds * options.queries)))
     chars = int(ask * chars_per_token)
-    query = max(24, min(MAX_QUERY // 2, int(0.35 * chars / options.queries)))
-    return Lengths(ask, min(sub, length // 4), answer, Sizes(analysis=max(40, int(0.4 * chars)), query=query))
+    query = max(24, min(_QUERY, int(0.35 * chars / options.queries)))
+    sizes = Sizes(analysis=max(40, min(_ANALYSIS, int(0.4 * chars))), query=query)
+    return Lengths(ask, min(sub, length // 4), answer, sizes)
 
 
 @dataclass(frozen=True, slots=True)

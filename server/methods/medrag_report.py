@@ -129,6 +129,8 @@ def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
         yield TextDelta(answer)
         if not chain.letter:
             yield Step("the answer is none of the choices")
+    elif not answer:
+        yield Step("the model wrote no answer")
     if closing.without:
         note = f"\n\n(Answered without passages. {closing.without})"
         shown += len(note)

@@ -73,7 +73,8 @@ def test_a_stream_tells_steps_reasoning_answer_and_sources_in_order(server: Any)
 def test_rounds_are_told_while_they_go_on(server: Any) -> None:
     """Queries, hits and sub-answers come before the answer; a query that is asked again ends the rounds."""
     stream = server.client().chat.completions.create(**_asked(model="scripted:i-medrag", k=1), stream=True)
-    reasoning, text, sources = "", "", []
+    reasoning, text = "", ""
+    sources: list[dict[str, Any]] = []
     for chunk in stream:
         delta = chunk.choices[0].delta if chunk.choices else None
         if delta is not None:

@@ -96,7 +96,12 @@ async def test_queries_of_a_round_are_searched_for_at_once(bench: Any) -> None:
     async with bench(Model(*TWO_ROUNDS)) as made:
         asked: list[list[str]] = []
         whole = made.retrieval.searcher.search_many
-        made.retrieval.searcher.search_many = lambda q, *rest: asked.append(list(q)) or whole(q, *rest)
+
+        def search_many(queries: Any, *rest: Any) -> Any:
+            asked.append(list(queries))
+            return whole(queries, *rest)
+
+        made.retrieval.searcher.search_many = search_many
         await made.ask(QUESTION, rounds=2)
     assert asked == [["What is warfarin?", "What is heparin?"], ["What is aspirin?"]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -116,13 +117,23 @@ def test_rounds_are_bounded() -> None:
 
 
 def test_the_grammar_asks_for_what_the_round_can_use() -> None:
-    """The first round must ask; letters only where there are choices."""
-    rounds = fresh(letters="AB")
-    first = json.loads(plan_grammar(rounds, Sizes(100, 50)).spec)
-    assert list(first["properties"]) == ["analysis", "queries"] and first["properties"]["queries"]["minItems"] == 1
-    later = json.loads(plan_grammar(after(rounds, plan("a"), ""), Sizes(100, 50)).spec)
-    assert list(later["properties"]) == ["analysis", "choice", "enough", "queries"]
-    assert later["properties"]["queries"]["maxItems"] == 3 and later["properties"]["choice"]["enum"] == ["A", "B"]
-    fixed = json.loads(plan_grammar(after(fresh(adaptive=False), plan("a"), ""), Sizes(100, 50)).spec)
-    assert list(fixed["properties"]) == ["analysis", "queries"]
+    """The first round must ask; letters only where there are choices. What it lets through is JSON."""
+    rounds = fresh(queries=2, letters="AB")
+    later = after(rounds, plan("a"), "")
+    fixed = after(fresh(queries=2, adaptive=False), plan("a"), "")
+    asks = '{"analysis": "a, b: {c}", "queries": ["What?", "Why?"]}'
+    ends = '{"analysis": "", "choice": "B", "enough": true, "queries": []}'
+    none = '{"analysis": "x", "queries": []}'
+    cases = {asks: (True, False, True), ends: (False, True, False), none: (False, False, False)}
+    for text, fits in cases.items():
+        json.loads(text)
+        assert tuple(matches(one, text) for one in (rounds, later, fixed)) == fits
+    assert not matches(rounds, '{"analysis": "x", "queries": ["a", "b", "c"]}')
+    assert not matches(rounds, '{"analysis":  "x", "queries": ["a"]}')
+    assert not matches(rounds, '{"analysis": "' + "x" * 101 + '", "queries": ["a"]}')
     assert plan_form(rounds) == '{"analysis": "…", "queries": ["…"]}'
+
+
+def matches(rounds: Rounds, text: str) -> bool:
+    grammar = plan_grammar(rounds, Sizes(100, 50))
+    return grammar.kind == "regex" and re.fullmatch(grammar.spec, text) is not None
