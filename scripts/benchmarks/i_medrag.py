@@ -254,7 +254,7 @@ async def measure(args: argparse.Namespace, folder: Path) -> None:
         lambda: ours(method, engine, args, caches=False),
         lambda: ours(method, engine, args, caches=True),
     ):
-        rows = [await run() for _ in range(args.repeat)]
+        rows = [await run() for _ in range(args.repeat)]  # type: ignore[no-untyped-call]
         row = sorted(rows, key=lambda one: one.wall)[len(rows) // 2]
         first = first or row.wall
         print(

@@ -9,6 +9,7 @@ from typing import Any
 
 from models.errors import ArrowheadError, ModelError
 from models.types import GenerateParams
+from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.errors import RetrievalError
 from server.methods.generation import Generations, Layout
 from server.methods.i_medrag_budget import Budget
@@ -43,12 +44,14 @@ class SubAnswers:
     params: GenerateParams
 
     async def find(self, queries: Sequence[str]) -> Gathered | str:
-        """One search for all, or why there is none."""
+        """One search for all, or why there is none. Raises NamespaceInvalid: what was asked for can never be."""
         try:
             async with asyncio.timeout(self.budget.seconds_for_rounds):
                 return await self.passages.find(queries, self.prompts.options.wanted)
         except TimeoutError:
             return "no time was left"
+        except NamespaceInvalid:
+            raise
         except (RetrievalError, ModelError) as error:
             return error.message
 

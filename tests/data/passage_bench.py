@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from models.catalog import ModelCard
+from models.catalog import ModelCard, PromptForm
 from models.engines.byte_tokenizer import ByteTokenizer
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import Rule, ScriptedBehaviour, ScriptedEngine
@@ -51,6 +51,7 @@ class PassageBench:
         max_model_len: int = 20_000,
         behaviour: ScriptedBehaviour | None = None,
         cross_encoder: str | None = None,
+        prompt_form: PromptForm = "base",
     ) -> None:
         self._make = make
         self._folder = folder
@@ -58,10 +59,11 @@ class PassageBench:
         self._documents = documents
         self._max_model_len = max_model_len
         self._behaviour = behaviour
+        self._prompt_form = prompt_form
         self._settings = RetrievalSettings(encoder="hashing", cross_encoder=cross_encoder)
 
     async def __aenter__(self) -> PassageBench:
-        card = ModelCard(name="scripted", source="scripted", prompt_form="base")
+        card = ModelCard(name="scripted", source="scripted", prompt_form=self._prompt_form)
         options = EngineOptions(max_model_len=self._max_model_len, block_size=16)
         tokenizer = ByteTokenizer(())
         self.engine = ScriptedEngine(card, options, self._script, tokenizer=tokenizer, behaviour=self._behaviour)

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "data"))
-from passage_bench import DRUGS, PassageBench, Script, done, references, shown, steps
+from passage_bench import DRUGS, PassageBench, Script, done, fill, references, shown, steps
 
 from models.engines.scripted_engine import ScriptedBehaviour
 from models.errors import EngineUnavailable
+from retrieval.corpus.adding import add_items
 from retrieval.corpus.errors import NamespaceUnknown
+from retrieval.corpus.items import Reading, Span
+from retrieval.corpus.namespace_settings import NamespaceSettings
+from retrieval.errors import RetrievalError
+from retrieval.passages import Document
 from server.methods.base import OptionInvalid, Sampling
 from server.methods.medrag import MedRag
 
@@ -276,3 +281,34 @@ async def test_closing_an_answer_stops_its_chains(bench: Any) -> None:
                 break
         await events.aclose()
         assert made.engine.stats().running == 0
+
+
+async def test_a_chat_model_gets_its_template(bench: Any) -> None:
+    """Instruction as system, question as user, and the answer begun in the assistant's own turn."""
+    async with bench(chain("Let me see.", " B"), prompt_form="chat") as made:
+        events = await made.ask(CHOICE)
+    assert done(events).answer == "B. VKORC1"
+    first, second = made.prompts
+    assert "Reasoning:" not in first and second == f"{first}Let me see.\nAnswer:"
+
+
+async def test_a_retracted_article_is_marked(bench: Any) -> None:
+    """In the prompt and in the list."""
+    async with bench(chain(" Hm.", " Yes [1]."), documents=()) as made:
+        made.retrieval.namespaces.create("drugs", NamespaceSettings(encoder="hashing"))
+        text = "Heparin is reversed by sugar."
+        document = Document(document_id="PMID:1", title="Heparin", retracted_by=("PMID:2",))
+        add_items(made.retrieval.namespaces, "drugs", [Reading(document, text, (Span(0, len(text)),), whole=True)])
+        events = await made.ask(OPEN)
+    assert "[1] Heparin (RETRACTED)\n" in made.prompts[0]
+    assert references(events)[0].title == "Heparin (drugs; RETRACTED)"
+
+
+async def test_a_namespace_without_the_index_asked_for_is_an_error(bench: Any) -> None:
+    """Not an empty search."""
+    async with bench(chain(" Hm.", " Yes."), documents=()) as made:
+        fill(made.retrieval, "drugs", DRUGS, encoder="")
+        with pytest.raises(RetrievalError):
+            await made.ask(OPEN, retriever="dense")
+        events = await made.ask(OPEN, k=1)
+    assert steps(events)[0].startswith("1 passage in drugs by bm25")
