@@ -3,11 +3,12 @@
     python scripts/benchmarks/i_medrag.py [--shape 8x512] [--rounds 4] [--queries 3] [--k 8] [--repeat 1]
 
 Both ways run on one engine, the same passages, and the same decisions: the model's weights are random (a Llama of
-LAYERSxWIDTH; speed needs no skill), it computes as many tokens as a decision has, and the decision's text is what comes
-of it. "serial" is the published loop (MedRAG, medrag.py at 7599a72): query generation, a second call that parses it,
-sub-answers one after another with a search each, the answer, and a call that makes it JSON; history before the
-question. It is shown without a prefix cache, as published, and with the engine's own. Searches are also timed alone:
-all queries of a round at once against one by one.
+LAYERSxWIDTH; speed needs no skill), it computes as many tokens as such a text usually has (plan 300, list 100,
+sub-answer 220, answer 400, JSON 10), and the decision's text is what comes of it. "serial" is the published loop
+(MedRAG, medrag.py at 7599a72): query generation, a second call that parses it, sub-answers one after another with a
+search each, the answer, and a call that makes it JSON; history before the question. It is shown without a prefix cache,
+as published, and with the engine's own. Searches are also timed alone: all queries of a round at once against one by
+one.
 """
 
 from __future__ import annotations
@@ -114,8 +115,8 @@ class Directed:
     async def generate(
         self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
     ) -> AsyncIterator[Delta]:
-        text = self._decision(self.tokenizer.decode(prompt_ids))
-        tokens = min(params.max_tokens, len(self.tokenizer.encode(text)))
+        text, usual = self._decision(self.tokenizer.decode(prompt_ids))
+        tokens = min(params.max_tokens, usual)
         # A salt of its own is a cache that nobody else has.
         salt = self._salt if self.caches else f"{self._salt}/{request_id}"
         own = replace(params, max_tokens=tokens, ignore_eos=True, stop=(), grammar=None, cache_salt=salt)
@@ -123,15 +124,16 @@ class Directed:
             last = delta.finish_reason is not None
             yield replace(delta, text=text if last else "", finish_reason="stop" if last else None)
 
-    def _decision(self, prompt: str) -> str:
+    def _decision(self, prompt: str) -> tuple[str, int]:
+        """The text, and how many tokens such a one usually has."""
         if prompt.endswith("JSON:\n"):
             self._asked += 1
-            return self._plans[(self._asked - 1) % len(self._plans)]
+            return self._plans[(self._asked - 1) % len(self._plans)], 300
         if prompt.endswith("List:\n"):
-            return json.dumps({"output": json.loads(self._plans[self._asked - 1])["queries"]})
+            return json.dumps({"output": json.loads(self._plans[self._asked - 1])["queries"]}), 100
         if prompt.endswith("Letter:\n"):
-            return '{"answer": "B"}'
-        return FINAL if prompt.endswith("Reasoning:") else SUB_ANSWER
+            return '{"answer": "B"}', 10
+        return (FINAL, 400) if prompt.endswith("Reasoning:") else (SUB_ANSWER, 220)
 
 
 def _plan(number: int, queries: int) -> str:
@@ -141,7 +143,7 @@ def _plan(number: int, queries: int) -> str:
     return json.dumps({"analysis": ANALYSIS, "queries": asked})
 
 
-async def ours(method: IMedRag, engine: Directed, args: argparse.Namespace, *, caches: bool) -> Row:
+async def ours(method: IMedRag, engine: Directed, args: argparse.Namespace, caches: bool) -> Row:
     engine.begin(caches=caches)
     options = {"rounds": args.rounds, "queries": args.queries, "k": args.k, "stop": "fixed", "choices": list(CHOICES)}
     ask = Ask(request_id=f"ours-{caches}", messages=(Message("user", QUESTION),), options=options)
@@ -157,7 +159,7 @@ async def ours(method: IMedRag, engine: Directed, args: argparse.Namespace, *, c
     return Row(name, done.details["calls"], done.usage.prompt_tokens, done.usage.computed_tokens, searched, wall)
 
 
-async def serial(service: PassageService, engine: Directed, args: argparse.Namespace, *, caches: bool) -> Row:
+async def serial(service: PassageService, engine: Directed, args: argparse.Namespace, caches: bool) -> Row:
     """The published loop, call by call."""
     engine.begin(caches=caches)
     made = Generations(engine, f"serial-{caches}")
@@ -236,7 +238,7 @@ def build_model(folder: Path, shape: str) -> ModelCard:
 
 async def measure(args: argparse.Namespace, folder: Path) -> None:
     card = build_model(folder / "model", args.shape)
-    engine = Directed(create_engine("transformers", card, EngineOptions(device=args.device)), args.rounds, args.queries)
+    engine = Directed(create_engine(args.engine, card, EngineOptions(device=args.device)), args.rounds, args.queries)
     engine.begin(caches=True)
     slot = EngineSlot(card, lambda: engine)
     await slot.load()
@@ -246,15 +248,13 @@ async def measure(args: argparse.Namespace, folder: Path) -> None:
     method = IMedRag(slot, service, 1024)
     print(await searches(service, args), flush=True)
     print("| way | calls | prompt tokens | computed tokens | search s | wall s | of serial |\n" + "| --- " * 7 + "|")
-    await serial(service, engine, argparse.Namespace(rounds=1, queries=1, k=1), caches=False)
+    await serial(service, engine, argparse.Namespace(rounds=1, queries=1, k=1), False)
     first = 0.0
-    for run in (
-        lambda: serial(service, engine, args, caches=False),
-        lambda: serial(service, engine, args, caches=True),
-        lambda: ours(method, engine, args, caches=False),
-        lambda: ours(method, engine, args, caches=True),
-    ):
-        rows = [await run() for _ in range(args.repeat)]  # type: ignore[no-untyped-call]
+    for published, caches in ((True, False), (True, True), (False, False), (False, True)):
+        rows = []
+        for _ in range(args.repeat):
+            made = serial(service, engine, args, caches) if published else ours(method, engine, args, caches)
+            rows.append(await made)
         row = sorted(rows, key=lambda one: one.wall)[len(rows) // 2]
         first = first or row.wall
         print(
@@ -276,6 +276,7 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=1, help="runs of each way; the median is shown")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--engine", choices=("transformers", "vllm"), default="transformers")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(measure(args, Path(folder)))

@@ -193,7 +193,8 @@ class _Run:
         except TimeoutError:
             return "time"
         self.rounds = self.rounds.planned(written.text)
-        self.details["rounds"].append(report.plan_record(self.rounds.number, self.rounds.plans[-1], len(prompt)))
+        plan = self.rounds.plans[-1]
+        self.details["rounds"].append(report.plan_record(self.rounds.number, plan, written.text, len(prompt)))
         return self.rounds.stop
 
     def _told(self, sub: SubAnswer) -> Step:

@@ -66,7 +66,8 @@ def lack(names: Sequence[str], rounds: Rounds, reason: StopReason) -> str:
     return f"No query got an answer from passages ({why})."
 
 
-def plan_record(number: int, plan: Plan, prompt_tokens: int) -> dict[str, Any]:
+def plan_record(number: int, plan: Plan, written: str, prompt_tokens: int) -> dict[str, Any]:
+    """With what the model wrote, where it is not what was asked for."""
     return {
         "round": number,
         "analysis": plan.analysis,
@@ -75,6 +76,7 @@ def plan_record(number: int, plan: Plan, prompt_tokens: int) -> dict[str, Any]:
         "enough": plan.enough,
         "choice": plan.letter,
         "malformed": plan.malformed,
+        "written": written if plan.malformed else "",
         "prompt_tokens": prompt_tokens,
         "answers": [],
     }

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "data"))
-from passage_bench import PassageBench, done, references, shown, steps
+from passage_bench import DRUGS, PassageBench, done, fill, references, shown, steps
 
 from models.engines.scripted_engine import ScriptedBehaviour
-from models.errors import EngineUnavailable
-from retrieval.corpus.errors import NamespaceDamaged
+from models.errors import EngineOverloaded, EngineUnavailable
+from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from server.methods.base import OptionInvalid, Sampling
 from server.methods.i_medrag import IMedRag
 
@@ -129,7 +129,8 @@ async def test_malformed_plans_cannot_end_a_run_or_show_a_prompt(bench: Any) -> 
     async with bench(Model("## Queries\n\n", "none", answer=" B")) as made:
         events = await made.ask(CHOICE)
     assert done(events).details["stop_reason"] == "malformed"
-    assert done(events).details["rounds"][0]["queries"] == [QUESTION]
+    record = done(events).details["rounds"][0]
+    assert record["queries"] == [QUESTION] and record["written"] == "## Queries\n\n"
     assert SYSTEM not in shown(events) and "Do not answer" not in shown(events)
 
 
@@ -158,6 +159,44 @@ async def test_a_sub_answer_that_fails_is_told(bench: Any) -> None:
         events = await made.ask(QUESTION, rounds=2)
     assert "What is heparin? -> NO ANSWER: the model wrote nothing" in steps(events)
     assert done(events).answer
+
+
+async def test_an_engine_that_refuses_one_sub_answer_is_told(bench: Any) -> None:
+    """Its queue was full at that moment."""
+
+    def sub(query: str) -> str:
+        if "heparin" in query:
+            raise EngineOverloaded("the queue is full")
+        return " Yes [1]."
+
+    async with bench(Model(*TWO_ROUNDS, sub=sub)) as made:
+        events = await made.ask(QUESTION, rounds=2)
+        assert made.engine.stats().running == 0
+    assert "What is heparin? -> NO ANSWER: the queue is full" in steps(events)
+    statuses = [entry["status"] for r in done(events).details["rounds"] for entry in r["answers"]]
+    assert statuses == ["answered", "failed", "answered"] and done(events).answer
+
+
+async def test_what_can_never_be_searched_for_is_an_error(bench: Any) -> None:
+    """No model is asked round after round for nothing."""
+    async with bench(Model(*TWO_ROUNDS), documents=()) as made:
+        fill(made.retrieval, "words", DRUGS, encoder="", keywords=False)
+        fill(made.retrieval, "vectors", DRUGS, words="none", keywords=False)
+        with pytest.raises(NamespaceInvalid, match="no index in common"):
+            await made.ask(QUESTION)
+
+
+async def test_a_chat_model_gets_each_part_by_its_template(bench: Any) -> None:
+    """No word is put into its mouth but before the letter."""
+
+    def script(prompt: str) -> str:
+        if "Write JSON" in prompt:
+            return plan("What is warfarin?")
+        return " B" if prompt.endswith("Answer:") else "It is clear [1]."
+
+    async with bench(script, prompt_form="chat") as made:
+        events = await made.ask(CHOICE, rounds=1)
+    assert done(events).answer == "B. VKORC1" and not any("Reasoning:" in prompt for prompt in made.prompts)
 
 
 async def test_without_any_evidence_nothing_is_answered(bench: Any) -> None:
