@@ -12,8 +12,10 @@ from server.methods.choices import listed_choices, one_line
 from server.methods.medrag_options import Form, MedRagOptions
 
 MARK: Final = "Answer:"
-_MARKED: Final = re.compile(r"Answer:[\s*_]*\(?([A-Z])(?![\w'-])(?=[\s*_]*(?:[).:]|\n|$))")
-_FIRST: Final = re.compile(r"[\s*_(]*([A-Z])(?![\w'-])")
+# A letter that is no word: "A" and "I" may begin a sentence.
+_LETTER: Final = r"[\s*_(]*([A-Z])(?=[\s*_]*(?:[).:]|\n|$))"
+_MARKED: Final = re.compile(f"Answer:{_LETTER}")
+_FIRST: Final = re.compile(_LETTER)
 
 
 @dataclass(frozen=True, slots=True)
