@@ -206,7 +206,8 @@ class _Run:
     async def _final(self) -> AsyncGenerator[Event, None]:
         given = self.prompts.final(self._history(self.params.max_tokens))
         lack = report.lack(self.passages.names, self.rounds, self.reason)
-        left = self.budget.tokens_left - self._two_prompts(given)
+        # Reasoning is written once and read once more, before the answer.
+        left = (self.budget.tokens_left - self._two_prompts(given)) // 2
         self.details |= {"stop_reason": self.reason, "unknown_sub_citations": self.library.unknown}
         if (lack and self.options.without_passages == "abstain") or left < _LEAST_ANSWER:
             self.details["calls"] = self.generations.begun
@@ -275,4 +276,4 @@ class _Run:
         """Of the final answer after one more round."""
         growth = self.options.queries * (self.lengths.sub + self.lengths.sizes.query)
         given = self.prompts.final(self._history(self.params.max_tokens))
-        return self._two_prompts(given) + 2 * growth + self.params.max_tokens
+        return self._two_prompts(given) + 2 * growth + 2 * self.params.max_tokens

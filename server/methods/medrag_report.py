@@ -123,10 +123,13 @@ def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
     asked = closing.asked
     shown = len(chain.answer)
     answer = chain.answer.strip()
+    if chain.finish_reason == "timeout":
+        yield Step("time ran out before the answer was whole")
     if asked.choices:
         answer = asked.shown(chain.letter) if chain.letter else answer
         shown = len(answer)
-        yield TextDelta(answer)
+        if answer:
+            yield TextDelta(answer)
         if not chain.letter:
             yield Step("the answer is none of the choices")
     elif not answer:

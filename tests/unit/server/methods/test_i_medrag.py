@@ -223,7 +223,7 @@ async def test_tokens_are_bounded(bench: Any) -> None:
     """Of all prompts and all texts, the last answer's among them."""
     plans = [plan(*(f"query {r} {n}" for n in "abc")) for r in range(9)]
     for most in (1_000, 12_000, 30_000):
-        async with bench(Model(*plans)) as made:
+        async with bench(Model(*plans, reasoning=" and" * 500, answer=" or" * 500)) as made:
             sampling = Sampling(max_tokens=200)
             events = await made.ask(QUESTION, rounds=9, max_tokens_total=most, sampling=sampling)
         usage = done(events).usage
