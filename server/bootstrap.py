@@ -18,11 +18,14 @@ from server.memory_plan import check_memory
 from server.methods.base import Method
 from server.methods.direct import Direct
 from server.methods.genegpt import GeneGpt
+from server.methods.i_medrag import IMedRag
 from server.methods.kg_rag import KgRag
+from server.methods.medrag import MedRag
 from server.ncbi_access import NcbiAccess
 from server.ncbi_setup import Ncbi, build_ncbi
 from server.observed import ObservedEngine, ObservedServingEngine
 from server.observing_setup import Observing, build_observing
+from server.passage_service import PassageService
 from server.restarts import Restarts
 from server.retrieval_setup import build_retrieval
 from server.services import DIRECT, Components, Services
@@ -31,7 +34,7 @@ from server.settings_loading import xdg_dir
 from server.traces import TraceStore
 
 log = logging.getLogger(__name__)
-METHOD_NAMES = (GeneGpt.name, KgRag.name)
+METHOD_NAMES = (GeneGpt.name, KgRag.name, MedRag.name, IMedRag.name)
 _GIB = 1024**3
 
 
@@ -60,7 +63,11 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
         log.info("memory of the card: %s", line)
     graph = build_graph_service(settings, retrieval.encoders, ncbi)
     kg_rag = KgRag(slot, graph, graph, settings.loop.max_answer_tokens)
-    methods: dict[str, Method] = {DIRECT: Direct(slot), genegpt.name: genegpt, kg_rag.name: kg_rag}
+    passages = PassageService(retrieval, settings.retrieval)
+    medrag = MedRag(slot, passages, settings.loop.max_answer_tokens)
+    i_medrag = IMedRag(slot, passages, settings.loop.max_answer_tokens)
+    slot.when_loaded(i_medrag.warm_up)
+    methods: dict[str, Method] = {DIRECT: Direct(slot)} | {m.name: m for m in (genegpt, kg_rag, medrag, i_medrag)}
     traces = TraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )
@@ -74,7 +81,7 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
             retrieval=retrieval,
             egress=ncbi.egress,
             keyring=keyring,
-            closers=(*ncbi.closers, *observing.closers, retrieval.close, graph.close),
+            closers=(*ncbi.closers, *observing.closers, retrieval.close, passages.close, graph.close),
             observing=observing,
         )
     )

@@ -115,11 +115,16 @@ class Searcher:
         with ExitStack() as stack:
             opened = [stack.enter_context(self._namespaces.using(name)) for name in dict.fromkeys(names)]
             rankings = _Rankings(opened, queries, options, self._rankers)
-            found = [self._finish(query, rankings.of(place), options) for place, query in enumerate(queries)]
+            found = [self.finish(query, rankings.of(place), options) for place, query in enumerate(queries)]
         self._observer.searched(options.retriever, len(opened), time.monotonic() - began)
         return found
 
-    def _finish(self, query: str, found: list[Found], options: SearchOptions) -> list[Found]:
+    def over(self, namespaces: Namespaces) -> Searcher:
+        """One that searches other namespaces with the same rankers."""
+        return Searcher(namespaces, self._rankers)
+
+    def finish(self, query: str, found: list[Found], options: SearchOptions) -> list[Found]:
+        """The last step of a search: the cross-encoder's second look where it is wanted, and the cut to ``k``."""
         if options.rerank and found:
             encoder = self._rankers.cross_encoder
             if encoder is None:

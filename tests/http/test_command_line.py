@@ -121,6 +121,8 @@ def test_models_lists_what_can_be_asked_for(environment: dict[str, str]) -> None
         "scripted",
         "scripted:genegpt",
         "scripted:kg-rag",
+        "scripted:medrag",
+        "scripted:i-medrag",
     ]
 
 

@@ -95,7 +95,7 @@ def test_the_javascript_sdk_reads_our_answers(seen: Any) -> None:
     assert "]-> 1 id" in seen["reasoning"]
     assert seen["usage"]["completion_tokens"] > 0
     assert seen["refused"] == {"status": 422, "param": "arrowhead.colour", "kind": "UnprocessableEntityError"}
-    assert seen["models"] == ["scripted", "scripted:genegpt", "scripted:kg-rag"]
+    assert seen["models"] == ["scripted", "scripted:genegpt", "scripted:kg-rag", "scripted:medrag", "scripted:i-medrag"]
 
 
 def test_the_javascript_sdk_accumulates_a_streamed_response(seen: Any) -> None:

@@ -109,6 +109,12 @@ def test_the_curl_examples_answer(address: str, tmp_path: Path) -> None:
         while place < len(shown) and shown[place].isspace():
             place += 1
 
-    names = {"arrowhead-tiny", "arrowhead-tiny:genegpt", "arrowhead-tiny:kg-rag"}
+    names = {
+        "arrowhead-tiny",
+        "arrowhead-tiny:genegpt",
+        "arrowhead-tiny:kg-rag",
+        "arrowhead-tiny:medrag",
+        "arrowhead-tiny:i-medrag",
+    }
     assert {m["id"] for m in documents[0]["data"]} == names
     assert documents[1]["choices"][0]["message"]["content"].strip() == "APOE"

@@ -1,0 +1,287 @@
+"""i-MedRAG's answer, as this server gives it, against the published program's loop: calls, tokens and wall time.
+
+    python scripts/benchmarks/i_medrag.py [--shape 8x512] [--rounds 4] [--queries 3] [--k 8] [--repeat 1]
+
+Both ways run on one engine, the same passages, and the same decisions: the model's weights are random (a Llama of
+LAYERSxWIDTH; speed needs no skill), it computes as many tokens as such a text usually has (plan 300, list 100,
+sub-answer 220, answer 400, JSON 10), and the decision's text is what comes of it. "serial" is the published loop
+(MedRAG, medrag.py at 7599a72): query generation, a second call that parses it, sub-answers one after another with a
+search each, the answer, and a call that makes it JSON; history before the question. It is shown without a prefix cache,
+as published, and with the engine's own. Searches are also timed alone: all queries of a round at once against one by
+one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from models.catalog import EMBEDDED_DIR, ModelCard
+from models.engines.base import Engine, Tokenizer
+from models.engines.options import EngineOptions
+from models.engines.registry import create_engine
+from models.types import Delta, EngineStats, GenerateParams
+from server.engine_slot import EngineSlot
+from server.methods.base import Ask, Done, Message
+from server.methods.generation import Generations, Layout
+from server.methods.i_medrag import IMedRag
+from server.methods.medrag import read_passages
+from server.methods.passages import Wanted
+from server.passage_service import PassageService
+from server.retrieval_settings import RetrievalSettings
+from server.retrieval_setup import build_retrieval
+
+CONTEXT = 16_384
+QUESTION = (
+    "A 58-year-old man with atrial fibrillation takes a drug that is monitored by the INR. After a course of an "
+    "antibiotic his INR is 9 and he bleeds from the gums. Which enzyme does his drug inhibit?"
+)
+CHOICES = ("Cyclooxygenase", "Vitamin K epoxide reductase", "Thrombin", "Factor Xa")
+TOPICS = ("warfarin", "the INR", "vitamin K", "CYP2C9", "heparin", "aspirin", "macrolides", "prothrombin", "statins")
+ANALYSIS = "The drug must be named first, then what it inhibits, and why an antibiotic raises its effect in this man."
+SUB_ANSWER = (
+    "The passages say that it inhibits vitamin K epoxide reductase, so that several factors of coagulation are not "
+    "carboxylated [1]. Its effect is followed by the INR, and vitamin K reverses it [2]."
+)
+FINAL = "The drug that is monitored by the INR is warfarin, and the antibiotic raised its effect. Answer: B."
+SERIAL_SYSTEM = "You are a medical assistant who follows instructions."
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    calls: int
+    prompt: int
+    computed: int
+    searches: float
+    wall: float
+
+
+class Directed:
+    """An engine that computes what ``inner`` computes and writes what was decided."""
+
+    def __init__(self, inner: Engine, rounds: int, queries: int) -> None:
+        self._inner = inner
+        self._queries = queries
+        self.caches = True
+        self._plans = [_plan(number, queries) for number in range(rounds)]
+        self._asked = 0
+
+    def begin(self, *, caches: bool) -> None:
+        self.caches = caches
+        self._asked = 0
+        self._salt = f"{time.monotonic()}"
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._inner.tokenizer
+
+    @property
+    def max_model_len(self) -> int:
+        return self._inner.max_model_len
+
+    @property
+    def block_size(self) -> int:
+        return self._inner.block_size
+
+    async def start(self) -> None:
+        await self._inner.start()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def abort(self, request_id: str) -> None:
+        await self._inner.abort(request_id)
+
+    def is_ready(self) -> bool:
+        return self._inner.is_ready()
+
+    def stats(self) -> EngineStats:
+        return self._inner.stats()
+
+    async def generate(
+        self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
+    ) -> AsyncIterator[Delta]:
+        text, usual = self._decision(self.tokenizer.decode(prompt_ids))
+        tokens = min(params.max_tokens, usual)
+        # A salt of its own is a cache that nobody else has.
+        salt = self._salt if self.caches else f"{self._salt}/{request_id}"
+        own = replace(params, max_tokens=tokens, ignore_eos=True, stop=(), grammar=None, cache_salt=salt)
+        async for delta in self._inner.generate(prompt_ids, own, request_id):
+            last = delta.finish_reason is not None
+            yield replace(delta, text=text if last else "", finish_reason="stop" if last else None)
+
+    def _decision(self, prompt: str) -> tuple[str, int]:
+        """The text, and how many tokens such a one usually has."""
+        if prompt.endswith("JSON:\n"):
+            self._asked += 1
+            return self._plans[(self._asked - 1) % len(self._plans)], 300
+        if prompt.endswith("List:\n"):
+            return json.dumps({"output": json.loads(self._plans[self._asked - 1])["queries"]}), 100
+        if prompt.endswith("Letter:\n"):
+            return '{"answer": "B"}', 10
+        return (FINAL, 400) if prompt.endswith("Reasoning:") else (SUB_ANSWER, 220)
+
+
+def _plan(number: int, queries: int) -> str:
+    asked = [
+        f"What is known of {TOPICS[(number * queries + n) % len(TOPICS)]} in case {number}?" for n in range(queries)
+    ]
+    return json.dumps({"analysis": ANALYSIS, "queries": asked})
+
+
+async def ours(method: IMedRag, engine: Directed, args: argparse.Namespace, caches: bool) -> Row:
+    engine.begin(caches=caches)
+    options = {"rounds": args.rounds, "queries": args.queries, "k": args.k, "stop": "fixed", "choices": list(CHOICES)}
+    ask = Ask(request_id=f"ours-{caches}", messages=(Message("user", QUESTION),), options=options)
+    began = time.perf_counter()
+    done: Done | None = None
+    async for event in method.answer(ask):
+        done = event if isinstance(event, Done) else done
+    wall = time.perf_counter() - began
+    if done is None or done.details["answer_letter"] != "B" or len(done.details["rounds"]) != args.rounds:
+        raise SystemExit("the rounds did not go as they were decided")
+    searched = sum(entry["retrieval_s"] for entry in done.details["rounds"])
+    name = f"ours, cache {'on' if caches else 'off'}"
+    return Row(name, done.details["calls"], done.usage.prompt_tokens, done.usage.computed_tokens, searched, wall)
+
+
+async def serial(service: PassageService, engine: Directed, args: argparse.Namespace, caches: bool) -> Row:
+    """The published loop, call by call."""
+    engine.begin(caches=caches)
+    made = Generations(engine, f"serial-{caches}")
+    layout = Layout(engine, ModelCard(name="x", source="x", prompt_form="base"))
+    passages = service.open(Ask(request_id="serial"))
+    question = QUESTION + "\n" + "\n".join(f"{chr(65 + n)}. {choice}" for n, choice in enumerate(CHOICES))
+    context, searched = "", 0.0
+    began = time.perf_counter()
+
+    async def call(user: str, begun: str, tokens: int, system: str = SERIAL_SYSTEM) -> str:
+        ids = layout.ids(system, user, begun)
+        return (await made.write(ids, GenerateParams(max_tokens=tokens))).text
+
+    for _ in range(args.rounds):
+        how = f"Analyse what is known. Then write {args.queries} queries for what is missing. Wait for the answers."
+        plan = await call(f"{context}\n\nHere is the question:\n{question}\n\n{how}", "JSON:\n", 768)
+        listed = await call(f"Take the queries out of this text as a JSON list.\n\n{plan}", "List:\n", 768, "")
+        for query in json.loads(listed)["output"]:
+            at = time.perf_counter()
+            found = await passages.find([query], Wanted(k=args.k))
+            searched += time.perf_counter() - at
+            read = await read_passages(engine, found.lists[0], CONTEXT - 1500, None)
+            user = f"Here are the documents:\n{read.text}\n\nHere is the question:\n{query}"
+            answer = await call(user, "Answer:", 256, "You answer medical questions with the documents given.")
+            context += f"\n\nQuery: {query}\nAnswer: {answer}"
+    user = f"{context}\n\nHere is the question:\n{question}\n\nAnalyse what is known, then answer."
+    final = await call(user, "Reasoning:", 1024)
+    await call(f"{user}\n\n{final}\n\nWrite the answer's letter as JSON.", "Letter:\n", 64)
+    wall = time.perf_counter() - began
+    usage = made.usage
+    name = f"serial, cache {'on' if caches else 'off'}"
+    return Row(name, usage.segments, usage.prompt_tokens, usage.computed_tokens, searched, wall)
+
+
+async def searches(service: PassageService, args: argparse.Namespace) -> str:
+    passages = service.open(Ask(request_id="searches"))
+    queries = json.loads(_plan(0, args.queries))["queries"]
+    wanted = Wanted(k=args.k)
+    await passages.find(queries, wanted)
+    batched, single = [], []
+    for _ in range(10):
+        began = time.perf_counter()
+        await passages.find(queries, wanted)
+        batched.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        for query in queries:
+            await passages.find([query], wanted)
+        single.append(time.perf_counter() - began)
+    both = (1000 * statistics.median(times) for times in (batched, single))
+    return "search of a round: {:.1f} ms at once, {:.1f} ms one by one (medians of 10)".format(*both)
+
+
+def build_model(folder: Path, shape: str) -> ModelCard:
+    """Random weights of this shape with the embedded model's tokenizer."""
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    layers, width = map(int, shape.split("x"))
+    tokenizer = AutoTokenizer.from_pretrained(EMBEDDED_DIR)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=max(1, width // 64),
+        num_key_value_heads=max(1, width // 256),
+        max_position_embeddings=CONTEXT,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return ModelCard(name=f"random-{shape}", source=str(folder), prompt_form="base", context_length=CONTEXT)
+
+
+async def measure(args: argparse.Namespace, folder: Path) -> None:
+    card = build_model(folder / "model", args.shape)
+    engine = Directed(create_engine(args.engine, card, EngineOptions(device=args.device)), args.rounds, args.queries)
+    engine.begin(caches=True)
+    slot = EngineSlot(card, lambda: engine)
+    await slot.load()
+    settings = RetrievalSettings(encoder=args.encoder, device=args.device)
+    retrieval = build_retrieval(settings, folder / "namespaces")
+    service = PassageService(retrieval, settings)
+    method = IMedRag(slot, service, 1024)
+    print(await searches(service, args), flush=True)
+    print("| way | calls | prompt tokens | computed tokens | search s | wall s | of serial |\n" + "| --- " * 7 + "|")
+    await serial(service, engine, argparse.Namespace(rounds=1, queries=1, k=1), False)
+    first = 0.0
+    for published, caches in ((True, False), (True, True), (False, False), (False, True)):
+        rows = []
+        for _ in range(args.repeat):
+            made = serial(service, engine, args, caches) if published else ours(method, engine, args, caches)
+            rows.append(await made)
+        row = sorted(rows, key=lambda one: one.wall)[len(rows) // 2]
+        first = first or row.wall
+        print(
+            f"| {row.name} | {row.calls} | {row.prompt:,} | {row.computed:,} | {row.searches:.2f} | {row.wall:.1f} "
+            f"| {row.wall / first:.2f} |",
+            flush=True,
+        )
+    await service.close()
+    await retrieval.close()
+    await slot.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", default="8x512", help="LAYERSxWIDTH of the model")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--queries", type=int, default=3)
+    parser.add_argument("--k", type=int, default=8, help="passages of each query")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each way; the median is shown")
+    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--engine", choices=("transformers", "vllm"), default="transformers")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(measure(args, Path(folder)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

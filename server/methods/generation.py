@@ -1,0 +1,101 @@
+"""The generations of one answer that needs several: each under an id of its own, their tokens added up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from models.catalog import ModelCard
+from models.decoding.types import LoopUsage
+from models.engines.base import Engine
+from models.types import Delta, FinishReason, GenerateParams
+from server.methods.direct import plain_ids, uses_chat_template
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """``finish_reason`` and ``stop_reason`` as in ``Delta``."""
+
+    text: str
+    finish_reason: FinishReason
+    stop_reason: str | int | None
+    sampled: int = 0
+
+
+class Generations:
+    """Safe from many tasks of one event loop; closing a stream, or cancelling its task, stops that generation."""
+
+    def __init__(self, engine: Engine, request_id: str) -> None:
+        self.engine = engine
+        self._request_id = request_id
+        self._usage = LoopUsage()
+        self._begun = 0
+
+    @property
+    def usage(self) -> LoopUsage:
+        """Of all that have ended: prompts are added up, each segment is one generation."""
+        return self._usage
+
+    @property
+    def begun(self) -> int:
+        return self._begun
+
+    async def stream(self, prompt_ids: Sequence[int], params: GenerateParams) -> AsyncGenerator[Delta, None]:
+        self._begun += 1
+        request_id = f"{self._request_id}.{self._begun}"
+        sampled, cached = 0, 0
+        try:
+            async with aclosing(self.engine.generate(prompt_ids, params, request_id)) as deltas:  # type: ignore[type-var]
+                async for delta in deltas:
+                    sampled += len(delta.token_ids)
+                    cached = delta.num_cached_tokens or cached
+                    yield delta
+        finally:
+            self._add(len(prompt_ids), sampled, cached)
+
+    async def write(self, prompt_ids: Sequence[int], params: GenerateParams) -> Written:
+        """A whole one, for what is not shown while it comes."""
+        text, sampled = "", 0
+        last = Delta(finish_reason="abort")
+        async with aclosing(self.stream(prompt_ids, params)) as deltas:
+            async for delta in deltas:
+                text += delta.text
+                sampled += len(delta.token_ids)
+                last = delta
+        return Written(text, last.finish_reason or "stop", last.stop_reason, sampled)
+
+    def _add(self, prompt: int, sampled: int, cached: int) -> None:
+        so_far = self._usage
+        self._usage = LoopUsage(
+            prompt_tokens=so_far.prompt_tokens + prompt,
+            sampled_tokens=so_far.sampled_tokens + sampled,
+            cached_tokens=so_far.cached_tokens + cached,
+            computed_tokens=so_far.computed_tokens + prompt - cached + sampled,
+            segments=so_far.segments + 1,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a prompt is put to this model: its chat template, or plain text that it continues."""
+
+    engine: Engine
+    card: ModelCard
+
+    @property
+    def is_chat(self) -> bool:
+        return uses_chat_template(self.engine, self.card)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """A base model goes on with a question of its own."""
+        return () if self.is_chat else ("\n\nQuestion:",)
+
+    def ids(self, system: str, user: str, begun: str = "") -> list[int]:
+        """``begun``: what the answer begins with, put into the model's mouth."""
+        if self.is_chat:
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+            ids = self.engine.tokenizer.encode_chat(messages)
+            return [*ids, *self.engine.tokenizer.encode(begun)] if begun else ids
+        return plain_ids(self.engine, f"{system}\n\n{user}\n\n{begun}")

@@ -1,0 +1,279 @@
+"""i-MedRAG: a model asks follow-up questions of a library, round by round, and then answers.
+
+Xiong G, Jin Q, Wang X, Zhang M, Lu Z, Zhang A. Improving retrieval-augmented generation in medicine with iterative
+follow-up questions. Pacific Symposium on Biocomputing, 2025. The steps are those of its algorithm 1:
+
+1.  H <- an empty history                                          ``Rounds``
+2.  m times: n new queries are written, given question and H       ``_planned``
+3.  N passages are retrieved for each query                        ``SubAnswers.find``
+4.  each query is answered from its passages                       ``SubAnswers.answers``
+5.  and goes into H with its answer                                ``Rounds.answered``
+6.  the question is answered, given H                              ``_final``
+
+What differs from the published program: queries come as JSON under a grammar, in one call; a round's queries are
+searched for together and answered side by side; each prompt goes on where the last one's history ended; rounds end
+when nothing more is to be learnt (``stop``), and at bounds of tokens and time; what fails is said and the rest goes on;
+passages keep their numbers from the sub-answers to the references.
+
+The paper does not tell its m and n; 4 and 3 are the program's defaults. Its scaling figures still rise there for cases
+of several steps, and short questions, which gain from one or two rounds, end by ``stop``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from models.engines.base import Engine
+from models.types import GenerateParams
+from retrieval.corpus.ranking import Found
+from server.engine_slot import EngineSlot
+from server.methods import i_medrag_report as report
+from server.methods.base import Ask, Event, Step, TextDelta
+from server.methods.generation import Generations, Layout
+from server.methods.i_medrag_answering import SubAnswer, SubAnswers
+from server.methods.i_medrag_budget import Budget
+from server.methods.i_medrag_library import Library
+from server.methods.i_medrag_prompts import PLAN_BEGINS, IteratedPrompts, Lengths, history_text, plan_lengths
+from server.methods.i_medrag_rounds import Bounds, Pair, Rounds, StopReason, plan_grammar
+from server.methods.medical_question import Asked, read_question
+from server.methods.medrag import SLACK, params_of, refuse_logprobs
+from server.methods.medrag_chain import Chain, Chains, Given
+from server.methods.medrag_options import IMedRagOptions, parse_iterated
+from server.methods.medrag_prompts import Prompts
+from server.methods.medrag_report import Closing, abstention, ending
+from server.methods.passages import Passages, PassageSource
+
+# An answer with fewer tokens than these is none.
+_LEAST_ANSWER = 16
+
+
+class IMedRag:
+    name = "i-medrag"
+    description = "i-MedRAG: answers medical questions by rounds of follow-up questions to this server's namespaces"
+
+    def __init__(self, slot: EngineSlot, passages: PassageSource, max_answer_tokens: int) -> None:
+        self._slot = slot
+        self._passages = passages
+        self._max_answer_tokens = max_answer_tokens
+        self._prompts = Prompts.load()
+
+    async def warm_up(self, engine: Engine) -> None:
+        """Compile the grammar of plans, which takes seconds with a large vocabulary."""
+        options = IMedRagOptions()
+        rounds = Rounds(Bounds(options.rounds, options.queries, adaptive=True), "")
+        grammar = plan_grammar(rounds, plan_lengths(engine, options, 1).sizes)
+        prompt = engine.tokenizer.encode(PLAN_BEGINS)
+        await Generations(engine, "warm-up-plan").write(prompt, GenerateParams(max_tokens=1, grammar=grammar))
+
+    def check(self, ask: Ask) -> None:
+        options = parse_iterated(ask.options)
+        read_question(ask.question, options)
+        self._passages.open(ask).check(options.wanted)
+        refuse_logprobs(ask)
+
+    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        options = parse_iterated(ask.options)
+        asked = read_question(ask.question, options)
+        engine = self._slot.get()
+        answer = min(ask.sampling.max_tokens or self._max_answer_tokens, engine.max_model_len // 3)
+        run = _Run(
+            asked=asked,
+            options=options,
+            params=params_of(ask, answer),
+            generations=Generations(engine, ask.request_id),
+            layout=Layout(engine, self._slot.card),
+            passages=self._passages.open(ask),
+            prompts=IteratedPrompts(self._prompts, asked, options),
+        )
+        async with aclosing(run.events()) as events:
+            async for event in events:
+                yield event
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """One answer on its way."""
+
+    asked: Asked
+    options: IMedRagOptions
+    params: GenerateParams
+    generations: Generations
+    layout: Layout
+    passages: Passages
+    prompts: IteratedPrompts
+    library: Library = field(default_factory=Library)
+    best_read: list[Found] = field(default_factory=list)
+    reason: StopReason = ""
+    rounds: Rounds = field(init=False)
+    lengths: Lengths = field(init=False)
+    budget: Budget = field(init=False)
+    details: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        options = self.options
+        bounds = Bounds(options.rounds, options.queries, options.stop == "adaptive", self.asked.letters)
+        self.rounds = Rounds(bounds, self.asked.stem)
+        self.lengths = plan_lengths(self._engine, options, self.params.max_tokens)
+        self.budget = Budget(self.generations, options.max_tokens_total, options.max_seconds)
+        self.details = report.details_of(self.asked, options)
+
+    @property
+    def _engine(self) -> Engine:
+        return self.generations.engine
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        if self.passages.names:
+            async with aclosing(self._rounds()) as steps:
+                async for step in steps:
+                    yield step
+            yield Step(report.stops(self.reason, self.rounds))
+        async with aclosing(self._final()) as events:
+            async for event in events:
+                yield event
+
+    async def _rounds(self) -> AsyncGenerator[Step, None]:
+        while not self.reason:
+            held = self._final_cost()
+            if not self.budget.reserve(held):
+                self.reason = "tokens"
+                return
+            try:
+                async with aclosing(self._round()) as steps:
+                    async for step in steps:
+                        yield step
+            finally:
+                self.budget.give_back(held)
+            self.reason = self._why_to_stop()
+
+    def _why_to_stop(self) -> StopReason:
+        return self.reason or self.rounds.stop or ("" if self.budget.seconds_for_rounds else "time")
+
+    async def _round(self) -> AsyncGenerator[Step, None]:
+        self.reason = await self._planned()
+        if self.reason:
+            return
+        number, plan = self.rounds.number, self.rounds.plans[-1]
+        yield Step(report.asks(number, plan))
+        asking = SubAnswers(
+            self.generations, self.layout, self.prompts, self.lengths, self.passages, self.budget, self.params
+        )
+        gathered = await asking.find(plan.queries)
+        if isinstance(gathered, str):
+            failed = [Pair(query, "failed", told=f"the search failed: {gathered}") for query in plan.queries]
+            subs = [SubAnswer(pair) for pair in failed]
+            for sub in subs:
+                yield self._told(sub)
+        else:
+            yield Step(report.finds(number, gathered))
+            self.details |= {"namespaces": list(gathered.namespaces), "retriever": gathered.retriever}
+            self.details["rounds"][-1]["retrieval_s"] = round(gathered.seconds, 4)
+            subs = []
+            async with aclosing(asking.answers(plan.queries, gathered, self.library)) as answers:
+                async for sub in answers:
+                    subs.append(sub)
+                    yield self._told(sub)
+        self.rounds = self.rounds.answered([sub.pair for sub in subs])
+
+    async def _planned(self) -> StopReason:
+        """The next round's queries, or why there are none."""
+        history = self._history(self.lengths.ask)
+        given = self.prompts.ask(self.rounds, history)
+        prompt = self.layout.ids(given.system, given.user, "" if self.layout.is_chat else PLAN_BEGINS)
+        if len(prompt) + self.lengths.ask > self.budget.tokens_left:
+            return "tokens"
+        grammar = plan_grammar(self.rounds, self.lengths.sizes)
+        params = replace(self.params, max_tokens=self.lengths.ask, stop=(), grammar=grammar)
+        try:
+            async with asyncio.timeout(self.budget.seconds_for_rounds):
+                written = await self.generations.write(prompt, params)
+        except TimeoutError:
+            return "time"
+        self.rounds = self.rounds.planned(written.text)
+        plan = self.rounds.plans[-1]
+        self.details["rounds"].append(report.plan_record(self.rounds.number, plan, written.text, len(prompt)))
+        return self.rounds.stop
+
+    def _told(self, sub: SubAnswer) -> Step:
+        if sub.pair.status == "answered":
+            self.best_read.append(sub.context.passages[sub.context.best_first[0] - 1])
+        self.details["rounds"][-1]["answers"].append(report.sub_record(sub))
+        return Step(report.answers(sub.pair))
+
+    async def _final(self) -> AsyncGenerator[Event, None]:
+        given = self.prompts.final(self._history(self.params.max_tokens))
+        lack = report.lack(self.passages.names, self.rounds, self.reason)
+        # Reasoning is written once and read once more, before the answer.
+        left = (self.budget.tokens_left - self._two_prompts(given)) // 2
+        self.details |= {"stop_reason": self.reason, "unknown_sub_citations": self.library.unknown}
+        if (lack and self.options.without_passages == "abstain") or left < _LEAST_ANSWER:
+            self.details["calls"] = self.generations.begun
+            reason = lack or "No tokens are left for an answer."
+            for told in abstention(reason, self.details, self.generations.usage):
+                yield told
+            return
+        params = replace(self.params, max_tokens=min(self.params.max_tokens, left))
+        reasoned = self.options.reasoning == "chain_of_thought"
+        chains = Chains(self.generations, self.layout, self.asked, params, reasoned)
+        chain: Chain | None = None
+        async with aclosing(self._in_time(chains, given)) as events:
+            async for event in events:
+                if isinstance(event, Chain):
+                    chain = event
+                else:
+                    yield event
+        self.details["calls"] = self.generations.begun
+        for told in ending(self._closing(lack), chain, self.generations.usage) if chain else ():
+            yield told
+
+    async def _in_time(self, chains: Chains, given: Given) -> AsyncGenerator[Event | Chain, None]:
+        """What is there when time runs out is the answer, with that as its end."""
+        reasoning, answer = "", ""
+        async with aclosing(chains.events(given)) as events:
+            while True:
+                try:
+                    async with asyncio.timeout(self.budget.seconds_left):
+                        event = await anext(events)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    yield Chain(reasoning, answer, "", "timeout", None)
+                    return
+                if isinstance(event, TextDelta):
+                    reasoning += event.text if event.channel == "reasoning" else ""
+                    answer += event.text if event.channel == "answer" else ""
+                yield event
+
+    def _closing(self, lack: str) -> Closing:
+        cited = [n for record in self.details["rounds"] for sub in record["answers"] for n in sub.get("cited", ())]
+        # Where no sub-answer cites anything, the best passage of each is what there is to name.
+        fallback = list(dict.fromkeys(cited or map(self.library.number_of, self.best_read)))
+        return Closing(self.asked, self.library.by_number, fallback, self.options.references, lack, self.details)
+
+    def _history(self, writing: int) -> str:
+        """All of it, or as much of its end as there is room for beside what is to be written."""
+        engine = self._engine
+        around = max(
+            self._length(self.prompts.ask(self.rounds, "")),
+            self._length(self.prompts.final("")),
+        )
+        room = engine.max_model_len - around - max(writing, self.lengths.ask) - SLACK
+        text, left_out = history_text(self.rounds.history, lambda part: len(engine.tokenizer.encode(part)), room)
+        self.details["history_left_out"] = left_out
+        return text
+
+    def _length(self, given: Given) -> int:
+        return len(self.layout.ids(given.system, given.user, PLAN_BEGINS))
+
+    def _two_prompts(self, given: Given) -> int:
+        """Of a final answer in two parts, reasoning and letter."""
+        return 2 * (self._length(given) + SLACK)
+
+    def _final_cost(self) -> int:
+        """Of the final answer after one more round."""
+        growth = self.options.queries * (self.lengths.sub + self.lengths.sizes.query)
+        given = self.prompts.final(self._history(self.params.max_tokens))
+        return self._two_prompts(given) + 2 * growth + 2 * self.params.max_tokens

@@ -1,0 +1,53 @@
+"""What an i-MedRAG answer may still spend: tokens of all its prompts and texts, and time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from server.methods.generation import Generations
+
+# Of the whole time, what rounds may take; the rest is the final answer's.
+_FOR_ROUNDS = 0.75
+
+
+class Budget:
+    """``reserve`` holds tokens back for a generation that is about to begin; what it did not need comes back when it is
+    given up. Times in seconds."""
+
+    def __init__(
+        self,
+        generations: Generations,
+        max_tokens: int,
+        max_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._generations = generations
+        self._max_tokens = max_tokens
+        self._max_seconds = max_seconds
+        self._clock = clock
+        self._began = clock()
+        self._held = 0
+
+    @property
+    def tokens_left(self) -> int:
+        usage = self._generations.usage
+        return self._max_tokens - usage.prompt_tokens - usage.sampled_tokens - self._held
+
+    def reserve(self, tokens: int) -> bool:
+        """False where there are not so many left."""
+        if tokens > self.tokens_left:
+            return False
+        self._held += tokens
+        return True
+
+    def give_back(self, tokens: int) -> None:
+        self._held -= tokens
+
+    @property
+    def seconds_for_rounds(self) -> float:
+        return max(0.0, self._began + _FOR_ROUNDS * self._max_seconds - self._clock())
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self._began + self._max_seconds - self._clock())

@@ -1,0 +1,48 @@
+"""The prompts of MedRAG and i-MedRAG. Pure; the wording is ours, the parts are those of the papers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final
+
+from server.methods.medical_question import Asked
+from server.methods.medrag_chain import Given
+from server.methods.medrag_options import Reasoning
+
+_PARTS: Final = (
+    "system",
+    "system_without",
+    "open_reasoned",
+    "open_direct",
+    "choice_reasoned",
+    "choice_direct",
+    "iterated_system",
+    "iterated_ask",
+    "iterated_sub",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """All instructions, read once, by name."""
+
+    parts: dict[str, str]
+
+    @classmethod
+    def load(cls) -> Prompts:
+        return cls({name: _text(name) for name in _PARTS})
+
+    def answering(self, asked: Asked, reasoning: Reasoning, context: str) -> Given:
+        """``context`` "": there is none. What is the same for many questions comes first."""
+        head = f"Passages:\n{context}\n\n" if context else ""
+        system = self.parts["system" if context else "system_without"]
+        return Given(system, f"{head}{asked.text}\n\n{self.how(asked, reasoning)}")
+
+    def how(self, asked: Asked, reasoning: Reasoning) -> str:
+        form = "choice" if asked.choices else "open"
+        return self.parts[f"{form}_{'reasoned' if reasoning == 'chain_of_thought' else 'direct'}"]
+
+
+def _text(name: str) -> str:
+    return (files("server.methods") / "prompts" / "medrag" / f"{name}.txt").read_text(encoding="utf-8").strip()

@@ -1,0 +1,187 @@
+"""What MedRAG tells beside the model's text: its steps, abstention, references and the record of the trace. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from models.decoding.types import LoopUsage
+from retrieval.corpus.ranking import Found
+from server.methods.base import Done, Event, Evidence, Step, TextDelta, TranscriptDelta
+from server.methods.medical_question import Asked
+from server.methods.medrag_chain import Chain
+from server.methods.medrag_citations import Numbered, numbers_in, passage_record, render
+from server.methods.medrag_context import Context
+from server.methods.medrag_options import MedRagOptions
+from server.methods.passages import Gathered
+
+NO_USAGE: Final = LoopUsage()
+_MAX_TITLES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is known before the model is asked. ``gathered`` None: without retrieval, as the request wants it."""
+
+    asked: Asked
+    options: MedRagOptions
+    gathered: Gathered | None
+    context: Context
+
+    @property
+    def must_abstain(self) -> bool:
+        return self.lack != "" and self.options.without_passages == "abstain"
+
+    @property
+    def lack(self) -> str:
+        """Why there is no passage to answer from, "" where there is one or none is wanted."""
+        if self.gathered is None or self.context.passages:
+            return ""
+        return why_none(self.gathered, self.context)
+
+    @property
+    def numbered(self) -> dict[int, Found]:
+        return dict(enumerate(self.context.passages, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """One vote for each chain, "" for one without an answer."""
+
+    votes: tuple[str, ...]
+
+    @property
+    def winner(self) -> str:
+        """The letter with the most votes; of equal ones that of the earliest chain. "" where there is none."""
+        counts = Counter(vote for vote in self.votes if vote)
+        return max(counts, key=lambda letter: (counts[letter], -self.votes.index(letter)), default="")
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {"votes": list(self.votes), "counts": dict(Counter(vote for vote in self.votes if vote))}
+
+
+def why_none(gathered: Gathered, context: Context) -> str:
+    if not gathered.namespaces:
+        return "There is no namespace on this server that this request may read."
+    where = listed(gathered.namespaces)
+    if context.too_long or context.left_out:
+        number = counted(context.too_long + context.left_out, "passage")
+        return f"The model has no room to read any of the {number} found in {where}."
+    return f"Nothing was found in {where}."
+
+
+def searched(gathered: Gathered, place: int = 0) -> str:
+    if not gathered.namespaces:
+        return "no namespace to search"
+    found = gathered.lists[place]
+    titles = [" ".join((one.document.title or one.document.document_id).split()) for one in found[:_MAX_TITLES]]
+    best = f": {'; '.join(titles)}{' …' if len(found) > _MAX_TITLES else ''}" if titles else ""
+    return f"{counted(len(found), 'passage')} in {listed(gathered.namespaces)} by {gathered.retriever}{best}"
+
+
+def read(context: Context) -> str:
+    line = f"{counted(len(context.passages), 'passage')} to read, {context.tokens} tokens"
+    if context.left_out or context.too_long:
+        line += f"; {context.left_out + context.too_long} left out for want of room"
+    return line
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def abstention(reason: str, details: Mapping[str, Any], usage: LoopUsage = NO_USAGE) -> Iterator[Event]:
+    """The whole answer where there is no passage: no model is asked for one."""
+    yield TranscriptDelta(reason, "injected")
+    yield TextDelta(reason)
+    told = {**details, "abstained": True, "reason": reason}
+    yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=told)
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What an answer ends with. ``passages`` by their numbers; ``fallback``: numbers of those that were read, best
+    first; ``without``: why it rests on none, "" where it may."""
+
+    asked: Asked
+    passages: Mapping[int, Found]
+    fallback: Sequence[int]
+    references: bool
+    without: str
+    details: Mapping[str, Any]
+
+
+def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
+    """What comes after the model's text."""
+    asked = closing.asked
+    shown = len(chain.answer)
+    answer = chain.answer.strip()
+    if chain.finish_reason == "timeout":
+        yield Step("time ran out before the answer was whole")
+    if asked.choices:
+        answer = asked.shown(chain.letter) if chain.letter else answer
+        shown = len(answer)
+        if answer:
+            yield TextDelta(answer)
+        if not chain.letter:
+            yield Step("the answer is none of the choices")
+    elif not answer:
+        yield Step("the model wrote no answer")
+    if closing.without:
+        note = f"\n\n(Answered without passages. {closing.without})"
+        shown += len(note)
+        yield TextDelta(note)
+    named = numbers_in(chain.answer) or numbers_in(chain.reasoning)
+    known = [number for number in named if number in closing.passages]
+    numbers = known or closing.fallback
+    sources = [Numbered(number, closing.passages[number]) for number in numbers]
+    text, references = render(sources, bool(known), shown) if closing.references and answer else ("", ())
+    if references:
+        yield TextDelta(text)
+        yield Evidence(references)
+    details = {
+        **closing.details,
+        "abstained": False,
+        "reasoning": chain.reasoning,
+        "citations": [passage_record(closing.passages[number], number=number) for number in known],
+        "cited": known,
+        "unknown_citations": len(named) - len(known),
+    }
+    if asked.choices:
+        details["answer_letter"] = chain.letter
+    yield Done(
+        answer=answer, finish_reason=chain.finish_reason, stop_reason=chain.stop_reason, usage=usage, details=details
+    )
+
+
+def details_of(outcome: Outcome) -> dict[str, Any]:
+    context, gathered = outcome.context, outcome.gathered
+    return {
+        "method": "medrag",
+        "options": asdict(outcome.options),
+        "form": outcome.asked.form,
+        "choices": list(outcome.asked.choices),
+        "namespaces": list(gathered.namespaces) if gathered else [],
+        "retriever": gathered.retriever if gathered else "",
+        "retrieval_s": round(gathered.seconds, 4) if gathered else 0.0,
+        **context_record(context),
+    }
+
+
+def context_record(context: Context) -> dict[str, Any]:
+    pairs = zip(context.ranks, context.passages, strict=True)
+    return {
+        "context": context.text,
+        "context_tokens": context.tokens,
+        "passages": [passage_record(one, number=n, rank=rank) for n, (rank, one) in enumerate(pairs, 1)],
+        "left_out": context.left_out,
+        "too_long": context.too_long,
+        "repeated": context.repeated,
+    }
