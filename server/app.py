@@ -56,7 +56,8 @@ def create_app(services: Services) -> FastAPI:
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_middleware(Guard, door=Door(services.settings.server, services.keyring, services.rates))
+    door = Door(services.settings.server, services.keyring, services.rates)
+    app.add_middleware(Guard, door=door, body_timeout_s=services.settings.server.body_timeout_s)
     app.add_middleware(Access, observing=services.observing)  # the last one is the outermost
     return app
 

@@ -85,7 +85,7 @@ def http_config(services: Services) -> uvicorn.Config:
         timeout_graceful_shutdown=graceful_s(server),
     )
     config.load()
-    config.http_protocol_class = impatient(config.http_protocol_class, server.slow_reader_s)
+    config.http_protocol_class = impatient(config.http_protocol_class, server.slow_reader_s, server.body_timeout_s)
     return config
 
 

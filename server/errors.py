@@ -6,6 +6,8 @@ ArrowheadError
     ├── UnsupportedField         a field OpenAI knows and we do not serve
     ├── BodyTooLarge
     │   └── UploadTooLarge
+    ├── BodyTooSlow              it did not come in time
+    ├── HeadTooLarge             too many headers, or too long
     ├── Unauthorized             no key, or a wrong one
     ├── ForbiddenHost            Host header or content type of another site
     ├── ForbiddenOrigin          a web page that is not this server's
@@ -31,9 +33,6 @@ Knows nothing of FastAPI. Texts of unknown exceptions never reach a client: they
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
 
 from models.errors import (
     ArrowheadError,
@@ -69,6 +68,7 @@ from retrieval.index.errors import (
     IndexWriteFailed,
 )
 from server.audit import AuditFailed
+from server.error_reply import STOPPING, ErrorReply
 from server.grants import ScopeInvalid
 from server.key_store import KeyRefused, KeyStoreError
 from server.methods.base import MethodError, OptionInvalid
@@ -97,6 +97,14 @@ class BodyTooLarge(RequestError):
 
 class UploadTooLarge(BodyTooLarge):
     hint = "retrieval.max_upload_bytes sets the limit"
+
+
+class BodyTooSlow(RequestError):
+    hint = "server.body_timeout_s sets the time"
+
+
+class HeadTooLarge(RequestError):
+    pass
 
 
 class UploadNotWritten(ArrowheadError):
@@ -187,39 +195,9 @@ class RateExceeded(TooManyRequests):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorReply:
-    """What a client gets. ``retry_after_s`` None sends no header."""
-
-    status: int
-    type: str
-    code: str
-    message: str
-    param: str | None = None
-    retry_after_s: int | None = None
-
-    @property
-    def body(self) -> dict[str, Any]:
-        """OpenAI's error object."""
-        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
-        return {"error": error}
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Beside the body: when to come back, and whether."""
-        found = {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
-        if self.status == 504:
-            # OpenAI's SDKs would send it again at once, into the same deadline.
-            found["X-Should-Retry"] = "false"
-        if self.code == _STOPPING:
-            found["Connection"] = "close"
-        return found
-
-
 _INVALID = "invalid_request_error"
 _SERVER = "server_error"
 _BUSY = "rate_limit_error"
-_STOPPING = "server_stopping"
 
 # Looked up along the exception's own classes, nearest first: every class of the tree ends at a row.
 TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
@@ -227,6 +205,8 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     UnsupportedField: (422, _INVALID, "unsupported_parameter"),
     OptionInvalid: (422, _INVALID, "invalid_option"),
     BodyTooLarge: (413, _INVALID, "request_too_large"),
+    BodyTooSlow: (408, _INVALID, "request_timeout"),
+    HeadTooLarge: (431, _INVALID, "request_head_too_large"),
     Unauthorized: (401, "authentication_error", "invalid_api_key"),
     ForbiddenHost: (403, "permission_error", "forbidden"),
     ForbiddenOrigin: (403, "permission_error", "origin_not_allowed"),
@@ -249,7 +229,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     ServerOverloaded: (429, _BUSY, "server_overloaded"),
     KeyOverloaded: (429, _BUSY, "rate_limit_exceeded"),
     AnswerTimeout: (504, _SERVER, "timeout"),
-    ServerStopping: (503, _SERVER, _STOPPING),
+    ServerStopping: (503, _SERVER, STOPPING),
     RequestError: (400, _INVALID, "invalid_request"),
     ContextTooLong: (422, _INVALID, "context_length_exceeded"),
     UnsupportedParam: (422, _INVALID, "unsupported_parameter"),

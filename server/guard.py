@@ -16,7 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.errors import ArrowheadError
 from server.door import Door
-from server.errors import ErrorReply, error_reply
+from server.error_reply import ErrorReply
+from server.errors import error_reply
+from server.incoming import Body, check_head
 from server.logging_setup import request_id
 from server.request_ids import request_id_for
 
@@ -24,9 +26,10 @@ log = logging.getLogger(__name__)
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: Door, body_timeout_s: float) -> None:
         self._app = app
         self._door = door
+        self._body_timeout_s = body_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -41,15 +44,17 @@ class Guard:
         request_id.set(rid)
         started = False
         further = {"x-request-id": rid}
+        body = Body(scope, receive, self._body_timeout_s)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                _add(MutableHeaders(scope=message), further)
+                _add(MutableHeaders(scope=message), further | ({} if await body.settle() else {"connection": "close"}))
             await send(message)
 
         try:
+            check_head(scope)
             headers = Headers(scope=scope)
             further |= self._door.cors_headers(scope["method"], headers)
             self._door.check_page(scope["method"], headers)
@@ -62,7 +67,7 @@ class Guard:
                 self._door.take(grant)
             finally:
                 further |= self._door.rate_headers(grant)
-            await self._app(scope, receive, send_with_headers)
+            await self._app(scope, body, send_with_headers)
         except Exception as error:
             log_failure(error)
             reply = error_reply(error)

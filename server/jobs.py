@@ -17,7 +17,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeVar
 
-from server.errors import ErrorReply, JobNotFound, TooManyRequests, error_reply
+from server.error_reply import ErrorReply
+from server.errors import JobNotFound, TooManyRequests, error_reply
 from server.logging_setup import request_id
 
 log = logging.getLogger(__name__)

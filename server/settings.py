@@ -65,6 +65,9 @@ class ServerSettings(SettingsGroup):
         default=(), description="web pages that may ask, as https://lab.example; a,b"
     )
     max_body_bytes: int = Field(default=1_048_576, ge=1024, description="largest request body")
+    body_timeout_s: Seconds = Field(
+        default=30.0, description="a request must be here after so long, and a second for each 16 KiB of its body"
+    )
     max_in_flight: int | None = Field(
         default=None, ge=1, description="requests answered at once; unset: twice model.max_num_seqs"
     )
@@ -76,6 +79,9 @@ class ServerSettings(SettingsGroup):
     )
     request_timeout_s: Seconds = Field(default=1800.0, description="one answer with its wait; then 504")
     slow_reader_s: Seconds = Field(default=30.0, description="a client that takes nothing for so long is cut off")
+    answer_images: Literal["off", "on"] = Field(
+        default="off", description="images and other than web links in methods' answers, which clients may fetch"
+    )
     max_n: int = Field(default=8, ge=1, le=128, description="most choices of one request")
     keepalive_s: Seconds = Field(default=10.0, description="a silent stream carries a comment this often")
     drain_notice_s: float = Field(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Collection
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -13,7 +12,6 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
-from models.errors import ArrowheadError
 from retrieval.corpus.document_types import document_types
 from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.fetch_calls import PubmedQuery
@@ -47,7 +45,6 @@ _FEW: Final = 64
 _WAIT_FOR_FEW_S: Final = 5.0
 _MAX_WAIT_S: Final = 60.0
 _BLOCK: Final = 2**20
-_LINGER: Final = 16 * 2**20
 # What a form of another site can send without asking this server first.
 _FORMS: Final = frozenset(("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded"))
 
@@ -76,14 +73,6 @@ async def remove_documents(request: Request, name: str) -> Response:
 @router.post("/v1/namespaces/{name}/files")
 async def add_file(request: Request, name: str) -> Response:
     """The body is the file as it is; its reader is guessed unless ``reader`` names one."""
-    try:
-        return await _add_file(request, name)
-    except ArrowheadError:
-        await _drain(request)
-        raise
-
-
-async def _add_file(request: Request, name: str) -> Response:
     services = await _opened(request, name, {"filename", "reader", "licence"})
     fields = request.query_params
     if request.method == "POST" and request.headers.get("content-type", "").split(";")[0].strip().lower() in _FORMS:
@@ -99,16 +88,6 @@ async def _add_file(request: Request, name: str) -> Response:
     options = ReadOptions(kind=kind, licence=fields.get("licence", ""))
     work = file_work(services.retrieval.namespaces, name, upload, options)
     return await _submitted(request, ("file", name), work, upload=upload)
-
-
-async def _drain(request: Request) -> None:
-    """Takes some more of a body that is refused: a client that still sends would not get to read why."""
-    size = 0
-    with suppress(ClientDisconnect, RuntimeError):  # the second: all of it was read
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > _LINGER:
-                return
 
 
 @router.post("/v1/namespaces/{name}/queries")

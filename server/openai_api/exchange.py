@@ -18,7 +18,8 @@ from server.logging_setup import log_event, request_id
 from server.methods.base import Ask, Done
 from server.openai_api.fanout import Indexed, prompt_of, run_all
 from server.openai_api.rendering import Choice
-from server.services import Served, Services
+from server.safe_events import SafeEvents
+from server.services import DIRECT, Served, Services
 from server.traces import TraceHead, TraceRecorder
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ class Exchange:
         self._served = served
         self._asks = services.granted(head.owner, asks)
         self._recorders = [TraceRecorder(ask) for ask in self._asks]
+        unsafe = served.name == DIRECT or services.settings.server.answer_images == "on"
+        self._safe = None if unsafe else [SafeEvents() for _ in asks]
         self._watch = AnswerWatch(services.observer, head.id, served.id, [prompt_of(ask) for ask in asks])
         self._deadline = asyncio.get_running_loop().time() + services.settings.server.request_timeout_s
         self.has_place = False
@@ -69,11 +72,12 @@ class Exchange:
                 async with aclosing(leash.over(run_all(self._served.method, self._asks))) as merged:
                     async for item in merged:
                         self._watch.feed(item.event)
-                        self.choices[item.choice].feed(item.event)
                         self._recorders[item.choice].feed(item.event)
                         if isinstance(item.event, Done):
                             self._say_what_left(item.choice)
-                        yield item
+                        for event in self._safe[item.choice].of(item.event) if self._safe else (item.event,):
+                            self.choices[item.choice].feed(event)
+                            yield Indexed(item.choice, event)
                 failure = None
             except AnswerTimeout as error:
                 failure = error_reply(error).code

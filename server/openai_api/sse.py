@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from server.errors import ErrorReply
+from server.error_reply import ErrorReply
 
 DONE = b"data: [DONE]\n\n"
 # A comment line: every SSE reader skips it, and proxies see that the stream lives.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
+from typing import Any
 
-from server.connections import STREAM_BUFFER, bound_listener, impatient
+from server.connections import HEAD_BUFFER, STREAM_BUFFER, bound_listener, impatient
 
 
 class _Sender(asyncio.Protocol):
@@ -15,6 +17,7 @@ class _Sender(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.paused = False
+        self.cycle: Any = None
         self.lost = asyncio.Event()
         self.transport: asyncio.Transport | None = None
 
@@ -25,6 +28,13 @@ class _Sender(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost.set()
 
+    def data_received(self, data: bytes) -> None:
+        """A line is a whole head; a body ends with "."."""
+        if b"\n" in data:
+            self.cycle = SimpleNamespace(response_complete=False, more_body=True)
+        elif self.cycle is not None and data.endswith(b"."):
+            self.cycle.more_body = False
+
     def pause_writing(self) -> None:
         self.paused = True
 
@@ -33,12 +43,12 @@ class _Sender(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def _connected(slow_reader_s: float) -> AsyncIterator[tuple[_Sender, socket.socket]]:
+async def _connected(slow_reader_s: float, slow_head_s: float = 600) -> AsyncIterator[tuple[_Sender, socket.socket]]:
     """A server's end with the time limit, and a client that reads when it is made to."""
     listener = socket.create_server(("127.0.0.1", 0))
     bound_listener(listener, 60)
     senders: asyncio.Queue[_Sender] = asyncio.Queue()
-    kind = impatient(_Sender, slow_reader_s)
+    kind = impatient(_Sender, slow_reader_s, slow_head_s)
 
     class Known(kind):  # type: ignore[misc,valid-type]
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -85,5 +95,36 @@ async def test_a_client_that_reads_again_is_kept() -> None:
         while sender.paused:
             await asyncio.get_running_loop().sock_recv(client, 65536)
         await _fill(sender)
+
+        assert not sender.lost.is_set()
+
+
+async def test_a_client_that_asks_nothing_is_cut_off() -> None:
+    """The time begins with the connection; bytes that make no whole head do not stop it."""
+    async with _connected(600, 0.1) as (sender, client):
+        await asyncio.get_running_loop().sock_sendall(client, b"GET / HTTP/1.1")
+        async with asyncio.timeout(20):
+            await sender.lost.wait()
+
+
+async def test_a_head_without_end_is_cut_off() -> None:
+    """Long before the time is over."""
+    async with _connected(600) as (sender, client):
+        loop = asyncio.get_running_loop()
+        with suppress(ConnectionError):
+            for _ in range(HEAD_BUFFER // 1024 * 4):
+                await loop.sock_sendall(client, b"x" * 1024)
+        async with asyncio.timeout(20):
+            await sender.lost.wait()
+
+
+async def test_what_follows_a_whole_head_is_not_counted() -> None:
+    """The body is another's to bound, and its time too."""
+    async with _connected(600, 0.2) as (sender, client):
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(client, b"GET /\n")
+        await asyncio.sleep(0.1)
+        await loop.sock_sendall(client, b"x" * (2 * HEAD_BUFFER) + b".")
+        await asyncio.sleep(0.4)
 
         assert not sender.lost.is_set()
