@@ -43,8 +43,8 @@ _BARE: Final = frozenset({"script", "style", "plaintext", "xmp", "textarea", "ti
 
 
 class SafeText:
-    """A stream of text: ``feed`` gives what is decided, ``flush`` the rest. ``place`` leads from a character in all that
-    was fed to the same character in all that was given."""
+    """A stream of text: ``feed`` gives what is decided, ``flush`` the rest. ``place`` leads from a character in what
+    was fed to the same character in what was given."""
 
     def __init__(self) -> None:
         self._held = ""

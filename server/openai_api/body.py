@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Any, Final
 
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
-from server.errors import BodyTooLarge, ForbiddenHost, InvalidRequest
+from server.errors import BodyTooLarge, ClientGone, ForbiddenHost, InvalidRequest
+
+# Of an escaped half of a surrogate pair, perhaps without its other half.
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 async def read_json(request: Request, max_bytes: int) -> Any:
-    """Raises BodyTooLarge, InvalidRequest, or ForbiddenHost for a body a web form of another site could send."""
+    """Raises BodyTooLarge, BodyTooSlow, InvalidRequest, ClientGone, or ForbiddenHost for a body that a web form of
+    another site could send."""
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != "application/json":
         raise ForbiddenHost("the body must be sent as application/json")
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > max_bytes:
-            raise BodyTooLarge(f"the body is longer than {max_bytes} bytes")
-        chunks.append(chunk)
+    sent = await _whole(request, max_bytes)
     try:
-        return json.loads(b"".join(chunks), parse_constant=_refuse_constant)
+        value = json.loads(sent, parse_constant=_refuse_constant)
+        if _SURROGATE.search(sent):
+            json.dumps(value, ensure_ascii=False).encode()  # half a character is text that nothing can be made of
+        return value
     except (ValueError, RecursionError):
         raise InvalidRequest("the body is not valid JSON") from None
+
+
+async def _whole(request: Request, max_bytes: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > max_bytes:
+                raise BodyTooLarge(f"the body is longer than {max_bytes} bytes")
+            chunks.append(chunk)
+    except ClientDisconnect:
+        raise ClientGone("the client went away before its request was here") from None
+    return b"".join(chunks)
 
 
 def _refuse_constant(name: str) -> Any:
