@@ -139,6 +139,8 @@ def _link(text: str) -> bool | None:
         begin += 1
     is_angled = text[begin : begin + 1] == "<"
     begin += is_angled
+    if text[begin : begin + 2] in ("/", "//"):  # of another host, by the scheme of whatever page shows it
+        return None if len(text) == begin + 1 else False
     for place in range(begin, len(text)):
         sign = text[place]
         if sign == ":":

@@ -116,7 +116,7 @@ def _split_query(query: str) -> list[tuple[str, str]]:
 def _decode(text: str) -> str:
     try:
         return unquote_to_bytes(text.replace("+", " ")).decode("utf-8")
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
         raise CallRejected("percent-encoded bytes must be UTF-8", param="url") from error
 
 

@@ -103,6 +103,8 @@ def urls(trap: str, many: int, seed: int) -> Iterator[str]:
         path = chance.choice(_PATHS[:5]) if chance.random() < 0.5 else chance.choice(_PATHS)
         query = chance.choice(_QUERIES).replace("BRCA1", f"BRCA{len(seen)}")
         url = f"{scheme}{host}{PATH}{path}?{query}".replace("{trap}", trap)
+        if chance.random() < 0.1:
+            url = f"https://{EUTILS}{PATH}esearch.fcgi?db=gene&term=G{len(seen)}"
         if chance.random() < 0.15:
             url = _mangled(url, chance)
         if url not in seen:
