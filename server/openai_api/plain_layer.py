@@ -21,9 +21,7 @@ from server.openai_api.plain_passing import Passage, PlainReply, plain_body
 from server.services import Services
 
 # A model without a chat template has no roles: there our own form of a question is used instead.
-_NEED_TEMPLATE: Final = frozenset(
-    {"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"}
-)
+NEED_TEMPLATE: Final = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"})
 _ANSWER_LENGTHS: Final = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 
@@ -40,7 +38,7 @@ async def plain_reply(request: Request, body: object) -> Response | None:
     engine = services.slot.get()
     if not isinstance(engine, ServesOpenAi):
         return None
-    if request.url.path in _NEED_TEMPLATE and services.slot.card.prompt_form != "chat":
+    if request.url.path in NEED_TEMPLATE and services.slot.card.prompt_form != "chat":
         return None
     grant: Grant = request.state.grant
     services.find(services.slot.card.name, grant)
