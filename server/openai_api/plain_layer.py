@@ -53,6 +53,7 @@ async def plain_reply(request: Request, body: object) -> Response | None:
         grant=grant,
         ticket=Ticket(grant.key_id, _tokens(services, body, len(sent))),
         deadline=asyncio.get_running_loop().time() + seconds,
+        choices=0 if request.url.path.endswith("/count_tokens") else _choices(body),
     )
     return PlainReply(services, passage)
 
@@ -61,6 +62,9 @@ def _tokens(services: Services, body: Mapping[str, Any], num_chars: int) -> int:
     """An estimate: wrong fields are refused by the layer, later."""
     default = services.settings.loop.max_answer_tokens
     lengths = [body[name] for name in _ANSWER_LENGTHS if isinstance(body.get(name), int) and body[name] > 0]
-    choices = body["n"] if isinstance(body.get("n"), int) and body["n"] > 0 else 1
     each = min(estimated_tokens(num_chars, max(lengths, default=default)), services.slot.card.context_length)
-    return int(each * choices)
+    return int(each * _choices(body))
+
+
+def _choices(body: Mapping[str, Any]) -> int:
+    return body["n"] if isinstance(body.get("n"), int) and body["n"] > 0 else 1
