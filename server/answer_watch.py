@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from models.decoding.types import LoopUsage
-from server.logging_setup import log_event
+from server.logging_setup import log_event, request_id
 from server.methods.base import CallReplied, Event, TextDelta, TranscriptDelta
 from server.observing import AnswerRecord, Observer, TokenCounts
 
@@ -86,4 +86,8 @@ def log_answer(record: AnswerRecord, request: str, more: Mapping[str, str] | Non
         "computed": tokens.computed,
         "outcome": record.outcome,
     }
-    log_event(log, logging.INFO, "answer", fields | dict(more or {}))
+    before = request_id.set(record.id)  # the end of a stream comes in the context of its request
+    try:
+        log_event(log, logging.INFO, "answer", fields | dict(more or {}))
+    finally:
+        request_id.reset(before)

@@ -90,6 +90,7 @@ function start(path, body) {
   const text = example(body);
   if (path === "/v1/chat/completions") text.messages = [{ role: "user", content: "What is the official gene symbol of LMP10?" }];
   if (path === "/v1/search") text.query = "asthma";
+  if (text.documents && text.documents[0].id) text.documents[0].text = "PSMB10 is a gene.";
   if (path === "/v1/responses") text.input = "What is the official gene symbol of LMP10?";
   if (path === "/tokenize") text.prompt = "PSMB10";
   if (/completions$|responses$|messages/.test(path) && doc.first) text.model = doc.first;
@@ -172,7 +173,8 @@ async function load() {
   if (!reply.ok) { state.textContent = reply.status === 401 ? "This server needs a key." : "Error " + reply.status; return; }
   doc = await reply.json();
   const models = await fetch("/v1/models", { headers: headers() });
-  if (models.ok) doc.first = (await models.json()).data.at(-1).id;
+  const ids = models.ok ? (await models.json()).data.map((one) => one.id) : [];
+  doc.first = ids.find((id) => id.endsWith(":genegpt")) || ids[0];
   state.textContent = "";
   document.getElementById("version").textContent = doc.info.version;
   document.getElementById("about").textContent = doc.info.description;
