@@ -63,6 +63,8 @@ def read_results(xml: bytes, segments: Mapping[str, SequenceSegment]) -> tuple[B
 
     ValueError where the output is no BLAST XML, KeyError where it names another sequence.
     """
+    if b"<!ENTITY" in xml:
+        raise ValueError("blast's output declares entities, which it never does")
     try:
         root = ElementTree.fromstring(xml)
     except ElementTree.ParseError as error:

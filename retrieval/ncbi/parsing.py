@@ -136,6 +136,8 @@ def _from_xml(call: NcbiCall, body: str) -> ParsedReply:
     if found := _DOCUMENT.findall(body):
         docs = [_xml_document(call.db, text) for text in found]
         return RecordList(call.db, tuple(docs), cut=body.count("<DocumentSummary ") > len(found))
+    if "<!ENTITY" in body:
+        raise NcbiMalformed("NCBI's XML declares entities, which a reply never does")
     try:
         root = ElementTree.fromstring(body)
     except ElementTree.ParseError as error:

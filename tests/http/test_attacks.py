@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
+import io
 import json
 import re
 import socket
 import sys
+import tarfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -305,3 +309,45 @@ def test_stops_and_biases_are_bounded(target: Target) -> None:
         {"structured_outputs": {"grammar": 'root ::= "a" root'}},
     ):
         assert _fault(*target.post("/v1/chat/completions", json.dumps(good | more).encode())) == "", more
+
+
+def _tar(name: str, data: bytes) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def _zip(data: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("../../x.xml", data)
+    return packed.getvalue()
+
+
+def _bombs() -> Iterator[tuple[str, str, bytes]]:
+    """(file, reader, content): what unpacks to a thousand times its size, or is nested, or leads elsewhere."""
+    blanks = b" " * (64 * 2**20)
+    title = b"<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>1</PMID><Article><ArticleTitle>"
+    yield "blanks.txt.gz", "text", gzip.compress(blanks, 9)
+    yield "record.xml.gz", "pubmed", gzip.compress(title + b"x" * (64 * 2**20), 9)
+    yield "line.jsonl.gz", "medrag", gzip.compress(b'{"id": "' + b"x" * (64 * 2**20), 9)
+    yield "nested.xml", "pmc", b"<article>" + b"<sec>" * 300_000
+    yield "twice.xml.gz", "", gzip.compress(gzip.compress(blanks))
+    yield "packed.zip", "", _zip(blanks)
+    yield "member.tar.gz", "pmc", _tar("../../etc/x.nxml", b"<article>" + b" " * (64 * 2**20))
+    yield "deep.jsonl", "medrag", b'{"id": "a", "content": ' + b"[" * 200_000
+    yield "nul.txt", "text", bytes(2_000_000)
+    yield "x.pdf", "", b"%PDF-1.7\n" + b"1 0 obj<</Type/Catalog/Pages 1 0 R/Kids[1 0 R]>>endobj\n" * 20_000
+
+
+@pytest.mark.slow
+def test_uploaded_bombs_do_not_go_off(target: Target) -> None:
+    """Each job ends, in words without places; the server stays as it was."""
+    for filename, reader, data in _bombs():
+        job = target.site.ended(target.site.upload("target", filename, data, **({"reader": reader} if reader else {})))
+        assert job["state"] in ("done", "failed"), filename
+        assert not _TELLS.search(json.dumps(job)), job
+        _still_well(target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import runpy
 import time
 from collections.abc import Callable, Iterator
@@ -206,3 +207,62 @@ def test_the_log_has_a_line_and_no_question(server: Any) -> None:
     assert " outcome=ok " in lines[-2] and " sampled=1 " in lines[-2] and " reply=cmpl-" in lines[-2]
     assert " outcome=invalid_value " in lines[-1]
     assert secret not in server.log()
+
+
+_DEEP: Any = "x"
+for _ in range(200):
+    _DEEP = {"type": "array", "items": _DEEP}
+_LOOP = {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}
+_WIDE = {"type": "object", "properties": {f"p{i}": {"enum": [f"v{j}" for j in range(40)]} for i in range(60)}}
+BOMBS: dict[str, dict[str, Any]] = {
+    "nested repeats": {"structured_outputs": {"regex": "((a{30}){30}){30}"}},
+    "alternatives of everything": {"structured_outputs": {"regex": "(.*)*(.|.)*$"}},
+    "classes of all of Unicode": {"structured_outputs": {"regex": "[\\w\\W]{900}[^a]{900}"}},
+    "a pattern that is none": {"structured_outputs": {"regex": "[" * 4000}},
+    "a pattern with looking back": {"structured_outputs": {"regex": "(?<=a)b(?=c)\\1"}},
+    "a grammar that eats itself": {"structured_outputs": {"grammar": 'root ::= root root | "a" root'}},
+    "a grammar of nothing": {"structured_outputs": {"grammar": 'root ::= ""'}},
+    "a grammar that is none": {"structured_outputs": {"grammar": "root ::= ("}},
+    "a grammar of many rules": {
+        "structured_outputs": {
+            "grammar": "root ::= r0\n" + "\n".join(f"r{i} ::= r{i + 1} r{i + 1}" for i in range(3000))
+        }
+    },
+    "choices without end": {"structured_outputs": {"choice": [f"c{i}" for i in range(3000)]}},
+    "a deep schema": {"structured_outputs": {"json": _DEEP}},
+    "a schema in a circle": {"structured_outputs": {"json": _LOOP}},
+    "a wide schema": {"structured_outputs": {"json": _WIDE}},
+    "a schema from elsewhere": {"structured_outputs": {"json": {"$ref": "http://127.0.0.1:1/schema.json"}}},
+    "a pattern in a schema": {
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "x", "schema": {"type": "string", "pattern": "^(a+)+(b{999}){9}$"}},
+        }
+    },
+    "two shapes at once": {"structured_outputs": {"regex": "a", "json": {}, "choice": ["b"]}},
+    "a tool with a bomb": {
+        "tools": [
+            {"type": "function", "function": {"name": "f" * 5000, "parameters": {"type": "array", "items": _DEEP}}}
+        ],
+        "tool_choice": "required",
+    },
+    "biases": {"logit_bias": {str(i): 100 for i in range(5000)}},
+    "a bias of no token": {"logit_bias": {"999999999": 100, "-1": 1}},
+    "stops": {"stop": ["a" * 5000] * 4000},
+    "tokens that are none": {"stop_token_ids": [-1, 2**40], "allowed_token_ids": [2**40]},
+    "tokens to wait for": {"min_tokens": 2**31, "max_tokens": 2**31},
+    "a temperature": {"temperature": 1e308, "top_p": 0, "min_p": 2, "repetition_penalty": -1},
+    "tensors": {"prompt_embeds": "gASVAAAAAA=="},
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_or_ends(server: Any, name: str) -> None:
+    """Patterns, grammars, schemas and tables that cost far more than they say: the next one is answered."""
+    body = {"model": "chat-llama", "messages": USER, "max_tokens": 8} | BOMBS[name]
+    reply = _post(server, "/v1/chat/completions", body, **{"X-Request-Timeout": "20"})
+
+    assert reply.status_code < 500 or reply.status_code == 504
+    assert not re.search(r"/(?:home|root|tmp|usr|work)/|Traceback|0x[0-9a-f]{6,}|File \"", reply.text)
+    assert _post(server, "/v1/completions", {"model": "chat-llama", "prompt": "x", "max_tokens": 1}).status_code == 200
+    assert server.process.poll() is None and "unexpected" not in server.log()

@@ -1,0 +1,116 @@
+"""Five hostile documents against every place that takes XML: nothing is read, nothing fetched, nothing blown up."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
+from corpus_files import CHAPTER, jats
+from ncbi_files import items, pubmed_record, pubmed_set, saved
+
+from models.errors import ArrowheadError
+from retrieval.corpus.readers.kinds import READERS
+from retrieval.gateway.blast_hits import read_results
+from retrieval.ncbi.call_urls import parse_call_url
+from retrieval.ncbi.parsing import parse_reply
+from retrieval.types import RawReply
+
+SECRET = "the-secret-of-another-file"
+_MOST_BYTES = 128 * 2**20
+_LAUGHS = '<!ENTITY a0 "ha">' + "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12))
+DECLARED = {
+    "a file": '[<!ENTITY x SYSTEM "file://{secret}">]',
+    "an address": '[<!ENTITY x SYSTEM "http://127.0.0.1:{port}/x">]',
+    "a document type elsewhere": 'SYSTEM "http://127.0.0.1:{port}/x.dtd"',
+    "a parameter entity": '[<!ENTITY % p SYSTEM "http://127.0.0.1:{port}/p.dtd"> %p;]',
+    "a billion laughs": f"[{_LAUGHS}<!ENTITY x '&a11;'>]",
+    "one long entity": "[<!ENTITY x '" + "y" * 100_000 + "'>]",
+}
+GENE_SUMMARY = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esummary.fcgi?db=gene&id=1"
+
+
+def _chapter(text: str) -> str:
+    return CHAPTER[CHAPTER.index("<book-part-wrapper") :].replace("First step", text)
+
+
+def _read(reader: str) -> Callable[[Path], object]:
+    return lambda path: list(READERS[reader](path))
+
+
+def _reply(path: Path) -> object:
+    raw = RawReply(body=path.read_text(), content_type="text/xml", status=200, num_bytes=path.stat().st_size)
+    return parse_reply(parse_call_url(GENE_SUMMARY), raw)
+
+
+# What takes XML: its root element, a document of it with some text, and how it is read.
+TAKERS: dict[str, tuple[str, Callable[[str], str], Callable[[Path], object]]] = {
+    "reader of PubMed": ("PubmedArticleSet", lambda t: pubmed_set(pubmed_record(title=t)), _read("pubmed")),
+    "reader of PMC": ("article", lambda t: jats(body=f"<p>{t}</p>"), _read("pmc")),
+    "reader of StatPearls": ("book-part-wrapper", _chapter, _read("statpearls")),
+    "import of PubMed": (
+        "PubmedArticleSet",
+        lambda t: pubmed_set(pubmed_record(title=t)),
+        lambda path: list(items("pubmed", path)),
+    ),
+    "import of PMC": ("article", lambda t: jats(body=f"<p>{t}</p>"), lambda path: list(items("pmc", path))),
+    "reply of NCBI": (
+        "eSearchResult",
+        lambda t: f"<eSearchResult><Count>1</Count><IdList><Id>{t}</Id></IdList></eSearchResult>",
+        _reply,
+    ),
+    "output of BLAST": (
+        "BlastOutput",
+        lambda t: (
+            f"<BlastOutput><BlastOutput_param><Parameters><x>{t}</x></Parameters></BlastOutput_param></BlastOutput>"
+        ),
+        lambda path: read_results(path.read_bytes(), {}),
+    ),
+}
+
+
+@pytest.fixture
+def trap() -> Iterator[socket.socket]:
+    """Where nobody may come."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.05)
+        yield listener
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize("bomb", DECLARED)
+def test_what_a_document_declares_is_not_followed(tmp_path: Path, trap: socket.socket, taker: str, bomb: str) -> None:
+    """It is refused, or read without it."""
+    root, build, read = TAKERS[taker]
+    secret = saved(tmp_path / "secret.txt", SECRET)
+    declared = DECLARED[bomb].replace("{secret}", str(secret)).replace("{port}", str(trap.getsockname()[1]))
+    text = "&x;" * (2000 if bomb == "one long entity" else 1) if "ENTITY x" in declared else "plain"
+    path = saved(tmp_path / "file.xml", f'<?xml version="1.0"?>\n<!DOCTYPE {root} {declared}>\n{build(text)}')
+    tracemalloc.start()
+    try:
+        found = repr(read(path))
+    except (ArrowheadError, ValueError) as error:
+        found = str(error)
+    finally:
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+    assert SECRET not in found
+    assert most < _MOST_BYTES
+    with pytest.raises(TimeoutError):
+        trap.accept()
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_the_documents_without_a_bomb_are_taken(tmp_path: Path, taker: str) -> None:
+    """Or nothing was tested."""
+    root, build, read = TAKERS[taker]
+    path = saved(tmp_path / "file.xml", f'<?xml version="1.0"?>\n{build("zebrawort" if "BLAST" not in taker else "x")}')
+
+    assert root in path.read_text()
+    assert "BLAST" in taker or "zebrawort" in repr(read(path))
