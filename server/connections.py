@@ -59,7 +59,7 @@ def impatient(base: type[Any], slow_reader_s: float, slow_head_s: float) -> type
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            before = getattr(self, "cycle", None)
+            before: Any = getattr(self, "cycle", None)
             is_idle = before is None or before.response_complete
             is_head = is_idle or not before.more_body  # the next one's, while this one is answered
             super().data_received(data)

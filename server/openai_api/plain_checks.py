@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from server.errors import InvalidRequest, UnsupportedField
+from server.openai_api.schema_circles import documents, has_circle
 
 # Field -> why it is not let through.
 REFUSED: Final[Mapping[str, str]] = {
@@ -68,7 +69,7 @@ def check_plain(body: Mapping[str, Any], max_n: int) -> Mapping[str, Any]:
     for name in ("messages", "input", "system"):
         _check_parts(body.get(name), name)
     for name in _SHAPES:
-        _check_shape(body.get(name), name)
+        _check_shape(_unpacked(body.get(name), name), name)
     return body
 
 
@@ -114,6 +115,16 @@ def _parts(content: object) -> Iterator[Mapping[str, Any]]:
             waiting.append(one.get("output"))
 
 
+def _unpacked(shape: object, name: str) -> object:
+    """A schema may also be sent as its text."""
+    if not isinstance(shape, dict) or not isinstance(text := shape.get("json"), str):
+        return shape
+    try:
+        return shape | {"json": json.loads(text)}
+    except (ValueError, RecursionError):
+        raise InvalidRequest(f"{name}: json is no JSON", param=name) from None
+
+
 def _check_shape(shape: object, name: str) -> None:
     if shape is None:
         return
@@ -132,6 +143,8 @@ def _check_shape(shape: object, name: str) -> None:
             if len(one) > _MAX_ALTERNATIVES:
                 raise InvalidRequest(f"{name}: a list has more than {_MAX_ALTERNATIVES} members", param=name)
             waiting.extend((value, depth + 1) for value in one)
+    if any(has_circle(schema) for schema in documents(shape)):
+        raise InvalidRequest(f"{name}: a schema refers to itself with nothing in between", param=name)
 
 
 def _check_member(key: object, value: object, name: str) -> None:

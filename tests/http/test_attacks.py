@@ -130,7 +130,7 @@ def _fault(status: int, text: str) -> str:
 @pytest.mark.parametrize("path", sorted(GOOD))
 def test_no_body_is_too_bad_for_a_route(target: Target, path: str) -> None:
     """Broken, huge, packed, deep, in another encoding: 4xx in OpenAI's shape, and never a 5xx."""
-    faults = {}
+    faults: dict[str, str] = {}
     for name, body in BODIES.items():
         for headers in ({}, {"Content_Encoding": "gzip"}, {"Content_Type": "text/plain"}, {"Content_Type": "%"}):
             status, text = target.post(path, body, **headers)
@@ -146,7 +146,7 @@ def test_no_value_is_too_bad_for_a_field(target: Target, path: str) -> None:
     model = {"model": MODELS.get(path, "scripted")} if path in WITH_MODEL else {}
     status, text = target.post(path, json.dumps(dict(GOOD[path]) | model).encode())
     assert status < 300 or "alone" in text or "namespace_exists" in text, text  # Anthropic's form wants vLLM
-    faults = {}
+    faults: dict[str, str] = {}
     for name, body in field_values(path):
         status, text = target.post(path, body)
         faults |= {name: fault} if (fault := _fault(status, text)) else {}
@@ -158,7 +158,7 @@ def test_no_option_is_too_bad_for_a_method(target: Target, method: str) -> None:
     """``arrowhead`` with hostile values in the names it knows, and hostile questions."""
     names = "condense grammar references max_calls organism mask cot egress form linking pruning context_tokens k "
     names += "retriever namespaces rounds queries events answers options"
-    faults = {}
+    faults: dict[str, str] = {}
     for field in names.split():
         for name, value in VALUES.items():
             body = f'{{"model": "scripted:{method}", "messages": [{{"role": "user", "content": "BRCA1?"}}], '

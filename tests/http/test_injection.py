@@ -84,7 +84,9 @@ class Hijacked:
 
     def ask(self, method: str, number: int, *, stream: bool) -> dict[str, Any]:
         """The message; of a stream, its pieces put together as a client does."""
-        options = {"genegpt": {"max_calls": 3, "grammar": "off"}, "kg-rag": {"form": "general"}}.get(method, {})
+        options: dict[str, Any] = {"genegpt": {"max_calls": 3, "grammar": "off"}, "kg-rag": {"form": "general"}}.get(
+            method, {}
+        )
         body = {
             "model": f"scripted:{method}",
             "messages": [{"role": "user", "content": f"{mark(number)}?"}],
@@ -206,7 +208,8 @@ def test_two_hundred_poisoned_records_do_nothing(hijacked: Hijacked, method: str
 
 def _hold(hijacked: Hijacked, method: str, many: int, *, stream: bool) -> None:
     hijacked.ncbi.seen.clear()
-    faults, cited, spoken = {}, 0, 0
+    faults: dict[int, str] = {}
+    cited, spoken = 0, 0
     for number in range(many):
         message = hijacked.ask(method, number, stream=stream)
         cited += len(message["annotations"]) + sum(event["type"] == "source" for event in message.get("events", ()))
