@@ -329,15 +329,15 @@ def _zip(data: bytes) -> bytes:
 
 def _bombs() -> Iterator[tuple[str, str, bytes]]:
     """(file, reader, content): what unpacks to a thousand times its size, or is nested, or leads elsewhere."""
-    blanks = b" " * (64 * 2**20)
+    blanks = b" " * (80 * 2**20)
     title = b"<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>1</PMID><Article><ArticleTitle>"
     yield "blanks.txt.gz", "text", gzip.compress(blanks, 9)
-    yield "record.xml.gz", "pubmed", gzip.compress(title + b"x" * (64 * 2**20), 9)
-    yield "line.jsonl.gz", "medrag", gzip.compress(b'{"id": "' + b"x" * (64 * 2**20), 9)
+    yield "record.xml.gz", "pubmed", gzip.compress(title + b"x" * (80 * 2**20), 9)
+    yield "line.jsonl.gz", "medrag", gzip.compress(b'{"id": "' + b"x" * (80 * 2**20), 9)
     yield "nested.xml", "pmc", b"<article>" + b"<sec>" * 300_000
     yield "twice.xml.gz", "", gzip.compress(gzip.compress(blanks))
     yield "packed.zip", "", _zip(blanks)
-    yield "member.tar.gz", "pmc", _tar("../../etc/x.nxml", b"<article>" + b" " * (64 * 2**20))
+    yield "member.tar.gz", "pmc", _tar("../../etc/x.nxml", b"<article>" + b" " * (80 * 2**20))
     yield "deep.jsonl", "medrag", b'{"id": "a", "content": ' + b"[" * 200_000
     yield "nul.txt", "text", bytes(2_000_000)
     yield "x.pdf", "", b"%PDF-1.7\n" + b"1 0 obj<</Type/Catalog/Pages 1 0 R/Kids[1 0 R]>>endobj\n" * 20_000

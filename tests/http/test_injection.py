@@ -90,7 +90,7 @@ class Hijacked:
         body = {
             "model": f"scripted:{method}",
             "messages": [{"role": "user", "content": f"{mark(number)}?"}],
-            "arrowhead": options | {"events": True},
+            "arrowhead": known.get(method, {}) | {"events": True},
             "stream": stream,
         }
         reply = httpx.post(f"{self.server.url}/v1/chat/completions", json=body, timeout=60)

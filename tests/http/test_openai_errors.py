@@ -70,7 +70,7 @@ def test_fields_that_ask_for_nothing_are_taken(client: openai.OpenAI, body: dict
 def test_an_unknown_model_is_404(client: openai.OpenAI) -> None:
     """And the message lists what there is."""
     with pytest.raises(openai.NotFoundError) as refused:
-        client.chat.completions.create(**(ASK | {"model": "scripted:medrag"}))
+        client.chat.completions.create(**(ASK | {"model": "scripted:nothing"}))
 
     assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
     assert "scripted:genegpt" in refused.value.message
