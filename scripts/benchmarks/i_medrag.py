@@ -3,8 +3,9 @@
     python scripts/benchmarks/i_medrag.py [--shape 8x512] [--rounds 4] [--queries 3] [--k 8] [--repeat 1]
 
 Both ways run on one engine, the same passages, and the same decisions: the model's weights are random (a Llama of
-LAYERSxWIDTH; speed needs no skill), it computes as many tokens as such a text usually has (plan 300, list 100,
-sub-answer 220, answer 400, JSON 10), and the decision's text is what comes of it. "serial" is the published loop
+LAYERSxWIDTH; speed needs no skill), it computes as many tokens as such a text usually has (plan 300 where its analysis
+is free, as published, and 140 where it is bound to 240 characters, as here; list 100, sub-answer 220, answer 400, JSON
+10), and the decision's text is what comes of it. "serial" is the published loop
 (MedRAG, medrag.py at 7599a72): query generation, a second call that parses it, sub-answers one after another with a
 search each, the answer, and a call that makes it JSON; history before the question. It is shown without a prefix cache,
 as published, and with the engine's own. Searches are also timed alone: all queries of a round at once against one by
@@ -53,6 +54,7 @@ SUB_ANSWER = (
     "carboxylated [1]. Its effect is followed by the INR, and vitamin K reverses it [2]."
 )
 FINAL = "The drug that is monitored by the INR is warfarin, and the antibiotic raised its effect. Answer: B."
+PUBLISHED_ASK = "Wait for the answers."
 SERIAL_SYSTEM = "You are a medical assistant who follows instructions."
 
 
@@ -128,7 +130,7 @@ class Directed:
         """The text, and how many tokens such a one usually has."""
         if prompt.endswith("JSON:\n"):
             self._asked += 1
-            return self._plans[(self._asked - 1) % len(self._plans)], 300
+            return self._plans[(self._asked - 1) % len(self._plans)], 300 if PUBLISHED_ASK in prompt else 140
         if prompt.endswith("List:\n"):
             return json.dumps({"output": json.loads(self._plans[self._asked - 1])["queries"]}), 100
         if prompt.endswith("Letter:\n"):
@@ -174,7 +176,7 @@ async def serial(service: PassageService, engine: Directed, args: argparse.Names
         return (await made.write(ids, GenerateParams(max_tokens=tokens))).text
 
     for _ in range(args.rounds):
-        how = f"Analyse what is known. Then write {args.queries} queries for what is missing. Wait for the answers."
+        how = f"Analyse what is known. Then write {args.queries} queries for what is missing. {PUBLISHED_ASK}"
         plan = await call(f"{context}\n\nHere is the question:\n{question}\n\n{how}", "JSON:\n", 768)
         listed = await call(f"Take the queries out of this text as a JSON list.\n\n{plan}", "List:\n", 768, "")
         for query in json.loads(listed)["output"]:

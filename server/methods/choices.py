@@ -50,6 +50,16 @@ def _is_row(letters: list[str]) -> bool:
     return len(letters) >= 2 and (letters == row or letters == [letter.lower() for letter in row])
 
 
+def are_choices(value: object) -> bool:
+    """Whether a request's own list can be chosen from: 2 to 26 different lines of text."""
+    if not isinstance(value, list) or not 2 <= len(value) <= MAX_CHOICES:
+        return False
+    if not all(isinstance(choice, str) and choice.strip() for choice in value):
+        return False
+    short = all(len(choice) <= MAX_CHOICE and choice.strip().isprintable() for choice in value)
+    return short and len({choice.strip() for choice in value}) == len(value)
+
+
 def regex_of(text: str) -> str:
     """A regular expression of a grammar that matches ``text`` and nothing else."""
     return re.sub(r"[\\^$.|?*+()\[\]{}/]", lambda found: "\\" + found[0], text)
