@@ -3,7 +3,7 @@
     python scripts/benchmarks/i_medrag.py [--shape 8x512] [--rounds 4] [--queries 3] [--k 8] [--repeat 1]
 
 Both ways run on one engine, the same passages, and the same decisions: the model's weights are random (a Llama of
-LAYERSxWIDTH; speed needs no skill), it computes as many tokens as such a text usually has (plan 300 where its analysis
+LAYERSxWIDTH; speed needs no skill; its tokenizer is learnt from our pages), it computes as many tokens as such a text usually has (plan 300 where its analysis
 is free, as published, and 140 where it is bound to 240 characters, as here; list 100, sub-answer 220, answer 400, JSON
 10), and the decision's text is what comes of it. "serial" is the published loop
 (MedRAG, medrag.py at 7599a72): query generation, a second call that parses it, sub-answers one after another with a
@@ -24,9 +24,10 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from models.catalog import EMBEDDED_DIR, ModelCard
+from models.catalog import ModelCard
 from models.engines.base import Engine, Tokenizer
 from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
@@ -41,6 +42,7 @@ from server.passage_service import PassageService
 from server.retrieval_settings import RetrievalSettings
 from server.retrieval_setup import build_retrieval
 
+ROOT = Path(__file__).resolve().parents[2]
 CONTEXT = 16_384
 QUESTION = (
     "A 58-year-old man with atrial fibrillation takes a drug that is monitored by the INR. After a course of an "
@@ -214,13 +216,30 @@ async def searches(service: PassageService, args: argparse.Namespace) -> str:
     return "search of a round: {:.1f} ms at once, {:.1f} ms one by one (medians of 10)".format(*both)
 
 
+def build_tokenizer() -> Any:
+    """Byte-level BPE of 8,192 tokens, learnt from this checkout's pages, notes and prompts."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=8192, initial_alphabet=alphabet, special_tokens=["<s>", "</s>"], show_progress=False
+    )
+    texts = [*ROOT.glob("docs/*.md"), *ROOT.glob("retrieval/corpus/sample/*.txt"), *ROOT.glob("server/**/*.txt")]
+    backend.train_from_iterator([text.read_text(encoding="utf-8") for text in texts], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
+
+
 def build_model(folder: Path, shape: str) -> ModelCard:
-    """Random weights of this shape with the embedded model's tokenizer."""
+    """Random weights of this shape, and a tokenizer that writes English as shortly as large models' do."""
     import torch
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM
 
     layers, width = map(int, shape.split("x"))
-    tokenizer = AutoTokenizer.from_pretrained(EMBEDDED_DIR)
+    tokenizer = build_tokenizer()
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
