@@ -36,10 +36,12 @@ _CLINICAL: Final = ("disease", "phenotype", "symptom", "effect")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """``mentions`` in the text's order. ``unknown``: words in no name and not in English that none of them holds.
-    ``notes``: what was read otherwise than it is written, or left alone as doubtful."""
+    ``refused``: characters of names that were left alone as doubtful. ``notes``: those, and what was read otherwise
+    than it is written."""
 
     mentions: tuple[Mention, ...]
     unknown: tuple[Unknown, ...] = ()
+    refused: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -83,7 +85,9 @@ class Dictionary:
         ]
         chosen = list(_longest(candidates))
         unknown = tuple(self._unknown(text, tokens, respelled, chosen))
-        chosen, notes = weigh(text, chosen, unknown, self._is_word)
+        kept, notes = weigh(text, chosen, unknown, self._is_word)
+        refused = tuple((one.stretch.start, one.stretch.end) for one in chosen if one not in kept)
+        chosen = kept
         shared = self.matcher.shared(text, respelled.tokens, chosen, kinds)
         chosen.extend([one for one in shared if self._stands(one, tokens, respelled)])
         spelled = {(one.stretch.start, one.stretch.end): _slips(one, tokens) for one in chosen}
@@ -92,7 +96,7 @@ class Dictionary:
         if respelled.left_out:
             notes.append(f"only the first {MAX_UNKNOWN} unknown words were looked at for slips of the pen")
         ordered = sorted(_telling(text, [*by_id, *mentions]), key=lambda mention: mention.start)
-        return Reading(mentions=tuple(ordered), unknown=unknown, notes=tuple(notes))
+        return Reading(mentions=tuple(ordered), unknown=unknown, refused=refused, notes=tuple(notes))
 
     def broader(self, text: str, mention: Mention) -> Mention | None:
         """The longest other name with which the mention's own words begin or end: of "Fanconi anemia, complementation

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from retrieval.graph.linking.folding import Token, fold
+from retrieval.graph.linking.folding import Token
 from retrieval.graph.linking.matching import Candidate
 from retrieval.graph.linking.name_table import SYMBOL
 from retrieval.graph.linking.spans import JOINERS
@@ -65,17 +65,22 @@ def weigh(
     return kept, notes
 
 
-def trusted(text: str, spans: Iterable[Span], unknown: Sequence[Unknown]) -> list[Span]:
-    """Spans that may name something by themselves: none with a word of two readings, none beside a misspelt one."""
+def trusted(
+    text: str, spans: Iterable[Span], unknown: Sequence[Unknown], refused: Iterable[tuple[int, int]]
+) -> list[Span]:
+    """Spans that may name something by themselves: none with a word of two readings, none beside a misspelt one, none
+    within what is ``refused``."""
     unclear = [(word.start, word.end) for word in unknown if word.why == "ambiguous"]
+    barred = list(refused)
     found: list[Span] = []
     for span in spans:
         words = list(beside(text, span.start, span.end, unknown))
         if any(span.start < end and start < span.end for start, end in unclear):
             continue
-        if any(word.why != "strange" for word in words) or (words and is_weak(fold(span.text))):
+        if any(start <= span.start and span.end <= end for start, end in barred):
             continue
-        found.append(span)
+        if not any(word.why != "strange" for word in words):
+            found.append(span)
     return found
 
 

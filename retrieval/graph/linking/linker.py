@@ -26,6 +26,7 @@ class _Findings:
     mentions: list[Mention] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unknown: tuple[Unknown, ...] = ()
+    refused: tuple[tuple[int, int], ...] = ()
 
     @property
     def taken(self) -> list[tuple[int, int]]:
@@ -53,7 +54,8 @@ class Linker:
         if options.method == "model":
             await self._by_model(text, options, findings)
         elif options.method == "nearest" and self.nearest is not None:
-            findings.unknown = (await asyncio.to_thread(self.dictionary.read, text, options.kinds)).unknown
+            reading = await asyncio.to_thread(self.dictionary.read, text, options.kinds)
+            findings.unknown, findings.refused = reading.unknown, reading.refused
             await self._by_vectors(text, options, findings)
         else:
             if options.method == "nearest":
@@ -77,11 +79,12 @@ class Linker:
         reading = await asyncio.to_thread(self.dictionary.read, text, options.kinds)
         findings.mentions.extend(reading.mentions)
         findings.notes.extend(reading.notes)
-        findings.unknown = reading.unknown
+        findings.unknown, findings.refused = reading.unknown, reading.refused
 
     async def _by_vectors(self, text: str, options: LinkOptions, findings: _Findings) -> None:
         # Answers to choose from are symbols and numbers for the most part: vectors say nothing of those.
-        spans = trusted(text, candidate_spans(text[: choices_start(text)], findings.taken), findings.unknown)
+        spans = candidate_spans(text[: choices_start(text)], findings.taken)
+        spans = trusted(text, spans, findings.unknown, findings.refused)
         if spans and self.nearest is not None:
             findings.mentions.extend(await asyncio.to_thread(self.nearest.find, spans, options.kinds))
 

@@ -26,8 +26,8 @@ Sort = Literal["exchanged", "doubled", "missing", "replaced", "ending"]
 
 class Slip(NamedTuple):
     """``word`` is what was meant. ``at_start``: its first letter is missing or another. ``sort``: neighbours exchanged;
-    one letter for two of it or two for one; a letter more or less; a letter for another; another last letter (psoriasin, psoriasis). The last make another name of
-    a name more often than the first."""
+    one letter for two of it or two for one; a letter more or less; a letter for another; another last letter
+    (psoriasin, psoriasis). The later ones make another name of a name more often."""
 
     word: str
     at_start: bool

@@ -33,7 +33,7 @@ STORE = NamesStore(
         node("Disease", "8", "ovarian cancer"),
         node("Disease", "9", "cancer"),
         node("Disease", "10", "macrocephaly syndrome"),
-        node("Disease", "11", "methylmalonic acidemia complex II deficiency"),
+        node("Disease", "11", "methylmalonic acidemia complex I deficiency"),
         node("Disease", "12", "dry eye syndrome"),
         node("Disease", "13", "fever"),
         node("Disease", "14", "chromosome 22q11.2 duplication syndrome"),
@@ -52,7 +52,10 @@ STORE = NamesStore(
         node("Compound", "27", "sodium nitrate"),
         node("Compound", "28", "metformin"),
         node("Compound", "29", "cyclosporine"),
-        node("Compound", "30", "lead"),
+        node("Compound", "30", "iron"),
+        node("Gene", "31", "SLITRK"),
+        node("Gene", "32", "B"),
+        node("Disease", "33", "cadin 2 protein defect"),
     ]
 )
 DICTIONARY = build_dictionary(STORE)
@@ -81,8 +84,8 @@ def named(linked: Linked) -> list[str]:
         ("type II diabetse mellitus", "type 2 diabetes mellitus"),
         ("psoriaisis", "psoriasis"),
         ("Alzhiemer's disease", "Alzheimer's disease"),
-        ("methylmalonic acidemia comlpex II deficiency", "methylmalonic acidemia complex II deficiency"),
-        ("methylmalonic acidemia cmplex II deficiency", "methylmalonic acidemia complex II deficiency"),
+        ("methylmalonic acidemia comlpex I deficiency", "methylmalonic acidemia complex I deficiency"),
+        ("methylmalonic acidemia cmplex I deficiency", "methylmalonic acidemia complex I deficiency"),
         ("chromosome 22q11.2 duplicatoin syndrome", "chromosome 22q11.2 duplication syndrome"),
         ("ataxia of the Towness tpye", "ataxia of the Townes type"),
         ("metfromin", "metformin"),
@@ -129,6 +132,11 @@ async def test_a_name_among_others_is_read() -> None:
         "Foobar syndrome",
         "a lever or a lead",
         "psoriasin",
+        "slitrkk",
+        "canccer",
+        "dry yee syndrome",
+        "cadon2 protein defect",
+        "CADON 2 protein defect",
         "the fewer the better",
     ],
 )
@@ -175,7 +183,7 @@ async def test_a_name_beside_a_strange_word_is_taken_with_a_note() -> None:
     assert linked.notes == ('"guttate" beside "psoriasis" is in no name of the graph',)
 
 
-@pytest.mark.parametrize("text", ["type 2 dxbtxs", "guttatous lead", "gene 2 dxbtxs"])
+@pytest.mark.parametrize("text", ["type 2 dxbtxs", "guttatous iron", "gene 2 dxbtxs", "gene B dxbtxs"])
 @pytest.mark.parametrize("linker", [LINKER, NEAREST], ids=["dictionary", "vectors too"])
 async def test_a_short_name_is_not_taken_beside_an_unknown_word(linker: Linker, text: str) -> None:
     """A number or an English word is part of any phrase."""
