@@ -70,7 +70,7 @@ class Vocabulary:
         lengths = np.char.str_len(part)
         near = part[(np.abs(lengths - len(word)) <= 2) & np.char.endswith(part, end)]
         for other in near[:_MOST_COMPARED].tolist():
-            name = other.decode()
+            name = str(other, "utf-8")
             if slip_count(word, name, 2) <= 2 and not is_contrary(word, name):
                 return name
         return ""
