@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from models.decoding.types import LoopUsage
+from server.logging_setup import log_event, request_id
 from server.methods.base import CallReplied, Event, TextDelta, TranscriptDelta
 from server.observing import AnswerRecord, Observer, TokenCounts
+
+log = logging.getLogger(__name__)
 
 
 class AnswerWatch:
@@ -62,3 +66,28 @@ def _counted(groups: Sequence[str], usages: Sequence[LoopUsage | None]) -> Token
         injected=sum(usage.injected_tokens for usage in every),
         computed=sum(usage.computed_tokens for usage in every),
     )
+
+
+def log_answer(record: AnswerRecord, request: str, more: Mapping[str, str] | None = None) -> None:
+    """The line of an answer that has ended. ``request``: the id of the request that asked for it."""
+    tokens = record.tokens
+    fields: dict[str, str | int | float] = {
+        "id": record.id,
+        "request": request,
+        "model": record.model,
+        "n": record.choices,
+        "seconds": round(record.seconds, 3),
+        "first": "-" if record.first_s is None else round(record.first_s, 3),
+        "calls": record.num_calls,
+        "prompt": tokens.prompt,
+        "sampled": tokens.sampled,
+        "injected": tokens.injected,
+        "cached": tokens.cached,
+        "computed": tokens.computed,
+        "outcome": record.outcome,
+    }
+    before = request_id.set(record.id)  # the end of a stream comes in the context of its request
+    try:
+        log_event(log, logging.INFO, "answer", fields | dict(more or {}))
+    finally:
+        request_id.reset(before)

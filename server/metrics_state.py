@@ -1,10 +1,10 @@
-"""What is so right now, read when Prometheus asks: requests in flight, the engine, jobs, what is running."""
+"""What is so right now, read when Prometheus asks: places and who waits for one, the engine, jobs, what is running."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, Protocol, get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -13,7 +13,9 @@ from prometheus_client.registry import Collector
 
 from models.errors import ArrowheadError
 from models.types import EngineStats
+from server.admission import Admission
 from server.engine_slot import EngineSlot, State
+from server.rates import Rates
 from server.version import installed_version
 
 _COUNTED: Final = {
@@ -28,9 +30,6 @@ class ServerState(Protocol):
     """What ``Services`` says of itself."""
 
     @property
-    def in_flight(self) -> int: ...
-
-    @property
     def draining(self) -> bool: ...
 
     @property
@@ -38,6 +37,12 @@ class ServerState(Protocol):
 
     @property
     def running_jobs(self) -> int: ...
+
+    @property
+    def admission(self) -> Admission: ...
+
+    @property
+    def rates(self) -> Rates: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +53,7 @@ class StateCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         state = self.state
-        yield _gauge("requests_in_flight", "Requests being answered", state.in_flight)
+        yield from self._admission()
         yield _gauge("draining", "1 while the server stops", float(state.draining))
         yield _gauge("jobs_running", "Changes of namespaces under way", state.running_jobs)
         yield from self._engine()
@@ -60,12 +65,35 @@ class StateCollector(Collector):
         )
         yield build
 
+    def _admission(self) -> Iterator[Metric]:
+        admission, limits = self.state.admission, self.state.admission.limits
+        yield _gauge("requests_in_flight", "Requests being answered", admission.in_flight)
+        yield _gauge("requests_waiting", "Requests that wait for a place", admission.waiting)
+        yield _gauge("admission_tokens", "Estimated tokens of all that run and wait", admission.tokens)
+        bounds = GaugeMetricFamily("arrowhead_admission_limit", "Bounds that are set", labels=("of",))
+        for name in ("running", "running_per_key", "waiting", "tokens"):
+            if (bound := getattr(limits, name)) is not None:
+                bounds.add_metric((name,), bound)
+        yield bounds
+        ends = CounterMetricFamily(
+            "arrowhead_admissions", "Requests for a place, by what came of it", labels=("result",)
+        )
+        for name, number in asdict(admission.counts).items():
+            ends.add_metric((name,), number)
+        yield ends
+        told = "Requests that were refused because of their key's rate, by what there was none left of"
+        rates = CounterMetricFamily("arrowhead_rate_refusals", told, labels=("unit",))
+        for unit, number in self.state.rates.refused.items():
+            rates.add_metric((unit,), number)
+        yield rates
+
     def _engine(self) -> Iterator[Metric]:
         slot = self.state.slot
         states = GaugeMetricFamily("arrowhead_engine_state", "1 for the state it is in", labels=("state",))
         for name in get_args(State):
             states.add_metric((name,), float(slot.state == name))
         yield states
+        yield CounterMetricFamily("arrowhead_engine_restarts", "Tries to bring a dead engine back", slot.restarts.total)
         stats = _stats(slot)
         sequences = GaugeMetricFamily("arrowhead_engine_sequences", "Sequences in the engine", labels=("state",))
         sequences.add_metric(("running",), stats.running)

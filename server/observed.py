@@ -131,7 +131,7 @@ class ObservedEngine:
 
 
 class ObservedServingEngine(ObservedEngine):
-    """Of an engine that has an OpenAI layer of its own; what that one generates has no spans."""
+    """Of an engine that has an OpenAI layer of its own; what that one generates has the answer's span alone."""
 
     async def openai_layer(self) -> AsgiApp:
         if not isinstance(self.inner, ServesOpenAi):

@@ -40,11 +40,14 @@ class Rates:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: OrderedDict[tuple[str, Unit], _Bucket] = OrderedDict()
+        # Requests since the start, by what there was none left of.
+        self.refused: dict[Unit, int] = {"requests": 0, "tokens": 0}
 
     def take(self, grant: Grant) -> None:
         """One request. Raises RateExceeded, and takes nothing."""
         for unit, bucket in self._of(grant).items():
             if bucket.level < 1:
+                self.refused[unit] += 1
                 wait = bucket.seconds_to(1)
                 message = f"this key has {bucket.per_minute} {unit} a minute; the next in {_span(wait)}"
                 raise RateExceeded(message, retry_after_s=max(1, math.ceil(wait)))

@@ -8,82 +8,122 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from server.api_docs.operations import METRICS, OPERATIONS, PAGE, Operation
+from server.api_docs.layer import layer_body, layer_replies
+from server.api_docs.operation import METRICS, PAGE, Operation, Stream
+from server.api_docs.operations import OPERATIONS
 from server.api_docs.replies import ref, reply_schemas
 from server.api_docs.rules import add_rules
+from server.api_docs.running import Running
 
 Schema = dict[str, Any]
 _PLACE: Final = re.compile(r"\{(\w+)\}")
 _ABOUT: Final = (
     "Biomedical questions, answered with sources. The paths below /v1 are OpenAI's; what is ours stands in the member "
-    "`arrowhead` of requests and answers. Unknown fields are refused by name."
+    "`arrowhead` of requests and answers. Unknown fields are refused by name. Each reply has its x-request-id: the "
+    "client's own where that is 16 to 64 hexadecimal digits, dashes between them allowed. A path takes the methods "
+    "that are named here and gets 405 for others."
 )
-_STREAM: Final = (
-    "Server-sent events: each `data:` line is a chunk as JSON, comments keep the connection alive, `data: [DONE]` ends "
-    "it. An error after the first byte is a chunk with the member `error`."
+_LAYER: Final = (
+    " Requests for {model} itself, without the member `arrowhead`, are answered by the engine's own OpenAI layer "
+    "(vLLM): it takes more fields than are named here and refuses wrong ones with 400."
 )
+_ENDS: Final = "comments keep the connection alive, `data: [DONE]` ends it. An error after the first byte is an Error."
+_STREAMS: Final[dict[Stream, str]] = {
+    "chat": f"Server-sent events: each `data:` line is a ChatCompletionChunk, {_ENDS}",
+    "text": f"Server-sent events: each `data:` line is a CompletionChunk, {_ENDS}",
+    "response": (
+        "Server-sent events with names: each is a ResponseEvent, comments keep the connection alive. The last one is "
+        "response.completed or response.incomplete, or, after the event error, response.failed."
+    ),
+}
 _MEANING: Final = {
-    400: "the client went away, or the request cannot be read",
-    404: "there is none of this name",
+    400: "the engine's own layer refuses a field",
+    401: "there is no valid key",
+    403: "the key, the server's mode or the page that asks may not do this",
+    404: "there is none of this name, or none for this key",
     409: "it exists already, or is being changed",
     413: "the body is longer than server.max_body_bytes, or a document is",
     422: "a field is wrong; `param` names it",
-    429: "the server is full, see Retry-After",
+    429: "the server is full, or the key has asked too often or has its share; see Retry-After",
+    499: "the client went away before its answer began",
     500: "the server failed",
     502: "NCBI failed",
-    503: "the model is loading, has failed, or the server stops",
-    504: "NCBI gave no answer in time",
+    503: "the model is loading, has died or failed, the server stops, or its keys cannot be read",
+    504: "no answer in time: server.request_timeout_s, X-Request-Timeout, or NCBI's",
     507: "the disk is full",
+}
+_GUARDED: Final = (401, 403, 429, 503)
+_TIMEOUT: Final = {
+    "type": "number",
+    "exclusiveMinimum": 0,
+    "description": "seconds; shortens server.request_timeout_s, after which the answer ends with 504",
+}
+_RATES: Final = {
+    f"x-ratelimit-{what}-{unit}": {"$ref": f"#/components/headers/Rate{'Reset' if what == 'reset' else 'Count'}"}
+    for unit in ("requests", "tokens")
+    for what in ("limit", "remaining", "reset")
 }
 
 
-def build_document(*, version: str, needs_key: bool) -> Schema:
-    """``needs_key``: the server has keys, so a request without one is refused."""
+def build_document(running: Running) -> Schema:
     paths: dict[str, dict[str, Schema]] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.verb] = _operation(operation)
+        paths.setdefault(operation.path, {})[operation.verb] = _operation(operation, running)
+    about = _ABOUT + (_LAYER.format(model=running.layer_model) if running.layer_model else "")
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Arrowhead", "version": version, "description": _ABOUT},
+        "info": {"title": "Arrowhead", "version": running.version, "description": about},
         "servers": [{"url": "/"}],
-        "security": [{"bearer": []}] if needs_key else [{}],
+        "security": [{"bearer": []}] if running.needs_key else [{}],
         "tags": [{"name": name} for name in dict.fromkeys(operation.tag for operation in OPERATIONS)],
         "paths": paths,
         "components": {
-            "schemas": _schemas(),
+            "schemas": _schemas(running),
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-            "headers": {
-                "RequestId": {"schema": {"type": "string"}, "description": "of the log's lines"},
-                "RetryAfter": {"schema": {"type": "integer"}, "description": "seconds"},
-            },
+            "headers": _header_components(),
         },
     }
 
 
-def _schemas() -> dict[str, Schema]:
+def _header_components() -> dict[str, Schema]:
+    text, whole = {"type": "string"}, {"type": "integer"}
+    return {
+        "RequestId": {"schema": text, "description": "of the log's lines"},
+        "RetryAfter": {"schema": whole, "description": "seconds"},
+        "ShouldRetry": {"schema": {"const": "false"}, "description": "to OpenAI's SDKs: the same deadline comes again"},
+        "RateCount": {"schema": whole, "description": "of a minute; only for keys that have a rate"},
+        "RateReset": {"schema": text, "description": "until all is there again, as 250ms, 7s or 1m30s"},
+    }
+
+
+def _schemas(running: Running) -> dict[str, Schema]:
     bodies = dict.fromkeys(o.body for o in OPERATIONS if isinstance(o.body, type) and issubclass(o.body, BaseModel))
     _, found = models_json_schema(
         [(body, "validation") for body in bodies], ref_template="#/components/schemas/{model}"
     )
     schemas: dict[str, Schema] = found["$defs"]
-    add_rules(schemas)
+    add_rules(schemas, running)
+    if running.layer_model:
+        schemas |= layer_replies()
     return schemas | reply_schemas() | {"OpenApi": {"type": "object"}}
 
 
-def _operation(operation: Operation) -> Schema:
+def _operation(operation: Operation, running: Running) -> Schema:
     name = re.sub(r"\W+", "_", f"{operation.verb}_{operation.path}").strip("_").lower()
-    places = [_parameter(place, "path", {"type": "string"}) for place in _PLACE.findall(operation.path)]
-    asked = [_parameter(name, "query", dict(schema)) for name, schema in operation.query.items()]
+    parameters = [_parameter(place, "path", {"type": "string"}) for place in _PLACE.findall(operation.path)]
+    parameters += [_parameter(name, "query", dict(schema)) for name, schema in operation.query.items()]
+    if operation.is_timed:
+        parameters.append(_parameter("X-Request-Timeout", "header", _TIMEOUT))
     described: Schema = {
         "operationId": name,
         "tags": [operation.tag],
         "summary": operation.summary,
-        "responses": _responses(operation),
+        "responses": _responses(operation, running),
     }
-    if places or asked:
-        described["parameters"] = places + asked
+    if parameters:
+        described["parameters"] = parameters
     if operation.body is not None:
-        described["requestBody"] = {"required": True, "content": _body(operation)}
+        described["requestBody"] = {"required": True, "content": _body(operation, running)}
     if operation.is_open:
         described["security"] = []
     return described
@@ -93,24 +133,36 @@ def _parameter(name: str, where: str, schema: Schema) -> Schema:
     return {"name": name, "in": where, "required": where == "path", "schema": schema}
 
 
-def _body(operation: Operation) -> Schema:
-    if isinstance(operation.body, type):
-        return {"application/json": {"schema": ref(operation.body.__name__)}}
-    return {"application/octet-stream": {"schema": {"type": "string", "format": "binary", "minLength": 1}}}
+def _is_passed_on(operation: Operation, running: Running) -> bool:
+    return bool(operation.layer) and running.is_passed_on(operation.path)
 
 
-def _responses(operation: Operation) -> Schema:
+def _body(operation: Operation, running: Running) -> Schema:
+    if not isinstance(operation.body, type):
+        return {"application/octet-stream": {"schema": {"type": "string", "format": "binary", "minLength": 1}}}
+    schema = ref(operation.body.__name__)
+    if _is_passed_on(operation, running):
+        passed = layer_body(operation.path, running.layer_model, running.max_choices)
+        schema = {"anyOf": [schema, passed]} if operation.replies else passed
+    return {"application/json": {"schema": schema}}
+
+
+def _responses(operation: Operation, running: Running) -> Schema:
+    is_passed_on = _is_passed_on(operation, running)
+    replies = dict(operation.replies) or ({200: operation.layer} if is_passed_on else {})
     responses: Schema = {}
-    for status, kind in operation.replies.items():
-        content = _content(kind)
-        if operation.streams:
-            content["text/event-stream"] = {"schema": {"type": "string", "description": _STREAM}}
-        responses[str(status)] = {"description": _said(status), "headers": _headers(status), "content": content}
-    statuses = [*operation.errors, *(() if operation.is_open else (401, 403))]
-    for status in sorted(set(statuses)):
+    for status, kind in replies.items():
+        content = _content(kind, operation.layer if is_passed_on and kind != operation.layer else "")
+        if operation.stream:
+            text = {"type": "string", "description": _STREAMS[operation.stream]}
+            content["text/event-stream"] = {"schema": text}
+        headers = _headers(status, is_open=operation.is_open)
+        responses[str(status)] = {"description": _said(status), "headers": headers, "content": content}
+    statuses = {*operation.errors, *((403,) if operation.is_open else _GUARDED), *((400,) if is_passed_on else ())}
+    for status in sorted(statuses):
         if str(status) not in responses:
-            responses[str(status)] = _error(_MEANING.get(status, "refused"), status)
-    responses["default"] = _error("any other error", 0)
+            responses[str(status)] = _error(operation, status, is_passed_on=is_passed_on)
+    responses["default"] = _error(operation, 0, is_passed_on=is_passed_on)
     return responses
 
 
@@ -118,20 +170,29 @@ def _said(status: int) -> str:
     return {200: "done", 201: "made", 202: "accepted, goes on"}.get(status, _MEANING.get(status, "refused"))
 
 
-def _content(kind: str) -> Schema:
+def _content(kind: str, other: str = "") -> Schema:
     text = {"schema": {"type": "string"}}
     kinds = {
         METRICS: ("text/plain", "application/openmetrics-text"),
         PAGE: ("text/html", "text/javascript", "text/css"),
     }
-    return dict.fromkeys(kinds[kind], text) if kind in kinds else {"application/json": {"schema": ref(kind)}}
+    if kind in kinds:
+        return dict.fromkeys(kinds[kind], text)
+    return {"application/json": {"schema": {"anyOf": [ref(kind), ref(other)]} if other else ref(kind)}}
 
 
-def _error(description: str, status: int) -> Schema:
-    content = {"application/json": {"schema": ref("Error")}}
-    return {"description": description, "headers": _headers(status), "content": content}
+def _error(operation: Operation, status: int, *, is_passed_on: bool) -> Schema:
+    description = _MEANING.get(status, "refused") if status else "any other error"
+    content = _content("Error", "LayerError" if is_passed_on else "")
+    return {"description": description, "headers": _headers(status, is_open=operation.is_open), "content": content}
 
 
-def _headers(status: int) -> Schema:
+def _headers(status: int, *, is_open: bool) -> Schema:
     headers: Schema = {"x-request-id": {"$ref": "#/components/headers/RequestId"}}
-    return headers | ({"Retry-After": {"$ref": "#/components/headers/RetryAfter"}} if status in {429, 503} else {})
+    if not is_open and status not in {401, 403}:
+        headers |= _RATES
+    if status in {429, 503}:
+        headers["Retry-After"] = {"$ref": "#/components/headers/RetryAfter"}
+    if status == 504:
+        headers["X-Should-Retry"] = {"$ref": "#/components/headers/ShouldRetry"}
+    return headers

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from pydantic import BaseModel
 
 from retrieval.corpus.readers.kinds import READERS
+from server.api_docs.bodies import MessagesRequest, ResponseRequest
+from server.api_docs.operation import METRICS, PAGE, Operation, Query, Verb
 from server.openai_api.corpus_schemas import (
     DocumentsBody,
     NamespaceBody,
@@ -21,12 +22,8 @@ from server.openai_api.corpus_schemas import (
 from server.openai_api.embeddings import EmbeddingsRequest
 from server.openai_api.rerank import RerankRequest
 from server.openai_api.schemas import ChatRequest, CompletionRequest
+from server.openai_api.tokenize import DetokenizeRequest, TokenizeRequest
 
-Verb = Literal["get", "post", "put", "delete"]
-# What the body of a reply is: the name of a schema of ``replies``, or one of these.
-METRICS: Final = "metrics"
-PAGE: Final = "page"
-Query = Mapping[str, Mapping[str, object]]
 WAIT: Final[Query] = {"wait": {"type": "number", "minimum": 0, "maximum": 60}}
 _FILE_FIELDS: Final[Query] = {
     "filename": {"type": "string"},
@@ -34,25 +31,8 @@ _FILE_FIELDS: Final[Query] = {
     "licence": {"type": "string"},
 }
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """``replies``: status -> what its body is. ``streams``: with ``stream`` true the reply is server-sent events.
-    ``is_open``: without a key. ``query``: parameters of the URL, by name, with their schemas."""
-
-    path: str
-    verb: Verb
-    tag: str
-    summary: str
-    body: type[BaseModel] | Literal["file"] | None = None
-    replies: Mapping[int, str] = field(default_factory=lambda: {200: ""})
-    errors: Sequence[int] = ()
-    query: Query = field(default_factory=dict)
-    streams: bool = False
-    is_open: bool = False
-
-
-_ASKING: Final = (404, 413, 422, 429, 502, 503, 504)
+_ASKING: Final = (404, 413, 422, 429, 499, 500, 502, 503, 504)
+_TOKENS: Final = (404, 413, 422, 429, 500, 503)
 _RETRIEVING: Final = (404, 413, 422, 429, 500, 503)
 _CHANGING: Final = (404, 409, 413, 422, 429, 500, 503, 507)
 _JOB: Final = {200: "Job", 202: "Job"}
@@ -86,6 +66,31 @@ def _rerank(path: str) -> Operation:
     )
 
 
+def _not_stored(verb: Verb) -> Operation:
+    return Operation(
+        path="/v1/responses/{response_id}",
+        verb=verb,
+        tag="Answers",
+        summary="Always 404: responses are not stored; GET /v1/traces/{trace_id} has the record",
+        replies={},
+        errors=(404,),
+    )
+
+
+def _messages(path: str, layer: str) -> Operation:
+    return Operation(
+        path="/v1/messages" + path,
+        verb="post",
+        tag="Answers",
+        summary="Anthropic's form, of the plain model on the vLLM engine alone; refused elsewhere",
+        body=MessagesRequest,
+        replies={},
+        errors=(404, 413, 422, 429, 499, 500, 503, 504),
+        is_timed=True,
+        layer=layer,
+    )
+
+
 def _open(path: str, summary: str, replies: Mapping[int, str]) -> Operation:
     return Operation(path=path, verb="get", tag="Server", summary=summary, replies=replies, is_open=True)
 
@@ -99,8 +104,24 @@ ANSWERS: Final = (
         body=ChatRequest,
         replies={200: "ChatCompletion"},
         errors=_ASKING,
-        streams=True,
+        stream="chat",
+        is_timed=True,
+        layer="LayerReply",
     ),
+    Operation(
+        path="/v1/responses",
+        verb="post",
+        tag="Answers",
+        summary="The same as typed items; nothing is stored",
+        body=ResponseRequest,
+        replies={200: "Response"},
+        errors=_ASKING,
+        stream="response",
+        is_timed=True,
+        layer="LayerReply",
+    ),
+    *(_not_stored(verb) for verb in ("get", "delete")),
+    *(_messages(path, layer) for path, layer in (("", "LayerMessage"), ("/count_tokens", "LayerCount"))),
     Operation(
         path="/v1/completions",
         verb="post",
@@ -109,7 +130,27 @@ ANSWERS: Final = (
         body=CompletionRequest,
         replies={200: "Completion"},
         errors=_ASKING,
-        streams=True,
+        stream="text",
+        is_timed=True,
+        layer="LayerReply",
+    ),
+    Operation(
+        path="/tokenize",
+        verb="post",
+        tag="Answers",
+        summary="A text's or a chat's tokens in the served model",
+        body=TokenizeRequest,
+        replies={200: "Tokens"},
+        errors=_TOKENS,
+    ),
+    Operation(
+        path="/detokenize",
+        verb="post",
+        tag="Answers",
+        summary="The text of tokens",
+        body=DetokenizeRequest,
+        replies={200: "Detokenized"},
+        errors=_TOKENS,
     ),
     Operation(path="/v1/models", verb="get", tag="Answers", summary="Models and methods", replies={200: "ModelList"}),
     Operation(
@@ -219,11 +260,17 @@ NAMESPACES: Final = (
 )
 SERVER: Final = (
     _open("/health", "The process lives", {200: "Health"}),
-    _open("/ready", "It can answer; 503 with the reason while it cannot", {200: "Ready", 503: "Ready"}),
+    Operation(
+        path="/ready",
+        verb="get",
+        tag="Server",
+        summary="It can answer; 503 with the reason while it cannot",
+        replies={200: "Ready", 503: "NotReady"},
+    ),
     Operation(path="/version", verb="get", tag="Server", summary="What runs", replies={200: "Version"}),
     Operation(path="/metrics", verb="get", tag="Server", summary="For Prometheus", replies={200: METRICS}),
     Operation(path="/openapi.json", verb="get", tag="Server", summary="This document", replies={200: "OpenApi"}),
     _open("/docs", "The page that shows it", {200: PAGE}),
-    _open("/docs/{name}", "Its script and its style", {200: PAGE}),
+    _open("/docs/{name}", "Its script and its style, page.js and page.css; all else needs a key", {200: PAGE}),
 )
 OPERATIONS: Final = (*ANSWERS, *RETRIEVAL, *NAMESPACES, *SERVER)

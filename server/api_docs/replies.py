@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from models.decoding.types import LoopFinish
+from server.engine_slot import State
 from server.errors import TABLE
 
 Schema = dict[str, Any]
@@ -12,6 +13,16 @@ _TEXT: Final[Schema] = {"type": "string"}
 _WHOLE: Final[Schema] = {"type": "integer"}
 _NUMBER: Final[Schema] = {"type": "number"}
 _YES_NO: Final[Schema] = {"type": "boolean"}
+_EVENTS: Final = (
+    *(f"response.{state}" for state in ("created", "in_progress", "completed", "incomplete", "failed")),
+    *(f"response.output_item.{what}" for what in ("added", "done")),
+    *(f"response.web_search_call.{what}" for what in ("in_progress", "searching", "completed")),
+    *(f"response.reasoning_summary_part.{what}" for what in ("added", "done")),
+    *(f"response.reasoning_summary_text.{what}" for what in ("delta", "done")),
+    *(f"response.content_part.{what}" for what in ("added", "done")),
+    *(f"response.output_text.{what}" for what in ("delta", "annotation.added", "done")),
+    "error",
+)
 
 
 def error_schema() -> Schema:
@@ -33,11 +44,20 @@ def reply_schemas() -> dict[str, Schema]:
     return {
         "Error": error_schema(),
         "Health": _object(status={"const": "ok"}),
-        "Ready": _object(status=_TEXT, model=_TEXT, seconds=_NUMBER, egress=_TEXT, left=_TEXT, in_flight=_WHOLE),
+        "Ready": _ready(["ready"]),
+        "NotReady": {
+            "anyOf": [_ready([*(name for name in get_args(State) if name != "ready"), "draining"]), ref("Error")]
+        },
         "Version": _object(version=_TEXT, python=_TEXT, engine=_TEXT, model=_TEXT, commit={"type": ["string", "null"]}),
         "Usage": _usage(),
         "ChatCompletion": _chat(),
+        "ChatCompletionChunk": _chunk("chat.completion.chunk", delta={"type": "object"}),
         "Completion": _completion(),
+        "CompletionChunk": _chunk("text_completion", text=_TEXT),
+        "Response": _response(),
+        "ResponseEvent": _object(type={"enum": list(_EVENTS)}, sequence_number=_WHOLE),
+        "Tokens": _tokens(),
+        "Detokenized": _object(prompt=_TEXT),
         "Model": _model(),
         "ModelList": _list_of("Model"),
         "Embeddings": _embeddings(),
@@ -79,7 +99,7 @@ def _usage() -> Schema:
 
 
 def _extra() -> Schema:
-    ends = list(LoopFinish.__args__)  # type: ignore[attr-defined]
+    ends = list(get_args(LoopFinish))
     call = _object(url=_TEXT, status=_TEXT, summary=_TEXT)
     return _object(
         trace_id=_TEXT,
@@ -117,6 +137,50 @@ def _completion() -> Schema:
         model=_TEXT,
         choices=_array(choice),
         usage=ref("Usage"),
+    )
+
+
+def _chunk(kind: str, **members: Schema) -> Schema:
+    finish = {"enum": [None, "stop", "length"]}
+    choice = _object(index=_WHOLE, **members, finish_reason=finish)
+    return _object(id=_TEXT, object={"const": kind}, created=_WHOLE, model=_TEXT, choices=_array(choice))
+
+
+def _response() -> Schema:
+    usage = _object(input_tokens=_WHOLE, output_tokens=_WHOLE, total_tokens=_WHOLE)
+    item = _object(id=_TEXT, type={"enum": ["message", "reasoning", "web_search_call"]}, status=_TEXT)
+    return _object(
+        id=_TEXT,
+        object={"const": "response"},
+        created_at=_WHOLE,
+        status={"enum": ["completed", "incomplete"]},
+        incomplete_details={"type": ["object", "null"]},
+        model=_TEXT,
+        output=_array(item),
+        store={"const": False},
+        usage={"anyOf": [usage, {"type": "null"}]},
+        arrowhead=_extra(),
+    )
+
+
+def _tokens() -> Schema:
+    texts = {"type": ["array", "null"], "items": _TEXT, "description": "with return_token_strs"}
+    return _object(count=_WHOLE, max_model_len=_WHOLE, tokens=_array(_WHOLE), token_strs=texts)
+
+
+def _ready(states: list[str]) -> Schema:
+    return _object(
+        status={"enum": states},
+        model=_TEXT,
+        seconds=_NUMBER,
+        egress=_TEXT,
+        egress_profile=_TEXT,
+        egress_allows=_array(_TEXT),
+        left={"type": "string", "description": "what left this machine since the start, in words"},
+        in_flight=_WHOLE,
+        waiting=_WHOLE,
+        since={"type": "integer", "description": "Unix time at which the state began"},
+        restarts=_WHOLE,
     )
 
 

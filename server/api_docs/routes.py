@@ -11,8 +11,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from server.api_docs.document import build_document
+from server.api_docs.running import running_of
 from server.services import Services
-from server.version import installed_version
 
 router = APIRouter()
 _KINDS: Final = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
@@ -30,8 +30,7 @@ HEADERS: Final = {
 @router.get("/openapi.json")
 async def openapi(request: Request) -> Response:
     services: Services = request.app.state.services
-    document = build_document(version=installed_version(), needs_key=bool(services.settings.server.api_keys))
-    return JSONResponse(document, headers={"Cache-Control": "no-cache"})
+    return JSONResponse(build_document(running_of(services)), headers={"Cache-Control": "no-cache"})
 
 
 @router.get("/docs")

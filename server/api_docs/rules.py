@@ -2,32 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from server.api_docs.running import Running
+from server.openai_api import responses_schemas as of_responses
+from server.openai_api import tokenize as of_tokens
 from server.openai_api.schemas import IGNORED, NEUTRAL
 
 Schema = dict[str, Any]
 _UNUSED: Final = "not served: accepted only at a value that means that it is not used"
+_OPTIONS: Final = "options of the method, e.g. max_calls, references, egress; GET /v1/models names the methods"
 _GIVEN: Final[Schema] = {"not": {"type": "null"}}
 _HAS_TEXT: Final[Schema] = {"type": "string", "pattern": r"\S"}
 _HAS_WORDS: Final[Schema] = {"pattern": r"\w"}
 _DAY: Final[Schema] = {"pattern": r"^\d{4}-?\d\d-?\d\d$"}
 
 
-def add_rules(schemas: dict[str, Schema]) -> None:
+def add_rules(schemas: dict[str, Schema], running: Running) -> None:
     """Changes the schemas of the bodies in place."""
+    _add_answer_rules(schemas, running)
+    _add_response_rules(schemas["ResponseRequest"])
+    _add_token_rules(schemas, running)
+    _add_retrieval_rules(schemas)
+
+
+def _add_answer_rules(schemas: dict[str, Schema], running: Running) -> None:
     for name in ("ChatRequest", "CompletionRequest"):
-        _add_unused(schemas[name])
+        _add_unused(schemas[name], NEUTRAL, IGNORED)
+        for branch in schemas[name]["properties"]["n"]["anyOf"]:
+            if "maximum" in branch:
+                branch["maximum"] = min(branch["maximum"], running.max_choices)
         _require(schemas[name], "stream_options", "stream")
-        schemas[name]["properties"]["arrowhead"]["description"] = (
-            "options of the method, e.g. max_calls, references, egress; GET /v1/models names the methods"
-        )
+        schemas[name]["properties"]["arrowhead"]["description"] = _OPTIONS
     chat = schemas["ChatRequest"]
     _require(chat, "top_logprobs", "logprobs")
     both = {"max_tokens": _GIVEN, "max_completion_tokens": _GIVEN}
     chat.setdefault("allOf", []).append({"not": {"required": list(both), "properties": both}})
     chat["properties"]["messages"]["contains"] = _user_message()
     _narrow(schemas["CompletionRequest"]["properties"]["prompt"], _HAS_TEXT)
+    for branch in schemas["CompletionRequest"]["properties"]["prompt"]["anyOf"]:
+        if "maxItems" in branch:
+            branch["maxItems"] = min(branch["maxItems"], running.max_choices)
+
+
+def _add_response_rules(schema: Schema) -> None:
+    _add_unused(schema, {name: values for name, (values, _) in of_responses.NEUTRAL.items()}, of_responses.IGNORED)
+    schema["properties"]["reasoning"]["type"] = ["object", "null"]
+    schema["properties"]["arrowhead"]["description"] = _OPTIONS
+    text, items = schema["properties"]["input"]["anyOf"]
+    _narrow(text, _HAS_TEXT)
+    passed = {"anyOf": [{"enum": sorted(of_responses.SKIPPED)}, {"pattern": f"^{of_responses.CLIENTS_OWN}"}]}
+    own = {"type": "object", "properties": {"type": {"type": "string"} | passed}, "required": ["type"]}
+    items["items"] = {"anyOf": [items["items"], own | {"description": "of an earlier reply: passed over"}]}
+    items["contains"] = _user_message()
+    wanted = {"properties": {"top_logprobs": {"type": "integer", "minimum": 1}}, "required": ["top_logprobs"]}
+    named = {"include": {"type": "array", "contains": {"const": of_responses.LOGPROBS}}}
+    schema.setdefault("allOf", []).append({"if": wanted, "then": {"properties": named, "required": ["include"]}})
+
+
+def _add_token_rules(schemas: dict[str, Schema], running: Running) -> None:
+    asked = schemas["TokenizeRequest"]
+    _add_unused(asked, of_tokens.NEUTRAL, ())
+    asked["oneOf"] = [{"required": [name], "properties": {name: _GIVEN}} for name in ("prompt", "messages")]
+    if not running.has_turns:
+        turns = {"contains": {"properties": {"role": {"const": "user"}}}}
+        plain = {"add_generation_prompt": {"const": True}, "messages": turns}
+        chat = {"required": ["messages"], "properties": {"messages": _GIVEN}}
+        asked.setdefault("allOf", []).append({"if": chat, "then": {"properties": plain}})
+    if running.vocabulary is not None:
+        schemas["DetokenizeRequest"]["properties"]["tokens"]["items"]["maximum"] = running.vocabulary - 1
+
+
+def _add_retrieval_rules(schemas: dict[str, Schema]) -> None:
     queries = [{"required": [name], "properties": {name: _GIVEN}} for name in ("query", "queries")]
     schemas["SearchBody"]["oneOf"] = queries
     _narrow(schemas["SearchBody"]["properties"]["query"], _HAS_WORDS)
@@ -41,11 +88,11 @@ def add_rules(schemas: dict[str, Schema]) -> None:
     schemas["NamespaceBody"]["properties"]["name"]["pattern"] = "^[a-z0-9][a-z0-9_-]{0,62}$"
 
 
-def _add_unused(schema: Schema) -> None:
-    for name, values in NEUTRAL.items():
+def _add_unused(schema: Schema, neutral: Mapping[str, Sequence[Any]], ignored: Iterable[str]) -> None:
+    for name, values in neutral.items():
         if name not in schema["properties"]:
             schema["properties"][name] = {"enum": list(values), "description": _UNUSED}
-    for name in sorted(IGNORED):
+    for name in sorted(ignored):
         schema["properties"][name] = {"description": "accepted, changes nothing"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import aclosing
@@ -11,17 +10,16 @@ from typing import Final, TypeVar
 
 from fastapi import Request
 
-from server.answer_watch import AnswerWatch
+from server.answer_watch import AnswerWatch, log_answer
 from server.errors import AnswerTimeout, InvalidRequest, error_reply
 from server.fair_queue import Ticket, estimated_tokens
-from server.logging_setup import log_event, request_id
+from server.logging_setup import request_id
 from server.methods.base import Ask, Done
 from server.openai_api.fanout import Indexed, prompt_of, run_all
 from server.openai_api.rendering import Choice
 from server.services import Served, Services
 from server.traces import TraceHead, TraceRecorder
 
-log = logging.getLogger(__name__)
 TIMEOUT_HEADER: Final = "X-Request-Timeout"
 _T = TypeVar("_T")
 
@@ -120,23 +118,7 @@ class Exchange:
     def _log(self, failure: str | None, request: str) -> None:
         self._services.spend(self.head.owner, sum(choice.sampled for choice in self.choices))
         record = self._watch.end(failure, [choice.done.usage if choice.done else None for choice in self.choices])
-        tokens = record.tokens
-        fields: dict[str, str | int | float] = {
-            "id": record.id,
-            "request": request,
-            "model": record.model,
-            "n": record.choices,
-            "seconds": round(record.seconds, 3),
-            "first": "-" if record.first_s is None else round(record.first_s, 3),
-            "calls": record.num_calls,
-            "prompt": tokens.prompt,
-            "sampled": tokens.sampled,
-            "injected": tokens.injected,
-            "cached": tokens.cached,
-            "computed": tokens.computed,
-            "outcome": record.outcome,
-        }
-        log_event(log, logging.INFO, "answer", fields)
+        log_answer(record, request)
 
 
 def timeout_seconds(text: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from server.errors import UnsupportedField
+from server.errors import InvalidRequest
 from server.openai_api.body import read_json
 from server.openai_api.plain_layer import plain_reply
 from server.services import Services
@@ -22,7 +22,7 @@ async def messages(request: Request) -> Response:
     plain = await plain_reply(request, body)
     if plain is None:
         name = services.slot.card.name
-        raise UnsupportedField(
+        raise InvalidRequest(
             f"model: /v1/messages is served for {name} alone, by the vLLM engine; use /v1/chat/completions",
             param="model",
         )

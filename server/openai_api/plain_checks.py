@@ -41,7 +41,7 @@ _PATTERNS: Final = frozenset({"pattern", "regex"})
 _MEDIA: Final = re.compile(r"image|audio|video|file|document", re.IGNORECASE)
 _TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
 # Lists and tables of a request that the engine walks at every token, or keeps for each.
-_LONGEST: Final[Mapping[str, int]] = {
+LONGEST: Final[Mapping[str, int]] = {
     "logit_bias": 1024,
     "bad_words": 256,
     "allowed_token_ids": 65_536,
@@ -51,8 +51,8 @@ _LONGEST: Final[Mapping[str, int]] = {
     "tools": 128,
     "logprob_token_ids": 128,
 }
-_MAX_LOGPROBS: Final = 20
-_MAX_PROMPTS: Final = 64
+MAX_LOGPROBS: Final = 20
+MAX_PROMPTS: Final = 64
 
 
 def check_plain(body: Mapping[str, Any], max_n: int) -> Mapping[str, Any]:
@@ -61,7 +61,7 @@ def check_plain(body: Mapping[str, Any], max_n: int) -> Mapping[str, Any]:
         if body.get(name) not in (None, False, 0, [], {}):
             raise UnsupportedField(f"{name}: {why}", param=name)
     _check_numbers(body, max_n)
-    for name, most in _LONGEST.items():
+    for name, most in LONGEST.items():
         value = body.get(name)
         if isinstance(value, list | dict) and len(value) > most:
             raise InvalidRequest(f"{name}: at most {most} are taken", param=name)
@@ -77,11 +77,11 @@ def _check_numbers(body: Mapping[str, Any], max_n: int) -> None:
         if _is_number(body.get(name)) and body[name] > max_n:
             raise InvalidRequest(f"{name}: at most {max_n} choices are given", param=name)
     for name in ("logprobs", "top_logprobs", "prompt_logprobs"):
-        if _is_number(body.get(name)) and not 0 <= body[name] <= _MAX_LOGPROBS:
-            raise InvalidRequest(f"{name}: must be from 0 to {_MAX_LOGPROBS}", param=name)
+        if _is_number(body.get(name)) and not 0 <= body[name] <= MAX_LOGPROBS:
+            raise InvalidRequest(f"{name}: must be from 0 to {MAX_LOGPROBS}", param=name)
     prompt = body.get("prompt")
-    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int) and len(prompt) > _MAX_PROMPTS:
-        raise InvalidRequest(f"prompt: at most {_MAX_PROMPTS} are taken at once", param="prompt")
+    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int) and len(prompt) > MAX_PROMPTS:
+        raise InvalidRequest(f"prompt: at most {MAX_PROMPTS} are taken at once", param="prompt")
 
 
 def _is_number(value: object) -> bool:

@@ -21,9 +21,7 @@ from server.openai_api.plain_passing import Passage, PlainReply, plain_body
 from server.services import Services
 
 # A model without a chat template has no roles: there our own form of a question is used instead.
-_NEED_TEMPLATE: Final = frozenset(
-    {"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"}
-)
+NEED_TEMPLATE: Final = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"})
 _ANSWER_LENGTHS: Final = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 
@@ -40,7 +38,7 @@ async def plain_reply(request: Request, body: object) -> Response | None:
     engine = services.slot.get()
     if not isinstance(engine, ServesOpenAi):
         return None
-    if request.url.path in _NEED_TEMPLATE and services.slot.card.prompt_form != "chat":
+    if request.url.path in NEED_TEMPLATE and services.slot.card.prompt_form != "chat":
         return None
     grant: Grant = request.state.grant
     services.find(services.slot.card.name, grant)
@@ -55,6 +53,7 @@ async def plain_reply(request: Request, body: object) -> Response | None:
         grant=grant,
         ticket=Ticket(grant.key_id, _tokens(services, body, len(sent))),
         deadline=asyncio.get_running_loop().time() + seconds,
+        choices=0 if request.url.path.endswith("/count_tokens") else _choices(body),
     )
     return PlainReply(services, passage)
 
@@ -63,6 +62,9 @@ def _tokens(services: Services, body: Mapping[str, Any], num_chars: int) -> int:
     """An estimate: wrong fields are refused by the layer, later."""
     default = services.settings.loop.max_answer_tokens
     lengths = [body[name] for name in _ANSWER_LENGTHS if isinstance(body.get(name), int) and body[name] > 0]
-    choices = body["n"] if isinstance(body.get("n"), int) and body["n"] > 0 else 1
     each = min(estimated_tokens(num_chars, max(lengths, default=default)), services.slot.card.context_length)
-    return int(each * choices)
+    return int(each * _choices(body))
+
+
+def _choices(body: Mapping[str, Any]) -> int:
+    return body["n"] if isinstance(body.get("n"), int) and body["n"] > 0 else 1

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,11 +12,14 @@ from typing import Any, Final
 from fastapi import Response
 
 from models.engines.base import AsgiApp
+from server.answer_watch import log_answer
 from server.errors import error_reply
 from server.fair_queue import Ticket
 from server.grants import Grant
 from server.guard import log_failure, send_error
+from server.logging_setup import request_id
 from server.openai_api import sse
+from server.openai_api.plain_watch import PlainWatch, ReplyReading, outcome_of
 from server.services import Services
 
 log = logging.getLogger(__name__)
@@ -27,21 +28,20 @@ _Receive = Callable[[], Awaitable[Any]]
 _Send = Callable[[Any], Awaitable[None]]
 # Others steer vLLM's scheduler (X-Vllm-Priority, X-data-parallel-rank, X-Session-ID) or are ours (the key).
 _HEADERS: Final = frozenset({b"accept", b"content-type", b"user-agent", b"traceparent", b"tracestate"})
-_SAMPLED: Final = re.compile(rb'"(?:completion_tokens|output_tokens)":\s*(\d+)')
-_TAIL_BYTES: Final = 8192
 # How long the layer may take to end its request when it is told that the client has gone.
 _LETTING_GO_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """``deadline`` is of the event loop's clock."""
+    """``deadline`` is of the event loop's clock. ``choices`` 0: it counts tokens, so it is no answer."""
 
     layer: AsgiApp
     body: bytes
     grant: Grant
     ticket: Ticket
     deadline: float
+    choices: int = 1
 
 
 class PlainReply(Response):
@@ -54,32 +54,31 @@ class PlainReply(Response):
 
     async def __call__(self, scope: Any, receive: _Receive, send: _Send) -> None:
         wire = _Wire(self._passage.body, receive, send)
-        began = time.monotonic()
-        outcome = "cancelled"
+        watch = PlainWatch(self._services.observer, self._services.slot.card.name, self._passage.choices)
+        outcome, has_place, request = "cancelled", False, request_id.get()
         try:
             async with self._services.admission.place(self._passage.ticket, self._passage.deadline) as leash:
+                has_place = self._passage.choices > 0
+                if has_place:
+                    request_id.set(watch.id)
+                    watch.begin()
                 layer = asyncio.create_task(_run(self._passage.layer, _scope(scope, self._passage.body), wire))
                 try:
                     async with leash.bound():
                         await asyncio.shield(layer)
                 finally:
                     await wire.let_go(layer)
-            outcome = "ok" if 200 <= wire.status < 300 else f"http_{wire.status}"
+            outcome = outcome_of(wire.status, wire.reading) if wire.ended else "cancelled"
         except Exception as error:
             log_failure(error)
             outcome = error_reply(error).code
             await wire.fail(error)
         finally:
-            self._services.spend(self._passage.grant.owner, wire.sampled)
-            log.info(
-                "plain answer: path=%s model=%s status=%d seconds=%.2f sampled=%d outcome=%s",
-                scope["path"],
-                self._services.slot.card.name,
-                wire.status,
-                time.monotonic() - began,
-                wire.sampled,
-                outcome,
-            )
+            if wire.status >= 400:
+                scope.setdefault("state", {})["error_code"] = outcome
+            if has_place:
+                self._services.spend(self._passage.grant.owner, wire.reading.sampled)
+                log_answer(watch.end(outcome, wire.reading), request, {"reply": wire.reading.id or "-"})
 
 
 async def _run(layer: AsgiApp, scope: dict[str, Any], wire: _Wire) -> None:
@@ -94,17 +93,9 @@ class _Wire:
         self._receive = receive
         self._send = send
         self._gone = asyncio.Event()
-        self._is_stream = False
-        self._ended = False
-        self._events = 0
-        self._tail = b""
+        self.reading = ReplyReading()
+        self.ended = False
         self.status = 0
-
-    @property
-    def sampled(self) -> int:
-        """Tokens, as the reply says it; of a stream without usage, its events."""
-        found = _SAMPLED.findall(self._tail)
-        return int(found[-1]) if found else self._events
 
     async def receive(self) -> Any:
         """The body once; then that the client has gone, when it has or when this answer is over."""
@@ -125,10 +116,10 @@ class _Wire:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             kind = dict(message["headers"]).get(b"content-type", b"")
-            self._is_stream = kind.startswith(b"text/event-stream")
+            self.reading.is_stream = kind.startswith(b"text/event-stream")
         else:
-            self._watch(message.get("body", b""))
-            self._ended = not message.get("more_body", False)
+            self.reading.feed(message.get("body", b""))
+            self.ended = not message.get("more_body", False)
         await self._send(message)
 
     async def let_go(self, layer: asyncio.Task[None]) -> None:
@@ -145,16 +136,11 @@ class _Wire:
         if not self.status:
             self.status = reply.status
             await send_error(reply, self._send)
-        elif self._is_stream and not self._ended:
+        elif self.reading.is_stream and not self.ended:
             last = sse.error_event(reply) + sse.DONE
             await self._send({"type": "http.response.body", "body": last, "more_body": False})
-        elif not self._ended:
+        elif not self.ended:
             raise error
-
-    def _watch(self, body: bytes) -> None:
-        if self._is_stream:
-            self._events += body.count(b"data: {")
-        self._tail = (self._tail + body)[-_TAIL_BYTES:]
 
 
 def _scope(scope: Mapping[str, Any], body: bytes) -> dict[str, Any]:

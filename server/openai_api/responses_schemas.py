@@ -19,7 +19,7 @@ from server.openai_api.schemas import MAX_MESSAGES, MAX_TEXT, Body, Temperature,
 LOGPROBS: Final = "message.output_text.logprobs"
 _NOT_STORED: Final = "responses are not stored here: send the earlier items in input"
 # Field -> values that mean "not used", and what is said of any other.
-_NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
+NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "previous_response_id": ((None,), _NOT_STORED),
     "conversation": ((None,), _NOT_STORED),
     "store": ((None, False), "responses are not stored here: leave store out, or send false"),
@@ -35,10 +35,10 @@ _NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "moderation": ((None,), "is not served"),
     "prompt_cache_retention": ((None, "in_memory", "in-memory"), "is not served"),
 }
-_IGNORED: Final = frozenset({"prompt_cache_options", "reasoning", "stream_options"})
+IGNORED: Final = frozenset({"prompt_cache_options", "reasoning", "stream_options"})
 # Our own items in a history, and those that a chat client keeps beside them.
-_SKIPPED: Final = frozenset({"reasoning", "web_search_call"})
-_CLIENTS_OWN: Final = "open_webui:"
+SKIPPED: Final = frozenset({"reasoning", "web_search_call"})
+CLIENTS_OWN: Final = "open_webui:"
 _PARTS: Final = frozenset({"input_text", "output_text", "text"})
 _OTHER_PARTS: Final[Mapping[str, str]] = {
     "input_image": "images are not served: send text",
@@ -57,19 +57,19 @@ _Include = Literal[
 ]
 
 
-class _Part(Body):
+class ResponsePart(Body):
     type: Literal["input_text", "output_text", "text"]
     text: str = Field(max_length=MAX_TEXT)
     annotations: list[dict[str, Any]] | None = None
     logprobs: list[Any] | None = None
 
 
-class _Message(Body):
+class ResponseMessage(Body):
     """``id``, ``status`` and ``phase`` are what answers carry; clients send them back."""
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[str, Field(max_length=MAX_TEXT)] | list[_Part]
+    content: Annotated[str, Field(max_length=MAX_TEXT)] | list[ResponsePart]
     id: str | None = None
     status: str | None = None
     phase: str | None = None
@@ -79,12 +79,12 @@ class _Message(Body):
         return Message("system" if self.role == "developer" else self.role, text)
 
 
-class _Format(Body):
+class ResponseFormat(Body):
     type: Literal["text"] = "text"
 
 
-class _Text(Body):
-    format: _Format | None = None
+class ResponseText(Body):
+    format: ResponseFormat | None = None
     verbosity: Literal["medium"] | None = None
 
 
@@ -99,7 +99,7 @@ class Fields(Body):
     top_p: TopP | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
     include: list[_Include] | None = None
-    text: _Text | None = None
+    text: ResponseText | None = None
     metadata: Annotated[dict[str, Annotated[str, Field(max_length=512)]], Field(max_length=16)] | None = None
     user: str | None = None
     safety_identifier: str | None = None
@@ -135,7 +135,7 @@ def parse_responses(body: object) -> ResponsesRequest:
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object")
     _refuse_what_is_not_served(body)
-    left_out = {"input", *_NEUTRAL, *_IGNORED}
+    left_out = {"input", *NEUTRAL, *IGNORED}
     try:
         fields = Fields.model_validate({name: value for name, value in body.items() if name not in left_out})
     except ValidationError as error:
@@ -152,7 +152,7 @@ def parse_responses(body: object) -> ResponsesRequest:
 
 
 def _refuse_what_is_not_served(body: Mapping[str, Any]) -> None:
-    for name, (neutral, remedy) in _NEUTRAL.items():
+    for name, (neutral, remedy) in NEUTRAL.items():
         if name in body and not is_neutral(body[name], neutral):
             raise UnsupportedField(f"{name}: {remedy}", param=name)
     text = body.get("text")
@@ -182,7 +182,7 @@ def _message(item: object, place: str) -> Message | None:
     kind = item.get("type", "message")
     if not isinstance(kind, str):
         raise InvalidRequest(f"{place}.type: must be text", param=f"{place}.type")
-    if kind in _SKIPPED or kind.startswith(_CLIENTS_OWN):
+    if kind in SKIPPED or kind.startswith(CLIENTS_OWN):
         return None
     if kind == "item_reference":
         raise UnsupportedField(f"{place}: {_NOT_STORED}", param=place)
@@ -190,7 +190,7 @@ def _message(item: object, place: str) -> Message | None:
         raise UnsupportedField(f"{place}: items of type {kind[:64]!r} are not served", param=f"{place}.type")
     _refuse_other_parts(item.get("content"), place)
     try:
-        return _Message.model_validate(item).to_message()
+        return ResponseMessage.model_validate(item).to_message()
     except ValidationError as error:
         raise first_error(error, place) from None
 

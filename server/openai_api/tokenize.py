@@ -24,7 +24,7 @@ from server.services import Services
 router = APIRouter()
 _MAX_TOKENS = 1_000_000
 # Field -> values that mean "not used".
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
+NEUTRAL: dict[str, tuple[Any, ...]] = {
     "continue_final_message": (None, False),
     "chat_template": (None,),
     "chat_template_kwargs": (None, {}),
@@ -78,10 +78,10 @@ async def detokenize(request: Request) -> dict[str, Any]:
 def _parse(given: object) -> TokenizeRequest:
     if not isinstance(given, dict):
         raise InvalidRequest("the body must be a JSON object")
-    for name, neutral in _NEUTRAL.items():
+    for name, neutral in NEUTRAL.items():
         if name in given and not is_neutral(given[name], neutral):
             raise UnsupportedField(f"{name}: is not served", param=name)
-    body = parse_body(TokenizeRequest, {name: value for name, value in given.items() if name not in _NEUTRAL})
+    body = parse_body(TokenizeRequest, {name: value for name, value in given.items() if name not in NEUTRAL})
     if (body.prompt is None) == (body.messages is None):
         raise InvalidRequest("prompt: send either prompt or messages", param="prompt")
     return body

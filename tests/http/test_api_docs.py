@@ -75,6 +75,16 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("post", "/v1/chat/completions", {"model": "scripted:genegpt", "messages": QUESTION}),
     ("post", "/v1/chat/completions", {"model": "scripted:genegpt", "messages": QUESTION, "tools": [{}]}),
     ("post", "/v1/completions", {"model": "scripted", "prompt": "Once upon"}),
+    ("post", "/v1/responses", {"model": "scripted:genegpt", "input": "What is the official gene symbol of LMP10?"}),
+    ("post", "/v1/responses", {"model": "scripted:genegpt", "input": "x", "store": True}),
+    ("get", "/v1/responses/resp_1", None),
+    ("delete", "/v1/responses/resp_1", None),
+    ("post", "/v1/messages", {"model": "scripted", "messages": QUESTION, "max_tokens": 5}),
+    ("post", "/v1/messages/count_tokens", {"model": "nobody"}),
+    ("post", "/tokenize", {"prompt": "PSMB10", "return_token_strs": True}),
+    ("post", "/tokenize", {"messages": QUESTION, "model": "scripted"}),
+    ("post", "/detokenize", {"tokens": [1, 2]}),
+    ("post", "/detokenize", {"tokens": [10_000_000]}),
     ("post", "/v1/embeddings", {"model": "minilm", "input": ["a", "b"]}),
     ("post", "/v1/rerank", {"query": "q", "documents": ["d"]}),
     ("get", "/v1/namespaces", None),
@@ -90,6 +100,31 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("delete", "/v1/namespaces/described/documents", {"ids": ["1"]}),
     ("delete", "/v1/namespaces/described", None),
 ]
+
+
+STREAMS: list[tuple[str, Any, str]] = [
+    ("/v1/chat/completions", {"model": "scripted:genegpt", "messages": QUESTION}, "ChatCompletionChunk"),
+    ("/v1/completions", {"model": "scripted", "prompt": "Once upon"}, "CompletionChunk"),
+    ("/v1/responses", {"model": "scripted:genegpt", "input": QUESTION}, "ResponseEvent"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "kind"), STREAMS)
+def test_streams_are_as_the_document_says(guarded: Any, path: str, body: Any, kind: str) -> None:
+    """Each chunk or event of a real stream."""
+    document = json.loads(_get(f"{guarded.url}/openapi.json", KEY)[2])
+    content = document["paths"][path]["post"]["responses"]["200"]["content"]["text/event-stream"]
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json", "X-Request-Timeout": "30"}
+    data = json.dumps(body | {"stream": True}).encode()
+    request = urllib.request.Request(guarded.url + path, data=data, headers=headers)
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        lines = reply.read().decode().splitlines()
+    told = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    schema = {"$ref": f"#/components/schemas/{kind}", "components": document["components"]}
+
+    assert kind in content["schema"]["description"]
+    assert len(told) > 3
+    assert [error.message for one in told for error in Draft202012Validator(schema).iter_errors(one)] == []
 
 
 def _send(url: str, verb: str, path: str, body: Any) -> tuple[int, str, Any]:

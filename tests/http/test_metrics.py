@@ -88,6 +88,8 @@ def test_tokens_calls_and_answers_are_those_of_the_usage_objects(watched: Any) -
     assert grown("arrowhead_ncbi_request_seconds_count") == grown("arrowhead_ncbi_limiter_wait_seconds_count") == 6
     assert grown("arrowhead_http_requests_total", route="/v1/chat/completions", status="200") == 4
     assert grown("arrowhead_engine_generated_tokens_total") >= tokens["sampled"]
+    assert grown("arrowhead_admissions_total", result="admitted") == 5
+    assert total(after, "arrowhead_requests_waiting") == total(after, "arrowhead_admission_tokens") == 0
 
 
 def test_refusals_are_counted_by_their_code(watched: Any) -> None:
@@ -140,7 +142,9 @@ def test_label_values_are_of_closed_sets(watched: Any) -> None:
         "origin": {"prompt", "sampled", "injected", "cached", "computed"},
         "endpoint": {*get_args(Endpoint), "other"},
         "status": {*get_args(CallStatus)},
-        "result": {"hit", "miss"},
+        "result": {"hit", "miss", "admitted", "refused", "pushed_out", "waited_too_long", "left"},
+        "of": {"running", "running_per_key", "waiting", "tokens"},
+        "unit": {"requests", "tokens"},
         "retriever": {*get_args(Retriever)},
         "namespaces": {"1", "2-4", "5+"},
         "kind": {"query", "passage", "pair"},

@@ -202,5 +202,7 @@ def test_the_log_has_a_line_and_no_question(server: Any) -> None:
     _post(server, "/v1/completions", {"model": "chat-llama", "prompt": secret, "max_tokens": secret})
     time.sleep(0.2)
 
-    assert "plain answer: path=/v1/completions model=chat-llama status=200" in server.log()
+    lines = [line for line in server.log().splitlines() if " answer: id=plain-" in line and "model=chat-llama" in line]
+    assert " outcome=ok " in lines[-2] and " sampled=1 " in lines[-2] and " reply=cmpl-" in lines[-2]
+    assert " outcome=invalid_value " in lines[-1]
     assert secret not in server.log()

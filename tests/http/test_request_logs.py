@@ -54,6 +54,7 @@ def test_a_request_and_its_answer_have_a_line_each(logging_server: Any) -> None:
     assert (request["method"], request["route"], request["status"]) == ("POST", "/v1/chat/completions", 200)
     assert request["seconds"] >= answer["seconds"] >= answer["first"] > 0
     assert (answer["model"], answer["calls"], answer["outcome"]) == ("scripted:genegpt", 2, "ok")
+    assert answer["request_id"] == answer["id"]
     assert answer["sampled"] > 0 and answer["injected"] > 0 and answer["id"].startswith("chatcmpl-")
     assert "nowhere" not in logging_server.log()
 

@@ -90,21 +90,26 @@ function start(path, body) {
   const text = example(body);
   if (path === "/v1/chat/completions") text.messages = [{ role: "user", content: "What is the official gene symbol of LMP10?" }];
   if (path === "/v1/search") text.query = "asthma";
-  if (/completions$/.test(path) && doc.first) text.model = doc.first;
+  if (text.documents && text.documents[0].id) text.documents[0].text = "PSMB10 is a gene.";
+  if (path === "/v1/responses") text.input = "What is the official gene symbol of LMP10?";
+  if (path === "/tokenize") text.prompt = "PSMB10";
+  if (/completions$|responses$|messages/.test(path) && doc.first) text.model = doc.first;
   return JSON.stringify(text, null, 2);
 }
 
 async function send(verb, path, fields, body, type, out) {
   let url = path;
   const query = new URLSearchParams();
+  const told = headers(body === null ? null : type);
   for (const field of fields) {
-    if (field.dataset.where === "path") url = url.replace("{" + field.name + "}", encodeURIComponent(field.value));
+    if (field.dataset.where === "header") { if (field.value) told[field.name] = field.value; }
+    else if (field.dataset.where === "path") url = url.replace("{" + field.name + "}", encodeURIComponent(field.value));
     else if (field.value) query.set(field.name, field.value);
   }
   if ([...query].length) url += "?" + query;
   out.textContent = "…";
   try {
-    const reply = await fetch(url, { method: verb.toUpperCase(), headers: headers(body === null ? null : type), body });
+    const reply = await fetch(url, { method: verb.toUpperCase(), headers: told, body });
     out.textContent = reply.status + " " + (reply.headers.get("x-request-id") || "") + "\n";
     const json = (reply.headers.get("content-type") || "").includes("json");
     if (json) { out.textContent += JSON.stringify(await reply.json(), null, 2); return; }
@@ -168,7 +173,8 @@ async function load() {
   if (!reply.ok) { state.textContent = reply.status === 401 ? "This server needs a key." : "Error " + reply.status; return; }
   doc = await reply.json();
   const models = await fetch("/v1/models", { headers: headers() });
-  if (models.ok) doc.first = (await models.json()).data.at(-1).id;
+  const ids = models.ok ? (await models.json()).data.map((one) => one.id) : [];
+  doc.first = ids.find((id) => id.endsWith(":genegpt")) || ids[0];
   state.textContent = "";
   document.getElementById("version").textContent = doc.info.version;
   document.getElementById("about").textContent = doc.info.description;

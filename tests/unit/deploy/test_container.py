@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,15 @@ import yaml
 from pydantic import BaseModel
 
 from scripts.image_in_chroot import Build, Instruction, pairs, parse
+from server.draining import FLUSH_S
+from server.jobs import JobLimits
+from server.keyring import Keyring, require_guard
 from server.settings import Settings
+from server.settings_loading import SettingsInvalid
 
 ROOT = Path(__file__).parents[3]
 SECRET = re.compile(r"(api_?keys?|token|passw|secret|credential)", re.IGNORECASE)
+TIMES = ("drain_notice_s", "shutdown_grace_s")
 VARIABLE = re.compile(r"ARROWHEAD_([A-Z]+)__([A-Z_0-9]+)")
 
 
@@ -115,13 +120,59 @@ def test_the_container_has_as_little_as_it_needs(service: dict[str, Any]) -> Non
     assert service["read_only"] is True and service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"] and service["user"] == "10001:10001"
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
-    assert int(service["stop_grace_period"].rstrip("s")) > float(environment["ARROWHEAD_SERVER__SHUTDOWN_GRACE_S"])
+    assert environment["ARROWHEAD_SERVER__KEYS_FILE"].startswith("/data/")
     assert any(volume.endswith(":/models:ro") for volume in service["volumes"])
+
+
+def _pod() -> dict[str, Any]:
+    """Of the guide's example for Kubernetes."""
+    (text,) = re.findall(r"```yaml\n(securityContext.*?)```", (ROOT / "docs" / "deploy.md").read_text(), re.DOTALL)
+    return dict(yaml.safe_load(text))
+
+
+def _drain_s(variables: Mapping[str, str]) -> float:
+    """The longest time from SIGTERM to the end."""
+    server = Settings().server
+    times = {name: float(variables.get(f"ARROWHEAD_SERVER__{name.upper()}", getattr(server, name))) for name in TIMES}
+    return sum(times.values()) + FLUSH_S + JobLimits().grace_s
+
+
+def test_whatever_stops_the_process_waits_for_its_drain(service: dict[str, Any]) -> None:
+    """The container, the unit and the pod; and the guide's table has their times."""
+    unit = (ROOT / "deploy" / "systemd" / "arrowhead.service").read_text()
+    pod = _pod()
+    of_pod = {one["name"]: one["value"] for one in pod["containers"][0]["env"]}
+    of_unit = dict(re.findall(r"(ARROWHEAD_SERVER__\w+)=(\S+)", unit))
+    waits = {
+        int(service["stop_grace_period"].rstrip("s")): _drain_s(service["environment"]),
+        int(re.findall(r"^TimeoutStopSec=(\d+)s$", unit, re.MULTILINE)[0]): _drain_s(of_unit),
+        int(pod["terminationGracePeriodSeconds"]): _drain_s(of_pod),
+    }
+    told = (ROOT / "docs" / "operations.md").read_text()
+
+    assert all(waited > drained for waited, drained in waits.items())
+    for drained in (_drain_s(service["environment"]), _drain_s(of_unit), _drain_s(of_pod)):
+        assert f"| {drained:g} s |" in told
+    assert {of_pod["ARROWHEAD_SERVER__KEYS_FILE"], service["environment"]["ARROWHEAD_SERVER__KEYS_FILE"]} == {
+        "/data/keys.json"
+    }
+    assert of_unit["ARROWHEAD_SERVER__KEYS_FILE"] == "/var/lib/arrowhead/keys.json"
+
+
+def test_the_guide_quotes_the_start_without_a_key() -> None:
+    """Word by word, as the way out stands in it."""
+    settings = Settings.model_validate({"server": {"host": "0.0.0.0"}})
+    with pytest.raises(SettingsInvalid) as failure:
+        require_guard(settings, Keyring(()))
+
+    assert "`arrowhead key create`" in failure.value.message and "server.api_keys" in failure.value.message
+    assert f"\narrowhead: {failure.value.message}\n" in (ROOT / "docs" / "deploy.md").read_text()
 
 
 def _named_settings() -> Iterator[tuple[str, str, str]]:
     places = [*(ROOT / "deploy").rglob("*"), ROOT / "Dockerfile.gpu"]
-    places += [ROOT / "docs" / name for name in ("deploy.md", "observability.md", "air-gapped.md")]
+    guides = ("deploy.md", "operations.md", "observability.md", "keys.md", "air-gapped.md")
+    places += [ROOT / "docs" / name for name in guides]
     for path in places:
         if path.is_file() and path.suffix != ".json":
             for group, name in VARIABLE.findall(path.read_text()):

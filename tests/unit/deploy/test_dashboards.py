@@ -16,10 +16,13 @@ import yaml
 from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.types import EngineStats
+from server.admission import Admission
 from server.engine_slot import EngineSlot
+from server.fair_queue import AdmissionLimits
 from server.metrics import Metrics
 from server.metrics_state import ServerState
 from server.observing import AnswerRecord, HttpRequest
+from server.rates import Rates
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 NAME = re.compile(r"\b(?:arrowhead|process|python)_[a-z0-9_]+\b")
@@ -59,7 +62,9 @@ def exported() -> dict[str, set[str]]:
     card = ModelCard(name="m", source="s", description="", context_length=16, prompt_form="base")
     slot = EngineSlot(card, lambda: cast(Engine, _Engine()))
     asyncio.run(slot.load())
-    metrics.watch(cast(ServerState, SimpleNamespace(in_flight=0, draining=False, slot=slot, running_jobs=0)))
+    limits = AdmissionLimits(running=2, waiting=1, running_per_key=1, tokens=100)
+    state = SimpleNamespace(admission=Admission(limits), rates=Rates(), draining=False, slot=slot, running_jobs=0)
+    metrics.watch(cast(ServerState, state))
     metrics.replied(HttpRequest(route="/x", method="GET", status=404, code="unknown_url", seconds=0.1))
     calls = {("esearch", "ok"): 1}
     metrics.answer_ended(AnswerRecord(id="a", model="m", outcome="ok", seconds=1, first_s=0.1, calls=calls))

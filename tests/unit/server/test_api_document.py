@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,29 +13,36 @@ from fastapi.routing import APIRoute
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from models.errors import ArrowheadError
+from models.errors import ArrowheadError, EngineLoading
 from server.api_docs.document import build_document
 from server.api_docs.operations import OPERATIONS
+from server.api_docs.running import Running, running_of
 from server.app import create_app
 from server.door import OPEN_PATHS
 from server.errors import TABLE
+from server.keyring import Keyring
 from server.observing_setup import counted
 from server.openai_api.corpus_schemas import DocumentsBody, NamespaceBody, QueryBody, RemoveBody, SearchBody
 from server.openai_api.embeddings import EmbeddingsRequest
 from server.openai_api.rerank import RerankRequest
+from server.openai_api.responses_schemas import parse_responses
 from server.openai_api.schemas import parse_body, parse_chat, parse_completion
 from server.openai_api.search import _checked
+from server.openai_api.tokenize import DetokenizeRequest, _parse
+from server.rates import Rates
 from server.services import Services
 from server.settings import Settings
 from server.version import commit
 
+RUNNING = Running(version="1.2.3", needs_key=True, vocabulary=1000, has_turns=False)
 STATIC = Path(__file__).parents[3] / "server" / "api_docs" / "static"
+LOGPROBS = "message.output_text.logprobs"
 SAID = [{"role": "user", "content": "hello"}]
 
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    return build_document(version="1.2.3", needs_key=True)
+    return build_document(RUNNING)
 
 
 def test_the_document_is_valid_openapi(document: dict[str, Any]) -> None:
@@ -47,7 +55,8 @@ def test_the_document_is_valid_openapi(document: dict[str, Any]) -> None:
 
 def test_every_route_is_described_and_nothing_else() -> None:
     """A new route needs its line in server/api_docs/operations.py."""
-    services = cast(Services, SimpleNamespace(settings=Settings(), observing=counted()))
+    parts = SimpleNamespace(settings=Settings(), observing=counted(), keyring=Keyring(()), rates=Rates())
+    services = cast(Services, parts)
     routes = [route for route in create_app(services).routes if isinstance(route, APIRoute)]
     there = {(re.sub(r":\w+\}", "}", route.path), verb.lower()) for route in routes for verb in route.methods}
 
@@ -60,7 +69,7 @@ def test_what_is_open_is_said_to_be_so(document: dict[str, Any]) -> None:
 
     assert {path for path in OPEN_PATHS if not path.startswith("/docs/")} | {"/docs/{name}"} == open_routes
     assert document["security"] == [{"bearer": []}]
-    assert build_document(version="1", needs_key=False)["security"] == [{}]
+    assert build_document(replace(RUNNING, needs_key=False))["security"] == [{}]
 
 
 def test_errors_are_those_of_the_table(document: dict[str, Any]) -> None:
@@ -100,6 +109,31 @@ BODIES: list[tuple[str, Any]] = [
     ("CompletionRequest", {"model": "m", "prompt": [1, 2]}),
     ("CompletionRequest", {"model": "m", "prompt": ""}),
     ("CompletionRequest", {"model": "m", "prompt": "x", "echo": True}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "n": 9}),
+    ("ResponseRequest", {"model": "m", "input": "x"}),
+    ("ResponseRequest", {"model": "m", "input": " "}),
+    ("ResponseRequest", {"model": "m", "input": SAID, "instructions": "be brief", "store": False, "tools": []}),
+    ("ResponseRequest", {"model": "m", "input": [{"type": "reasoning", "summary": []}, *SAID]}),
+    ("ResponseRequest", {"model": "m", "input": [{"type": "open_webui:code", "x": 1}, *SAID]}),
+    ("ResponseRequest", {"model": "m", "input": [{"type": "reasoning", "summary": []}]}),
+    ("ResponseRequest", {"model": "m", "input": [{"type": "item_reference", "id": "x"}, *SAID]}),
+    ("ResponseRequest", {"model": "m", "input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}]}),
+    ("ResponseRequest", {"model": "m", "input": [{"role": "user", "content": [{"type": "input_image"}]}]}),
+    ("ResponseRequest", {"model": "m", "input": "x", "store": True}),
+    ("ResponseRequest", {"model": "m", "input": "x", "previous_response_id": "resp_1"}),
+    ("ResponseRequest", {"model": "m", "input": "x", "reasoning": {"effort": "low"}, "text": {"verbosity": "medium"}}),
+    ("ResponseRequest", {"model": "m", "input": "x", "reasoning": 1}),
+    ("ResponseRequest", {"model": "m", "input": "x", "text": {"format": {"type": "json_object"}}}),
+    ("ResponseRequest", {"model": "m", "input": "x", "top_logprobs": 0}),
+    ("ResponseRequest", {"model": "m", "input": "x", "top_logprobs": 2}),
+    ("ResponseRequest", {"model": "m", "input": "x", "top_logprobs": 2, "include": [LOGPROBS]}),
+    ("TokenizeRequest", {"prompt": "x", "add_special_tokens": None, "tools": []}),
+    ("TokenizeRequest", {"messages": SAID}),
+    ("TokenizeRequest", {"prompt": "x", "messages": SAID}),
+    ("TokenizeRequest", {"prompt": None, "model": "m"}),
+    ("TokenizeRequest", {"prompt": "x", "tools": [{}]}),
+    ("DetokenizeRequest", {"tokens": [0, 5]}),
+    ("DetokenizeRequest", {"tokens": [-1]}),
     ("EmbeddingsRequest", {"model": "e", "input": "x"}),
     ("EmbeddingsRequest", {"model": "e", "input": [1]}),
     ("EmbeddingsRequest", {"model": "e", "input": ["x"], "encoding_format": "hex"}),
@@ -124,15 +158,26 @@ BODIES: list[tuple[str, Any]] = [
 ]  # fmt: skip
 MODELS = {
     kind.__name__: kind
-    for kind in (EmbeddingsRequest, RerankRequest, NamespaceBody, DocumentsBody, RemoveBody, QueryBody)
+    for kind in (
+        DetokenizeRequest,
+        EmbeddingsRequest,
+        RerankRequest,
+        NamespaceBody,
+        DocumentsBody,
+        RemoveBody,
+        QueryBody,
+    )
 }
 
 
 def _is_taken(kind: str, body: Any) -> bool:
     """By the code that the route runs."""
+    parsers = {"ResponseRequest": parse_responses, "TokenizeRequest": _parse}
     try:
-        if kind == "ChatRequest":
-            parse_chat(body)
+        if kind in parsers:
+            parsers[kind](body)
+        elif kind == "ChatRequest":
+            return parse_chat(body).n in range(1, RUNNING.max_choices + 1) or body.get("n") is None
         elif kind == "CompletionRequest":
             parse_completion(body)
         elif kind == "SearchBody":
@@ -150,6 +195,74 @@ def test_the_document_says_which_bodies_are_taken(document: dict[str, Any], kind
     schema = {"$ref": f"#/components/schemas/{kind}", "components": document["components"]}
 
     assert Draft202012Validator(schema).is_valid(body) == _is_taken(kind, body)
+
+
+PASSED_ON = replace(RUNNING, has_turns=True, layer_model="big")
+PLAIN: list[tuple[str, Any, bool]] = [
+    ("/v1/chat/completions", {"model": "big", "messages": SAID, "tools": [{"type": "function"}], "min_p": 0.1}, True),
+    ("/v1/chat/completions", {"model": "m", "messages": SAID, "tools": [{"type": "function"}]}, False),
+    ("/v1/chat/completions", {"model": "big", "messages": SAID, "priority": 1, "tools": [{}]}, False),
+    ("/v1/chat/completions", {"model": "big", "messages": SAID, "n": 9}, False),
+    ("/v1/completions", {"model": "big", "prompt": [1, 2], "top_k": 5}, True),
+    ("/v1/responses", {"model": "big", "input": "x", "tools": [{"type": "function"}]}, True),
+    ("/v1/messages", {"model": "big", "messages": SAID, "max_tokens": 5}, True),
+    ("/v1/messages", {"model": "m", "messages": SAID, "max_tokens": 5}, False),
+    ("/v1/messages", {"model": "big", "messages": SAID}, False),
+    ("/v1/messages/count_tokens", {"model": "big", "messages": SAID}, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "body", "is_taken"), PLAIN)
+def test_fields_of_the_engines_own_layer_are_for_the_plain_model_alone(path: str, body: Any, is_taken: bool) -> None:
+    """Where the engine has such a layer; what is refused before it is not taken there either."""
+    document = build_document(PASSED_ON)
+    validate(document)
+    schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+
+    assert Draft202012Validator(schema | {"components": document["components"]}).is_valid(body) == is_taken
+    assert {"200", "400"} <= set(document["paths"][path]["post"]["responses"])
+
+
+def test_a_layer_that_is_not_there_is_not_promised(document: dict[str, Any]) -> None:
+    """Of another engine; and a base model's chats do not go to it, as they have no turns."""
+    assert "200" not in document["paths"]["/v1/messages"]["post"]["responses"]
+    assert not any(name.startswith("Layer") for name in document["components"]["schemas"])
+    of_base = build_document(replace(PASSED_ON, has_turns=False))["paths"]
+    assert "400" not in of_base["/v1/chat/completions"]["post"]["responses"]
+    assert "400" in of_base["/v1/completions"]["post"]["responses"]
+
+
+def test_tokens_are_of_the_served_model(document: dict[str, Any]) -> None:
+    """Its vocabulary, and whether it has turns."""
+    schemas = document["components"]["schemas"]
+    assert schemas["DetokenizeRequest"]["properties"]["tokens"]["items"]["maximum"] == 999
+    schema = {"$ref": "#/components/schemas/TokenizeRequest", "components": document["components"]}
+    bodies = [{"messages": SAID, "add_generation_prompt": False}, {"messages": [SAID[0] | {"role": "system"}]}]
+    assert not any(Draft202012Validator(schema).is_valid(body) for body in bodies)
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_the_keyring_says_whether_keys_are_needed(is_guarded: bool) -> None:
+    """Keys of the store count as those of the settings do; while the engine loads, nothing is said of it."""
+
+    def get() -> None:
+        raise EngineLoading("not yet")
+
+    slot = SimpleNamespace(card=SimpleNamespace(name="m", prompt_form="base"), get=get)
+    parts = SimpleNamespace(settings=Settings(), keyring=SimpleNamespace(is_guarded=is_guarded), slot=slot)
+    running = running_of(cast(Services, parts))
+
+    assert running.needs_key == is_guarded
+    assert (running.vocabulary, running.layer_model) == (None, "")
+
+
+def test_every_guarded_route_says_what_keys_bring(document: dict[str, Any]) -> None:
+    """401, 403, a rate, an unreadable key store; the headers of a rate."""
+    for path, verbs in document["paths"].items():
+        for operation in verbs.values():
+            is_open = operation.get("security") == []
+            assert {"401", "403", "429", "503"} <= set(operation["responses"]) or is_open, path
+            assert ("x-ratelimit-limit-tokens" in operation["responses"]["default"]["headers"]) != is_open, path
 
 
 def test_the_page_needs_nothing_from_outside() -> None:

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from server.app import create_app
 from server.bootstrap import build_services
+from server.door import OPEN_PATHS
 from server.grants import Scopes
 from server.key_store import KeyStore, KeyWish
 from server.methods.base import Ask
@@ -179,7 +180,7 @@ async def test_the_routes_are_all_there(site: Site) -> None:
 async def test_no_route_answers_without_a_key(site: Site) -> None:
     """401, whatever is sent in the key's place; with a key each of them answers something else."""
     for method, path in _routes(site.app):
-        if path == OPEN:
+        if path in OPEN_PATHS:
             continue
         for name, headers, query in _tricks(site.keys):
             status, reply, body = await site.send(method, f"{path}?{query}", *headers)
@@ -193,7 +194,7 @@ async def test_no_route_answers_without_a_key(site: Site) -> None:
 async def test_no_spelling_of_a_path_goes_round_the_key(site: Site) -> None:
     """Nor any verb: what looks like the open route to a parser is not it to the guard."""
     for _, path in _routes(site.app):
-        for spelling in {one for one in _spellings(path) if path != OPEN and one != OPEN}:
+        for spelling in set(_spellings(path)) - OPEN_PATHS if path not in OPEN_PATHS else ():
             for method in _VERBS:
                 status, _, _ = await site.send(method, spelling)
                 assert status == 401, (method, spelling)
@@ -209,7 +210,7 @@ async def test_no_host_and_no_page_goes_round_the_key(site: Site) -> None:
             assert (status, json.loads(body)["error"]["code"]) == (403, "origin_not_allowed"), (method, path)
             assert "server.cors_origins" in json.loads(body)["error"]["message"]
             assert not any(name.startswith("access-control") for name in reply)
-        if path != OPEN:
+        if path not in OPEN_PATHS:
             assert (await site.send(method, path, host="LOCALHOST:8000"))[0] == 401
 
 
@@ -217,6 +218,16 @@ async def test_the_open_route_is_open(site: Site) -> None:
     """And tells nothing."""
     status, _, body = await site.send("GET", OPEN, ("authorization", "Bearer wrong-key-000"))
     assert (status, json.loads(body)) == (200, {"status": "ok"})
+
+
+async def test_the_open_page_is_the_same_for_everybody(site: Site) -> None:
+    """It holds nothing of the server or of a key: what it shows needs one."""
+    for path in sorted(OPEN_PATHS - {OPEN}):
+        without, with_key = [await site.send("GET", path, *more) for more in ((), (site.bearer("anna"),))]
+        assert without[0] == with_key[0] == 200
+        assert without[2] == with_key[2]
+        assert b"scripted" not in without[2]
+    assert (await site.send("GET", "/openapi.json"))[0] == 401
 
 
 async def test_what_is_no_http_is_shut(site: Site) -> None:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
+from models.engines.base import Engine
 from retrieval.errors import NcbiError
+from server.admission import Admission
 from server.answer_watch import AnswerWatch
+from server.engine_slot import EngineSlot
+from server.errors import RateExceeded, ServerOverloaded
+from server.fair_queue import AdmissionLimits, Ticket
+from server.grants import Grant, Scopes
 from server.methods.base import CallReplied, TextDelta, TranscriptDelta
 from server.metrics import FAILURES, Metrics
+from server.metrics_state import ServerState
 from server.observing import AnswerRecord, HttpRequest, TokenCounts, Unobserved
+from server.rates import Rates
 from server.request_ids import request_id_for
 
 
@@ -60,6 +74,42 @@ def test_the_first_text_counts_whatever_it_is() -> None:
 
     assert record.first_s is not None
     assert record.calls == {("esearch", "ok"): 1}
+
+
+async def test_places_rates_and_restarts_are_exposed() -> None:
+    """What came of each request for a place, what a key's rate refused, how often the engine was brought back."""
+    card = ModelCard(name="m", source="s", description="", context_length=16, prompt_form="base")
+    slot = EngineSlot(card, lambda: cast(Engine, None))
+    slot.restarts.next_delay(0.0)
+    rates, admission = Rates(), Admission(AdmissionLimits(running=1, waiting=0, tokens=500))
+    grant = Grant(owner="k", scopes=Scopes(requests_per_minute=1))
+    rates.take(grant)
+    for _ in range(2):
+        with pytest.raises(RateExceeded):
+            rates.take(grant)
+    metrics = Metrics()
+    state = SimpleNamespace(admission=admission, rates=rates, slot=slot, draining=False, running_jobs=0)
+    metrics.watch(cast(ServerState, state))
+    async with admission.place(Ticket("k", 7)):
+        with pytest.raises(ServerOverloaded):
+            await admission.place(Ticket("k")).__aenter__()
+        text = metrics.expose("")[0].decode()
+
+    for line in (
+        'arrowhead_admissions_total{result="admitted"} 1.0',
+        'arrowhead_admissions_total{result="refused"} 1.0',
+        'arrowhead_admission_limit{of="running"} 1.0',
+        'arrowhead_admission_limit{of="tokens"} 500.0',
+        "arrowhead_admission_tokens 7.0",
+        "arrowhead_requests_in_flight 1.0",
+        "arrowhead_requests_waiting 0.0",
+        'arrowhead_rate_refusals_total{unit="requests"} 2.0',
+        'arrowhead_rate_refusals_total{unit="tokens"} 0.0',
+        "arrowhead_engine_restarts_total 1.0",
+        'arrowhead_engine_state{state="restarting"} 0.0',
+    ):
+        assert line in text.splitlines(), line
+    assert "running_per_key" not in text
 
 
 def test_request_ids_of_clients_are_hexadecimal() -> None:

@@ -1,0 +1,109 @@
+"""Watches an answer of the engine's own OpenAI layer by the bytes that pass. Keeps no text but its two ends, for the
+numbers in them."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from typing import Final
+
+from server.observing import AnswerRecord, Observer, TokenCounts
+
+_ENDS_BYTES: Final = 8192
+# Within a text of the reply the quotation marks are escaped, so the names of these members cannot stand in one.
+_NUMBERS: Final = {
+    "prompt": re.compile(rb'"(?:prompt_tokens|input_tokens)":\s*(\d+)'),
+    "sampled": re.compile(rb'"(?:completion_tokens|output_tokens)":\s*(\d+)'),
+    "cached": re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)":\s*(\d+)'),
+}
+_ID: Final = re.compile(rb'"id":\s*"([A-Za-z0-9_-]{1,128})"')
+# Events with which a stream of responses begins before the model has written anything.
+_PREFACE: Final = re.compile(rb'"type":\s*"response\.(?:created|in_progress|queued|output_item\.added)"')
+_FAILED: Final = re.compile(rb'^data: \{"(?:error"|type":\s*"(?:error|response\.failed)")', re.MULTILINE)
+# Refusals of the layer -> the code of ours that says the same.
+_CODES: Final = {404: "model_not_found", 413: "request_too_large", 429: "queue_full", 503: "engine_unavailable"}
+
+
+class ReplyReading:
+    """What a reply says of itself. ``began_text``: when the first of a stream's text came, of the monotonic clock.
+    ``has_failed``: a stream says so after its first byte."""
+
+    def __init__(self) -> None:
+        self.is_stream = False
+        self.has_failed = False
+        self.began_text: float | None = None
+        self._head = b""
+        self._tail = b""
+        self._events = 0
+
+    def feed(self, body: bytes) -> None:
+        if len(self._head) < _ENDS_BYTES:
+            self._head += body[: _ENDS_BYTES - len(self._head)]
+        self._tail = (self._tail + body)[-_ENDS_BYTES:]
+        if not self.is_stream:
+            return
+        self.has_failed = self.has_failed or _FAILED.search(body) is not None
+        events = body.count(b"data: {")
+        self._events += events
+        if self.began_text is None and events > len(_PREFACE.findall(body)):
+            self.began_text = time.monotonic()
+
+    @property
+    def id(self) -> str:
+        """As the client sees it, "" where there is none."""
+        found = _ID.search(self._head)
+        return found[1].decode() if found else ""
+
+    @property
+    def sampled(self) -> int:
+        """Tokens, as the reply says it; of a stream without usage, its events."""
+        return self._number("sampled") or self._events
+
+    @property
+    def tokens(self) -> TokenCounts:
+        """Without usage ``sampled`` alone; ``computed`` as our own engines count it."""
+        prompt, cached = self._number("prompt"), self._number("cached")
+        computed = prompt - cached + self.sampled if prompt else 0
+        return TokenCounts(prompt=prompt, sampled=self.sampled, cached=cached, computed=computed)
+
+    def _number(self, name: str) -> int:
+        """The last one: usage that a stream repeats grows. Anthropic's form has the prompt's at its beginning."""
+        found = _NUMBERS[name].findall(self._tail) or _NUMBERS[name].findall(self._head)
+        return int(found[-1]) if found else 0
+
+
+class PlainWatch:
+    """Tells the observer of one answer. ``id`` is ours: the layer names its own only in the reply."""
+
+    def __init__(self, observer: Observer, model: str, choices: int) -> None:
+        self.id = f"plain-{uuid.uuid4().hex}"
+        self._observer = observer
+        self._model = model
+        self._choices = choices
+        self._began = 0.0
+
+    def begin(self) -> None:
+        self._began = time.monotonic()
+        self._observer.answer_began(self.id, self._model)
+
+    def end(self, outcome: str, reading: ReplyReading) -> AnswerRecord:
+        first = reading.began_text
+        record = AnswerRecord(
+            id=self.id,
+            model=self._model,
+            outcome=outcome,
+            seconds=time.monotonic() - self._began,
+            first_s=None if first is None else max(0.0, first - self._began),
+            choices=self._choices,
+            tokens=reading.tokens if outcome == "ok" else TokenCounts(),
+        )
+        self._observer.answer_ended(record)
+        return record
+
+
+def outcome_of(status: int, reading: ReplyReading) -> str:
+    """Of a reply that came to its end: ``ok`` or the code of ours that says the same as the layer's status."""
+    if 200 <= status < 300:
+        return "model_error" if reading.has_failed else "ok"
+    return _CODES.get(status, "invalid_value" if status < 500 else "model_error")

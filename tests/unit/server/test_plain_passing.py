@@ -1,0 +1,198 @@
+"""Answers of an engine's own OpenAI layer, here a stand-in: what is counted, logged and said of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from server.admission import Admission
+from server.fair_queue import AdmissionLimits, Ticket
+from server.grants import Grant
+from server.observing import AnswerRecord, HttpRequest, Observer, TokenCounts, Unobserved
+from server.openai_api.plain_passing import Passage, PlainReply
+from server.services import Services
+
+SCOPE = {
+    "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": "/v1/chat/completions",
+    "raw_path": b"/v1/chat/completions", "headers": [(b"traceparent", b"00-1"), (b"authorization", b"Bearer k")],
+}  # fmt: skip
+USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}}
+TEXT = 'It says "completion_tokens": 99, "prompt_tokens": 99.'
+
+
+class _Told(Unobserved):
+    def __init__(self) -> None:
+        self.began: list[tuple[str, str]] = []
+        self.ended: list[AnswerRecord] = []
+
+    def answer_began(self, answer_id: str, model: str) -> None:
+        self.began.append((answer_id, model))
+
+    def answer_ended(self, record: AnswerRecord) -> None:
+        self.ended.append(record)
+
+
+class _Site:
+    """Sends one request through, to a layer that replies with ``pieces``."""
+
+    def __init__(self, *pieces: bytes, status: int = 200, kind: bytes = b"text/event-stream") -> None:
+        self.told = _Told()
+        self.observer: Observer = self.told
+        self.spent: list[int] = []
+        self.sent: list[Any] = []
+        self.seen: dict[str, Any] = {}
+        self.scope: dict[str, Any] = SCOPE | {"state": {}}
+        self.admission = Admission(AdmissionLimits(running=1))
+        self.fails = False
+        self._start = {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]}
+        self._pieces = pieces
+
+    async def layer(self, scope: Any, receive: Any, send: Any) -> None:
+        self.seen = dict(scope)
+        await receive()
+        await send(self._start)
+        for piece in self._pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        if self.fails:
+            raise RuntimeError("the engine has died")
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def ask(self, choices: int = 1) -> None:
+        services = SimpleNamespace(
+            observer=self.observer,
+            slot=SimpleNamespace(card=SimpleNamespace(name="big")),
+            admission=self.admission,
+            spend=lambda owner, tokens: self.spent.append(tokens),
+        )
+        deadline = asyncio.get_running_loop().time() + 30
+        passage = Passage(
+            layer=self.layer,
+            body=b"{}",
+            grant=Grant(owner="me"),
+            ticket=Ticket("k"),
+            deadline=deadline,
+            choices=choices,
+        )
+
+        async def receive() -> Any:
+            return await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            self.sent.append(message)
+
+        await PlainReply(cast(Services, services), passage)(self.scope, receive, send)
+
+
+def _chunk(**members: Any) -> bytes:
+    return b"data: " + json.dumps({"id": "chatcmpl-7"} | members).encode() + b"\n\n"
+
+
+async def test_a_whole_reply_is_told_with_its_usage(caplog: pytest.LogCaptureFixture) -> None:
+    """The numbers of ``usage``, not what a text says; no time to the first text, which nobody saw."""
+    caplog.set_level(logging.INFO)
+    reply = {"id": "chatcmpl-7", "choices": [{"message": {"content": TEXT}}], "usage": USAGE}
+    site = _Site(json.dumps(reply).encode(), kind=b"application/json")
+    await site.ask(choices=2)
+    (record,) = site.told.ended
+
+    assert site.told.began == [(record.id, "big")]
+    assert (record.outcome, record.choices, record.first_s) == ("ok", 2, None)
+    assert record.tokens == TokenCounts(prompt=7, sampled=3, cached=4, computed=6)
+    assert site.spent == [3] and "error_code" not in site.scope["state"]
+    (line,) = [one.getMessage() for one in caplog.records if one.getMessage().startswith("answer:")]
+    assert f"id={record.id} " in line and "model=big" in line and "outcome=ok" in line and "reply=chatcmpl-7" in line
+    assert dict(site.seen["headers"]).keys() == {b"traceparent", b"content-length"}
+
+
+async def test_a_streams_first_piece_is_its_first_text() -> None:
+    """Without usage the events count as tokens, and nothing is known of the prompt."""
+    site = _Site(_chunk(choices=[{"delta": {"content": TEXT}}]), _chunk(choices=[]), b"data: [DONE]\n\n")
+    await site.ask()
+    (record,) = site.told.ended
+
+    assert record.first_s is not None and record.first_s <= record.seconds
+    assert record.tokens == TokenCounts(sampled=2)
+
+
+async def test_a_response_begins_with_its_text() -> None:
+    """What stands before it is sent before the model has written anything."""
+    site = _Site(b'event: response.created\ndata: {"type": "response.created"}\n\n')
+    await site.ask()
+
+    assert site.told.ended[0].first_s is None
+
+
+@pytest.mark.parametrize("piece", [b'data: {"error": {"message": "x"}}\n\n', b'data: {"type":"response.failed"}\n\n'])
+async def test_a_stream_that_fails_in_its_middle_is_not_ok(piece: bytes) -> None:
+    """Its status was sent long before; it is no error reply of HTTP."""
+    site = _Site(_chunk(choices=[]), piece)
+    await site.ask()
+
+    assert site.told.ended[0].outcome == "model_error"
+    assert "error_code" not in site.scope["state"]
+
+
+@pytest.mark.parametrize(("status", "code"), [(400, "invalid_value"), (404, "model_not_found"), (500, "model_error")])
+async def test_refusals_of_the_layer_are_counted_as_ours(status: int, code: str) -> None:
+    """As an answer's outcome and as an error reply."""
+    site = _Site(b'{"error": {}}', status=status, kind=b"application/json")
+    await site.ask()
+    (record,) = site.told.ended
+
+    assert (record.outcome, record.tokens) == (code, TokenCounts())
+    assert site.scope["state"]["error_code"] == code
+
+
+async def test_a_layer_that_breaks_ends_the_answer() -> None:
+    """After the first byte: an error event, and the answer's end is told all the same."""
+    site = _Site(_chunk(choices=[]))
+    site.fails = True
+    await site.ask()
+
+    assert site.told.ended[0].outcome == "internal_error"
+    assert b'"code":"internal_error"' in site.sent[-1]["body"] and site.sent[-1]["body"].endswith(b"[DONE]\n\n")
+
+
+async def test_who_gets_no_place_begins_no_answer() -> None:
+    """A refusal by admission is an error reply alone."""
+    site = _Site(b"{}")
+    async with site.admission.place(Ticket("other")):
+        await site.ask()
+
+    assert not site.told.began and not site.told.ended
+    assert (site.sent[0]["status"], site.scope["state"]["error_code"]) == (429, "server_overloaded")
+
+
+async def test_counting_tokens_is_no_answer() -> None:
+    """It takes a place and nothing more."""
+    site = _Site(b'{"input_tokens": 5}', kind=b"application/json")
+    await site.ask(choices=0)
+
+    assert not site.told.began and not site.told.ended and not site.spent
+    assert site.admission.counts.admitted == 1 and site.admission.in_flight == 0
+
+
+async def test_an_answer_of_the_layer_has_a_span() -> None:
+    """Below its request's, with its tokens."""
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from server.tracing import Tracing
+    from server.tracing_settings import TracingSettings
+
+    exporter, site = InMemorySpanExporter(), _Site(json.dumps({"usage": USAGE}).encode(), kind=b"application/json")
+    site.observer = tracing = Tracing(site.told, TracingSettings(endpoint="http://127.0.0.1:4318"), exporter)
+    span = tracing.begin_request("", "")
+    await site.ask()
+    tracing.end_request(span, HttpRequest(route="/x", method="POST", status=200, code="", seconds=0.1))
+    await tracing.close()
+    answer, request = exporter.get_finished_spans()
+
+    assert answer.name == "answer" and answer.parent is not None and request.context is not None
+    assert answer.parent.span_id == request.context.span_id
+    assert dict(answer.attributes or {})["gen_ai.usage.output_tokens"] == 3
