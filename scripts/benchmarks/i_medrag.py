@@ -3,13 +3,13 @@
     python scripts/benchmarks/i_medrag.py [--shape 8x512] [--rounds 4] [--queries 3] [--k 8] [--repeat 1]
 
 Both ways run on one engine, the same passages, and the same decisions: the model's weights are random (a Llama of
-LAYERSxWIDTH; speed needs no skill; its tokenizer is learnt from our pages), it computes as many tokens as such a text usually has (plan 300 where its analysis
-is free, as published, and 140 where it is bound to 240 characters, as here; list 100, sub-answer 220, answer 400, JSON
-10), and the decision's text is what comes of it. "serial" is the published loop
-(MedRAG, medrag.py at 7599a72): query generation, a second call that parses it, sub-answers one after another with a
-search each, the answer, and a call that makes it JSON; history before the question. It is shown without a prefix cache,
-as published, and with the engine's own. Searches are also timed alone: all queries of a round at once against one by
-one.
+LAYERSxWIDTH; speed needs no skill; its tokenizer is learnt from our pages), it computes as many tokens as such a text
+usually has (plan 300 where its analysis is free, as published, and 140 where it is bound to 240 characters, as here;
+list 100, sub-answer 220, answer 400, JSON 10), and the decision's text is what comes of it. "serial" is the published
+loop (MedRAG, medrag.py at 7599a72): query generation, a second call that parses it, sub-answers one after another with
+a search each, the answer, and a call that makes it JSON; history before the question. It is shown without a prefix
+cache, as published, and with the engine's own. Searches are also timed alone: all queries of a round at once against
+one by one.
 """
 
 from __future__ import annotations
