@@ -36,8 +36,9 @@ class ModelCard:
     an empty map checks nothing. ``prompt_form`` says whether methods write plain text or use the chat template.
     ``genegpt_mask`` is the default choice of GeneGPT's prompt parts: ``full``, ``slim`` or six digits 0/1 in the
     order Dc.1, Dc.2, Dm.1-Dm.4. ``summaries`` is the default of GeneGPT's option of that name: ``full``, or ``lead``
-    for a model whose memory is too short to use more than a first sentence. ``allow_download`` lets an engine fetch a
-    hub id; otherwise only files already here are used.
+    for a model whose memory is too short to use more than a first sentence. ``trained_for``: names of the methods that
+    a model was made for where it can do nothing else, () for models of general skill. ``allow_download`` lets an engine
+    fetch a hub id; otherwise only files already here are used.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ModelCard:
     prompt_form: PromptForm = "base"
     genegpt_mask: str = "slim"
     summaries: Summaries = "full"
+    trained_for: tuple[str, ...] = ()
     allow_download: bool = False
 
     def __post_init__(self) -> None:
@@ -166,6 +168,7 @@ def _embedded_card(directory: Path) -> ModelCard:
         prompt_form="base",
         genegpt_mask=facts.get("genegpt_mask", "000000"),
         summaries=facts.get("summaries", "lead"),
+        trained_for=tuple(facts.get("trained_for", ())),
     )
 
 

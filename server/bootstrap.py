@@ -16,6 +16,7 @@ from server.graph_service import build_graph_service
 from server.keyring import Keyring, open_keyring
 from server.memory_plan import check_memory
 from server.methods.base import Method
+from server.methods.cautioned import Cautioned
 from server.methods.direct import Direct
 from server.methods.genegpt import GeneGpt
 from server.methods.i_medrag import IMedRag
@@ -67,7 +68,9 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     medrag = MedRag(slot, passages, settings.loop.max_answer_tokens)
     i_medrag = IMedRag(slot, passages, settings.loop.max_answer_tokens)
     slot.when_loaded(i_medrag.warm_up)
-    methods: dict[str, Method] = {DIRECT: Direct(slot)} | {m.name: m for m in (genegpt, kg_rag, medrag, i_medrag)}
+    methods: dict[str, Method] = {DIRECT: Direct(slot)}
+    for method in (genegpt, kg_rag, medrag, i_medrag):
+        methods[method.name] = _for_model(method, card)
     traces = TraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )
@@ -93,6 +96,10 @@ def _engine(model: ModelSettings, card: ModelCard, observing: Observing) -> Engi
         return engine
     kind = ObservedServingEngine if isinstance(engine, ServesOpenAi) else ObservedEngine
     return kind(engine, observing.observer)
+
+
+def _for_model(method: Method, card: ModelCard) -> Method:
+    return Cautioned(method, card.name) if card.trained_for and method.name not in card.trained_for else method
 
 
 def _genegpt(settings: Settings, slot: EngineSlot, ncbi: Ncbi) -> GeneGpt:

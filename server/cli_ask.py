@@ -9,8 +9,9 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from models.errors import ArrowheadError
@@ -19,7 +20,7 @@ from server.egress_policy import NOTHING_LEFT
 from server.errors import RequestError
 from server.grants import OPERATOR
 from server.keyring import Keyring
-from server.methods.base import Ask, CallReplied, Done, Message, Sampling, Step
+from server.methods.base import Ask, CallReplied, Done, Evidence, Message, Sampling, Step
 from server.methods.call_lines import call_line
 from server.services import Services
 from server.settings import Settings
@@ -77,6 +78,7 @@ async def _answer(question: Question, services: Services) -> None:
     )
     served.method.check(asked)
     recorder = TraceRecorder(asked)
+    references: list[dict[str, Any]] = []
     if not question.as_json:
         _print(f"> {question.text}")
     async with aclosing(served.method.answer(asked)) as events:
@@ -88,8 +90,11 @@ async def _answer(question: Question, services: Services) -> None:
                 _print("  " + call_line(event.url, event.summary))
             elif isinstance(event, Step):
                 _print(f"  {event.text}")
+            elif isinstance(event, Evidence):
+                references = [asdict(reference) for reference in event.references]
             elif isinstance(event, Done):
                 _print(event.answer or f"(no answer: {event.finish_reason})")
+                _list(references)
     if question.as_json:
         left = services.egress.left_by(asked.request_id) if services.egress else NOTHING_LEFT
         _print(json.dumps({"model": served.id, **recorder.record(left=left)}, ensure_ascii=False, indent=2))
@@ -113,6 +118,7 @@ def _ask_server(question: Question) -> None:
     for call in choice["calls"]:
         _print("  " + call_line(call["url"], call["summary"]))
     _print(choice["answer"] or f"(no answer: {choice['finish_reason']})")
+    _list(choice["references"])
 
 
 def _default_model(base: str, key: str | None) -> str:
@@ -140,6 +146,12 @@ def _message(error: urllib.error.HTTPError) -> str:
         return str(json.load(error)["error"]["message"])
     except (ValueError, KeyError, TypeError, ArrowheadError):
         return f"HTTP {error.code}"
+
+
+def _list(references: Sequence[Mapping[str, Any]]) -> None:
+    """Beside the transcript: its last line is the answer."""
+    for one in references:
+        sys.stderr.write(f"  [{one['number']}] {one['title']} {one['url']}".rstrip() + "\n")
 
 
 def _print(line: str) -> None:

@@ -52,6 +52,7 @@ class TraceRecorder:
         self._calls: list[dict[str, Any]] = []
         self._shown: list[str] = []
         self._steps: list[str] = []
+        self._searches: list[dict[str, Any]] = []
         self._references: list[dict[str, Any]] = []
         self._done: Done | None = None
 
@@ -69,7 +70,9 @@ class TraceRecorder:
                 self._steps.append(text)
             case Done():
                 self._done = event
-            case CallMade() | TextDelta() | Retrieved():
+            case Retrieved():
+                self._searches.append(asdict(event))
+            case CallMade() | TextDelta():
                 pass
 
     def _span(self, origin: str, text: str) -> None:
@@ -94,6 +97,7 @@ class TraceRecorder:
             "calls": self._calls,
             "egress": left,
             "steps": self._steps,
+            "searches": self._searches,
             "references": self._references,
             "usage": asdict(done.usage) if done else None,
             "details": dict(done.details) if done else {},

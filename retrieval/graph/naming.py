@@ -25,7 +25,7 @@ class NamesIn:
         self._ids = {mention.node.node_id for mention in mentions}
         rest = list(question)
         for mention in mentions:
-            if mention.method in ("exact", "synonym"):
+            if mention.method in ("exact", "synonym", "spelling"):
                 rest[mention.start : mention.end] = _GAP * (mention.end - mention.start)
         self.rest = "".join(rest)
         self._as_written = self.rest.translate(_APOSTROPHES)

@@ -71,7 +71,8 @@ class Neighbourhood:
 class Mention:
     """A stretch of a question that names a node. ``start``, ``end``: characters of the question.
 
-    ``method``: exact, synonym, nearest or model. ``score`` 1.0 for exact and synonym, else the encoder's similarity;
+    ``method``: exact, synonym, spelling, nearest or model. ``score`` 1.0 for exact and synonym, the share of letters
+    that stand as in the name for spelling, else the encoder's similarity;
     ``margin``: how far the second best node is behind.
     """
 

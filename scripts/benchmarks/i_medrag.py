@@ -3,12 +3,13 @@
     python scripts/benchmarks/i_medrag.py [--shape 8x512] [--rounds 4] [--queries 3] [--k 8] [--repeat 1]
 
 Both ways run on one engine, the same passages, and the same decisions: the model's weights are random (a Llama of
-LAYERSxWIDTH; speed needs no skill), it computes as many tokens as such a text usually has (plan 300, list 100,
-sub-answer 220, answer 400, JSON 10), and the decision's text is what comes of it. "serial" is the published loop
-(MedRAG, medrag.py at 7599a72): query generation, a second call that parses it, sub-answers one after another with a
-search each, the answer, and a call that makes it JSON; history before the question. It is shown without a prefix cache,
-as published, and with the engine's own. Searches are also timed alone: all queries of a round at once against one by
-one.
+LAYERSxWIDTH; speed needs no skill; its tokenizer is learnt from our pages), it computes as many tokens as such a text
+usually has (plan 300 where its analysis is free, as published, and 140 where it is bound to 240 characters, as here;
+list 100, sub-answer 220, answer 400, JSON 10), and the decision's text is what comes of it. "serial" is the published
+loop (MedRAG, medrag.py at 7599a72): query generation, a second call that parses it, sub-answers one after another with
+a search each, the answer, and a call that makes it JSON; history before the question. It is shown without a prefix
+cache, as published, and with the engine's own. Searches are also timed alone: all queries of a round at once against
+one by one.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from models.catalog import EMBEDDED_DIR, ModelCard
+from models.catalog import ModelCard
 from models.engines.base import Engine, Tokenizer
 from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
@@ -40,6 +42,7 @@ from server.passage_service import PassageService
 from server.retrieval_settings import RetrievalSettings
 from server.retrieval_setup import build_retrieval
 
+ROOT = Path(__file__).resolve().parents[2]
 CONTEXT = 16_384
 QUESTION = (
     "A 58-year-old man with atrial fibrillation takes a drug that is monitored by the INR. After a course of an "
@@ -53,6 +56,7 @@ SUB_ANSWER = (
     "carboxylated [1]. Its effect is followed by the INR, and vitamin K reverses it [2]."
 )
 FINAL = "The drug that is monitored by the INR is warfarin, and the antibiotic raised its effect. Answer: B."
+PUBLISHED_ASK = "Wait for the answers."
 SERIAL_SYSTEM = "You are a medical assistant who follows instructions."
 
 
@@ -128,7 +132,7 @@ class Directed:
         """The text, and how many tokens such a one usually has."""
         if prompt.endswith("JSON:\n"):
             self._asked += 1
-            return self._plans[(self._asked - 1) % len(self._plans)], 300
+            return self._plans[(self._asked - 1) % len(self._plans)], 300 if PUBLISHED_ASK in prompt else 140
         if prompt.endswith("List:\n"):
             return json.dumps({"output": json.loads(self._plans[self._asked - 1])["queries"]}), 100
         if prompt.endswith("Letter:\n"):
@@ -174,7 +178,7 @@ async def serial(service: PassageService, engine: Directed, args: argparse.Names
         return (await made.write(ids, GenerateParams(max_tokens=tokens))).text
 
     for _ in range(args.rounds):
-        how = f"Analyse what is known. Then write {args.queries} queries for what is missing. Wait for the answers."
+        how = f"Analyse what is known. Then write {args.queries} queries for what is missing. {PUBLISHED_ASK}"
         plan = await call(f"{context}\n\nHere is the question:\n{question}\n\n{how}", "JSON:\n", 768)
         listed = await call(f"Take the queries out of this text as a JSON list.\n\n{plan}", "List:\n", 768, "")
         for query in json.loads(listed)["output"]:
@@ -212,13 +216,30 @@ async def searches(service: PassageService, args: argparse.Namespace) -> str:
     return "search of a round: {:.1f} ms at once, {:.1f} ms one by one (medians of 10)".format(*both)
 
 
+def build_tokenizer() -> Any:
+    """Byte-level BPE of 8,192 tokens, learnt from this checkout's pages, notes and prompts."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=8192, initial_alphabet=alphabet, special_tokens=["<s>", "</s>"], show_progress=False
+    )
+    texts = [*ROOT.glob("docs/*.md"), *ROOT.glob("retrieval/corpus/sample/*.txt"), *ROOT.glob("server/**/*.txt")]
+    backend.train_from_iterator([text.read_text(encoding="utf-8") for text in texts], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
+
+
 def build_model(folder: Path, shape: str) -> ModelCard:
-    """Random weights of this shape with the embedded model's tokenizer."""
+    """Random weights of this shape, and a tokenizer that writes English as shortly as large models' do."""
     import torch
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM
 
     layers, width = map(int, shape.split("x"))
-    tokenizer = AutoTokenizer.from_pretrained(EMBEDDED_DIR)
+    tokenizer = build_tokenizer()
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(tokenizer),

@@ -68,6 +68,7 @@ def write_card(
         "description": "The small model that ships with Arrowhead: NCBI look-ups, copied from replies",
         "genegpt_mask": "000000",
         "summaries": "lead",
+        "trained_for": ["genegpt"],
         "weights_sha256": {
             file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.glob("*.safetensors"))
         },

@@ -1,10 +1,12 @@
 """How well questions are linked to the nodes that they name.
 
-    python scripts/evals/kg_linking.py --names disease_name_with_id.csv --questions FOLDER [--nearest] [--save FILE]
+    python scripts/evals/kg_linking.py --names disease_name_with_id.csv --questions FOLDER [--nearest] [--slips]
+        [--save FILE]
 
 ``--names``: a table with the columns disease_name and disease_id, each row a node. ``--questions``: the folder of the
 JSON Lines files dataset_for_entity_retrieval_accuracy_analysis*, mcq_questions*, rag_comparison_data*,
-single_disease_entity_prompts* and two_disease_entity_prompts*; those that are missing are left out. Prints Markdown.
+single_disease_entity_prompts* and two_disease_entity_prompts*; those that are missing are left out. ``--slips``:
+instead, names and questions with one slip of the pen. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -36,8 +38,11 @@ from retrieval.graph.linking.name_vectors import MatrixVectors
 from retrieval.graph.linking.nearest import NearestNames, build_nearest
 from retrieval.graph.linking.types import LinkOptions, Method
 from retrieval.graph.types import Node, Statement
+from scripts.evals.kg_slips import absent_report, slip_report
 
 CASES: Final[dict[str, Callable[[str], str]]] = {"as given": str, "lower": str.lower, "upper": str.upper}
+# Of the misspelt names that vectors are asked for.
+_EVERY: Final = 6
 JUNK: Final = (
     "How do I cook pasta?",
     "What is the weather in Paris?",
@@ -258,16 +263,33 @@ async def report(store: TableStore, sets: dict[str, list[Question]], encoder: En
     return lines
 
 
+async def slips(store: TableStore, sets: dict[str, list[Question]], encoder: Encoder | None) -> list[str]:
+    """By the dictionary, and with an encoder by all that the linker has."""
+    dictionary = build_dictionary(store)
+    linker = Linker(dictionary, build_nearest(store, encoder) if encoder is not None else None)
+    names = sorted({node.name for node in store.nodes.values()})
+    known = {name.casefold() for name in names}
+    asked = [(q.text, name) for own in sets.values() for q in own for name in q.gold if name.casefold() in known]
+    lines: list[str] = []
+    methods: list[Method] = ["dictionary", "auto"] if encoder is not None else ["dictionary"]
+    for method in methods:
+        some = names if method == "dictionary" else names[::_EVERY]
+        lines += [*await slip_report(linker, some, asked, LinkOptions(method=method)), ""]
+    return [*lines, *absent_report(dictionary, names)]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--names", type=Path, required=True)
     parser.add_argument("--questions", type=Path, required=True)
     parser.add_argument("--nearest", action="store_true", help="also measure the index of vectors (about a minute)")
+    parser.add_argument("--slips", action="store_true", help="misspelt names instead of the rest (minutes)")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--save", type=Path)
     given = parser.parse_args(arguments)
     encoder = create_encoder(given.encoder) if given.nearest else None
-    text = "\n".join(asyncio.run(report(TableStore(given.names), read_sets(given.questions), encoder))) + "\n"
+    run = slips if given.slips else report
+    text = "\n".join(asyncio.run(run(TableStore(given.names), read_sets(given.questions), encoder))) + "\n"
     print(text)
     if given.save:
         given.save.write_text(text, encoding="utf-8")

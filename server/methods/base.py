@@ -55,6 +55,11 @@ class Ask:
     namespaces: frozenset[str] | None = None
 
     @property
+    def cache_salt(self) -> str | None:
+        """One key's cached prefixes are not another's: the time to the first token would tell what was asked before."""
+        return self.key_id or None
+
+    @property
     def question(self) -> str:
         """The prompt, or the last message of the user. Earlier turns are not part of it."""
         if self.prompt is not None:

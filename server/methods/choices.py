@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 MAX_CHOICES: Final = 26
-MAX_CHOICE: Final = 200
+MAX_CHOICE: Final = 500
 # A question may be long: none of these looks at a stretch of it more than once.
 _HEADER: Final = re.compile(r"\b(?:given\s+list\s+is|options?(?:\s+are)?|choices?(?:\s+are)?)\s*:\s*", re.IGNORECASE)
 _LETTERED: Final = re.compile(r"(?m)^[ \t]*\(?([A-Za-z])[.):][ \t]+(\S.*)$")
@@ -18,18 +18,20 @@ def one_line(question: str) -> str:
     return " ".join(question.split())
 
 
-def listed_choices(question: str) -> tuple[tuple[str, ...], str]:
-    """The choices that a question lists, () for none, and what stands before them."""
+def listed_choices(question: str, *, with_repeats: bool = False) -> tuple[tuple[str, ...], str]:
+    """The choices that a question lists, () for none, and what stands before them. Published questions repeat a choice
+    now and then: ``with_repeats`` keeps it, so that each has its letter.
+    """
     lettered = list(_LETTERED.finditer(question))
     if _is_row([found[1] for found in lettered]):
-        return _distinct([one_line(found[2]) for found in lettered]), question[: lettered[0].start()]
+        return _usable([one_line(found[2]) for found in lettered], with_repeats), question[: lettered[0].start()]
     text = question.rstrip()
     # The list is what the text ends with, on one line.
     last_line = text.rfind("\n") + 1
     header = next((found for found in _HEADER.finditer(text) if found.end() >= last_line), None)
     if header is None or header.end() == len(text):
         return (), question
-    return _distinct(_parts(text[header.end() :])), question[: header.start()]
+    return _usable(_parts(text[header.end() :]), with_repeats), question[: header.start()]
 
 
 def _parts(listed: str) -> list[str]:
@@ -48,12 +50,23 @@ def _is_row(letters: list[str]) -> bool:
     return len(letters) >= 2 and (letters == row or letters == [letter.lower() for letter in row])
 
 
+def are_choices(value: object) -> bool:
+    """Whether a request's own list can be chosen from: 2 to 26 different lines of text."""
+    if not isinstance(value, list) or not 2 <= len(value) <= MAX_CHOICES:
+        return False
+    if not all(isinstance(choice, str) and choice.strip() for choice in value):
+        return False
+    short = all(len(choice) <= MAX_CHOICE and choice.strip().isprintable() for choice in value)
+    return short and len({choice.strip() for choice in value}) == len(value)
+
+
 def regex_of(text: str) -> str:
     """A regular expression of a grammar that matches ``text`` and nothing else."""
     return re.sub(r"[\\^$.|?*+()\[\]{}/]", lambda found: "\\" + found[0], text)
 
 
-def _distinct(found: list[str]) -> tuple[str, ...]:
-    """Published questions repeat a choice now and then. () where they are no usable list."""
-    choices = tuple(dict.fromkeys(choice for choice in found if choice))
+def _usable(found: list[str], with_repeats: bool) -> tuple[str, ...]:
+    """() where they are no list to choose from."""
+    choices = tuple(choice for choice in found if choice)
+    choices = choices if with_repeats else tuple(dict.fromkeys(choices))
     return choices if 2 <= len(choices) <= MAX_CHOICES and max(map(len, choices)) <= MAX_CHOICE else ()

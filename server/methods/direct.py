@@ -97,6 +97,7 @@ def _params(ask: Ask, engine: Engine, prompt_tokens: int, *, stop: tuple[str, ..
         seed=wanted.seed,
         stop=stop,
         logprobs=wanted.logprobs,
+        cache_salt=ask.cache_salt,
     )
     return params if wanted.top_p is None else replace(params, top_p=wanted.top_p)
 

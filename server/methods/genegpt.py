@@ -153,6 +153,7 @@ class GeneGpt:
             stop=(*wanted.stop, *self._stops(options, question, engine)),
             logprobs=wanted.logprobs,
             grammar=_grammar(options, question, engine),
+            cache_salt=ask.cache_salt,
         )
         return LoopRequest(
             prompt_ids=tuple(self._prompt_ids(options, question, engine)),

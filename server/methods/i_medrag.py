@@ -44,7 +44,7 @@ from server.methods.medrag import SLACK, params_of, refuse_logprobs
 from server.methods.medrag_chain import Chain, Chains, Given
 from server.methods.medrag_options import IMedRagOptions, parse_iterated
 from server.methods.medrag_prompts import Prompts
-from server.methods.medrag_report import Closing, abstention, ending
+from server.methods.medrag_report import Closing, abstention, ending, retrieved
 from server.methods.passages import Passages, PassageSource
 
 # An answer with fewer tokens than these is none.
@@ -135,7 +135,7 @@ class _Run:
             async for event in events:
                 yield event
 
-    async def _rounds(self) -> AsyncGenerator[Step, None]:
+    async def _rounds(self) -> AsyncGenerator[Event, None]:
         while not self.reason:
             held = self._final_cost()
             if not self.budget.reserve(held):
@@ -152,7 +152,7 @@ class _Run:
     def _why_to_stop(self) -> StopReason:
         return self.reason or self.rounds.stop or ("" if self.budget.seconds_for_rounds else "time")
 
-    async def _round(self) -> AsyncGenerator[Step, None]:
+    async def _round(self) -> AsyncGenerator[Event, None]:
         self.reason = await self._planned()
         if self.reason:
             return
@@ -169,6 +169,7 @@ class _Run:
                 yield self._told(sub)
         else:
             yield Step(report.finds(number, gathered))
+            yield retrieved(plan.queries, [found for hits in gathered.lists for found in hits])
             self.details |= {"namespaces": list(gathered.namespaces), "retriever": gathered.retriever}
             self.details["rounds"][-1]["retrieval_s"] = round(gathered.seconds, 4)
             subs = []

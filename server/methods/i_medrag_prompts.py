@@ -21,7 +21,8 @@ from server.methods.medrag_prompts import Prompts
 PLAN_BEGINS: Final = "JSON:\n"
 _ASK_TOKENS: Final = 768
 # In characters. Compiling their bounds costs seconds with a vocabulary of 130,000 tokens, so they are few and the same.
-_ANALYSIS: Final = 600
+# An analysis is for the queries behind it; every token of it is waited for in every round.
+_ANALYSIS: Final = 240
 _QUERY: Final = 160
 _SUB_TOKENS: Final = 256
 _LEAST_SUB: Final = 48

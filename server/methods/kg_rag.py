@@ -100,7 +100,7 @@ class KgRag:
         asked = read_question(ask.question, options)
         engine = self._slot.get()
         graph = self._graphs.open(ask, options.egress)
-        extractor = EngineExtractor(engine, self._slot.card, ask.request_id) if options.linking == "model" else None
+        extractor = EngineExtractor(engine, self._slot.card, ask) if options.linking == "model" else None
         recognised = await recognise(self._linker, asked, extractor)
         for line in report.recognised(recognised):
             yield Step(line)
@@ -177,6 +177,7 @@ class KgRag:
             stop=(*wanted.stop, *(("\n",) if asked.answers else ("\n\nQuestion:",))),
             logprobs=wanted.logprobs,
             grammar=asked.grammar(),
+            cache_salt=ask.cache_salt,
         )
 
 

@@ -11,7 +11,7 @@ from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from models.types import Delta, GenerateParams, Grammar
-from server.methods.base import MethodError
+from server.methods.base import Ask, MethodError
 from server.methods.direct import plain_ids, usage_of, uses_chat_template
 
 # About twice what sixteen names with their kinds take.
@@ -25,10 +25,11 @@ class NamesUnfinished(MethodError):
 class EngineExtractor:
     """One answer's. ``usage``: what it took so far, also where it failed or was given up."""
 
-    def __init__(self, engine: Engine, card: ModelCard, request_id: str) -> None:
+    def __init__(self, engine: Engine, card: ModelCard, ask: Ask) -> None:
         self._engine = engine
         self._card = card
-        self._request_id = f"{request_id}-names"
+        self._request_id = f"{ask.request_id}-names"
+        self._cache_salt = ask.cache_salt
         self.usage = LoopUsage()
 
     async def extract(self, system: str, user: str, schema: Mapping[str, Any]) -> str:
@@ -38,7 +39,8 @@ class EngineExtractor:
             NamesUnfinished; ArrowheadError: any of the engine's.
         """
         prompt_ids = self._prompt_ids(system, user)
-        params = GenerateParams(max_tokens=MAX_TOKENS, grammar=Grammar("json_schema", json.dumps(schema)))
+        grammar = Grammar("json_schema", json.dumps(schema))
+        params = GenerateParams(max_tokens=MAX_TOKENS, grammar=grammar, cache_salt=self._cache_salt)
         text, sampled, last = "", 0, Delta()
         async with aclosing(self._engine.generate(prompt_ids, params, self._request_id)) as deltas:  # type: ignore[type-var]
             async for last in deltas:

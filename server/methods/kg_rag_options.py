@@ -9,7 +9,7 @@ from typing import Any, Literal
 from retrieval.graph.context import DEFAULT_TOKENS, Pruning
 from server.egress_settings import EGRESS_MODES, EgressMode
 from server.methods.base import OptionInvalid
-from server.methods.choices import MAX_CHOICE, MAX_CHOICES
+from server.methods.choices import MAX_CHOICES, are_choices
 
 Form = Literal["general", "true_false", "multiple_choice"]
 WithoutContext = Literal["abstain", "answer"]
@@ -59,7 +59,7 @@ def _check(key: str, value: Any) -> Any:
         case "form":
             return _need(value in _FORMS, value, key, "one of " + ", ".join(_FORMS))
         case "choices":
-            return _need(_are_choices(value), _as_tuple(value), key, f"2 to {MAX_CHOICES} different lines of text")
+            return _need(are_choices(value), _as_tuple(value), key, f"2 to {MAX_CHOICES} different lines of text")
         case "linking":
             return _need(value in _LINKINGS, value, key, "one of " + ", ".join(_LINKINGS))
         case "pruning":
@@ -77,15 +77,6 @@ def _check(key: str, value: Any) -> Any:
         case _:
             name = f"arrowhead.{key[:40]}"
             raise OptionInvalid(f"{name}: there is no such option; options are {_KNOWN}", param=name)
-
-
-def _are_choices(value: Any) -> bool:
-    if not isinstance(value, list) or not 2 <= len(value) <= MAX_CHOICES:
-        return False
-    if not all(isinstance(choice, str) and choice.strip() for choice in value):
-        return False
-    short = all(len(choice) <= MAX_CHOICE and choice.strip().isprintable() for choice in value)
-    return short and len({choice.strip() for choice in value}) == len(value)
 
 
 def _as_tuple(value: Any) -> Any:

@@ -66,7 +66,7 @@ def _in_question(found: Recognised) -> str:
     said: dict[str, str] = {}
     for mention in found.mentions:
         node = mention.node
-        score = f", {mention.score:.2f}" if mention.method == "nearest" else ""
+        score = f", {mention.score:.2f}" if mention.method in ("spelling", "nearest") else ""
         how = "" if mention.method == "exact" else f" by {mention.method}{score}"
         said.setdefault(node.node_id, f"{node.kind} {node.name} ({node.identifier}{how})")
     left = len(said) - len(entities)

@@ -64,7 +64,7 @@ class Asked:
 
 def read_question(text: str, options: MedRagOptions) -> Asked:
     """Raises OptionInvalid: a multiple-choice question is wanted and no choices are found."""
-    found, stem = listed_choices(text.strip())
+    found, stem = listed_choices(text.strip(), with_repeats=True)
     choices = options.choices or found
     if options.form == "multiple_choice" and not choices:
         raise OptionInvalid("arrowhead.choices: the question lists none that can be read", param="arrowhead.choices")

@@ -78,6 +78,7 @@ class MedRag:
             gathered = await self._passages.open(ask).find([asked.stem], options.wanted)
             yield Step(report.searched(gathered))
             context = await self._context(chains, gathered.lists[0], options)
+            yield report.retrieved([asked.stem], context.passages)
             yield Step(report.read(context))
         else:
             yield Step("without retrieval, as the request wants it")
@@ -136,6 +137,7 @@ def params_of(ask: Ask, max_tokens: int) -> GenerateParams:
         top_p=1.0 if wanted.top_p is None else wanted.top_p,
         seed=wanted.seed,
         stop=wanted.stop,
+        cache_salt=ask.cache_salt,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 from retrieval.corpus.namespace_settings import is_name
 from retrieval.corpus.ranking import MAX_K, RANKERS, Retriever
 from server.methods.base import OptionInvalid
-from server.methods.choices import MAX_CHOICE, MAX_CHOICES
+from server.methods.choices import MAX_CHOICES, are_choices
 from server.methods.passages import Wanted
 
 Form = Literal["open", "multiple_choice"]
@@ -78,7 +78,7 @@ def _one_of(*words: str) -> _Rule:
 _FLAG: Final = (lambda value: isinstance(value, bool), "true or false")
 _MEDRAG: Final[dict[str, _Rule]] = {
     "form": _one_of("auto", "open", "multiple_choice"),
-    "choices": (lambda value: _are_choices(value), f"2 to {MAX_CHOICES} different lines of text"),
+    "choices": (lambda value: are_choices(value), f"2 to {MAX_CHOICES} different lines of text"),
     "namespaces": (lambda value: _are_names(value), f"a list of 1 to {_MAX_NAMESPACES} names"),
     "retriever": _one_of(*RANKERS),
     "k": _number(1, MAX_K),
@@ -141,15 +141,6 @@ def _are_names(value: Any) -> bool:
     if not isinstance(value, list) or not 1 <= len(value) <= _MAX_NAMESPACES:
         return False
     return all(isinstance(name, str) and is_name(name) for name in value)
-
-
-def _are_choices(value: Any) -> bool:
-    if not isinstance(value, list) or not 2 <= len(value) <= MAX_CHOICES:
-        return False
-    if not all(isinstance(choice, str) and choice.strip() for choice in value):
-        return False
-    short = all(len(choice) <= MAX_CHOICE and choice.strip().isprintable() for choice in value)
-    return short and len({choice.strip() for choice in value}) == len(value)
 
 
 def _is_seconds(value: Any) -> bool:

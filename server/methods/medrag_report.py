@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from models.decoding.types import LoopUsage
 from retrieval.corpus.ranking import Found
-from server.methods.base import Done, Event, Evidence, Step, TextDelta, TranscriptDelta
+from server.methods.base import Done, Event, Evidence, Retrieved, Step, TextDelta, TranscriptDelta
 from server.methods.medical_question import Asked
 from server.methods.medrag_chain import Chain
 from server.methods.medrag_citations import Numbered, numbers_in, passage_record, render
@@ -44,6 +44,11 @@ class Outcome:
     @property
     def numbered(self) -> dict[int, Found]:
         return dict(enumerate(self.context.passages, 1))
+
+
+def retrieved(queries: Sequence[str], passages: Sequence[Found]) -> Retrieved:
+    """Where the passages that are read can be looked up by a reader."""
+    return Retrieved(tuple(queries), tuple(dict.fromkeys(one.document.url for one in passages if one.document.url)))
 
 
 @dataclass(frozen=True, slots=True)

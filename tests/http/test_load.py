@@ -50,23 +50,24 @@ def small(serve_with: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield server
 
 
-def _get(url: str) -> dict[str, Any]:
-    with urllib.request.urlopen(url, timeout=30) as reply:
+def _get(url: str, key: str = "") -> dict[str, Any]:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
+    with urllib.request.urlopen(request, timeout=30) as reply:
         found: dict[str, Any] = json.load(reply)
         return found
 
 
-def _ready(url: str) -> dict[str, Any]:
-    return _get(f"{url}/ready")
+def _ready(url: str, key: str = "") -> dict[str, Any]:
+    return _get(f"{url}/ready", key)
 
 
 def _num_files(process: Any) -> int:
     return len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
 
 
-async def _until(url: str, **wanted: int) -> dict[str, Any]:
+async def _until(url: str, key: str = "", **wanted: int) -> dict[str, Any]:
     for _ in range(1000):
-        found = await asyncio.to_thread(_ready, url)
+        found = await asyncio.to_thread(_ready, url, key)
         if all(found[name] == value for name, value in wanted.items()):
             return found
         await asyncio.sleep(0.02)
@@ -143,7 +144,7 @@ async def test_a_flood_does_not_hold_up_another_key(serve_with: Serve, tmp_path:
         floods: list[asyncio.Task[Outcome]] = []
         for counts in ({"in_flight": 1}, {"waiting": 1}, {"waiting": 2}):
             floods.append(asyncio.create_task(flood.ask(_chat("words"))))
-            await _until(server.url, **counts)
+            await _until(server.url, KEYS[0], **counts)
         outcome = await other.ask(_chat("words"))
         done = [one.done() for one in floods]
         ends = await asyncio.gather(*floods)

@@ -5,6 +5,7 @@ Similar vectors alone do not say so: "estrogen-receptor positive" lies beside "n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
@@ -20,11 +21,19 @@ _CONTRARY: Final = (
     ("inter", "intra"),
     ("endo", "ecto"),
     ("exo", "eso"),
+    ("ec", "en"),
+    ("en", "ex"),
     ("pre", "pro"),
     ("mono", "poly"),
     ("alpha", "beta"),
     ("brady", "tachy"),
+    ("methyl", "ethyl"),
+    ("methan", "ethan"),
 )
+# What "a-" denies; an anemia without its a is only misspelt.
+_DENIABLE: Final = ("al", "ar", "ed", "ic", "ous", "phy", "sia", "sis")
+# Of chemical names: with another end they are another substance.
+_CHEMICAL: Final = re.compile(r"(?:[aey]ne|i[nd]e|[ia]te|one|ile|[ao]se|ole?|al|yl|[iae]n)$")
 _LEAST_SLIP: Final = 5
 _TWO_SLIPS: Final = 14
 _MAX_WORDS: Final = 24
@@ -40,7 +49,7 @@ def agreement(span: Sequence[str], name: Sequence[str], vocabulary: AbstractSet[
     """
     left = [_HEADS.get(word, word) for word in span if word not in _LIGHT]
     right = [_HEADS.get(word, word) for word in name if word not in _LIGHT]
-    if set(left) <= {"disease"} or len(left) != len(right) or len(left) > _MAX_WORDS:
+    if set(left) <= {"disease"} or _signs(left) == left or len(left) != len(right) or len(left) > _MAX_WORDS:
         return 0.0
     if _signs(left) != _signs(right):
         return 0.0
@@ -65,13 +74,27 @@ def _signs(words: Sequence[str]) -> list[str]:
 def _slips(word: str, other: str, most: int) -> int:
     """``most`` + 1 also for contraries, and for words that begin otherwise: there slips are rare and roots differ."""
     begins = 2 if most > 1 else 1
-    contrary = any(
-        (word.startswith(one) and other.startswith(two)) or (word.startswith(two) and other.startswith(one))
-        for one, two in _CONTRARY
-    )
-    if contrary or (word[:begins] != other[:begins] and word[1::-1] != other[:2]):
+    if is_contrary(word, other) or (word[:begins] != other[:begins] and word[1::-1] != other[:2]):
         return most + 1
     return slip_count(word, other, most)
+
+
+def is_contrary(word: str, other: str) -> bool:
+    """They differ as "macro-" and "micro-", "typical" and "atypical", "-emic" and "-emia", or as salts do ("nitrate",
+    "nitrite"): one letter that is no slip."""
+    if any(
+        (word.startswith(one) and other.startswith(two)) or (word.startswith(two) and other.startswith(one))
+        for one, two in _CONTRARY
+    ):
+        return True
+    shorter, longer = sorted((word, other), key=len)
+    if longer == f"a{shorter}" and shorter[0] != "a" and shorter.endswith(_DENIABLE):
+        return True
+    if word[:-1] == other[:-1] and {word[-1], other[-1]} == {"a", "c"}:
+        return True
+    ends = [_CHEMICAL.search(one) for one in (word, other)]
+    stems = {one[: end.start()] for one, end in zip((word, other), ends, strict=True) if end}
+    return all(ends) and len(stems) == 1 and word != other
 
 
 def _allowed(word: str) -> int:

@@ -3,46 +3,46 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from retrieval.graph.base import GraphStore, NameOf
 from retrieval.graph.linking.abbreviations import ABBREVIATIONS, EVERYDAY
-from retrieval.graph.linking.folding import Token, fold, hash_text, hash_tokens, surface, tokens_of, window_hashes
+from retrieval.graph.linking.choices import choices_start
+from retrieval.graph.linking.doubts import Unknown, weigh, word_at
+from retrieval.graph.linking.folding import Token, fold, hash_text, hash_tokens, surface, tokens_of
 from retrieval.graph.linking.identifiers import IdentifierFinder
-from retrieval.graph.linking.inversion import Inversion, inversions, shared_endings
-from retrieval.graph.linking.name_table import ALIAS, SYMBOL, SYNONYM, VARIANT, NameTable, Posting, TableBuilder
-from retrieval.graph.linking.symbols import (
-    Stretch,
-    is_generic,
-    is_kind_word,
-    is_meant,
-    is_modified,
-    is_one_phrase,
-    is_other,
-    is_whole,
-    name_flags,
-)
+from retrieval.graph.linking.matching import Candidate, Matcher
+from retrieval.graph.linking.name_table import ALIAS, SYNONYM, VARIANT, NameTable, Posting, TableBuilder
+from retrieval.graph.linking.spelling import MAX_UNKNOWN, Respelled, Speller
+from retrieval.graph.linking.symbols import Stretch, is_generic, is_modified, name_flags
 from retrieval.graph.linking.variants import variants
+from retrieval.graph.linking.vocabulary import build_vocabulary, is_countable, ordinary_words
 from retrieval.graph.types import Mention
 
 MAX_TOKENS: Final = 4_000
-# Nodes of one name that are looked at; in graphs of many organisms a protein's name has thousands.
-_MAX_POSTINGS: Final = 1_024
-# Mentions whose words before an "and" are looked at.
-_MAX_SHARED: Final = 64
 # Where one name is of several kinds and the text does not say which, the first of these is taken.
 _KIND_ORDER: Final = ("disease", "gene", "compound", "drug", "symptom", "phenotype", "pathway", "anatomy", "variant")
+# Shorter ones are symbols more often than slips of the pen.
+_LEAST_UNKNOWN: Final = 4
+# Kinds whose names are ordinary words in their own sense: "depression" is meant, "lead" may not be.
+_CLINICAL: Final = ("disease", "phenotype", "symptom", "effect")
 
 
-class _Candidate(NamedTuple):
-    stretch: Stretch
-    posting: Posting
-    tied: bool
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """``mentions`` in the text's order. ``unknown``: words in no name and not in English that none of them holds.
+    ``refused``: characters of names that were left alone as doubtful. ``notes``: those, and what was read otherwise
+    than it is written."""
+
+    mentions: tuple[Mention, ...]
+    unknown: tuple[Unknown, ...] = ()
+    refused: tuple[tuple[int, int], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,13 @@ class Dictionary:
     """Made by ``build_dictionary``. Safe from many threads."""
 
     store: GraphStore
-    table: NameTable
-    kind_ranks: tuple[int, ...]
-    kind_words: dict[str, int]
+    matcher: Matcher
+    speller: Speller
     identifiers: IdentifierFinder = field(repr=False)
+
+    @property
+    def table(self) -> NameTable:
+        return self.matcher.table
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -61,24 +64,39 @@ class Dictionary:
         return self.table.kind_names
 
     def find(self, text: str, kinds: frozenset[str] | None = None) -> tuple[Mention, ...]:
-        """In the text's order. Characters beyond the first 4,000 tokens are not looked at.
+        """The mentions of ``read``."""
+        return self.read(text, kinds).mentions
+
+    def read(self, text: str, kinds: frozenset[str] | None = None) -> Reading:
+        """Characters beyond the first 4,000 tokens are not looked at.
 
         A generic name ("disease") is found only where nothing else is, and not where a word before it makes it
         another ("keratinocyte carcinoma" is no "carcinoma"). ``margin`` is 0.0 where several nodes have the
-        name equally and nothing in the text decides.
+        name equally and nothing in the text decides. Answers to choose from are read as they are written.
         """
         by_id = self.identifiers.find(text, kinds)
         tokens = tokens_of(text)[:MAX_TOKENS]
         taken = [(mention.start, mention.end) for mention in by_id]
+        respelled = self.speller.read(text, tokens, [*taken, (choices_start(text), len(text))], kinds)
         candidates = [
             candidate
-            for candidate in self._candidates(text, tokens, kinds)
+            for candidate in (*self.matcher.candidates(text, tokens, kinds), *respelled.candidates)
             if not any(candidate.stretch.start < end and start < candidate.stretch.end for start, end in taken)
         ]
         chosen = list(_longest(candidates))
-        chosen.extend(list(self._shared(text, tokens, chosen, kinds)))
-        mentions = [*by_id, *self._mentions(chosen)]
-        return tuple(sorted(_telling(text, mentions), key=lambda mention: mention.start))
+        unknown = tuple(self._unknown(text, tokens, respelled, chosen))
+        kept, notes = weigh(text, chosen, unknown, self._is_word)
+        refused = tuple((one.stretch.start, one.stretch.end) for one in chosen if one not in kept)
+        chosen = kept
+        shared = self.matcher.shared(text, respelled.tokens, chosen, kinds)
+        chosen.extend([one for one in shared if self._stands(one, tokens, respelled)])
+        spelled = {(one.stretch.start, one.stretch.end): _slips(one, tokens) for one in chosen}
+        mentions = [_as_read(text, mention, spelled) for mention in self._mentions(chosen)]
+        notes = [*_corrections(text, mentions), *self._ties(respelled), *notes]
+        if respelled.left_out:
+            notes.append(f"only the first {MAX_UNKNOWN} unknown words were looked at for slips of the pen")
+        ordered = sorted(_telling(text, [*by_id, *mentions]), key=lambda mention: mention.start)
+        return Reading(mentions=tuple(ordered), unknown=unknown, refused=refused, notes=tuple(notes))
 
     def broader(self, text: str, mention: Mention) -> Mention | None:
         """The longest other name with which the mention's own words begin or end: of "Fanconi anemia, complementation
@@ -88,7 +106,7 @@ class Dictionary:
         tokens = tokens_of(part)
         inner = [
             candidate
-            for candidate in self._candidates(part, tokens, frozenset({mention.node.kind}))
+            for candidate in self.matcher.candidates(part, tokens, frozenset({mention.node.kind}))
             if (candidate.stretch.first == 0) != (candidate.stretch.last == len(tokens))
             and not is_generic(candidate.stretch.folded)
             and not candidate.posting.flags & ALIAS
@@ -106,98 +124,36 @@ class Dictionary:
         key = np.array([hash_tokens([token.text for token in tokens])], np.uint64)
         firsts, lasts = self.table.ranges(key)
         stretch = Stretch(name, tokens, 0, len(tokens), shouting=False)
-        found = self._best(stretch, int(firsts[0]), int(lasts[0]), kinds, anything=True)
+        found = self.matcher.best(stretch, int(firsts[0]), int(lasts[0]), kinds, anything=True)
         return next(self._mentions([found] if found else []), None)
 
-    def _candidates(self, text: str, tokens: list[Token], kinds: frozenset[str] | None) -> Iterator[_Candidate]:
-        shouting = text.upper() == text
-        for length, hashes in window_hashes([token.text for token in tokens], self.table.longest):
-            firsts, lasts = self.table.ranges(hashes)
-            for place in np.nonzero(lasts > firsts)[0].tolist():
-                stretch = Stretch(text, tokens, place, place + length, shouting)
-                if not _stands_alone(stretch) or is_kind_word(stretch.folded):
-                    continue
-                found = self._best(stretch, int(firsts[place]), int(lasts[place]), kinds)
-                if found is not None:
-                    yield found
-        yield from self._inverted(text, tokens, kinds, shouting)
-
-    def _inverted(
-        self, text: str, tokens: list[Token], kinds: frozenset[str] | None, shouting: bool
-    ) -> Iterator[_Candidate]:
-        return self._known(text, tokens, inversions(text, tokens), kinds, shouting)
-
-    def _shared(
-        self, text: str, tokens: list[Token], chosen: list[_Candidate], kinds: frozenset[str] | None
-    ) -> Iterator[_Candidate]:
-        taken = [(one.stretch.first, one.stretch.last) for one in chosen]
-        for one in chosen[:_MAX_SHARED]:
-            parts = [
-                part
-                for part in shared_endings(text, tokens, one.stretch.first, one.stretch.last)
-                if not any(part.first < end and start < part.last for start, end in taken)
-            ]
-            found = max(
-                self._known(text, tokens, parts, kinds, shouting=False),
-                key=lambda candidate: candidate.stretch.letters,
-                default=None,
-            )
-            if found is not None:
-                taken.append((found.stretch.first, found.stretch.last))
-                yield found
-
-    def _known(
-        self,
-        text: str,
-        tokens: list[Token],
-        parts: Iterable[Inversion],
-        kinds: frozenset[str] | None,
-        shouting: bool,
-    ) -> Iterator[_Candidate]:
-        parts = list(parts)
-        firsts, lasts = self.table.ranges(np.array([hash_tokens(part.folded) for part in parts], np.uint64))
-        for place in np.nonzero(lasts > firsts)[0].tolist():
-            stretch = Stretch(text, tokens, parts[place].first, parts[place].last, shouting)
-            found = (
-                self._best(stretch, int(firsts[place]), int(lasts[place]), kinds) if _stands_alone(stretch) else None
-            )
-            if found is not None:
-                yield found
-
-    def _best(
-        self, stretch: Stretch, first: int, last: int, kinds: frozenset[str] | None, *, anything: bool = False
-    ) -> _Candidate | None:
-        raw = stretch.raw
-        cased, written = hash_text(unicodedata.normalize("NFKC", raw)), hash_text(surface(raw))
-        said_gene = stretch.before() == "gene"
-        cue = self.kind_words.get(stretch.before(), -1)
-        ranked: list[tuple[tuple[int, ...], Posting]] = []
-        for posting in self.table.postings(first, min(last, first + _MAX_POSTINGS)):
-            if kinds is not None and self.table.kind_names[posting.kind] not in kinds:
+    def _unknown(self, text: str, tokens: list[Token], read: Respelled, chosen: list[Candidate]) -> Iterator[Unknown]:
+        covered = {place for one in chosen for place in range(one.stretch.first, one.stretch.last)}
+        for place, slips in read.slips.items():
+            if place in covered or len(tokens[place].text) < _LEAST_UNKNOWN:
                 continue
-            # "Gene NF1" is not the disease of that abbreviation.
-            if posting.flags & SYMBOL and said_gene and "gene" not in self.table.kind_names[posting.kind].casefold():
-                continue
-            if not is_one_phrase(stretch, posting.written == written, bool(posting.flags & VARIANT)):
-                continue
-            same_case = posting.cased == cased
-            if anything or is_meant(stretch, posting.flags, same_case):
-                rank = (
-                    int(posting.kind != cue) if cue >= 0 else 0,
-                    int(not same_case) if posting.flags & SYMBOL else int(posting.written != written),
-                    posting.flags & VARIANT,
-                    2 if posting.flags & SYNONYM else 1 if posting.flags & ALIAS else 0,
-                    int(not same_case),
-                )
-                ranked.append(((*rank, self.kind_ranks[posting.kind], posting.node), posting))
-        if not ranked:
-            return None
-        ranked.sort()
-        best, posting = ranked[0]
-        tied = any(rank[:-2] == best[:-2] and other.node != posting.node for rank, other in ranked[1:])
-        return _Candidate(stretch, posting, tied)
+            at = word_at(text, place, tokens[place])
+            if place in read.ambiguous:
+                yield Unknown(*at, why="ambiguous")
+            elif near := slips[0].word if slips else self.speller.names.resembles(tokens[place].text):
+                yield Unknown(*at, why="near", near=near)
+            else:
+                yield Unknown(*at, why="strange")
 
-    def _mentions(self, candidates: Iterable[_Candidate]) -> Iterator[Mention]:
+    def _is_word(self, candidate: Candidate) -> bool:
+        kind = self.table.kind_names[candidate.posting.kind].casefold()
+        words = candidate.stretch.folded
+        return len(words) == 1 and not any(name in kind for name in _CLINICAL) and self.speller.english.has(words)[0]
+
+    def _stands(self, candidate: Candidate, tokens: list[Token], read: Respelled) -> bool:
+        return not _slips(candidate, tokens) or self.speller.accepts(candidate, tokens, read.slips)
+
+    def _ties(self, read: Respelled) -> Iterator[str]:
+        for candidates in read.ambiguous.values():
+            names = dict.fromkeys(mention.node.name for mention in self._mentions(candidates))
+            yield f'"{candidates[0].stretch.raw}" may be {" or ".join(names)}; neither was taken'
+
+    def _mentions(self, candidates: Iterable[Candidate]) -> Iterator[Mention]:
         for stretch, posting, tied in candidates:
             node = self.store.node(self.table.node_id(posting.node))
             if node is not None:
@@ -212,9 +168,11 @@ def build_dictionary(store: GraphStore, kinds: Iterable[str] | None = None) -> D
     builder = TableBuilder()
     waiting = {tuple(fold(target)): target for target in chain(*ABBREVIATIONS.values(), *EVERYDAY.values())}
     targets: dict[str, tuple[int, Posting]] = {}
+    vocabulary = {word for short in chain(ABBREVIATIONS, EVERYDAY) for word in fold(short)}
     for name in store.names(kinds):
         posting = _posting(builder, name)
         sequences = variants(name.name)
+        vocabulary.update(word for tokens in sequences[:1] for word in tokens if is_countable(word))
         if not builder.counts(len(sequences[0]) if sequences else 0):
             continue
         for number, tokens in enumerate(sequences):
@@ -229,7 +187,9 @@ def build_dictionary(store: GraphStore, kinds: Iterable[str] | None = None) -> D
     known = [kind.casefold() for kind in table.kind_names]
     ranks = tuple(_KIND_ORDER.index(kind) if kind in _KIND_ORDER else len(_KIND_ORDER) for kind in known)
     words = {" ".join(fold(kind)): code for code, kind in enumerate(table.kind_names)}
-    return Dictionary(store, table, ranks, words, IdentifierFinder(store, table.kind_names))
+    matcher = Matcher(table, ranks, words)
+    speller = Speller(matcher, build_vocabulary(vocabulary), ordinary_words())
+    return Dictionary(store, matcher, speller, IdentifierFinder(store, table.kind_names))
 
 
 def _posting(builder: TableBuilder, name: NameOf) -> Posting:
@@ -265,7 +225,7 @@ def _telling(text: str, mentions: list[Mention]) -> list[Mention]:
     return telling or [mention for mention in mentions if not is_modified(text, mention.start)]
 
 
-def _longest(candidates: list[_Candidate]) -> Iterator[_Candidate]:
+def _longest(candidates: list[Candidate]) -> Iterator[Candidate]:
     """Of those that overlap the one of the most letters and digits, then the first."""
     taken: set[int] = set()
     for candidate in sorted(candidates, key=lambda found: (-found.stretch.letters, found.stretch.start)):
@@ -275,5 +235,21 @@ def _longest(candidates: list[_Candidate]) -> Iterator[_Candidate]:
             yield candidate
 
 
-def _stands_alone(stretch: Stretch) -> bool:
-    return is_whole(stretch) and not is_other(stretch)
+def _slips(candidate: Candidate, tokens: list[Token]) -> int:
+    stretch = candidate.stretch
+    places = range(stretch.first, stretch.last)
+    return sum(stretch.tokens[p].text != tokens[p].text for p in places if not stretch.tokens[p].text.isdigit())
+
+
+def _as_read(text: str, mention: Mention, slips: Mapping[tuple[int, int], int]) -> Mention:
+    number = slips[mention.start, mention.end]
+    if not number:
+        return mention
+    letters = sum(c.isalnum() for c in text[mention.start : mention.end])
+    return replace(mention, method="spelling", score=1.0 - number / letters)
+
+
+def _corrections(text: str, mentions: Iterable[Mention]) -> Iterator[str]:
+    for mention in mentions:
+        if mention.method == "spelling":
+            yield f'"{text[mention.start : mention.end]}" was read as {mention.node.name}'

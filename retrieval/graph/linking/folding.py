@@ -52,7 +52,7 @@ def tokens_of(text: str) -> list[Token]:
     found: list[Token] = []
     for match in _TOKEN.finditer(text):
         for piece in _pieces(match.group()):
-            number = _numeral(piece, found[-1].text if found else "")
+            number = numeral(piece, found[-1].text if found else "")
             found.append(Token(number, match.start(), match.end()))
     return found
 
@@ -97,14 +97,15 @@ def _pieces(word: str) -> list[str]:
     folded = bare.casefold()
     if not folded.isascii():
         folded = _GREEK.sub(lambda letter: f" {_GREEK_NAMES[letter.group()]} ", folded)
-    return [_spelling(piece) for piece in _PIECE.findall(folded)]
+    return [spelling(piece) for piece in _PIECE.findall(folded)]
 
 
 def _is_unseen(c: str) -> bool:
     return unicodedata.combining(c) > 0 or unicodedata.category(c) == "Cf"
 
 
-def _spelling(word: str) -> str:
+def spelling(word: str) -> str:
+    """One word in small letters as names have it: a singular, American, a number without zeros before it."""
     if word.isdigit():
         return word.lstrip("0") or "0"
     if len(word) >= _LEAST_PLURAL:
@@ -116,7 +117,8 @@ def _spelling(word: str) -> str:
     return word
 
 
-def _numeral(word: str, before: str) -> str:
+def numeral(word: str, before: str) -> str:
+    """A roman one as a number; one of a single letter only where the word before asks for a number."""
     if word in _ROMAN and (len(word) > 1 or before in _COUNTED):
         return _ROMAN[word]
     return word

@@ -9,6 +9,7 @@ from typing import Final
 
 from retrieval.graph.linking.choices import choices_start
 from retrieval.graph.linking.dictionary import MAX_TOKENS, Dictionary
+from retrieval.graph.linking.doubts import Unknown, trusted
 from retrieval.graph.linking.folding import tokens_of
 from retrieval.graph.linking.model_extraction import Entity, Extractor, extract
 from retrieval.graph.linking.nearest import NearestNames
@@ -24,6 +25,8 @@ _MAX_NOTES: Final = 16
 class _Findings:
     mentions: list[Mention] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unknown: tuple[Unknown, ...] = ()
+    refused: tuple[tuple[int, int], ...] = ()
 
     @property
     def taken(self) -> list[tuple[int, int]]:
@@ -51,11 +54,13 @@ class Linker:
         if options.method == "model":
             await self._by_model(text, options, findings)
         elif options.method == "nearest" and self.nearest is not None:
+            reading = await asyncio.to_thread(self.dictionary.read, text, options.kinds)
+            findings.unknown, findings.refused = reading.unknown, reading.refused
             await self._by_vectors(text, options, findings)
         else:
             if options.method == "nearest":
                 findings.notes.append("no index of names is loaded; the dictionary was used")
-            findings.mentions.extend(await self._by_dictionary(text, options))
+            await self._by_dictionary(text, options, findings)
         if options.method == "auto":
             await self._complete(text, options, findings)
         return _answer(text, options, findings)
@@ -70,12 +75,16 @@ class Linker:
         if not findings.mentions and self.extractor is not None and free_runs(text):
             await self._by_model(text, options, findings, fall_back=False)
 
-    async def _by_dictionary(self, text: str, options: LinkOptions) -> tuple[Mention, ...]:
-        return await asyncio.to_thread(self.dictionary.find, text, options.kinds)
+    async def _by_dictionary(self, text: str, options: LinkOptions, findings: _Findings) -> None:
+        reading = await asyncio.to_thread(self.dictionary.read, text, options.kinds)
+        findings.mentions.extend(reading.mentions)
+        findings.notes.extend(reading.notes)
+        findings.unknown, findings.refused = reading.unknown, reading.refused
 
     async def _by_vectors(self, text: str, options: LinkOptions, findings: _Findings) -> None:
         # Answers to choose from are symbols and numbers for the most part: vectors say nothing of those.
         spans = candidate_spans(text[: choices_start(text)], findings.taken)
+        spans = trusted(text, spans, findings.unknown, findings.refused)
         if spans and self.nearest is not None:
             findings.mentions.extend(await asyncio.to_thread(self.nearest.find, spans, options.kinds))
 
@@ -92,19 +101,24 @@ class Linker:
         if failure:
             findings.notes.append(failure + ("; the dictionary was used" if fall_back else ""))
             if fall_back:
-                findings.mentions.extend(await self._by_dictionary(text, options))
+                await self._by_dictionary(text, options, findings)
 
     def _resolve(self, entities: Sequence[Entity]) -> list[Mention]:
         found: list[Mention] = []
         for entity in entities:
             kinds = frozenset({entity.kind})
-            mention = self.dictionary.look_up(entity.name, kinds)
+            mention = self.dictionary.look_up(entity.name, kinds) or self._spelled(entity, kinds)
             if mention is None and self.nearest is not None:
                 span = Span(start=0, end=len(entity.name), text=entity.name)
                 mention = next(iter(self.nearest.find([span], kinds)), None)
             if mention is not None:
                 found.append(replace(mention, start=entity.start, end=entity.end, method="model"))
         return found
+
+    def _spelled(self, entity: Entity, kinds: frozenset[str]) -> Mention | None:
+        found = self.dictionary.find(entity.name, kinds)
+        whole = len(found) == 1 and (found[0].start, found[0].end) == (0, len(entity.name))
+        return found[0] if whole and found[0].method == "spelling" else None
 
 
 def _answer(text: str, options: LinkOptions, findings: _Findings) -> Linked:

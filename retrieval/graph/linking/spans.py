@@ -13,7 +13,7 @@ MAX_SPANS: Final = 48
 _MAX_WORDS: Final = 6
 _MAX_RUNS: Final = 64
 # What may stand between two words of one name.
-_JOINERS: Final = frozenset(" \t\n-‐‑–/'’")
+JOINERS: Final = frozenset(" \t\n-‐‑–/'’")
 
 
 def free_runs(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[Span]:
@@ -47,7 +47,7 @@ def _runs(text: str, taken: list[tuple[int, int]]) -> list[list[Token]]:
         covered[start:end] = b"\1" * (end - start)
     for token in tokens_of(text):
         free = not any(covered[token.start : token.end])
-        joined = not run or set(text[run[-1].end : token.start]) <= _JOINERS
+        joined = not run or set(text[run[-1].end : token.start]) <= JOINERS
         if not joined and run:
             runs.append(run)
             run = []

@@ -146,13 +146,14 @@ def is_other(stretch: Stretch) -> bool:
 
 
 def is_one_phrase(stretch: Stretch, as_written: bool, variant: bool) -> bool:
-    """No sentence ends in it, unless the name is written so (St. Louis encephalitis); and "type 2, ataxia" is none of
-    "type 2, ataxia type 3"."""
+    """No sentence ends in it, unless the name is written so (St. Louis encephalitis); 22q11.2 has no end. "Type 2,
+    ataxia" is none of "type 2, ataxia type 3"."""
     tokens = stretch.tokens
     gaps = {
         sign
         for place in range(stretch.first, stretch.last - 1)
-        for sign in stretch.text[tokens[place].end : tokens[place + 1].start]
+        if (gap := stretch.text[tokens[place].end : tokens[place + 1].start]) != "." or not tokens[place].text.isdigit()
+        for sign in gap
     }
     if as_written:
         return True

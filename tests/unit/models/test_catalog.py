@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from models.catalog import EMBEDDED_NAME, ModelCard, ModelRequest, friendly_name, load_catalog
+from models.catalog import (
+    EMBEDDED_DIR,
+    EMBEDDED_NAME,
+    ModelCard,
+    ModelRequest,
+    friendly_name,
+    has_weights,
+    load_catalog,
+)
 from models.errors import ModelNotFound
 
 
@@ -111,3 +119,10 @@ def test_impossible_mask_is_refused(mask: str) -> None:
     """A mask is full, slim or six binary digits."""
     with pytest.raises(ValueError, match="genegpt_mask"):
         ModelCard(name="m", source="x", genegpt_mask=mask)
+
+
+def test_the_embedded_model_says_what_it_was_trained_for() -> None:
+    """So that other methods over it can be told apart from answers."""
+    if not has_weights(EMBEDDED_DIR):
+        pytest.skip("the embedded model's weights are not in the checkout")
+    assert load_catalog()[EMBEDDED_NAME].trained_for == ("genegpt",)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from models.encoders.hashing import HashingEncoder
-from scripts.evals.kg_linking import TableStore, main, read_sets, report
+from scripts.evals.kg_linking import TableStore, main, read_sets, report, slips
 
 NAMES = 'disease_name,disease_id\npsoriasis,DOID:1\nvitiligo,DOID:2\nXeroderma,DOID:3\n"Xeroderma, group G",DOID:3\n'
 
@@ -53,3 +53,13 @@ def test_the_report_is_printed_and_saved(folder: Path, capsys: pytest.CaptureFix
 
     assert main(given) == 0
     assert saved.read_text().strip() == capsys.readouterr().out.strip() != ""
+
+
+async def test_misspelt_names_are_counted(folder: Path) -> None:
+    """Each name with each kind of slip, and with its node taken out."""
+    lines = await slips(TableStore(folder / "names.csv"), read_sets(folder), None)
+
+    rows = [line for line in lines if "| all names |" in line]
+    assert len(rows) == 4 and all(row.split(" | ")[2] == "4" for row in rows)
+    assert rows[0].split(" | ")[3] == "4 (100.0%)"
+    assert lines[-1].startswith("0 of 4 names, taken out one by one")

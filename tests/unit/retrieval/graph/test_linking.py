@@ -235,19 +235,22 @@ def test_no_answer_of_a_model_breaks_the_reading(reply: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
+    ("text", "name", "method"),
     [
-        ("rheumatiod arthritis", "rheumatoid arthritis"),
-        ("arthritis rheumatoid", "rheumatoid arthritis"),
-        ("Parkinsn's disease", "Parkinson's disease"),
+        ("rheumatiod arthritis", "rheumatoid arthritis", "spelling"),
+        ("arthritis rheumatoid", "rheumatoid arthritis", "nearest"),
+        ("Parkinsn's disease", "Parkinson's disease", "spelling"),
+        ("hypercholestrolemai familial", "familial hypercholesterolemia", "nearest"),
     ],
 )
-async def test_slips_and_other_orders_link_to_the_nearest_name(nearest: NearestNames, text: str, name: str) -> None:
+async def test_slips_and_other_orders_link_to_the_nearest_name(
+    nearest: NearestNames, text: str, name: str, method: str
+) -> None:
     """The same words, one letter aside."""
     linked = await Linker(build_dictionary(STORE), nearest).link(f"What treats {text}?")
 
     assert [mention.node.name for mention in linked.mentions] == [name]
-    assert linked.mentions[0].method == "nearest"
+    assert linked.mentions[0].method == method
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from passage_bench import DRUGS, PassageBench, done, fill, references, shown, st
 from models.engines.scripted_engine import ScriptedBehaviour
 from models.errors import EngineOverloaded, EngineUnavailable
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
-from server.methods.base import OptionInvalid, Sampling
+from server.methods.base import OptionInvalid, Retrieved, Sampling
 from server.methods.i_medrag import IMedRag
 
 QUESTION = "What does the drug block that heparin's antidote is not for?"
@@ -269,8 +269,8 @@ async def test_closing_stops_all_sub_answers(bench: Any) -> None:
     model = Model(plan("What is warfarin?", "What is heparin?"), sub=lambda _: " and" * 5000)
     async with bench(model, behaviour=ScriptedBehaviour(token_delay_s=0.001)) as made:
         events = made.method.answer(made.made(QUESTION))
-        await anext(events)
-        await anext(events)
+        while not isinstance(await anext(events), Retrieved):
+            pass
         task = asyncio.ensure_future(anext(events))
         while made.engine.stats().running < 2:
             await asyncio.wait({task}, timeout=0.005)

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +17,9 @@ from models.catalog import ModelCard
 from models.engines.byte_tokenizer import ByteTokenizer
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import ScriptedBehaviour, ScriptedEngine
+from retrieval.graph.base import GraphStore
+from retrieval.graph.linking.dictionary import build_dictionary
+from retrieval.graph.linking.linker import Linker as GraphLinker
 from retrieval.graph.linking.types import Linked
 from retrieval.graph.types import Mention
 from server.engine_slot import EngineSlot
@@ -165,6 +168,21 @@ async def test_notes_of_the_linker_are_steps() -> None:
 
     events = await Bench(linker=Unsure()).ask("p")
     assert steps(events)[1] == '"p" names several nodes' and details(events)["linking_notes"]
+
+
+async def test_a_misspelt_name_is_told_with_how_it_was_read() -> None:
+    """The step names the method and its score; the note follows."""
+    events = await Bench(linker=Misspelt()).ask("What treats psorisais?")
+    assert steps(events)[0] == "in the question: Disease psoriasis (DOID:8893 by spelling, 0.89)"
+    assert steps(events)[1] == '"psorisais" was read as psoriasis'
+
+
+class Misspelt:
+    async def link(self, question: str, extractor: object = None) -> Linked:
+        return await GraphLinker(build_dictionary(cast(GraphStore, MemoryGraph()))).link(question)
+
+    async def broader(self, text: str, mention: Mention) -> None:
+        return None
 
 
 async def test_the_model_reads_the_names_under_a_grammar_and_a_bound() -> None:

@@ -61,3 +61,11 @@ def test_citations_are_read_in_all_their_forms() -> None:
     """Spans that are no citation are none."""
     assert numbers_in("a [2], b [1, 3], c [4-6] [9–10]; [x] [2020-9999] [0]") == (2, 1, 3, 4, 5, 6, 9, 10, 0)
     assert renumbered("a [1], b [2, 3] and c [9].", {1: 7, 3: 8}) == "a [7], b [8] and c."
+
+
+def test_a_choice_that_stands_twice_keeps_the_letters_after_it() -> None:
+    """Published questions repeat a choice now and then; the key counts both."""
+    asked = read_question("Which?\nA. 24 hours\nB. 24 hours\nC. 72 hours\nD. 96 hours", MedRagOptions())
+
+    assert asked.letters == "ABCD"
+    assert asked.shown("C") == "C. 72 hours"

@@ -1,0 +1,137 @@
+"""Which names of the table stand at which tokens of a text. Which of them are taken is ``dictionary``'s matter."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from retrieval.graph.linking.folding import Token, hash_text, hash_tokens, surface, window_hashes
+from retrieval.graph.linking.inversion import Inversion, inversions, shared_endings
+from retrieval.graph.linking.name_table import ALIAS, SYMBOL, SYNONYM, VARIANT, NameTable, Posting
+from retrieval.graph.linking.symbols import (
+    Stretch,
+    is_kind_word,
+    is_meant,
+    is_one_phrase,
+    is_other,
+    is_whole,
+)
+
+# Nodes of one name that are looked at; in graphs of many organisms a protein's name has thousands.
+_MAX_POSTINGS: Final = 1_024
+# Mentions whose words before an "and" are looked at.
+_MAX_SHARED: Final = 64
+Kinds = frozenset[str] | None
+
+
+class Candidate(NamedTuple):
+    stretch: Stretch
+    posting: Posting
+    tied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """``kind_ranks`` by a kind's code, ``kind_words``: code by the kind's name in a text."""
+
+    table: NameTable
+    kind_ranks: tuple[int, ...]
+    kind_words: dict[str, int]
+
+    def candidates(self, text: str, tokens: list[Token], kinds: Kinds) -> Iterator[Candidate]:
+        """Every name that is meant, overlaps and all."""
+        yield from self.within(text, tokens, range(len(tokens)), kinds)
+        yield from self.inverted(text, tokens, kinds)
+
+    def within(self, text: str, tokens: list[Token], places: range, kinds: Kinds) -> Iterator[Candidate]:
+        """As ``candidates``, of names whose words stand in a row at ``places``."""
+        shouting = text.upper() == text
+        part = [token.text for token in tokens[places.start : places.stop]]
+        for length, hashes in window_hashes(part, self.table.longest):
+            firsts, lasts = self.table.ranges(hashes)
+            for place in np.nonzero(lasts > firsts)[0].tolist():
+                stretch = Stretch(text, tokens, places.start + place, places.start + place + length, shouting)
+                if not _stands_alone(stretch) or is_kind_word(stretch.folded):
+                    continue
+                found = self.best(stretch, int(firsts[place]), int(lasts[place]), kinds)
+                if found is not None:
+                    yield found
+
+    def inverted(self, text: str, tokens: list[Token], kinds: Kinds) -> Iterator[Candidate]:
+        return self._known(text, tokens, inversions(text, tokens), kinds, text.upper() == text)
+
+    def shared(self, text: str, tokens: list[Token], chosen: list[Candidate], kinds: Kinds) -> Iterator[Candidate]:
+        """Of "breast and ovarian cancer" the first, where the second is among ``chosen``."""
+        taken = [(one.stretch.first, one.stretch.last) for one in chosen]
+        for one in chosen[:_MAX_SHARED]:
+            parts = [
+                part
+                for part in shared_endings(text, tokens, one.stretch.first, one.stretch.last)
+                if not any(part.first < end and start < part.last for start, end in taken)
+            ]
+            found = max(
+                self._known(text, tokens, parts, kinds, shouting=False),
+                key=lambda candidate: candidate.stretch.letters,
+                default=None,
+            )
+            if found is not None:
+                taken.append((found.stretch.first, found.stretch.last))
+                yield found
+
+    def _known(
+        self,
+        text: str,
+        tokens: list[Token],
+        parts: Iterable[Inversion],
+        kinds: Kinds,
+        shouting: bool,
+    ) -> Iterator[Candidate]:
+        parts = list(parts)
+        firsts, lasts = self.table.ranges(np.array([hash_tokens(part.folded) for part in parts], np.uint64))
+        for place in np.nonzero(lasts > firsts)[0].tolist():
+            stretch = Stretch(text, tokens, parts[place].first, parts[place].last, shouting)
+            found = self.best(stretch, int(firsts[place]), int(lasts[place]), kinds) if _stands_alone(stretch) else None
+            if found is not None:
+                yield found
+
+    def best(
+        self, stretch: Stretch, first: int, last: int, kinds: Kinds, *, anything: bool = False
+    ) -> Candidate | None:
+        """Of the table's rows ``first`` up to ``last`` - 1 the one meant; with ``anything`` by its words alone."""
+        raw = stretch.raw
+        cased, written = hash_text(unicodedata.normalize("NFKC", raw)), hash_text(surface(raw))
+        said_gene = stretch.before() == "gene"
+        cue = self.kind_words.get(stretch.before(), -1)
+        ranked: list[tuple[tuple[int, ...], Posting]] = []
+        for posting in self.table.postings(first, min(last, first + _MAX_POSTINGS)):
+            if kinds is not None and self.table.kind_names[posting.kind] not in kinds:
+                continue
+            # "Gene NF1" is not the disease of that abbreviation.
+            if posting.flags & SYMBOL and said_gene and "gene" not in self.table.kind_names[posting.kind].casefold():
+                continue
+            if not is_one_phrase(stretch, posting.written == written, bool(posting.flags & VARIANT)):
+                continue
+            same_case = posting.cased == cased
+            if anything or is_meant(stretch, posting.flags, same_case):
+                rank = (
+                    int(posting.kind != cue) if cue >= 0 else 0,
+                    int(not same_case) if posting.flags & SYMBOL else int(posting.written != written),
+                    posting.flags & VARIANT,
+                    2 if posting.flags & SYNONYM else 1 if posting.flags & ALIAS else 0,
+                    int(not same_case),
+                )
+                ranked.append(((*rank, self.kind_ranks[posting.kind], posting.node), posting))
+        if not ranked:
+            return None
+        ranked.sort()
+        best, posting = ranked[0]
+        tied = any(rank[:-2] == best[:-2] and other.node != posting.node for rank, other in ranked[1:])
+        return Candidate(stretch, posting, tied)
+
+
+def _stands_alone(stretch: Stretch) -> bool:
+    return is_whole(stretch) and not is_other(stretch)

@@ -1,0 +1,123 @@
+"""The words of all names of a graph, and which of them a misspelt word can be. Sorted, 32 bytes each, no index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from string import ascii_lowercase
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.graph.linking.agreement import is_contrary, slip_count
+from retrieval.graph.linking.folding import spelling
+
+LEAST_WORD: Final = 3
+MOST_WORD: Final = 32
+# Two slips are looked for in words of eight letters and more: in shorter ones they make any word of any other.
+_LEAST_TWICE: Final = 8
+_MOST_COMPARED: Final = 400
+
+
+Sort = Literal["exchanged", "doubled", "missing", "replaced", "ending"]
+
+
+class Slip(NamedTuple):
+    """``word`` is what was meant. ``at_start``: its first letter is missing or another. ``sort``: neighbours exchanged;
+    one letter for two of it or two for one; a letter more or less; a letter for another; another last letter
+    (psoriasin, psoriasis). The later ones make another name of a name more often."""
+
+    word: str
+    at_start: bool
+    sort: Sort
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Words of three letters to 32 bytes, sorted."""
+
+    words: NDArray[np.bytes_]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def has(self, words: Sequence[str]) -> list[bool]:
+        """Of those that are too short or too long for it no statement is made: they count as known."""
+        found = self._has([word if is_countable(word) else "" for word in words])
+        return [bool(hit) or not is_countable(word) for hit, word in zip(found, words, strict=True)]
+
+    def one_slip(self, word: str, raw: str) -> list[Slip]:
+        """What ``word``, as ``fold`` has it, can be: a letter too many, too few, another or changed with its neighbour.
+        ``raw`` is the word as it was written in small letters, as a slip may hide a plural ("diabetse")."""
+        near = {other: (word, other) for other in _edits(word)}
+        hidden = (other for other in _edits(raw) if raw != word or other.endswith("s"))
+        near |= {spelling(other): (raw, other) for other in hidden}
+        near.pop(word, None)
+        candidates = [other for other in near if is_countable(other)]
+        hits = self._has(candidates)
+        known = sorted(other for other, hit in zip(candidates, hits, strict=True) if hit)
+        return [_slip(other, *near[other]) for other in known if not is_contrary(word, other)]
+
+    def resembles(self, word: str) -> str:
+        """A word with the same two first letters and the same last within two slips, "" where there is none."""
+        if len(word) < _LEAST_TWICE or not word.isascii():
+            return ""
+        start, end = word[:2].encode(), word[-1].encode()
+        first, last = np.searchsorted(self.words, [start, start + b"\xff"])
+        part = self.words[first:last]
+        lengths = np.char.str_len(part)
+        near = part[(np.abs(lengths - len(word)) <= 2) & np.char.endswith(part, end)]
+        for other in near[:_MOST_COMPARED].tolist():
+            name = str(other, "utf-8")
+            if slip_count(word, name, 2) <= 2 and not is_contrary(word, name):
+                return name
+        return ""
+
+    def _has(self, words: Sequence[str]) -> NDArray[np.bool_]:
+        if not words or not len(self.words):
+            return np.zeros(len(words), np.bool_)
+        wanted = np.array([word.encode() for word in words], self.words.dtype)
+        places = np.searchsorted(self.words, wanted)
+        return np.asarray(self.words[np.minimum(places, len(self.words) - 1)] == wanted, np.bool_)
+
+
+def build_vocabulary(words: Iterable[str]) -> Vocabulary:
+    """Others than ``is_countable`` are left out."""
+    kept = sorted({word.encode() for word in words if is_countable(word)})
+    return Vocabulary(np.array(kept, f"S{MOST_WORD}"))
+
+
+def ordinary_words() -> Vocabulary:
+    """English ones, from the list that comes with the package."""
+    text = files("retrieval.graph.linking").joinpath("words", "english.txt").read_text(encoding="ascii")
+    return build_vocabulary(text.split())
+
+
+def is_countable(word: str) -> bool:
+    return len(word) >= LEAST_WORD and word.isalpha() and len(word.encode()) <= MOST_WORD
+
+
+def _edits(word: str) -> Iterator[str]:
+    for place in range(len(word) + 1):
+        head, tail = word[:place], word[place:]
+        for letter in ascii_lowercase:
+            yield head + letter + tail
+            if tail:
+                yield head + letter + tail[1:]
+        if tail:
+            yield head + tail[1:]
+        if len(tail) > 1:
+            yield head + tail[1] + tail[0] + tail[2:]
+
+
+def _slip(meant: str, word: str, other: str) -> Slip:
+    at_start = word[0] != other[0] and word[1::-1] != other[:2]
+    if len(word) == len(other):
+        if sorted(word) == sorted(other):
+            return Slip(meant, at_start, "exchanged")
+        return Slip(meant, at_start, "ending" if word[:-1] == other[:-1] else "replaced")
+    shorter, longer = sorted((word, other), key=len)
+    twice = any(longer[p] == longer[p + 1] and longer[:p] + longer[p + 1 :] == shorter for p in range(len(shorter)))
+    return Slip(meant, at_start, "doubled" if twice else "missing")

@@ -1,0 +1,33 @@
+"""A method over a model that was not made for it: answers, and says so first."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from server.methods.base import Ask, Event, Method, Step
+
+
+class Cautioned:
+    """A ``Method``."""
+
+    def __init__(self, inner: Method, model: str) -> None:
+        self._inner = inner
+        self._caution = f"{model} was not trained for {inner.name}: what it writes here is no answer to rely on"
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def description(self) -> str:
+        return f"{self._inner.description} ({self._caution})"
+
+    def check(self, ask: Ask) -> None:
+        self._inner.check(ask)
+
+    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        yield Step(self._caution)
+        async with aclosing(self._inner.answer(ask)) as events:
+            async for event in events:
+                yield event
