@@ -84,9 +84,10 @@ class Hijacked:
 
     def ask(self, method: str, number: int, *, stream: bool) -> dict[str, Any]:
         """The message; of a stream, its pieces put together as a client does."""
-        options: dict[str, Any] = {"genegpt": {"max_calls": 3, "grammar": "off"}, "kg-rag": {"form": "general"}}.get(
-            method, {}
-        )
+        known: dict[str, dict[str, Any]] = {
+            "genegpt": {"max_calls": 3, "grammar": "off"},
+            "kg-rag": {"form": "general"},
+        }
         body = {
             "model": f"scripted:{method}",
             "messages": [{"role": "user", "content": f"{mark(number)}?"}],
