@@ -41,10 +41,12 @@ _MEANING: Final = {
     401: "there is no valid key",
     403: "the key, the server's mode or the page that asks may not do this",
     404: "there is none of this name, or none for this key",
+    408: "the body did not come in server.body_timeout_s",
     409: "it exists already, or is being changed",
     413: "the body is longer than server.max_body_bytes, or a document is",
     422: "a field is wrong; `param` names it",
     429: "the server is full, or the key has asked too often or has its share; see Retry-After",
+    431: "too many headers, or too long with the address",
     499: "the client went away before its answer began",
     500: "the server failed",
     502: "NCBI failed",
@@ -154,11 +156,12 @@ def _responses(operation: Operation, running: Running) -> Schema:
     for status, kind in replies.items():
         content = _content(kind, operation.layer if is_passed_on and kind != operation.layer else "")
         if operation.stream:
-            text = {"type": "string", "description": _STREAMS[operation.stream]}
-            content["text/event-stream"] = {"schema": text}
+            # Without a type: some read the schema as that of the whole text, some as that of each event.
+            content["text/event-stream"] = {"schema": {"description": _STREAMS[operation.stream]}}
         headers = _headers(status, is_open=operation.is_open)
         responses[str(status)] = {"description": _said(status), "headers": headers, "content": content}
     statuses = {*operation.errors, *((403,) if operation.is_open else _GUARDED), *((400,) if is_passed_on else ())}
+    statuses |= {431, *((408,) if 413 in operation.errors else ())}
     for status in sorted(statuses):
         if str(status) not in responses:
             responses[str(status)] = _error(operation, status, is_passed_on=is_passed_on)
