@@ -14,6 +14,7 @@ from models.errors import ArrowheadError
 from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.namespace_settings import checked_name
 from retrieval.corpus.namespaces import Namespaces
+from retrieval.corpus.notes import NOTES
 from server.errors import NotGranted
 from server.grants import Grant
 
@@ -36,8 +37,12 @@ class NamespaceAccess:
         return [name for name in self._namespaces.names() if self._may_read(grant, name)]
 
     def readable(self, grant: Grant) -> frozenset[str] | None:
-        """None for all, whatever comes to them."""
-        return None if grant.is_operator else frozenset(self.names(grant))
+        """None for all, whatever comes to them. The package's own notes belong to nobody, unlike a namespace of the
+        same name."""
+        if grant.is_operator:
+            return None
+        has_own = NOTES not in self._namespaces.names() and grant.may_read(NOTES, "")
+        return frozenset([*self.names(grant), *([NOTES] if has_own else [])])
 
     def require(self, grant: Grant, name: str, *, change: bool = False) -> None:
         """Raises NamespaceInvalid, NamespaceUnknown, or NotGranted for a change by a key that only reads."""
