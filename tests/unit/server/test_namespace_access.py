@@ -30,7 +30,7 @@ def test_the_packages_notes_are_for_every_key_that_is_not_limited(namespaces: Na
     access = NamespaceAccess(namespaces)
 
     assert access.readable(OPERATOR) is None
-    assert access.readable(ANNA) == {"notes"}
+    assert access.readable(ANNA) == frozenset({"notes"})
     assert access.readable(LIMITED) == frozenset()
 
 
@@ -39,5 +39,5 @@ def test_a_namespace_called_notes_is_its_owners(namespaces: Namespaces) -> None:
     namespaces.create("notes", NamespaceSettings(encoder="hashing"), notes=notes_of(ANNA))
     access = NamespaceAccess(namespaces)
 
-    assert access.readable(ANNA) == {"notes"}
+    assert access.readable(ANNA) == frozenset({"notes"})
     assert access.readable(BEN) == frozenset()
