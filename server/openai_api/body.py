@@ -24,11 +24,11 @@ async def read_json(request: Request, max_bytes: int) -> Any:
     sent = await _whole(request, max_bytes)
     try:
         value = json.loads(sent, parse_constant=_refuse_constant)
-        if _SURROGATE.search(sent):
-            json.dumps(value, ensure_ascii=False).encode()  # half a character is text that nothing can be made of
-        return value
     except (ValueError, RecursionError):
         raise InvalidRequest("the body is not valid JSON") from None
+    if _SURROGATE.search(sent):
+        _refuse_halves(value)
+    return value
 
 
 async def _whole(request: Request, max_bytes: int) -> bytes:
@@ -43,6 +43,18 @@ async def _whole(request: Request, max_bytes: int) -> bytes:
     except ClientDisconnect:
         raise ClientGone("the client went away before its request was here") from None
     return b"".join(chunks)
+
+
+def _refuse_halves(value: Any) -> None:
+    """Half a character is text that nothing can be made of. Raises InvalidRequest, with the field at the top."""
+    fields = value.items() if isinstance(value, dict) else ((None, value),)
+    for name, part in fields:
+        try:
+            json.dumps([name, part], ensure_ascii=False).encode()
+        except (UnicodeEncodeError, RecursionError):
+            field = name if isinstance(name, str) and name.isascii() else None
+            text = f"{field or 'the body'}: a text has half of a character (a lone surrogate)"
+            raise InvalidRequest(text, param=field) from None
 
 
 def _refuse_constant(name: str) -> Any:

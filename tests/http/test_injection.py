@@ -203,8 +203,10 @@ def test_a_stream_shows_what_the_whole_shows(hijacked: Hijacked, method: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_two_hundred_poisoned_records_do_nothing(hijacked: Hijacked, method: str) -> None:
-    """No other host is asked, no call is made but those that the model wrote to NCBI, nothing shown is fetched."""
-    _hold(hijacked, method, MANY, stream=False)
+    """No other host is asked, no call is made but those that the model wrote to NCBI, nothing shown is fetched. Two
+    hundred of passages, forty of the other methods: each template at least twice.
+    """
+    _hold(hijacked, method, MANY if method == "medrag" else 40, stream=False)
 
 
 def _hold(hijacked: Hijacked, method: str, many: int, *, stream: bool) -> None:

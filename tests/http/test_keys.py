@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -172,13 +172,15 @@ def test_no_raw_request_is_answered_without_a_key(site: Site) -> None:
     for headers in (
         (f"Cookie: key={site.anna}",), (f"Authorization: Basic {site.anna}",), (bearer, bearer),
         (f"x-api-key: {site.anna}",), (f"Authorization : Bearer {site.anna}",),
-        ("Authorization: Bearer " + "x" * 40_000,), ("Authorization: Bearer " + "x" * 200_000,),
+        ("Authorization: Bearer " + "x" * 40_000,),
         ("Authorization: Bearer ключ".encode(),), (b"Authorization: Bearer \xff\xfe",), (f"{bearer}x",),
         ("Transfer-Encoding: chunked",), ("Upgrade: websocket", "Connection: Upgrade"),
     ):  # fmt: skip
         status, said = site.raw(get, host, *headers)
         assert status in (400, 401, 431), headers
         assert "scripted" not in said
+    with suppress(ConnectionResetError):  # the reply may be lost with what was not read
+        assert site.raw(get, host, "Authorization: Bearer " + "x" * 200_000)[0] == 431
     assert site.raw("GET /v1/models HTTP/1.0")[0] == 401
     assert site.raw("PRI * HTTP/2.0")[0] in (400, 401)
     status, said = site.raw(get, host)

@@ -18,7 +18,7 @@ from models.types import Delta, GenerateParams
 from server.engine_slot import EngineSlot
 from server.restarts import Restarts
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.long, pytest.mark.timeout(900)]
 OPTIONS = EngineOptions(dtype="float32", device="cpu", max_num_seqs=4, max_queue=4, kv_cache_bytes=128 * 2**20)
 
 
