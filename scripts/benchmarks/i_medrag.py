@@ -24,7 +24,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from models.catalog import ModelCard
@@ -32,6 +31,7 @@ from models.engines.base import Engine, Tokenizer
 from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
 from models.types import Delta, EngineStats, GenerateParams
+from scripts.benchmarks.random_models import CONTEXT, build_model
 from server.engine_slot import EngineSlot
 from server.methods.base import Ask, Done, Message
 from server.methods.generation import Generations, Layout
@@ -42,8 +42,6 @@ from server.passage_service import PassageService
 from server.retrieval_settings import RetrievalSettings
 from server.retrieval_setup import build_retrieval
 
-ROOT = Path(__file__).resolve().parents[2]
-CONTEXT = 16_384
 QUESTION = (
     "A 58-year-old man with atrial fibrillation takes a drug that is monitored by the INR. After a course of an "
     "antibiotic his INR is 9 and he bleeds from the gums. Which enzyme does his drug inhibit?"
@@ -214,47 +212,6 @@ async def searches(service: PassageService, args: argparse.Namespace) -> str:
         single.append(time.perf_counter() - began)
     both = (1000 * statistics.median(times) for times in (batched, single))
     return "search of a round: {:.1f} ms at once, {:.1f} ms one by one (medians of 10)".format(*both)
-
-
-def build_tokenizer() -> Any:
-    """Byte-level BPE of 8,192 tokens, learnt from this checkout's pages, notes and prompts."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=8192, initial_alphabet=alphabet, special_tokens=["<s>", "</s>"], show_progress=False
-    )
-    texts = [*ROOT.glob("docs/*.md"), *ROOT.glob("retrieval/corpus/sample/*.txt"), *ROOT.glob("server/**/*.txt")]
-    backend.train_from_iterator([text.read_text(encoding="utf-8") for text in texts], trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
-
-
-def build_model(folder: Path, shape: str) -> ModelCard:
-    """Random weights of this shape, and a tokenizer that writes English as shortly as large models' do."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    layers, width = map(int, shape.split("x"))
-    tokenizer = build_tokenizer()
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=width,
-        intermediate_size=4 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=max(1, width // 64),
-        num_key_value_heads=max(1, width // 256),
-        max_position_embeddings=CONTEXT,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return ModelCard(name=f"random-{shape}", source=str(folder), prompt_form="base", context_length=CONTEXT)
 
 
 async def measure(args: argparse.Namespace, folder: Path) -> None:
