@@ -37,12 +37,13 @@ class NamespaceAccess:
         return [name for name in self._namespaces.names() if self._may_read(grant, name)]
 
     def readable(self, grant: Grant) -> frozenset[str] | None:
-        """None for all, whatever comes to them. The package's own notes belong to nobody, unlike a namespace of the
-        same name."""
+        """None for all, whatever comes to them. Where there is no namespace at all, the package's own notes are what is
+        read; they belong to nobody, unlike a namespace of the same name."""
         if grant.is_operator:
             return None
-        has_own = NOTES not in self._namespaces.names() and grant.may_read(NOTES, "")
-        return frozenset([*self.names(grant), *([NOTES] if has_own else [])])
+        if not self._namespaces.names():
+            return frozenset([NOTES] if grant.may_read(NOTES, "") else [])
+        return frozenset(self.names(grant))
 
     def require(self, grant: Grant, name: str, *, change: bool = False) -> None:
         """Raises NamespaceInvalid, NamespaceUnknown, or NotGranted for a change by a key that only reads."""
