@@ -37,73 +37,77 @@ def bound_listener(listener: socket.socket, slow_reader_s: float) -> None:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(2 * slow_reader_s * 1000))
 
 
+class _Impatient:
+    """Goes before uvicorn's protocol class in the order of bases."""
+
+    slow_reader_s: float
+    slow_head_s: float
+    _cut: asyncio.TimerHandle | None = None
+    _late: asyncio.TimerHandle | None = None
+    _wire: asyncio.Transport | None = None
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        transport.set_write_buffer_limits(high=STREAM_BUFFER)
+        self._wire = transport
+        super().connection_made(transport)  # type: ignore[misc]
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._keep()
+        self._have_head()
+        super().connection_lost(exc)  # type: ignore[misc]
+
+    def data_received(self, data: bytes) -> None:
+        before: Any = getattr(self, "cycle", None)
+        is_idle = before is None or before.response_complete
+        is_head = is_idle or not before.more_body  # the next one's, while this one is answered
+        super().data_received(data)  # type: ignore[misc]
+        if getattr(self, "cycle", None) is not before:
+            self._have_head()
+            return
+        if is_idle:
+            self._expect_head()
+        if is_head:
+            self._head_grows(len(data))
+
+    def pause_writing(self) -> None:
+        super().pause_writing()  # type: ignore[misc]
+        why = f"its client took nothing for {self.slow_reader_s:g} s"
+        self._cut = asyncio.get_running_loop().call_later(self.slow_reader_s, self._cut_off, why)
+
+    def resume_writing(self) -> None:
+        self._keep()
+        super().resume_writing()  # type: ignore[misc]
+
+    def _expect_head(self) -> None:
+        if self._late is None:
+            why = f"no whole request in {self.slow_head_s:g} s"
+            self._late = asyncio.get_running_loop().call_later(self.slow_head_s, self._cut_off, why)
+
+    def _head_grows(self, num_bytes: int) -> None:
+        self._head_bytes += num_bytes
+        if self._head_bytes > HEAD_BUFFER:
+            self._cut_off(f"the head of a request is longer than {HEAD_BUFFER} bytes")
+
+    def _have_head(self) -> None:
+        self._head_bytes = 0
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _keep(self) -> None:
+        if self._cut is not None:
+            self._cut.cancel()
+            self._cut = None
+
+    def _cut_off(self, why: str) -> None:
+        log.info("connection cut: %s", why)
+        if self._wire is not None:
+            self._wire.abort()
+
+
 def impatient(base: type[Any], slow_reader_s: float, slow_head_s: float) -> type[Any]:
     """uvicorn's protocol class ``base``, which cuts off a client that takes too little for ``slow_reader_s``, or whose
     next request has begun and has no whole head after ``slow_head_s``; a new connection counts as begun."""
-
-    class Impatient(base):  # type: ignore[misc]
-        _cut: asyncio.TimerHandle | None = None
-        _late: asyncio.TimerHandle | None = None
-        _wire: asyncio.Transport | None = None
-        _head_bytes = 0
-
-        def connection_made(self, transport: asyncio.Transport) -> None:
-            transport.set_write_buffer_limits(high=STREAM_BUFFER)
-            self._wire = transport
-            super().connection_made(transport)
-            self._expect_head()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._keep()
-            self._have_head()
-            super().connection_lost(exc)
-
-        def data_received(self, data: bytes) -> None:
-            before: Any = getattr(self, "cycle", None)
-            is_idle = before is None or before.response_complete
-            is_head = is_idle or not before.more_body  # the next one's, while this one is answered
-            super().data_received(data)
-            if getattr(self, "cycle", None) is not before:
-                self._have_head()
-                return
-            if is_idle:
-                self._expect_head()
-            if is_head:
-                self._head_grows(len(data))
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            why = f"its client took nothing for {slow_reader_s:g} s"
-            self._cut = asyncio.get_running_loop().call_later(slow_reader_s, self._cut_off, why)
-
-        def resume_writing(self) -> None:
-            self._keep()
-            super().resume_writing()
-
-        def _expect_head(self) -> None:
-            if self._late is None:
-                why = f"no whole request in {slow_head_s:g} s"
-                self._late = asyncio.get_running_loop().call_later(slow_head_s, self._cut_off, why)
-
-        def _head_grows(self, num_bytes: int) -> None:
-            self._head_bytes += num_bytes
-            if self._head_bytes > HEAD_BUFFER:
-                self._cut_off(f"the head of a request is longer than {HEAD_BUFFER} bytes")
-
-        def _have_head(self) -> None:
-            self._head_bytes = 0
-            if self._late is not None:
-                self._late.cancel()
-                self._late = None
-
-        def _keep(self) -> None:
-            if self._cut is not None:
-                self._cut.cancel()
-                self._cut = None
-
-        def _cut_off(self, why: str) -> None:
-            log.info("connection cut: %s", why)
-            if self._wire is not None:
-                self._wire.abort()
-
-    return Impatient
+    return type("Impatient", (_Impatient, base), {"slow_reader_s": slow_reader_s, "slow_head_s": slow_head_s})

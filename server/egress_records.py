@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from server.audit_lines import AuditRecord
@@ -29,16 +30,10 @@ def sent(asker: Asker, request: OutboundRequest) -> AuditRecord:
 
 def returned(asker: Asker, request: OutboundRequest, reply: InboundReply) -> AuditRecord:
     """Right after it; nothing of what the reply says."""
-    return AuditRecord(
+    return replace(
+        sent(asker, request),
         event="reply",
-        request_id=asker.request_id,
-        key_id=asker.key_id or None,
-        mode=asker.mode,
-        decision="allowed",
-        where=request.host,
-        endpoint=request.endpoint,
-        classes=request.classes,
-        params=request.params,
+        request_bytes=None,
         status=reply.status,
         reply_bytes=reply.num_bytes,
         detail={"seconds": round(reply.seconds, 3)},

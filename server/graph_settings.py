@@ -7,6 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, field_validator
 
+from server.addresses import web_address
 from server.settings_group import SettingsGroup
 
 
@@ -29,11 +30,7 @@ class GraphSettings(SettingsGroup):
         """Without the path of the service, which is the same everywhere."""
         if not url:
             return None
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("must be an http:// or https:// address")
-        if parts.username or parts.query or parts.fragment:
-            raise ValueError("must hold no user name, query or fragment")
+        parts = web_address(url)
         path = parts.path.rstrip("/").removesuffix("/api/v1")
         return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 

@@ -41,9 +41,10 @@ class NamespaceAccess:
         read; they belong to nobody, unlike a namespace of the same name."""
         if grant.is_operator:
             return None
-        if not self._namespaces.names():
+        names = self._namespaces.names()
+        if not names:
             return frozenset([NOTES] if grant.may_read(NOTES, "") else [])
-        return frozenset(self.names(grant))
+        return frozenset(name for name in names if self._may_read(grant, name))
 
     def require(self, grant: Grant, name: str, *, change: bool = False) -> None:
         """Raises NamespaceInvalid, NamespaceUnknown, or NotGranted for a change by a key that only reads."""

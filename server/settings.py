@@ -20,6 +20,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from server.addresses import web_address
 from server.egress_settings import AuditSettings, EgressSettings, key_id
 from server.graph_settings import GraphSettings
 from server.origins import origin_of
@@ -42,11 +43,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _with_path(url: str, default_path: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError("must be an http:// or https:// address")
-    if parts.username or parts.query or parts.fragment:
-        raise ValueError("must hold no user name, query or fragment")
+    parts = web_address(url)
     path = parts.path.rstrip("/") or default_path
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from server.addresses import web_address
 from server.settings_group import SettingsGroup
 
 
@@ -22,11 +23,7 @@ class TracingSettings(SettingsGroup):
     def _with_path(cls, url: str | None) -> str | None:
         if not url:
             return None
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("must be an http:// or https:// address")
-        if parts.username or parts.query or parts.fragment:
-            raise ValueError("must hold no user name, query or fragment")
+        parts = web_address(url)
         return url.rstrip("/") if parts.path.rstrip("/") else f"{url.rstrip('/')}/v1/traces"
 
     @property

@@ -71,8 +71,10 @@ class Row:
 class Directed:
     """An engine that computes what ``inner`` computes and writes what was decided."""
 
-    def __init__(self, inner: Engine, rounds: int, queries: int) -> None:
+    def __init__(self, inner: Engine, args: argparse.Namespace) -> None:
         self._inner = inner
+        rounds, queries = args.rounds, args.queries
+        self._plan_tokens = args.plan_tokens
         self._queries = queries
         self.caches = True
         self._plans = [_plan(number, queries) for number in range(rounds)]
@@ -130,7 +132,8 @@ class Directed:
         """The text, and how many tokens such a one usually has."""
         if prompt.endswith("JSON:\n"):
             self._asked += 1
-            return self._plans[(self._asked - 1) % len(self._plans)], 300 if PUBLISHED_ASK in prompt else 140
+            plan = self._plans[(self._asked - 1) % len(self._plans)]
+            return plan, 300 if PUBLISHED_ASK in prompt else self._plan_tokens
         if prompt.endswith("List:\n"):
             return json.dumps({"output": json.loads(self._plans[self._asked - 1])["queries"]}), 100
         if prompt.endswith("Letter:\n"):
@@ -216,7 +219,7 @@ async def searches(service: PassageService, args: argparse.Namespace) -> str:
 
 async def measure(args: argparse.Namespace, folder: Path) -> None:
     card = build_model(folder / "model", args.shape)
-    engine = Directed(create_engine(args.engine, card, EngineOptions(device=args.device)), args.rounds, args.queries)
+    engine = Directed(create_engine(args.engine, card, EngineOptions(device=args.device)), args)
     engine.begin(caches=True)
     slot = EngineSlot(card, lambda: engine)
     await slot.load()
@@ -252,6 +255,7 @@ def main() -> int:
     parser.add_argument("--queries", type=int, default=3)
     parser.add_argument("--k", type=int, default=8, help="passages of each query")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each way; the median is shown")
+    parser.add_argument("--plan-tokens", type=int, default=140, help="of our plans; 300 is as published")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--engine", choices=("transformers", "vllm"), default="transformers")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+from collections import deque
 from typing import Final
 
 from server.observing import AnswerRecord, Observer, TokenCounts
@@ -34,13 +35,17 @@ class ReplyReading:
         self.has_failed = False
         self.began_text: float | None = None
         self._head = b""
-        self._tail = b""
+        self._pieces: deque[bytes] = deque()
+        self._num_kept = 0
         self._events = 0
 
     def feed(self, body: bytes) -> None:
         if len(self._head) < _ENDS_BYTES:
             self._head += body[: _ENDS_BYTES - len(self._head)]
-        self._tail = (self._tail + body)[-_ENDS_BYTES:]
+        self._pieces.append(body)
+        self._num_kept += len(body)
+        while self._num_kept - len(self._pieces[0]) >= _ENDS_BYTES:
+            self._num_kept -= len(self._pieces.popleft())
         if not self.is_stream:
             return
         self.has_failed = self.has_failed or _FAILED.search(body) is not None
@@ -69,7 +74,7 @@ class ReplyReading:
 
     def _number(self, name: str) -> int:
         """The last one: usage that a stream repeats grows. Anthropic's form has the prompt's at its beginning."""
-        found = _NUMBERS[name].findall(self._tail) or _NUMBERS[name].findall(self._head)
+        found = _NUMBERS[name].findall(b"".join(self._pieces)) or _NUMBERS[name].findall(self._head)
         return int(found[-1]) if found else 0
 
 
