@@ -16,6 +16,8 @@ from server.settings import ServerSettings, is_loopback
 
 # The last three are a page with nothing in it, for which a browser cannot send a key; what it shows needs one.
 OPEN_PATHS: Final = frozenset({"/health", "/docs", "/docs/page.js", "/docs/page.css"})
+# Anthropic's clients send their key in a header of its own.
+_ANTHROPIC_PATHS: Final = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKENS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2000}", re.ASCII)
 _SHOWN: Final = "x-request-id, retry-after, location, " + ", ".join(
@@ -76,11 +78,10 @@ class Door:
         """Raises Unauthorized or KeyStoreError. An open path has a grant too, for nothing but itself."""
         if path in OPEN_PATHS or (self._is_local and not self._keyring.is_guarded):
             return OPERATOR
-        given = headers.getlist("authorization")
-        scheme, _, key = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        if scheme.lower() != "bearer" or not key.strip():
+        key = _key_of(path, headers)
+        if not key:
             raise Unauthorized("a valid API key is required")
-        return self._keyring.find(key.strip())
+        return self._keyring.find(key)
 
     def take(self, grant: Grant) -> None:
         """Raises RateExceeded."""
@@ -94,3 +95,15 @@ class Door:
             return origin_of(origin) in self._pages
         except ValueError:
             return False
+
+
+def _key_of(path: str, headers: Headers) -> str:
+    """The one key that was sent, or ""; where there are two, it is not for us to choose."""
+    bearers = headers.getlist("authorization")
+    others = headers.getlist("x-api-key") if path in _ANTHROPIC_PATHS else []
+    if len(bearers) + len(others) != 1:
+        return ""
+    if others:
+        return others[0].strip()
+    scheme, _, key = bearers[0].partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""

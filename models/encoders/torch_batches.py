@@ -8,6 +8,7 @@ it puts a sigmoid on a cross-encoder's logit. All three are decided here in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -21,6 +22,7 @@ from models.encoders.token_batches import Batch, plan_batches
 from models.encoders.token_rows import Text, TokenCutter, TokenRow
 from models.encoders.torch_placement import Placement
 from models.errors import EncoderUnusable, EngineUnavailable
+from models.own_thread import in_own_thread
 
 # Texts tokenised and sorted together: enough for full batches of like length, little enough to hold.
 _CHUNK: Final = 8192
@@ -55,6 +57,12 @@ class BatchRunner:
             EngineUnavailable: one text alone does not fit into the device's memory. EncoderUnusable: the numbers
             overflowed. Whatever ``progress`` raises.
         """
+        work = partial(self._run_all, cutter, limit, texts, total, progress)
+        return in_own_thread(work) if self._placement.device.type == "cpu" else work()
+
+    def _run_all(
+        self, cutter: TokenCutter, limit: int, texts: Iterator[Text], total: int, progress: Progress | None
+    ) -> Floats:
         result = np.empty((total, self._width), np.float32)
         start = 0
         while chunk := list(islice(texts, _CHUNK)):

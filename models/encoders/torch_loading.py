@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -13,6 +14,8 @@ from models.encoders.model_files import ModelFolder, weight_files
 from models.encoders.sentence_config import positions
 from models.encoders.torch_placement import Placement
 from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound
+from models.own_thread import in_own_thread
+from models.packed_linear import pack_linears
 
 # The layer over [CLS] that many checkpoints lack and no vector here uses.
 _UNUSED: Final = "pooler."
@@ -64,7 +67,9 @@ def _load(auto: Any, folder: ModelFolder, placement: Placement) -> Any:
             output_loading_info=True,
         )
         _check_report(report, folder)
-        return model.to(placement.device).eval().requires_grad_(False)
+        model = model.to(placement.device).eval().requires_grad_(False)
+        in_own_thread(partial(pack_linears, model))
+        return model
     except torch.OutOfMemoryError as error:
         raise EngineUnavailable(f"{folder.path} does not fit into the memory of {placement.device}") from error
     except OSError as error:

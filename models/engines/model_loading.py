@@ -21,6 +21,7 @@ from models.engines.hub_access import stay_off_the_hub
 from models.engines.kv_slots import KvShape
 from models.engines.options import EngineOptions
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
+from models.packed_linear import pack_linears
 from models.torch_devices import torch_device
 
 # Growing holds the old and the new rows for a moment, so this is less than half.
@@ -99,7 +100,9 @@ def _load_weights(card: ModelCard, device: torch.device, dtype: torch.dtype, loc
         # Only a model that runs on torch's own attention runs the same on ours.
         grouped_attention.register()
         model.set_attn_implementation(grouped_attention.NAME)
-        return model.to(device).eval()
+        model = model.to(device).eval()
+        pack_linears(model)
+        return model
     except torch.OutOfMemoryError as error:
         raise EngineUnavailable(f"{card.source} does not fit into the memory of {device}") from error
     except (OSError, SafetensorError) as error:

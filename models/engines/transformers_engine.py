@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from models.catalog import ModelCard
@@ -24,6 +25,7 @@ from models.engines.request_check import check_request
 from models.engines.running import RunningSequence
 from models.engines.xgrammar_mask import GrammarCompiler, GrammarState
 from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
+from models.own_thread import in_own_thread
 from models.types import Delta, EngineStats, GenerateParams
 
 log = logging.getLogger(__name__)
@@ -75,7 +77,8 @@ class TransformersEngine:
         if self._worker is not None:
             return
         self._loop = asyncio.get_running_loop()
-        loaded = self._loaded = await asyncio.to_thread(load_model, self._card, self._options)
+        load = partial(load_model, self._card, self._options)
+        loaded = self._loaded = await asyncio.to_thread(in_own_thread, load)
         slots = KvSlots(
             loaded.shape,
             max_bytes=loaded.slot_bytes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from retrieval.index import faiss_build
 from retrieval.index.backend import Searcher, SegmentVectors, Sink
 from retrieval.index.columns import Mask
 from retrieval.index.errors import IndexDamaged, IndexFault
-from retrieval.index.faiss_library import load_faiss, metric_of, wheel
+from retrieval.index.faiss_library import computed, load_faiss, metric_of, wheel
 from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for
 
 _BLOCK: Final = 65_536
@@ -35,14 +36,14 @@ class FaissCpuBackend:
         return kind_of(choice, rows)
 
     def build(self, data: SegmentVectors, sink: Sink) -> None:
-        faiss_build.build(load_faiss(self._threads), data, sink)
+        faiss = load_faiss()
+        computed(faiss, self._threads, lambda: faiss_build.build(faiss, data, sink))
 
     def open(self, data: SegmentVectors) -> Searcher:
-        faiss = load_faiss(self._threads)
-        if data.index_file is None:
-            return _FaissSearcher(faiss, flat_index(faiss, data), data.vectors.nbytes, self._probe_share)
-        index = read_index(faiss, data)
-        return _FaissSearcher(faiss, index, 0, self._probe_share)
+        faiss = load_faiss()
+        flat = data.index_file is None
+        index = computed(faiss, self._threads, lambda: (flat_index if flat else read_index)(faiss, data))
+        return _FaissSearcher(faiss, index, data.vectors.nbytes if flat else 0, self._probe_share, self._threads)
 
     def describe(self) -> dict[str, Any]:
         return {"backend": self.name, "wheel": wheel()}
@@ -81,6 +82,7 @@ class _FaissSearcher:
     index: Any
     memory: int
     probe_share: float
+    threads: int
 
     @property
     def exact(self) -> bool:
@@ -98,7 +100,8 @@ class _FaissSearcher:
         selector = None if bits is None else self.faiss.IDSelectorBitmap(bits)
         parameters = self._parameters(selector, k, selectivity)
         try:
-            scores, rows = self.index.search(np.ascontiguousarray(queries), k, params=parameters)
+            rows_of = partial(self.index.search, np.ascontiguousarray(queries), k, params=parameters)
+            scores, rows = computed(self.faiss, self.threads, rows_of)
         except (RuntimeError, AssertionError) as fault:
             raise IndexFault(f"faiss could not search: {fault}") from fault
         return rows, scores if self.index.metric_type == self.faiss.METRIC_INNER_PRODUCT else -scores

@@ -23,7 +23,7 @@ from retrieval.index.columns import Mask
 from retrieval.index.errors import BackendUnavailable, IndexFault, IndexInputInvalid
 from retrieval.index.faiss_build import build
 from retrieval.index.faiss_cpu import read_index
-from retrieval.index.faiss_library import load_faiss, metric_of, wheel
+from retrieval.index.faiss_library import computed, load_faiss, metric_of, wheel
 from retrieval.index.scoring import best
 from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for
 
@@ -42,7 +42,8 @@ class FaissGpuBackend:
 
     def __init__(self, *, device: str = "cuda:0", threads: int = 0, probe_share: float = 0.25) -> None:
         """BackendUnavailable where a search of a thousand vectors does not run on the device."""
-        self._faiss = load_faiss(threads)
+        self._faiss = load_faiss()
+        self._threads = threads
         self._device = int(device.partition(":")[2] or 0)
         self._probe_share = probe_share
         try:
@@ -60,7 +61,7 @@ class FaissGpuBackend:
         return "flat" if choice == "auto" else kind_of(choice, rows)
 
     def build(self, data: SegmentVectors, sink: Sink) -> None:
-        build(self._faiss, data, sink)
+        computed(self._faiss, self._threads, lambda: build(self._faiss, data, sink))
 
     def open(self, data: SegmentVectors) -> Searcher:
         try:

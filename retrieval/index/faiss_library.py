@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import importlib.metadata
 import threading
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from models.encoders.base import Metric
+from models.own_thread import in_own_thread
 from retrieval.index.errors import BackendUnavailable
 
 # Since faiss 1.15 a flat search of 2..166 queries of 768 numbers takes a slow loop: 12 to 24 times the time of a BLAS
 # call (facebookresearch/faiss#5022, #5109).
 _BLAS_THRESHOLD: Final = 3 * 768
 _WHEELS: Final = ("faiss-gpu", "faiss-gpu-cuvs", "faiss-cuda", "faiss-gpu-cu12", "faiss-cpu")
+_T = TypeVar("_T")
 _LOADING: Final = threading.Lock()
 
 
-def load_faiss(threads: int = 0) -> Any:
-    """The module. ``threads`` for the whole process, 0 to leave them as they are.
+def load_faiss() -> Any:
+    """The module.
 
     Raises:
         BackendUnavailable: it is not installed, or one of its libraries is missing.
@@ -28,10 +31,20 @@ def load_faiss(threads: int = 0) -> Any:
         except (ImportError, OSError) as fault:
             raise BackendUnavailable(f"faiss cannot be loaded ({wheel()}): {fault}") from fault
         faiss.cvar.distance_compute_blas_threshold = _BLAS_THRESHOLD
-        if threads > 0:
-            faiss.omp_set_num_threads(threads)
         module: Any = faiss
         return module
+
+
+def computed(faiss: Any, threads: int, call: Callable[[], _T]) -> _T:
+    """What ``call`` returns or raises. It has ``threads`` threads, 0 for as many as there are cores: OpenMP keeps that
+    number for each calling thread, not for the process."""
+
+    def counted() -> _T:
+        if threads > 0:
+            faiss.omp_set_num_threads(threads)
+        return call()
+
+    return in_own_thread(counted)
 
 
 def metric_of(faiss: Any, metric: Metric) -> int:

@@ -1,15 +1,19 @@
 """i-MedRAG's answer, as this server gives it, against the published program's loop: calls, tokens and wall time.
 
-    python scripts/benchmarks/i_medrag.py [--shape 8x512] [--rounds 4] [--queries 3] [--k 8] [--repeat 1]
+    python scripts/benchmarks/i_medrag.py [--shape 8x512 | --model arrowhead-tiny] [--dtype bfloat16] [--repeat 1]
 
 Both ways run on one engine, the same passages, and the same decisions: the model's weights are random (a Llama of
-LAYERSxWIDTH; speed needs no skill; its tokenizer is learnt from our pages), it computes as many tokens as such a text
-usually has (plan 300 where its analysis is free, as published, and 140 where it is bound to 240 characters, as here;
-list 100, sub-answer 220, answer 400, JSON 10), and the decision's text is what comes of it. "serial" is the published
-loop (MedRAG, medrag.py at 7599a72): query generation, a second call that parses it, sub-answers one after another with
-a search each, the answer, and a call that makes it JSON; history before the question. It is shown without a prefix
-cache, as published, and with the engine's own. Searches are also timed alone: all queries of a round at once against
-one by one.
+LAYERSxWIDTH; speed needs no skill; its tokenizer is learnt from our pages) or those of a model of the catalog, it
+computes as many tokens as such a text usually has, and the decision's text is what comes of it. "serial" is the
+published loop (MedRAG, medrag.py at 7599a72): query generation, a second call that parses it, sub-answers one after
+another with a search each, the answer, and a call that makes it JSON; history before the question. It is shown without
+a prefix cache, as published, and with the engine's own.
+
+Tokens: list 100, answer 400, JSON 10; a plan 300 where its analysis is free, as published, and 140 where it is bound
+to 240 characters, as here; a sub-answer 220 where it may reason, as published, and 140 where four sentences are asked
+for, as here (four sentences of recorded summaries by models have 79 to 104 words in the mean, and a word has 1.4
+tokens). The last row is ours with the published lengths. Searches are also timed alone: all queries of a round at once
+against one by one.
 """
 
 from __future__ import annotations
@@ -26,12 +30,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from models.catalog import ModelCard
+from models.catalog import ModelCard, load_catalog
 from models.engines.base import Engine, Tokenizer
 from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
 from models.types import Delta, EngineStats, GenerateParams
-from scripts.benchmarks.random_models import CONTEXT, build_model
+from scripts.benchmarks.random_models import build_model
 from server.engine_slot import EngineSlot
 from server.methods.base import Ask, Done, Message
 from server.methods.generation import Generations, Layout
@@ -59,6 +63,18 @@ SERIAL_SYSTEM = "You are a medical assistant who follows instructions."
 
 
 @dataclass(frozen=True, slots=True)
+class Lengths:
+    """Tokens of a plan and of a sub-answer."""
+
+    plan: int
+    sub: int
+
+
+PUBLISHED = Lengths(300, 220)
+OURS = Lengths(140, 140)
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     name: str
     calls: int
@@ -74,14 +90,14 @@ class Directed:
     def __init__(self, inner: Engine, args: argparse.Namespace) -> None:
         self._inner = inner
         rounds, queries = args.rounds, args.queries
-        self._plan_tokens = args.plan_tokens
-        self._queries = queries
-        self.caches = True
+        self._lengths = PUBLISHED
+        self._caches = True
         self._plans = [_plan(number, queries) for number in range(rounds)]
         self._asked = 0
 
-    def begin(self, *, caches: bool) -> None:
-        self.caches = caches
+    def begin(self, lengths: Lengths, *, caches: bool) -> None:
+        self._lengths = lengths
+        self._caches = caches
         self._asked = 0
         self._salt = f"{time.monotonic()}"
 
@@ -122,7 +138,7 @@ class Directed:
         text, usual = self._decision(self.tokenizer.decode(prompt_ids))
         tokens = min(params.max_tokens, usual)
         # A salt of its own is a cache that nobody else has.
-        salt = self._salt if self.caches else f"{self._salt}/{request_id}"
+        salt = self._salt if self._caches else f"{self._salt}/{request_id}"
         own = replace(params, max_tokens=tokens, ignore_eos=True, stop=(), grammar=None, cache_salt=salt)
         async for delta in self._inner.generate(prompt_ids, own, request_id):
             last = delta.finish_reason is not None
@@ -133,12 +149,12 @@ class Directed:
         if prompt.endswith("JSON:\n"):
             self._asked += 1
             plan = self._plans[(self._asked - 1) % len(self._plans)]
-            return plan, 300 if PUBLISHED_ASK in prompt else self._plan_tokens
+            return plan, self._lengths.plan
         if prompt.endswith("List:\n"):
             return json.dumps({"output": json.loads(self._plans[self._asked - 1])["queries"]}), 100
         if prompt.endswith("Letter:\n"):
             return '{"answer": "B"}', 10
-        return (FINAL, 400) if prompt.endswith("Reasoning:") else (SUB_ANSWER, 220)
+        return (FINAL, 400) if prompt.endswith("Reasoning:") else (SUB_ANSWER, self._lengths.sub)
 
 
 def _plan(number: int, queries: int) -> str:
@@ -148,8 +164,8 @@ def _plan(number: int, queries: int) -> str:
     return json.dumps({"analysis": ANALYSIS, "queries": asked})
 
 
-async def ours(method: IMedRag, engine: Directed, args: argparse.Namespace, caches: bool) -> Row:
-    engine.begin(caches=caches)
+async def ours(method: IMedRag, engine: Directed, args: argparse.Namespace, caches: bool, lengths: Lengths) -> Row:
+    engine.begin(lengths, caches=caches)
     options = {"rounds": args.rounds, "queries": args.queries, "k": args.k, "stop": "fixed", "choices": list(CHOICES)}
     ask = Ask(request_id=f"ours-{caches}", messages=(Message("user", QUESTION),), options=options)
     began = time.perf_counter()
@@ -160,13 +176,13 @@ async def ours(method: IMedRag, engine: Directed, args: argparse.Namespace, cach
     if done is None or done.details["answer_letter"] != "B" or len(done.details["rounds"]) != args.rounds:
         raise SystemExit("the rounds did not go as they were decided")
     searched = sum(entry["retrieval_s"] for entry in done.details["rounds"])
-    name = f"ours, cache {'on' if caches else 'off'}"
+    name = f"ours, cache {'on' if caches else 'off'}{', published lengths' if lengths == PUBLISHED else ''}"
     return Row(name, done.details["calls"], done.usage.prompt_tokens, done.usage.computed_tokens, searched, wall)
 
 
 async def serial(service: PassageService, engine: Directed, args: argparse.Namespace, caches: bool) -> Row:
     """The published loop, call by call."""
-    engine.begin(caches=caches)
+    engine.begin(PUBLISHED, caches=caches)
     made = Generations(engine, f"serial-{caches}")
     layout = Layout(engine, ModelCard(name="x", source="x", prompt_form="base"))
     passages = service.open(Ask(request_id="serial"))
@@ -186,7 +202,7 @@ async def serial(service: PassageService, engine: Directed, args: argparse.Names
             at = time.perf_counter()
             found = await passages.find([query], Wanted(k=args.k))
             searched += time.perf_counter() - at
-            read = await read_passages(engine, found.lists[0], CONTEXT - 1500, None)
+            read = await read_passages(engine, found.lists[0], engine.max_model_len - 1500, None)
             user = f"Here are the documents:\n{read.text}\n\nHere is the question:\n{query}"
             answer = await call(user, "Answer:", 256, "You answer medical questions with the documents given.")
             context += f"\n\nQuery: {query}\nAnswer: {answer}"
@@ -218,9 +234,9 @@ async def searches(service: PassageService, args: argparse.Namespace) -> str:
 
 
 async def measure(args: argparse.Namespace, folder: Path) -> None:
-    card = build_model(folder / "model", args.shape)
-    engine = Directed(create_engine(args.engine, card, EngineOptions(device=args.device)), args)
-    engine.begin(caches=True)
+    card = load_catalog()[args.model] if args.model else build_model(folder / "model", args.shape)
+    engine = Directed(create_engine(args.engine, card, EngineOptions(device=args.device, dtype=args.dtype)), args)
+    engine.begin(PUBLISHED, caches=True)
     slot = EngineSlot(card, lambda: engine)
     await slot.load()
     settings = RetrievalSettings(encoder=args.encoder, device=args.device)
@@ -231,10 +247,10 @@ async def measure(args: argparse.Namespace, folder: Path) -> None:
     print("| way | calls | prompt tokens | computed tokens | search s | wall s | of serial |\n" + "| --- " * 7 + "|")
     await serial(service, engine, argparse.Namespace(rounds=1, queries=1, k=1), False)
     first = 0.0
-    for published, caches in ((True, False), (True, True), (False, False), (False, True)):
+    for lengths, caches in ((None, False), (None, True), (OURS, False), (OURS, True), (PUBLISHED, True)):
         rows = []
         for _ in range(args.repeat):
-            made = serial(service, engine, args, caches) if published else ours(method, engine, args, caches)
+            made = ours(method, engine, args, caches, lengths) if lengths else serial(service, engine, args, caches)
             rows.append(await made)
         row = sorted(rows, key=lambda one: one.wall)[len(rows) // 2]
         first = first or row.wall
@@ -253,9 +269,10 @@ def main() -> int:
     parser.add_argument("--shape", default="8x512", help="LAYERSxWIDTH of the model")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--queries", type=int, default=3)
-    parser.add_argument("--k", type=int, default=8, help="passages of each query")
+    parser.add_argument("--k", type=int, default=4, help="passages of each query")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each way; the median is shown")
-    parser.add_argument("--plan-tokens", type=int, default=140, help="of our plans; 300 is as published")
+    parser.add_argument("--model", help="of the catalog, instead of random weights")
+    parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--engine", choices=("transformers", "vllm"), default="transformers")

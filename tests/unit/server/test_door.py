@@ -240,6 +240,27 @@ def test_two_authorizations_are_none() -> None:
             )
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+def test_anthropics_routes_take_anthropics_header(path: str) -> None:
+    """Its clients send the bare key there unless they are told otherwise."""
+    assert _door(KEY).admit(path, _headers(x_api_key=f"{KEY} ")).is_operator
+    assert _door(KEY).admit(path, _headers(authorization=f"Bearer {KEY}")).is_operator
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (("x-api-key", "other"),), (("x-api-key", ""),), (("x-api-key", f"Bearer {KEY}"),),
+        (("x-api-key", KEY), ("x-api-key", KEY)), (("x-api-key", KEY), ("authorization", f"Bearer {KEY}")),
+        (("x-api-key", KEY), ("authorization", "Bearer other")), (("x-api-key", "other"), ("authorization", KEY)),
+    ],
+)  # fmt: skip
+def test_anthropics_header_is_one_good_key_alone(fields: tuple[tuple[str, str], ...]) -> None:
+    """A second way in is no way around the first."""
+    with pytest.raises(Unauthorized):
+        _door(KEY).admit("/v1/messages", _raw(*fields))
+
+
 def test_a_reachable_server_without_keys_answers_nobody() -> None:
     """It is not started like this; if it were, it would be shut."""
     with pytest.raises(Unauthorized):
