@@ -1,10 +1,15 @@
-"""The device that a name stands for. The one place that asks torch whether there is a card."""
+"""What there is to compute on. The one place that asks torch whether there is a card."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import torch
 
 from models.errors import EngineUnavailable, UnsupportedParam
+
+# Without one of these a processor only imitates bfloat16, slower than float32.
+_BFLOAT16: Final = ("amx_bf16", "avx512_bf16")
 
 
 def torch_device(name: str) -> torch.device:
@@ -22,3 +27,8 @@ def torch_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise EngineUnavailable(f"device {name} was asked for, but torch sees no CUDA device")
     return device
+
+
+def cpu_has_bfloat16() -> bool:
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name) for name in _BFLOAT16)

@@ -10,13 +10,11 @@ from typing import Final
 import torch
 
 from models.encoders.options import EncoderOptions
-from models.torch_devices import torch_device
+from models.torch_devices import cpu_has_bfloat16, torch_device
 
 _CPU_BATCH_TOKENS: Final = 2048
 _CUDA_BATCH_TOKENS: Final = 65_536
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-# Without one of these a CPU only imitates bfloat16, slower than float32.
-_CPU_BFLOAT16: Final = ("amx_bf16", "avx512_bf16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +48,6 @@ def place(options: EncoderOptions) -> Placement:
         options.batch_tokens or (_CUDA_BATCH_TOKENS if on_cuda else _CPU_BATCH_TOKENS),
         options.threads,
     )
-
-
-def cpu_has_bfloat16() -> bool:
-    capabilities = torch.cpu.get_capabilities()
-    return any(capabilities.get(name) for name in _CPU_BFLOAT16)
 
 
 def _auto_dtype(device: torch.device) -> torch.dtype:

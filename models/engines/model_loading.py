@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from models.catalog import ModelCard
@@ -19,10 +19,10 @@ from models.engines import grouped_attention
 from models.engines.hf_tokenizer import HfTokenizer
 from models.engines.hub_access import stay_off_the_hub
 from models.engines.kv_slots import KvShape
-from models.engines.options import EngineOptions
+from models.engines.options import Dtype, EngineOptions
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
 from models.packed_linear import pack_linears
-from models.torch_devices import torch_device
+from models.torch_devices import cpu_has_bfloat16, torch_device
 
 # Growing holds the old and the new rows for a moment, so this is less than half.
 _SLOTS_SHARE = 0.4
@@ -56,7 +56,7 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
     if local_only:
         stay_off_the_hub()
     tokenizer = HfTokenizer.load(card.source, revision=card.revision, local_only=local_only)
-    model = _load_weights(card, device, _dtype(options, device), local_only)
+    model = _load_weights(card, options, device, local_only)
     config = model.config.get_text_config()
     if tokenizer.vocab_size > config.vocab_size:
         raise ModelNotFound(
@@ -80,23 +80,23 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
     )
 
 
-def _dtype(options: EngineOptions, device: torch.device) -> torch.dtype:
-    if options.dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[options.dtype]
+def chosen_dtype(wish: Dtype, device: torch.device, saved: torch.dtype | None, *, cpu_bfloat16: bool) -> torch.dtype:
+    """``saved``: of the files. ``cpu_bfloat16``: whether the processor has instructions for it."""
+    if wish != "auto":
+        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[wish]
+    if device.type == "cuda":
+        return torch.bfloat16
+    return torch.bfloat16 if saved is torch.bfloat16 and cpu_bfloat16 else torch.float32
 
 
-def _load_weights(card: ModelCard, device: torch.device, dtype: torch.dtype, local_only: bool) -> Any:
+def _load_weights(card: ModelCard, options: EngineOptions, device: torch.device, local_only: bool) -> Any:
     from safetensors import SafetensorError
 
+    where = {"revision": card.revision, "local_files_only": local_only}
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            card.source,
-            revision=card.revision,
-            local_files_only=local_only,
-            dtype=dtype,
-            attn_implementation="sdpa",
-        )
+        saved = AutoConfig.from_pretrained(card.source, **where).get_text_config().dtype
+        dtype = chosen_dtype(options.dtype, device, saved, cpu_bfloat16=cpu_has_bfloat16())
+        model = AutoModelForCausalLM.from_pretrained(card.source, dtype=dtype, attn_implementation="sdpa", **where)
         # Only a model that runs on torch's own attention runs the same on ours.
         grouped_attention.register()
         model.set_attn_implementation(grouped_attention.NAME)

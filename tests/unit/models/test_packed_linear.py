@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from models import packed_linear
 from models.packed_linear import PackedLinear, pack_linears
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch has no oneDNN here")
@@ -81,15 +80,12 @@ def test_other_layers_stay_as_they_are() -> None:
     assert pack_linears(net) == 0
 
 
-def test_a_layer_that_would_compute_something_else_is_not_taken(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A processor whose kernel is wrong costs speed, and the log says so."""
-    monkeypatch.setattr(packed_linear, "_TOLERANCE", {torch.float32: -1.0})
+def test_a_layer_that_would_compute_something_else_is_not_taken(caplog: pytest.LogCaptureFixture) -> None:
+    """Shown with numbers that equal nothing; it costs speed, and the log says so."""
     net = _net()
-    rows = torch.randn(2, 48)
-    expected = net(rows)
+    assert isinstance(net[0], nn.Linear)
+    net[0].weight[0, 0] = float("nan")
     with caplog.at_level(logging.WARNING):
         assert pack_linears(net) == 0
     assert "unpacked" in caplog.text
-    assert torch.equal(net(rows), expected)
+    assert type(net[0]) is nn.Linear

@@ -24,9 +24,10 @@ from models.encoders.resolve import resolve_encoder
 from models.encoders.specs import KNOWN_ENCODERS, EncoderSpec
 from models.encoders.token_rows import TokenCutter, load_tokenizer
 from models.encoders.torch_batches import BatchRunner, Inputs
-from models.encoders.torch_placement import Placement, cpu_has_bfloat16, place
+from models.encoders.torch_placement import Placement, place
 from models.encoders.transformers_encoder import TransformersEncoder
 from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound, UnsupportedParam
+from models.torch_devices import cpu_has_bfloat16
 
 EXACT = EncoderOptions(device="cpu", dtype="float32", batch_tokens=600)
 PAIRS = [

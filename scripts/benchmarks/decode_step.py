@@ -1,0 +1,117 @@
+"""A decode step of the transformers engine on a processor: what packed layers and idle helpers of OpenMP change.
+
+    python scripts/benchmarks/decode_step.py [--shape 8x512] [--dtype float32] [--steps 200]
+
+Milliseconds for one token of 1, 3 and 8 sequences of 400 tokens each, medians of --steps steps, greedy, without HTTP.
+"as loaded": the model as transformers loads it; "packed": as this engine does (models/packed_linear.py). "beside an
+idle thread": another thread of the process has computed once and lives on, as a search thread or an executor's would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from models.engines import grouped_attention
+from models.engines.batch_decode import BatchDecoder, BatchLimits
+from models.engines.kv_slots import KvSlots
+from models.engines.model_loading import LoadedModel, load_model
+from models.engines.options import EngineOptions
+from models.engines.prefix_cache import PrefixCache
+from models.engines.running import RunningSequence
+from models.own_thread import in_own_thread
+from models.types import GenerateParams
+from scripts.benchmarks.random_models import build_model
+
+_BATCHES = (1, 3, 8)
+_PROMPT = 400
+
+
+@contextmanager
+def idle_thread(*, wanted: bool) -> Iterator[None]:
+    """A thread that multiplies two matrices and then waits, with the helpers that OpenMP gave it."""
+    computed, over = threading.Event(), threading.Event()
+
+    def compute() -> None:
+        _ = torch.randn(1000, 1000) @ torch.randn(1000, 1000)
+        computed.set()
+        over.wait()
+
+    thread = threading.Thread(target=compute)
+    if wanted:
+        thread.start()
+        computed.wait()
+    try:
+        yield
+    finally:
+        over.set()
+        if wanted:
+            thread.join()
+
+
+def step_ms(loaded: LoadedModel, sequences: int, steps: int) -> float:
+    slots = KvSlots(loaded.shape, max_bytes=loaded.slot_bytes, max_rows=32, max_columns=loaded.max_model_len)
+    limits = BatchLimits(max_num_seqs=32, block_size=32)
+    decoder = BatchDecoder(loaded.model, loaded.tokenizer, slots, PrefixCache(loaded.prefix_bytes), limits)
+    params = GenerateParams(max_tokens=steps + 20, ignore_eos=True, temperature=0.0)
+    for number in range(sequences):
+        prompt = [10 + (number + place) % 4000 for place in range(_PROMPT)]
+        decoder.add(RunningSequence(str(number), prompt, params, seed="1", max_tokens=params.max_tokens))
+    # Until all are read: a step reads 512 tokens of prompts.
+    for _ in range(sequences + 2):
+        decoder.step()
+    times = []
+    for _ in range(steps):
+        began = time.perf_counter()
+        decoder.step()
+        times.append(time.perf_counter() - began)
+    return 1000 * statistics.median(times)
+
+
+def row(loaded: LoadedModel, args: argparse.Namespace, *, beside: bool) -> list[float]:
+    # The engine decodes in a thread of its own; so does this.
+    with idle_thread(wanted=beside):
+        return in_own_thread(lambda: [step_ms(loaded, number, args.steps) for number in _BATCHES])
+
+
+def as_loaded(folder: Path, packed: LoadedModel) -> LoadedModel:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=packed.shape.dtype, attn_implementation="sdpa").eval()
+    model.set_attn_implementation(grouped_attention.NAME)
+    return LoadedModel(**{name: getattr(packed, name) for name in LoadedModel.__slots__} | {"model": model})
+
+
+def measure(args: argparse.Namespace) -> None:
+    print("| layers | beside an idle thread | " + " | ".join(f"{n} sequences, ms" for n in _BATCHES) + " |")
+    print("| --- " * (2 + len(_BATCHES)) + "|")
+    with tempfile.TemporaryDirectory() as name:
+        card = in_own_thread(lambda: build_model(Path(name), args.shape))
+        packed = in_own_thread(lambda: load_model(card, EngineOptions(device="cpu", dtype=args.dtype)))
+        plain = in_own_thread(lambda: as_loaded(Path(name), packed))
+    for told, loaded in (("as loaded", plain), ("packed", packed)):
+        for beside in (True, False):
+            cells = " | ".join(f"{ms:.2f}" for ms in row(loaded, args, beside=beside))
+            print(f"| {told} | {'yes' if beside else 'no'} | {cells} |", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", default="8x512", help="LAYERSxWIDTH of a random Llama")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--steps", type=int, default=200)
+    measure(parser.parse_args())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
