@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import sys
 from collections.abc import Callable
@@ -127,7 +128,15 @@ async def _announce(services: Services, address: str) -> None:
         if slot.failure.hint:
             _say(f"{slot.failure.hint}\n")
         return
+    _freeze_heap()
     _say(f"{chr(10) if on_terminal else ''}ready after {slot.seconds:.1f} s: {address}/v1\n")
+
+
+def _freeze_heap() -> None:
+    """What stands when a model is loaded stands until the end: a full collection that walks it stops every stream for
+    half a second with vLLM and torch in the process."""
+    gc.collect()
+    gc.freeze()
 
 
 def egress_lines(services: Services) -> str:

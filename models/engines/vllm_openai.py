@@ -75,7 +75,6 @@ async def build_layer(client: WatchedClient, card: ModelCard, options: EngineOpt
         "enable_log_requests": False,
         "disable_fastapi_docs": True,
         "enable_prompt_tokens_details": True,
-        "sse_keep_alive_interval": 10,
         "enable_auto_tool_choice": options.tool_call_parser is not None,
         "tool_call_parser": options.tool_call_parser,
         "chat_template": None if options.chat_template is None else str(options.chat_template),

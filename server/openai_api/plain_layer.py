@@ -53,6 +53,7 @@ async def plain_reply(request: Request, body: object) -> Response | None:
         grant=grant,
         ticket=Ticket(grant.key_id, _tokens(services, body, len(sent))),
         deadline=asyncio.get_running_loop().time() + seconds,
+        keepalive_s=services.settings.server.keepalive_s,
         choices=0 if request.url.path.endswith("/count_tokens") else _choices(body),
     )
     return PlainReply(services, passage)

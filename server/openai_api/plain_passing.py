@@ -19,6 +19,7 @@ from server.grants import Grant
 from server.guard import log_failure, send_error
 from server.logging_setup import request_id
 from server.openai_api import sse
+from server.openai_api.keepalive import KeepAlive
 from server.openai_api.plain_watch import PlainWatch, ReplyReading, outcome_of
 from server.services import Services
 
@@ -34,13 +35,15 @@ _LETTING_GO_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """``deadline`` is of the event loop's clock. ``choices`` 0: it counts tokens, so it is no answer."""
+    """``deadline`` is of the event loop's clock. ``choices`` 0: it counts tokens, so it is no answer. A stream that is
+    silent for ``keepalive_s`` carries a comment: the layer's own way to do that costs two tasks for each piece."""
 
     layer: AsgiApp
     body: bytes
     grant: Grant
     ticket: Ticket
     deadline: float
+    keepalive_s: float
     choices: int = 1
 
 
@@ -53,7 +56,8 @@ class PlainReply(Response):
         self._passage = passage
 
     async def __call__(self, scope: Any, receive: _Receive, send: _Send) -> None:
-        wire = _Wire(self._passage.body, receive, send)
+        kept = KeepAlive(send, self._passage.keepalive_s)
+        wire = _Wire(self._passage.body, receive, kept)
         watch = PlainWatch(self._services.observer, self._services.slot.card.name, self._passage.choices)
         outcome, has_place, request = "cancelled", False, request_id.get()
         try:
@@ -64,7 +68,7 @@ class PlainReply(Response):
                     watch.begin()
                 layer = asyncio.create_task(_run(self._passage.layer, _scope(scope, self._passage.body), wire))
                 try:
-                    async with leash.bound():
+                    async with leash.bound(), kept.beating():
                         await asyncio.shield(layer)
                 finally:
                     await wire.let_go(layer)

@@ -76,6 +76,7 @@ class _Site:
             grant=Grant(owner="me"),
             ticket=Ticket("k"),
             deadline=deadline,
+            keepalive_s=30,
             choices=choices,
         )
 
