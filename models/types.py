@@ -73,8 +73,9 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Counters since the engine started; tokens, requests. ``kv_cache_used``: share of the memory for cached prefixes
-    that is taken, None where the engine does not say."""
+    """Counters since the engine started; tokens, requests. ``kv_cache_used``: share of the memory for keys and values
+    that is taken, None where the engine does not say: by sequences in the engine (vllm), by cached prefixes
+    (transformers, whose sequences have theirs beside it)."""
 
     running: int = 0
     waiting: int = 0

@@ -11,6 +11,7 @@ from models.engines.base import Engine, ServesOpenAi
 from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
 from models.errors import ModelNotFound
+from retrieval.observing import Parts
 from server.engine_slot import EngineSlot
 from server.graph_service import build_graph_service
 from server.keyring import Keyring, open_keyring
@@ -58,15 +59,15 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     keyring = keyring or open_keyring(settings)
     ncbi = build_ncbi(settings, keyring, observing.observer)
     observing.send_through(ncbi.sender)
-    genegpt = _genegpt(settings, slot, ncbi)
+    genegpt = _genegpt(settings, slot, ncbi, observing.observer)
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observing.observer)
     for line in check_memory(settings, retrieval):
         log.info("memory of the card: %s", line)
-    graph = build_graph_service(settings, retrieval.encoders, ncbi)
+    graph = build_graph_service(settings, retrieval.encoders, ncbi, observing.observer)
     kg_rag = KgRag(slot, graph, graph, settings.loop.max_answer_tokens)
     passages = PassageService(retrieval, settings.retrieval)
     medrag = MedRag(slot, passages, settings.loop.max_answer_tokens)
-    i_medrag = IMedRag(slot, passages, settings.loop.max_answer_tokens)
+    i_medrag = IMedRag(slot, passages, settings.loop.max_answer_tokens, observing.observer)
     slot.when_loaded(i_medrag.warm_up)
     methods: dict[str, Method] = {DIRECT: Direct(slot)}
     for method in (genegpt, kg_rag, medrag, i_medrag):
@@ -102,14 +103,14 @@ def _for_model(method: Method, card: ModelCard) -> Method:
     return Cautioned(method, card.name) if card.trained_for and method.name not in card.trained_for else method
 
 
-def _genegpt(settings: Settings, slot: EngineSlot, ncbi: Ncbi) -> GeneGpt:
+def _genegpt(settings: Settings, slot: EngineSlot, ncbi: Ncbi, parts: Parts) -> GeneGpt:
     limits = LoopLimits(
         max_calls=settings.loop.max_calls,
         max_reply_tokens=settings.loop.max_reply_tokens,
         call_timeout_s=settings.loop.call_timeout_s,
         total_timeout_s=settings.loop.total_timeout_s,
     )
-    access = NcbiAccess(ncbi.egress, settings.ncbi.max_reply_chars)
+    access = NcbiAccess(ncbi.egress, settings.ncbi.max_reply_chars, parts)
     genegpt = GeneGpt(slot, access, limits, settings.loop.max_answer_tokens)
     slot.when_loaded(genegpt.warm_up)
     return genegpt

@@ -21,6 +21,7 @@ from retrieval.graph.linking.types import Linked, LinkOptions
 from retrieval.graph.spoke import Arrival, Departure, SpokeSource
 from retrieval.graph.store_read import LocalGraph
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
+from retrieval.observing import Parts, Unobserved
 from server.egress import Asker, Egress
 from server.egress_places import InboundReply, OutboundRequest
 from server.egress_settings import EgressMode
@@ -44,14 +45,15 @@ class Opened:
     linker: Linker
 
 
-def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi) -> GraphService:
+def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi, parts: Parts | None = None) -> GraphService:
     """Raises EncoderUnknown: the settings do not name the graph's encoder."""
     encoder = graph_encoder_name(settings)
     pool.check(encoder)
     place = GraphPlace(graphs_dir(settings), settings.graph.name, encoder, settings.graph.vector_cache_bytes)
     spoke = build_spoke(settings, ncbi.sender, _not_for_an_answer)
     host = settings.graph.spoke_host or ""
-    return GraphService(place, pool, ncbi.egress, None if spoke is None else Spoke(spoke, host, is_loopback(host)))
+    source = None if spoke is None else Spoke(spoke, host, is_loopback(host))
+    return GraphService(place, pool, ncbi.egress, source, parts)
 
 
 async def _not_for_an_answer(_: Departure) -> None:
@@ -81,11 +83,19 @@ class Spoke:
 class GraphService:
     """The graph of the process, for every answer of its own mode. Safe from many tasks of one event loop."""
 
-    def __init__(self, place: GraphPlace, pool: EncoderPool, egress: Egress, spoke: Spoke | None = None) -> None:
+    def __init__(
+        self,
+        place: GraphPlace,
+        pool: EncoderPool,
+        egress: Egress,
+        spoke: Spoke | None = None,
+        parts: Parts | None = None,
+    ) -> None:
         self._place = place
         self._pool = pool
         self._egress = egress
         self._spoke = spoke
+        self.parts: Parts = parts or Unobserved()
         self._opening: asyncio.Task[Opened] | None = None
 
     def open(self, ask: Ask, egress: EgressMode | None) -> AnswerGraph:
@@ -98,10 +108,14 @@ class GraphService:
 
     async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
         """Raises GraphError: there is no such graph, or it is damaged. ModelError: its encoder is not here."""
-        linker = (await self.opened()).linker
-        if extractor is None:
-            return await linker.link(question)
-        return await replace(linker, extractor=extractor).link(question, LinkOptions(method="model"))
+        with self.parts.part("link", extraction="model" if extractor else "dictionary") as part:
+            linker = (await self.opened()).linker
+            if extractor is None:
+                linked = await linker.link(question)
+            else:
+                linked = await replace(linker, extractor=extractor).link(question, LinkOptions(method="model"))
+            part.tell(found=len(linked.mentions))
+        return linked
 
     async def broader(self, text: str, mention: Mention) -> Mention | None:
         return await (await self.opened()).linker.broader(text, mention)
@@ -166,10 +180,12 @@ class AnswerGraph:
 
     async def neighbourhood(self, node: Node) -> Neighbourhood:
         """Raises GraphSourceUnavailable and the like only where there is nothing here either."""
-        local = await (await self._service.opened()).graph.neighbourhood(node)
-        found = local
-        if self._spoke is not None and not (self._asker.mode == "local-first" and local.statements):
-            found = await self._outside(self._spoke, node, local)
+        with self._service.parts.part("lookup") as part:
+            local = await (await self._service.opened()).graph.neighbourhood(node)
+            found = local
+            if self._spoke is not None and not (self._asker.mode == "local-first" and local.statements):
+                found = await self._outside(self._spoke, node, local)
+            part.tell(source="here" if found is local else "spoke", found=len(found.statements))
         self._used[found.graph] = found.release
         return found
 

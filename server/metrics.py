@@ -6,15 +6,16 @@ Label values come from closed sets: route templates, served models, endpoints, c
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import Final, get_args
+from typing import Final, Unpack, get_args
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from models.decoding.types import CallStatus
 from retrieval.corpus.ranking import Retriever
-from retrieval.observing import Encoded
+from retrieval.observing import NOTHING, Encoded, Facts, Part, PartName
 from retrieval.types import Endpoint
 from server.errors import TABLE
 from server.metrics_state import ServerState, StateCollector
@@ -107,6 +108,10 @@ class Metrics:
 
     def generated(self, generation: Generation) -> None:
         """The engine's own numbers say it."""
+
+    def part(self, name: PartName, **facts: Unpack[Facts]) -> AbstractContextManager[Part]:
+        """What is counted of parts is reported when they are over."""
+        return NOTHING
 
     def ncbi_request(self, endpoint: Endpoint, failure: str, seconds: float) -> None:
         self._ncbi.labels(endpoint, FAILURES.get(failure, _OTHER)).inc()

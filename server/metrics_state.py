@@ -100,7 +100,8 @@ class StateCollector(Collector):
         sequences.add_metric(("waiting",), stats.waiting)
         yield sequences
         if stats.kv_cache_used is not None:
-            yield _gauge("engine_kv_cache_used_ratio", "Memory for cached prefixes that is taken", stats.kv_cache_used)
+            text = "Share of the memory for keys and values that is taken"
+            yield _gauge("engine_kv_cache_used_ratio", text, stats.kv_cache_used)
         for name, (field, text) in _COUNTED.items():
             yield CounterMetricFamily(f"arrowhead_engine_{name}", text, value=getattr(stats, field))
 

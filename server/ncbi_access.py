@@ -6,16 +6,17 @@ Where calls may go is ``server.egress``'s matter. Knows nothing of what a call o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from retrieval.ncbi.neutralise import neutralise
 from retrieval.ncbi.organisms import organism_in
 from retrieval.ncbi.requests import NcbiSite
 from retrieval.ncbi.session import Fetcher, NcbiSession, SessionReply
+from retrieval.observing import Parts, Unobserved
 from retrieval.types import Focus, NcbiCall, RawReply
 from server.egress import Egress
+from server.methods import genegpt
 from server.methods.base import Ask
-from server.methods.genegpt import Session
 from server.methods.genegpt_options import GeneGptOptions
 
 _FIELD = re.compile(
@@ -68,23 +69,49 @@ class UncondensedSession:
         return replace(reply, text=f"[{neutralise(self._fetcher.body.strip())}]")
 
 
+class ObservedSession:
+    """A ``Session``. Of a call and its reply nothing is told but what the record counts and names: no value of its
+    address."""
+
+    def __init__(self, inner: genegpt.Session, parts: Parts) -> None:
+        self._inner = inner
+        self._parts = parts
+
+    async def __call__(self, url_text: str) -> genegpt.SessionReply:
+        with self._parts.part("call") as part:
+            reply = await self._inner(url_text)
+            record = reply.record
+            part.tell(
+                tool=record.get("endpoint") or "other",
+                status=reply.status,
+                remote=bool((record.get("egress") or {}).get("left")),
+                from_cache=bool(record.get("from_cache")),
+                attempts=record.get("attempts") or 0,
+                found=record.get("num_records") or 0,
+            )
+            if reply.status in ("error", "refused"):
+                part.failed(record.get("error") or reply.status)
+        return reply
+
+
 @dataclass(frozen=True, slots=True)
 class NcbiAccess:
     """One per process; ``open`` once per answer. ``max_chars``: length of a condensed reply."""
 
     egress: Egress
     max_chars: int
+    parts: Parts = field(default_factory=Unobserved)
 
     def check(self, ask: Ask, options: GeneGptOptions) -> None:
         """Raises EgressRaised for a mode above that of the request's key."""
         self.egress.admit(ask.request_id, ask.key_id, options.egress)
 
-    def open(self, ask: Ask, question: str, options: GeneGptOptions) -> Session:
+    def open(self, ask: Ask, question: str, options: GeneGptOptions) -> genegpt.Session:
         """``question`` as the method puts it. Raises EgressRaised."""
         calls = self.egress.calls_of(self.egress.admit(ask.request_id, ask.key_id, options.egress))
         organism = options.organism or organism_in(question) or "human"
         if not options.condense:
-            return UncondensedSession(calls)
+            return ObservedSession(UncondensedSession(calls), self.parts)
         summary = "none" if asks_for_a_field(question) else options.summaries
         about = Focus(organism=organism, summary=summary, places=asks_for_places(question))
-        return NcbiSession(calls, about=about, max_chars=self.max_chars)
+        return ObservedSession(NcbiSession(calls, about=about, max_chars=self.max_chars), self.parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
@@ -102,21 +103,33 @@ class ObservedEngine:
     async def generate(
         self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
     ) -> AsyncIterator[Delta]:
-        began, sampled, last = time.monotonic(), 0, Delta(finish_reason="abort")
+        began, sampled, last, failure = time.monotonic(), 0, Delta(), ""
+        first: float | None = None
         try:
             deltas = self.inner.generate(prompt_ids, params, request_id)
             async with aclosing(deltas) as rest:  # type: ignore[type-var]
                 async for delta in rest:
+                    first = first or time.monotonic()
                     sampled += len(delta.token_ids)
                     last = delta
                     yield delta
+        except (GeneratorExit, asyncio.CancelledError):
+            failure = "" if last.finish_reason else "cancelled"
+            raise
+        except Exception as error:
+            failure = type(error).__name__
+            raise
         finally:
             told = Generation(
+                model=self.name,
+                max_tokens=params.max_tokens,
                 prompt_tokens=len(prompt_ids),
                 sampled_tokens=sampled,
                 cached_tokens=last.num_cached_tokens,
                 finish_reason=last.finish_reason or "abort",
                 seconds=time.monotonic() - began,
+                failure=failure,
+                first_s=None if first is None else first - began,
             )
             self._observer.generated(told)
 

@@ -60,13 +60,18 @@ class AnswerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """One continuation by the engine; an answer with calls has several."""
+    """One continuation by the engine; an answer with calls has several. ``failure``: the error's class name,
+    "cancelled" where its reader went away before the end, "" else. ``first_s``: seconds to its first token."""
 
+    model: str
+    max_tokens: int
     prompt_tokens: int
     sampled_tokens: int
     cached_tokens: int
     finish_reason: str
     seconds: float
+    failure: str = ""
+    first_s: float | None = None
 
 
 class Observer(RetrievalObserver, Protocol):

@@ -1,8 +1,9 @@
-"""Spans of requests for OpenTelemetry: request, answer, model, NCBI request, search, encoding. The only file that
-imports opentelemetry; imported only where ``tracing.endpoint`` is set.
+"""Spans of requests for OpenTelemetry: request, answer and what takes time inside it. The only file that imports
+opentelemetry; imported only where ``tracing.endpoint`` is set.
 
-Spans hold names, numbers and codes, never a text, an id of a person or a key. They are made of the reports that the
-metrics count, so most are made when their time is over; the context that a report comes from says whose child it is.
+Spans hold names, numbers and codes, never a text, an id of a person or a key. Those that have children are open while
+these are made; the others are made of the reports that the metrics count, when their time is over. The context that a
+report comes from says whose child it is. Names are OpenTelemetry's where it has some (``gen_ai.*``, ``http.*``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Unpack, get_args
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
@@ -24,10 +25,12 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from models.decoding.types import CallStatus
+from retrieval.corpus.ranking import Retriever
 from retrieval.errors import NcbiError
 from retrieval.ncbi.requests import OutgoingRequest
 from retrieval.ncbi.transport import HttpSender, SendLimits
-from retrieval.observing import Encoded
+from retrieval.observing import Encoded, Facts, PartName
 from retrieval.types import Endpoint
 from server.observing import AnswerRecord, Generation, HttpRequest, Observer
 from server.tracing_settings import TracingSettings
@@ -37,11 +40,27 @@ log = logging.getLogger(__name__)
 _LIMITS: Final = SendLimits(connect_timeout_s=2.0, timeout_s=10.0, max_reply_bytes=2**20)
 _MAX_OPEN: Final = 65_536
 _NS: Final = 1_000_000_000
-Attributes = Mapping[str, str | int | float | bool]
+Attributes = Mapping[str, str | int | float | bool | tuple[str, ...]]
+_CANCELLED: Final = "cancelled"
+# Of parts, beside what is told of them.
+_KINDS: Final[dict[PartName, dict[str, str]]] = {
+    "search": {"gen_ai.operation.name": "retrieval"},
+    "call": {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "extension"},
+    "link": {},
+    "lookup": {},
+    "round": {},
+}
+_NAMES: Final = {"tool": "gen_ai.tool.name"}
+# No other text of a part stands in a span, whatever is told.
+_WORDS: Final = frozenset(
+    (*get_args(Endpoint), *get_args(CallStatus), *get_args(Retriever), "here", "spoke", "dictionary", "model")
+)
+_ENCODINGS: Final[dict[Encoded, str]] = {"query": "encode", "passage": "encode", "pair": "rerank"}
 
 
 class Tracing:
-    """An ``Observer`` that makes spans and passes every report on to ``inner``. ``close`` sends what waits."""
+    """An ``Observer`` that makes spans and passes every report on to ``inner``; parts are spans alone. ``close`` sends
+    what waits."""
 
     def __init__(self, inner: Observer, settings: TracingSettings, exporter: SpanExporter) -> None:
         self._inner = inner
@@ -108,7 +127,7 @@ class Tracing:
                 "arrowhead.calls": record.num_calls,
                 "gen_ai.usage.input_tokens": tokens.prompt + tokens.injected,
                 "gen_ai.usage.output_tokens": tokens.sampled,
-                "arrowhead.tokens.cached": tokens.cached,
+                "gen_ai.usage.cache_read.input_tokens": tokens.cached,
                 "arrowhead.tokens.computed": tokens.computed,
             }
         )
@@ -120,18 +139,26 @@ class Tracing:
 
     def generated(self, generation: Generation) -> None:
         self._inner.generated(generation)
-        numbers: dict[str, str | int | float | bool] = {
+        attributes: dict[str, str | int | float | bool | tuple[str, ...]] = {
+            "gen_ai.operation.name": "text_completion",
+            "gen_ai.provider.name": "arrowhead",
+            "gen_ai.request.model": generation.model,
+            "gen_ai.request.max_tokens": generation.max_tokens,
             "gen_ai.usage.input_tokens": generation.prompt_tokens,
             "gen_ai.usage.output_tokens": generation.sampled_tokens,
-            "arrowhead.tokens.cached": generation.cached_tokens,
-            "gen_ai.response.finish_reasons": generation.finish_reason,
+            "gen_ai.usage.cache_read.input_tokens": generation.cached_tokens,
+            "gen_ai.response.finish_reasons": (generation.finish_reason,),
         }
-        self._span("generate", generation.seconds, numbers)
+        if generation.first_s is not None:
+            attributes["gen_ai.response.time_to_first_chunk"] = generation.first_s
+        self._span("generate", generation.seconds, attributes, failure=generation.failure)
+
+    def part(self, name: PartName, **facts: Unpack[Facts]) -> _Part:
+        return _Part(self._tracer.start_span(name, attributes={**_KINDS[name], **_told(facts)}))
 
     def ncbi_request(self, endpoint: Endpoint, failure: str, seconds: float) -> None:
         self._inner.ncbi_request(endpoint, failure, seconds)
-        attributes: dict[str, str | int | float | bool] = {"arrowhead.ncbi.endpoint": endpoint}
-        self._span("ncbi", seconds, attributes, SpanKind.CLIENT, failure)
+        self._span("ncbi", seconds, {"arrowhead.ncbi.endpoint": endpoint}, SpanKind.CLIENT, failure)
 
     def ncbi_waited(self, seconds: float) -> None:
         self._inner.ncbi_waited(seconds)
@@ -143,15 +170,10 @@ class Tracing:
 
     def searched(self, retriever: str, num_namespaces: int, seconds: float) -> None:
         self._inner.searched(retriever, num_namespaces, seconds)
-        attributes: dict[str, str | int | float | bool] = {
-            "arrowhead.retriever": retriever,
-            "arrowhead.namespaces": num_namespaces,
-        }
-        self._span("search", seconds, attributes)
 
     def encoded(self, kind: Encoded, num_texts: int, seconds: float) -> None:
         self._inner.encoded(kind, num_texts, seconds)
-        self._span("encode", seconds, {"arrowhead.encode.kind": kind, "arrowhead.encode.texts": num_texts})
+        self._span(_ENCODINGS[kind], seconds, {"arrowhead.encode.kind": kind, "arrowhead.encode.texts": num_texts})
 
     def _span(
         self, name: str, seconds: float, attributes: Attributes, kind: SpanKind = SpanKind.INTERNAL, failure: str = ""
@@ -159,10 +181,55 @@ class Tracing:
         """One that has just ended."""
         end = time.time_ns()
         span = self._tracer.start_span(name, kind=kind, attributes=attributes, start_time=end - int(seconds * _NS))
-        if failure:
-            span.set_attribute("error.type", failure)
-            span.set_status(Status(StatusCode.ERROR))
+        _fail(span, failure)
         span.end(end)
+
+
+class _Part:
+    """A span in whose context runs what is inside."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+        self._outside = otel_context.get_current()
+        self._inside = set_span_in_context(span)
+
+    def __enter__(self) -> _Part:
+        otel_context.attach(self._inside)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # A generator may be closed in another context than it was opened in.
+        if otel_context.get_current() is self._inside:
+            otel_context.attach(self._outside)
+        if kind is not None:
+            given_up = issubclass(kind, (asyncio.CancelledError, GeneratorExit))
+            self.failed(_CANCELLED if given_up else kind.__name__)
+        self._span.end()
+
+    def tell(self, **facts: Unpack[Facts]) -> None:
+        self._span.set_attributes(_told(facts))
+
+    def failed(self, kind: str) -> None:
+        _fail(self._span, kind)
+
+
+def _told(facts: Facts) -> dict[str, str | int]:
+    return {_NAMES.get(name, f"arrowhead.{name}"): _number_or_word(value) for name, value in facts.items()}
+
+
+def _number_or_word(value: object) -> str | int:
+    if isinstance(value, int):
+        return value
+    return str(value) if value in _WORDS else "other"
+
+
+def _fail(span: Span, failure: str) -> None:
+    """``failure``: "" for none, a class name, or that it was given up, which is no error."""
+    if failure == _CANCELLED:
+        span.set_attribute("arrowhead.outcome", _CANCELLED)
+    elif failure:
+        span.set_attribute("error.type", failure)
+        span.set_status(Status(StatusCode.ERROR))
 
 
 class SenderExporter(SpanExporter):

@@ -7,6 +7,7 @@ imported when it is called: importing vLLM takes seconds and reads the environme
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib import metadata
 from typing import Any, cast
 
@@ -51,12 +52,48 @@ def device_type() -> str:
     return str(current_platform.device_type)
 
 
-def build_client(arguments: dict[str, Any]) -> Any:
-    """Start an ``AsyncLLM`` and wait until its weights are loaded. Blocks; may be called on any thread."""
+def build_client(arguments: dict[str, Any], tell: Callable[[Any], None]) -> Any:
+    """Start an ``AsyncLLM`` and wait until its weights are loaded. Blocks; may be called on any thread that runs no
+    event loop. ``tell`` gets the ``SchedulerStats`` of every step, on the loop that the client is then used on."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+    # No variable holds it here: an import that fails inside vLLM keeps this frame, so the client would never be freed.
+    return _for_steps_alone(AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), stat_loggers=[_stat_logger(tell)]))
+
+
+def _for_steps_alone(client: Any) -> Any:
+    """A logger turns on statistics of each token on this side too, and nobody here reads them. They are first looked at
+    by the handler of outputs and by requests, in two places that must agree: both are changed before there is any."""
+    if client.output_handler is None:
+        client.log_stats = client.output_processor.log_stats = False
+    return client
+
+
+def _stat_logger(tell: Callable[[Any], None]) -> Any:
+    """The class of vLLM's one logger of statistics. It goes as the Prometheus logger: with any other vLLM makes that
+    one besides, with dozens of series in the process's default registry that are set at each step."""
+    from vllm.v1.metrics.loggers import PrometheusStatLogger
+
+    class Telling(PrometheusStatLogger):  # type: ignore[misc]  # vLLM has no types
+        def __init__(self, vllm_config: Any, engine_indexes: list[int] | None = None) -> None:
+            """The base's makes its series."""
+
+        def record(
+            self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: int = 0
+        ) -> None:
+            if scheduler_stats is not None:
+                tell(scheduler_stats)
+
+        def log_engine_initialized(self) -> None: ...
+
+        def log(self) -> None: ...
+
+        def record_sleep_state(self, sleep: int = 0, level: int = 0) -> None: ...
+
+        def record_admission_rejection(self, reason: str) -> None: ...
+
+    return Telling
 
 
 async def build_openai_app(client: Any, settings: dict[str, Any], reasoning_parser: str | None) -> AsgiApp:

@@ -26,6 +26,7 @@ from models.engines.options import EngineOptions
 from models.engines.process_guard import ProcessGuard
 from models.engines.request_check import check_request
 from models.engines.vllm_openai import WatchedClient, build_layer
+from models.engines.vllm_stats import SchedulerView
 from models.engines.vllm_stream import VllmStream
 from models.errors import EngineOverloaded, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
 from models.types import Delta, EngineStats, GenerateParams, Grammar
@@ -52,6 +53,7 @@ class VllmEngine:
         self._open: dict[str, VllmStream] = {}
         self._padding: dict[int, float] = {}
         self._finished = EngineStats()
+        self._scheduler = SchedulerView()
         self._watched: WatchedClient | None = None
         self._layer: AsgiApp | None = None
         self._starting = asyncio.Lock()
@@ -88,6 +90,7 @@ class VllmEngine:
     async def close(self) -> None:
         client, self._client = self._client, None
         self._tokenizer = self._layer = self._watched = None
+        self._scheduler.forget()
         if client is not None:
             if not client.errored:
                 await client.abort(list(self._open))
@@ -100,10 +103,10 @@ class VllmEngine:
             await asyncio.to_thread(guard.release)
 
     def stats(self) -> EngineStats:
-        """``waiting`` counts requests without a first token: those whose prompt is being computed among them."""
+        """``waiting`` is the scheduler's; before it has said anything, all without a first token."""
         started = [stream.started for stream in self._open.values()]
         own = replace(self._finished, running=sum(started), waiting=len(started) - sum(started))
-        return own if self._watched is None else own.plus(self._watched.counted)
+        return self._scheduler.over(own if self._watched is None else own.plus(self._watched.counted))
 
     async def openai_layer(self) -> AsgiApp:
         """vLLM's own, built when it is first asked for."""
@@ -187,7 +190,7 @@ class VllmEngine:
             if device_type == "cpu":
                 os.environ.update(vllm_launch.CPU_ENVIRONMENT)
             arguments = vllm_launch.engine_arguments(self._card, self._options, device_type)
-            built.append(vllm_compat.build_client(arguments))
+            built.append(vllm_compat.build_client(arguments, self._scheduler.tell))
         except ModelError:
             raise
         except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,7 +28,7 @@ from retrieval.corpus.ranking import (
 from retrieval.corpus.store_schema import Target
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.errors import BackendUnavailable, IndexDamaged
-from retrieval.observing import RetrievalObserver, Unobserved
+from retrieval.observing import Part, RetrievalObserver, Unobserved
 from retrieval.passages import Hit
 
 # Of passages that are gone from the store but not yet from an index: so many more are asked for, at most.
@@ -112,16 +112,27 @@ class Searcher:
         if not names:
             raise NamespaceInvalid("at least one namespace must be named", param="namespaces")
         began = time.monotonic()
-        with ExitStack() as stack:
+        with self._part(len(queries), len(set(names)), options) as part, ExitStack() as stack:
             opened = [stack.enter_context(self._namespaces.using(name)) for name in dict.fromkeys(names)]
             rankings = _Rankings(opened, queries, options, self._rankers)
             found = [self.finish(query, rankings.of(place), options) for place, query in enumerate(queries)]
+            part.tell(found=sum(map(len, found)))
         self._observer.searched(options.retriever, len(opened), time.monotonic() - began)
         return found
 
+    def _part(self, queries: int, namespaces: int, options: SearchOptions) -> AbstractContextManager[Part]:
+        return self._observer.part(
+            "search",
+            retriever=options.retriever,
+            namespaces=namespaces,
+            queries=queries,
+            k=options.k,
+            rerank=options.rerank,
+        )
+
     def over(self, namespaces: Namespaces) -> Searcher:
         """One that searches other namespaces with the same rankers."""
-        return Searcher(namespaces, self._rankers)
+        return Searcher(namespaces, self._rankers, self._observer)
 
     def finish(self, query: str, found: list[Found], options: SearchOptions) -> list[Found]:
         """The last step of a search: the cross-encoder's second look where it is wanted, and the cut to ``k``."""

@@ -30,6 +30,7 @@ from typing import Any
 from models.engines.base import Engine
 from models.types import GenerateParams
 from retrieval.corpus.ranking import Found
+from retrieval.observing import Parts, Unobserved
 from server.engine_slot import EngineSlot
 from server.methods import i_medrag_report as report
 from server.methods.base import Ask, Event, Step, TextDelta
@@ -55,9 +56,12 @@ class IMedRag:
     name = "i-medrag"
     description = "i-MedRAG: answers medical questions by rounds of follow-up questions to this server's namespaces"
 
-    def __init__(self, slot: EngineSlot, passages: PassageSource, max_answer_tokens: int) -> None:
+    def __init__(
+        self, slot: EngineSlot, passages: PassageSource, max_answer_tokens: int, parts: Parts | None = None
+    ) -> None:
         self._slot = slot
         self._passages = passages
+        self._parts = parts or Unobserved()
         self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
 
@@ -88,6 +92,7 @@ class IMedRag:
             layout=Layout(engine, self._slot.card),
             passages=self._passages.open(ask),
             prompts=IteratedPrompts(self._prompts, asked, options),
+            parts=self._parts,
         )
         async with aclosing(run.events()) as events:
             async for event in events:
@@ -105,6 +110,7 @@ class _Run:
     layout: Layout
     passages: Passages
     prompts: IteratedPrompts
+    parts: Parts
     library: Library = field(default_factory=Library)
     best_read: list[Found] = field(default_factory=list)
     reason: StopReason = ""
@@ -142,9 +148,10 @@ class _Run:
                 self.reason = "tokens"
                 return
             try:
-                async with aclosing(self._round()) as steps:
-                    async for step in steps:
-                        yield step
+                with self.parts.part("round", round=self.rounds.number):
+                    async with aclosing(self._round()) as steps:
+                        async for step in steps:
+                            yield step
             finally:
                 self.budget.give_back(held)
             self.reason = self._why_to_stop()

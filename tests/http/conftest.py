@@ -47,7 +47,7 @@ SCRIPT = [
 
 
 class _Ncbi(BaseHTTPRequestHandler):
-    """Gene 5699 for the term LMP10; SLOW answers after a second, DEAD not before the test ends."""
+    """Gene 5699 for LMP10; NONSENSE is an error, SLOW answers after a second, DEAD not before the test ends."""
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -74,6 +74,8 @@ _ended = threading.Event()
 
 
 def _found(term: str) -> dict[str, Any]:
+    if term == "NONSENSE":
+        return {"header": {"type": "esearch", "version": "0.3"}, "esearchresult": {"ERROR": "Invalid db name"}}
     ids = {"LMP10": ["5699"], "NOSCRIPT": ["1", "2"]}.get(term, [])
     return {
         "header": {"type": "esearch", "version": "0.3"},

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 BLAST = "https://blast.ncbi.nlm.nih.gov/blast/Blast.cgi"
@@ -81,29 +82,13 @@ def _loudest(home: Path, script: Path, log_format: str, spans: str) -> dict[str,
     }
 
 
-class _Collector(BaseHTTPRequestHandler):
-    """Keeps the spans it is sent."""
-
-    received: ClassVar[list[bytes]]
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_POST(self) -> None:
-        self.received.append(self.rfile.read(int(self.headers["Content-Length"])))
-        self.send_response(200)
-        self.end_headers()
-
-
 @pytest.fixture
-def collector() -> Iterator[tuple[str, list[bytes]]]:
+def collector() -> Iterator[Any]:
     pytest.importorskip("opentelemetry.sdk")
-    received: list[bytes] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("_Own", (_Collector,), {"received": received}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", received
-    server.shutdown()
-    server.server_close()
+    from span_collector import SpanCollector
+
+    with SpanCollector() as made:
+        yield made
 
 
 def _ask(url: str, text: str) -> str:
@@ -116,12 +101,12 @@ def test_no_canary_leaves_the_answer_and_its_trace(
     serve_with: Callable[..., AbstractContextManager[Any]],
     tmp_path: Path,
     log_format: str,
-    collector: tuple[str, list[bytes]],
+    collector: Any,
 ) -> None:
     """A server that logs all it can: question, key and sequence are in no log, audit line, error, metric or span."""
     home = tmp_path / "home"
     home.mkdir()
-    settings = _loudest(home, tmp_path / "script.json", log_format, collector[0])
+    settings = _loudest(home, tmp_path / "script.json", log_format, collector.url)
     with (tmp_path / "stdout").open("w") as stdout, serve_with(settings, stdout=stdout.fileno()) as server:
         answers = [_ask(server.url, text) for text in (QUESTION, f"Align {SEQUENCE}")]
         errors = _errors(server.url)
@@ -137,6 +122,6 @@ def test_no_canary_leaves_the_answer_and_its_trace(
     said = {"stderr": server.log(), "stdout": (tmp_path / "stdout").read_text()} | dict(enumerate(errors))
     assert {(name, canary) for name, text in said.items() for canary in CANARIES if canary in text} == set()
     assert len(server.log().splitlines()) > 10
-    spans = b"".join(collector[1])
-    assert spans.count(b"/v1/chat/completions") > 2 and b"ncbi" in spans and b"generate" in spans
+    spans = collector.everything
+    assert spans.count(b"/v1/chat/completions") > 2 and b"ncbi" in spans and b"generate" in spans and b"call" in spans
     assert [canary for canary in CANARIES if canary.encode() in spans] == []

@@ -92,6 +92,32 @@ async def test_higher_priority_leaves_the_queue_first(vllm_engine: VllmEngine) -
     assert order == ["high", "low"]
 
 
+async def test_the_scheduler_says_who_waits_and_how_much_memory_is_taken(vllm_engine: VllmEngine) -> None:
+    """While they run; none is taken once all have left. vLLM's own series are nowhere in this process."""
+    from prometheus_client import REGISTRY
+
+    streams = [stream(vllm_engine, f"held-{i}") for i in range(SLOTS + 2)]
+    for deltas in streams[:SLOTS]:
+        await anext(deltas)
+    waiting = [asyncio.ensure_future(anext(deltas)) for deltas in streams[SLOTS:]]
+    for _ in range(6000):
+        if vllm_engine.stats().waiting == 2:
+            break
+        await asyncio.sleep(0.01)
+    held = vllm_engine.stats()
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    for deltas in streams:
+        await deltas.aclose()
+    left = vllm_engine.stats()
+
+    assert (held.running, held.waiting) == (SLOTS, 2)
+    assert held.kv_cache_used is not None and 0 < held.kv_cache_used <= 1
+    assert (left.running, left.waiting, left.kv_cache_used) == (0, 0, 0.0)
+    assert [family.name for family in REGISTRY.collect() if family.name.startswith("vllm")] == []
+
+
 async def test_calls_under_the_grammar_match_the_call_table_and_end_in_the_arrow_token(
     vllm_engine: VllmEngine,
 ) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 import pytest_asyncio
@@ -20,6 +21,7 @@ from retrieval.graph.errors import GraphError, GraphSourceMalformed, GraphSource
 from retrieval.graph.spoke import SpokeOptions, SpokeSource
 from retrieval.graph.types import Node
 from retrieval.ncbi.transport import HttpSender, SendLimits
+from retrieval.observing import Facts, Part, PartName, Unobserved
 from server.audit import AuditLog
 from server.auditor import Auditor
 from server.egress import Egress
@@ -129,6 +131,40 @@ async def test_spoke_answers_and_each_request_is_on_the_log_before(world: World)
     assert [line["endpoint"] for line in sent] == ["spoke_types", "spoke_neighbourhood"]
     assert sent[1]["classes"] == ["id", "term"]
     assert HOST in world.egress.left_by("r")
+
+
+class _Kept(Unobserved):
+    """Keeps what is told of parts."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Facts]] = []
+
+    @contextmanager
+    def part(self, name: PartName, **facts: Unpack[Facts]) -> Iterator[Part]:
+        self.told.append((name, facts))
+
+        class Open:
+            def tell(self, **more: Unpack[Facts]) -> None:
+                facts.update(more)
+
+            def failed(self, kind: str) -> None:
+                raise AssertionError("an error is seen without being told")
+
+        yield Open()
+
+
+async def test_a_lookup_tells_whose_statements_it_found(world: World) -> None:
+    """And how many; no node, no host."""
+    world.service.parts = kept = _Kept()
+    node = await world.parkinson()
+    await world.open("ncbi").neighbourhood(node)
+    here = await world.open("local-first").neighbourhood(node)
+
+    assert kept.told == [
+        ("link", {"extraction": "dictionary", "found": 1}),
+        ("lookup", {"source": "spoke", "found": 1}),
+        ("lookup", {"source": "here", "found": len(here.statements)}),
+    ]
 
 
 def _came_back(world: World, endpoint: str = "spoke_neighbourhood") -> list[tuple[str, int | None]]:

@@ -6,9 +6,7 @@ import asyncio
 import logging
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,10 @@ import pytest
 
 pytest.importorskip("opentelemetry.sdk")
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from span_collector import SpanCollector
 
 from retrieval.ncbi.transport import HttpSender, SendLimits
 from server.metrics import Metrics
@@ -28,6 +28,8 @@ from server.tracing_settings import TracingSettings
 
 ROOT = Path(__file__).parents[3]
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+# Of one request below.
+SPANS = 6
 ENDED = HttpRequest(route="/v1/chat/completions", method="POST", status=200, code="", seconds=0.2)
 
 
@@ -45,8 +47,16 @@ async def _one_request(tracing: Tracing, traceparent: str = "") -> None:
         )
 
     async def call() -> None:
-        tracing.ncbi_request("esearch", "NcbiTimeout", 0.05)
-        await asyncio.to_thread(tracing.searched, "dense", 1, 0.01)
+        with tracing.part("call") as part:
+            tracing.ncbi_request("esearch", "NcbiTimeout", 0.05)
+            part.tell(tool="esearch", status="error")
+            part.failed("NcbiTimeout")
+        await asyncio.to_thread(search)
+
+    def search() -> None:
+        with tracing.part("search", retriever="dense", k=3):
+            tracing.encoded("query", 1, 0.01)
+        tracing.searched("dense", 1, 0.01)
 
     await asyncio.create_task(answer())
     tracing.end_request(span, ENDED)
@@ -73,10 +83,11 @@ async def test_spans_are_children_of_what_they_belong_to() -> None:
         assert context is not None
         return int(context.span_id)
 
-    assert set(spans) == {"POST /v1/chat/completions", "answer", "ncbi", "search"}
+    assert set(spans) == {"POST /v1/chat/completions", "answer", "call", "ncbi", "search", "encode"}
     assert parent("POST /v1/chat/completions") is None
     assert parent("answer") == own("POST /v1/chat/completions")
-    assert parent("ncbi") == parent("search") == own("answer")
+    assert parent("call") == parent("search") == own("answer")
+    assert (parent("ncbi"), parent("encode")) == (own("call"), own("search"))
     assert spans["ncbi"].attributes == {"arrowhead.ncbi.endpoint": "esearch", "error.type": "NcbiTimeout"}
     began, ended = spans["ncbi"].start_time, spans["ncbi"].end_time
     assert began is not None and ended is not None and ended - began == 50_000_000
@@ -100,7 +111,7 @@ async def test_a_share_of_requests_is_sampled_whole() -> None:
     await asyncio.create_task(_one_request(tracing, PARENT))
     await tracing.close()
 
-    assert len(exporter.get_finished_spans()) == 4
+    assert len(exporter.get_finished_spans()) == SPANS
 
 
 async def test_metrics_are_counted_behind_spans() -> None:
@@ -113,33 +124,15 @@ async def test_metrics_are_counted_behind_spans() -> None:
     assert b'arrowhead_ncbi_requests_total{endpoint="esearch",outcome="timeout"} 1.0' in metrics.expose("")[0]
 
 
-class _Collector(BaseHTTPRequestHandler):
-    received: list[tuple[str, str, bytes]]
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.received.append((self.path, self.headers["Content-Type"], body))
-        self.send_response(200)
-        self.end_headers()
-
-
 @pytest.fixture
-def collector() -> Iterator[tuple[str, list[tuple[str, str, bytes]]]]:
-    """Its address, and what it is sent."""
-    received: list[tuple[str, str, bytes]] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("_Own", (_Collector,), {"received": received}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", received
-    server.shutdown()
-    server.server_close()
+def collector() -> Iterator[SpanCollector]:
+    with SpanCollector() as made:
+        yield made
 
 
-async def test_a_collector_gets_what_it_can_read(collector: tuple[str, list[tuple[str, str, bytes]]]) -> None:
+async def test_a_collector_gets_what_it_can_read(collector: SpanCollector) -> None:
     """OTLP over HTTP, to its usual path, sent before the server has ended."""
-    settings = TracingSettings(endpoint=collector[0])
+    settings = TracingSettings(endpoint=collector.url)
     assert settings.endpoint is not None
     exporter, sender = SenderExporter(settings.endpoint), HttpSender(SendLimits())
     exporter.send_through(sender)
@@ -147,11 +140,11 @@ async def test_a_collector_gets_what_it_can_read(collector: tuple[str, list[tupl
     await asyncio.create_task(_one_request(tracing))
     await tracing.close()
     await sender.close()
-    ((path, kind, body),) = collector[1]
+    ((path, kind, body),) = collector.received
     (resource,) = ExportTraceServiceRequest.FromString(body).resource_spans
 
     assert (path, kind) == ("/v1/traces", "application/x-protobuf")
-    assert len(resource.scope_spans[0].spans) == 4
+    assert len(resource.scope_spans[0].spans) == SPANS
     assert {item.key for item in resource.resource.attributes} >= {"service.name", "service.version"}
 
 
