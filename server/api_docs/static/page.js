@@ -196,6 +196,7 @@ function trial(verb, path, operation) {
   if (box) labels.splice(1, 0, make("label", { class: "wide" }, "Body ", make("small", {}, type), make("br"), box));
   const form = make("form", {}, ...labels.flat());
   form.append(make("p", {}, button, " ", streams ? make("label", {}, stream, " as a stream") : "", said), out);
+  const offer = (word) => Object.assign(button, { textContent: word, formNoValidate: word === "Stop" });
   let running = null;
 
   function options() {
@@ -208,8 +209,7 @@ function trial(verb, path, operation) {
     event.preventDefault();
     if (running) { running.abort(); return; }
     running = new AbortController();
-    button.formNoValidate = true;
-    button.textContent = "Stop";
+    offer("Stop");
     try {
       const wanted = options();
       await send(address(path, inputs, wanted.headers), wanted, said, out);
@@ -217,8 +217,7 @@ function trial(verb, path, operation) {
       said.textContent = error.message;
     }
     running = null;
-    button.formNoValidate = false;
-    button.textContent = "Send";
+    offer("Send");
   });
   return form;
 }
