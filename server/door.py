@@ -14,8 +14,8 @@ from server.origins import host_name, is_embedded, is_local_name, is_same_origin
 from server.rates import Rates
 from server.settings import ServerSettings, is_loopback
 
-# The last three are a page with nothing in it, for which a browser cannot send a key; what it shows needs one.
-OPEN_PATHS: Final = frozenset({"/health", "/docs", "/docs/page.js", "/docs/page.css"})
+# All but the first are a page with nothing in it, for which a browser cannot send a key; what it shows needs one.
+OPEN_PATHS: Final = frozenset({"/health", "/docs", "/docs/page.js", "/docs/page.css", "/docs/page.svg"})
 # Anthropic's clients send their key in a header of its own.
 _ANTHROPIC_PATHS: Final = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from server.api_docs.examples import add_examples
 from server.api_docs.layer import layer_body, layer_replies
 from server.api_docs.operation import METRICS, PAGE, Operation, Stream
 from server.api_docs.operations import OPERATIONS
@@ -105,6 +106,7 @@ def _schemas(running: Running) -> dict[str, Schema]:
     )
     schemas: dict[str, Schema] = found["$defs"]
     add_rules(schemas, running)
+    add_examples(schemas, running)
     if running.layer_model:
         schemas |= layer_replies()
     return schemas | reply_schemas() | {"OpenApi": {"type": "object"}}
@@ -177,7 +179,7 @@ def _content(kind: str, other: str = "") -> Schema:
     text = {"schema": {"type": "string"}}
     kinds = {
         METRICS: ("text/plain", "application/openmetrics-text"),
-        PAGE: ("text/html", "text/javascript", "text/css"),
+        PAGE: ("text/html", "text/javascript", "text/css", "image/svg+xml"),
     }
     if kind in kinds:
         return dict.fromkeys(kinds[kind], text)

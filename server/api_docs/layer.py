@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from server.api_docs.examples import FIELDS
 from server.openai_api.plain_checks import LONGEST, MAX_LOGPROBS, REFUSED
 
 Schema = dict[str, Any]
@@ -34,7 +35,8 @@ def layer_body(path: str, model: str, max_choices: int) -> Schema:
         f"For {model} itself, without the member arrowhead: the fields of vLLM's own server, in its version here, but "
         "for those that are named as not served. Text alone; shapes of replies within limits of size and depth"
     )
-    return {"type": "object", "description": about, "properties": members, "required": needed}
+    example = {"model": model} | {name: FIELDS[name] for name in _NEEDED[path]}
+    return {"type": "object", "description": about, "properties": members, "required": needed, "examples": [example]}
 
 
 def layer_replies() -> dict[str, Schema]:

@@ -271,6 +271,6 @@ SERVER: Final = (
     Operation(path="/metrics", verb="get", tag="Server", summary="For Prometheus", replies={200: METRICS}),
     Operation(path="/openapi.json", verb="get", tag="Server", summary="This document", replies={200: "OpenApi"}),
     _open("/docs", "The page that shows it", {200: PAGE}),
-    _open("/docs/{name}", "Its script and its style, page.js and page.css; all else needs a key", {200: PAGE}),
+    _open("/docs/{name}", "Its script, style and icon: page.js, page.css, page.svg; all else needs a key", {200: PAGE}),
 )
 OPERATIONS: Final = (*ANSWERS, *RETRIEVAL, *NAMESPACES, *SERVER)

@@ -15,7 +15,12 @@ from server.api_docs.running import running_of
 from server.services import Services
 
 router = APIRouter()
-_KINDS: Final = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
+_KINDS: Final = {
+    "page.html": "text/html",
+    "page.js": "text/javascript",
+    "page.css": "text/css",
+    "page.svg": "image/svg+xml",
+}
 # Nothing from elsewhere, no inline script, in no frame of another page.
 HEADERS: Final = {
     "Content-Security-Policy": (

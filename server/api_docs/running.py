@@ -16,7 +16,7 @@ from server.version import installed_version
 class Running:
     """``needs_key``: a request without one is refused. ``vocabulary``: tokens of the served model, None while it is
     not loaded. ``has_turns``: it takes chats by a template. ``layer_model``: its name where the engine has an OpenAI
-    layer of its own, "" where it has none or is not loaded."""
+    layer of its own, "" where it has none or is not loaded. ``model`` and ``encoder``: names for examples."""
 
     version: str
     needs_key: bool
@@ -24,6 +24,8 @@ class Running:
     vocabulary: int | None = None
     has_turns: bool = True
     layer_model: str = ""
+    model: str = "model"
+    encoder: str = "encoder"
 
     def is_passed_on(self, path: str) -> bool:
         """Whether requests for the plain model go to the engine's layer, where it has such a route."""
@@ -46,4 +48,6 @@ def running_of(services: Services) -> Running:
         vocabulary=vocabulary,
         has_turns=has_turns,
         layer_model=layer,
+        model=card.name,
+        encoder=services.settings.retrieval.encoder_names[0],
     )

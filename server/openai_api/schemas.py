@@ -26,8 +26,9 @@ def _as_float(value: object) -> object:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Temperature = Annotated[float, BeforeValidator(_as_float), Field(ge=0, le=2)]
-TopP = Annotated[float, BeforeValidator(_as_float), Field(gt=0, le=1)]
+# The limits first: pydantic leaves those after a validator out of the JSON schema.
+Temperature = Annotated[float, Field(ge=0, le=2), BeforeValidator(_as_float)]
+TopP = Annotated[float, Field(gt=0, le=1), BeforeValidator(_as_float)]
 # Field -> values that mean "not used".
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "presence_penalty": (None, 0),

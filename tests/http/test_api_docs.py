@@ -33,7 +33,13 @@ def _get(url: str, key: str = "") -> tuple[int, Any, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("path", "kind"), [("/docs", "text/html"), ("/docs/page.js", "text/javascript"), ("/docs/page.css", "text/css")]
+    ("path", "kind"),
+    [
+        ("/docs", "text/html"),
+        ("/docs/page.js", "text/javascript"),
+        ("/docs/page.css", "text/css"),
+        ("/docs/page.svg", "image/svg+xml"),
+    ],
 )
 def test_the_page_is_open_and_bound_to_this_server(guarded: Any, path: str, kind: str) -> None:
     """Its policy lets nothing in from elsewhere."""

@@ -15,6 +15,7 @@ from openapi_spec_validator import validate
 
 from models.errors import ArrowheadError, EngineLoading
 from server.api_docs.document import build_document
+from server.api_docs.layer import layer_body
 from server.api_docs.operations import OPERATIONS
 from server.api_docs.running import Running, running_of
 from server.app import create_app
@@ -89,6 +90,9 @@ BODIES: list[tuple[str, Any]] = [
     ("ChatRequest", {"model": "m", "messages": SAID, "presence_penalty": 0.5}),
     ("ChatRequest", {"model": "m", "messages": SAID, "presence_penalty": 0.0}),
     ("ChatRequest", {"model": "m", "messages": SAID, "temperatur": 1}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "temperature": 2.5}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "top_p": 0}),
+    ("ResponseRequest", {"model": "m", "input": "x", "temperature": -1}),
     ("ChatRequest", {"model": "m", "messages": SAID, "stream": 0}),
     ("ChatRequest", {"model": "m", "messages": SAID, "n": "2"}),
     ("ChatRequest", {"model": "m", "messages": SAID, "top_logprobs": 2}),
@@ -197,6 +201,20 @@ def test_the_document_says_which_bodies_are_taken(document: dict[str, Any], kind
     assert Draft202012Validator(schema).is_valid(body) == _is_taken(kind, body)
 
 
+def test_the_examples_of_bodies_are_taken(document: dict[str, Any]) -> None:
+    """By the schema that they stand in and by the server; of the engine's own layer by its schema."""
+    schemas = document["components"]["schemas"]
+    bodies = {name: body for name, schema in schemas.items() for body in schema.get("examples", [])}
+
+    assert len(bodies) > 10
+    for name, body in bodies.items():
+        assert Draft202012Validator(schemas[name] | {"components": document["components"]}).is_valid(body), name
+        assert _is_taken(name, body), name
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"):
+        schema = layer_body(path, "big", 8)
+        assert Draft202012Validator(schema).is_valid(schema["examples"][0]), path
+
+
 PASSED_ON = replace(RUNNING, has_turns=True, layer_model="big")
 PLAIN: list[tuple[str, Any, bool]] = [
     ("/v1/chat/completions", {"model": "big", "messages": SAID, "tools": [{"type": "function"}], "min_p": 0.1}, True),
@@ -274,7 +292,10 @@ def test_the_page_needs_nothing_from_outside() -> None:
     assert re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL) == [""]
     assert "<style" not in html and not re.search(r"\son\w+=|style=", html)
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|localStorage", script)
-    assert {*re.findall(r'(?:src|href)="([^"]+)"', html)} == {"/docs/page.css", "/docs/page.js", "/openapi.json"}
+    assert {*re.findall(r'(?:src|href)="([^"]+)"', html)} == {
+        *(f"/docs/page.{kind}" for kind in ("css", "js", "svg")),
+        "/openapi.json",
+    }
 
 
 def test_the_commit_is_read_from_the_image_or_the_checkout(tmp_path: Path) -> None:
