@@ -74,6 +74,7 @@ _install_dev() {
         _install_dev_with_vllm || return
     fi
     _install_blast
+    _install_chromium
 }
 
 # First and by name: a plain range would bring the CUDA build, gigabytes no CPU machine can use.
@@ -117,4 +118,12 @@ _install_blast() {
     else
         _say "for local sequence searches install NCBI BLAST+ (Debian: sudo apt install ncbi-blast+)"
     fi
+}
+
+# The API page is tested in it; without it those tests are skipped.
+_install_chromium() {
+    if command -v chromium >/dev/null || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then return; fi
+    _say "installing chromium"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium ||
+        _say "chromium could not be installed: the API page is not tested in a browser"
 }

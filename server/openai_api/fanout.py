@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from server.methods.base import Ask, Event, Method
 
 # Seeds of the choices of one request, far apart: the segments of one answer count up from its seed.
 _SEED_STRIDE = 1000
-_Item = TypeVar("_Item")
 
 
 class Indexed(NamedTuple):
@@ -70,30 +69,3 @@ async def run_all(method: Method, asks: Sequence[Ask]) -> AsyncGenerator[Indexed
             task.cancel()
         # The cancelled tasks free engine slots and pending calls; nobody may go on before they have.
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def with_pauses(items: AsyncGenerator[_Item, None], every_s: float) -> AsyncGenerator[_Item | None, None]:
-    """The items, and None each time nothing came for ``every_s`` seconds."""
-    pending: asyncio.Future[_Item] | None = None
-    try:
-        while True:
-            pending = pending or asyncio.ensure_future(_next(items))
-            done, _ = await asyncio.wait({pending}, timeout=every_s)
-            if not done:
-                yield None
-                continue
-            task, pending = pending, None
-            try:
-                item = task.result()
-            except StopAsyncIteration:
-                return
-            yield item
-    finally:
-        if pending is not None:
-            pending.cancel()
-            await asyncio.gather(pending, return_exceptions=True)
-        await items.aclose()
-
-
-async def _next(items: AsyncGenerator[_Item, None]) -> _Item:
-    return await anext(items)

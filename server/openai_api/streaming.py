@@ -6,9 +6,9 @@ says how the response ended, so nothing follows it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,12 +20,14 @@ from server.errors import ClientGone, error_reply
 from server.guard import log_failure
 from server.openai_api import sse
 from server.openai_api.exchange import Exchange, unless_disconnected
-from server.openai_api.fanout import with_pauses
+from server.openai_api.keepalive import KeepAlive
 from server.services import Services
 
 log = logging.getLogger(__name__)
 Chunk = Mapping[str, Any]
-_Items = AsyncGenerator[Chunk | None, None]
+_Chunks = AsyncGenerator[Chunk, None]
+# The first one, which may still be waited for when the reply begins; None where there is none at all.
+_Opening = asyncio.Future[Chunk | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +45,23 @@ EVENTS: Final = Framing(sse.named_event, b"")
 class _EventStream(StreamingResponse):
     """Closes the chunks however it ends: also where the client left before the first one was sent."""
 
-    def __init__(self, first: Chunk | None, items: _Items, framing: Framing) -> None:
-        super().__init__(_body(first, items, framing), media_type="text/event-stream", headers=sse.HEADERS)
-        self._items = items
+    def __init__(self, opening: _Opening, chunks: _Chunks, framing: Framing, keepalive_s: float) -> None:
+        super().__init__(_body(opening, chunks, framing), media_type="text/event-stream", headers=sse.HEADERS)
+        self._opening = opening
+        self._chunks = chunks
+        self._keepalive_s = keepalive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kept = KeepAlive(send, self._keepalive_s)
         try:
-            await super().__call__(scope, receive, send)
+            async with kept.beating():
+                await super().__call__(scope, receive, kept)
         finally:
-            await self._items.aclose()
+            await _close(self._opening, self._chunks)
 
 
 async def stream_reply(
-    request: Request, exchange: Exchange, chunks: AsyncGenerator[Chunk, None], framing: Framing = CHUNKS
+    request: Request, exchange: Exchange, chunks: _Chunks, framing: Framing = CHUNKS
 ) -> StreamingResponse:
     """Errors before the first chunk are raised, so that they get their HTTP status. So the reply begins when the
     exchange has its place; from then on a slow first chunk is not waited for longer than one keep-alive.
@@ -64,35 +70,49 @@ async def stream_reply(
         ClientGone: while it waited.
     """
     services: Services = request.app.state.services
-    items = with_pauses(chunks, services.settings.server.keepalive_s)
+    keepalive_s = services.settings.server.keepalive_s
+    opening = asyncio.ensure_future(_first(chunks))
     try:
-        first = await unless_disconnected(request, _first(items, exchange))
-        if first is None:
+        if not await unless_disconnected(request, _begins(opening, exchange, keepalive_s)):
             raise ClientGone("the client went away before its answer began")
     except BaseException:
-        await items.aclose()
+        await _close(opening, chunks)
         raise
-    return _EventStream(first[0], items, framing)
+    return _EventStream(opening, chunks, framing, keepalive_s)
 
 
-async def _first(items: _Items, exchange: Exchange) -> tuple[Chunk | None]:
-    """The first chunk; None where it is time to begin without one."""
+async def _first(chunks: _Chunks) -> Chunk | None:
+    return await anext(chunks, None)
+
+
+async def _begins(opening: _Opening, exchange: Exchange, patience_s: float) -> bool:
+    """True when there is a first chunk, or it is time to begin without one. Raises what the chunks do."""
+    while not opening.done():
+        await asyncio.wait({opening}, timeout=patience_s)
+        if exchange.has_place:
+            break
+    if opening.done():
+        opening.result()
+    return True
+
+
+async def _close(opening: _Opening, chunks: _Chunks) -> None:
+    """Chunks that are being waited for cannot be closed, so that ends first."""
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
+    await chunks.aclose()
+
+
+async def _body(opening: _Opening, chunks: _Chunks, framing: Framing) -> AsyncIterator[bytes]:
     try:
-        while (first := await anext(items)) is None and not exchange.has_place:
-            pass
-    except StopAsyncIteration:
-        return (None,)
-    return (first,)
-
-
-async def _body(first: Chunk | None, items: _Items, framing: Framing) -> AsyncIterator[bytes]:
-    async with aclosing(items) as rest:
-        yield framing.chunk(first) if first is not None else sse.KEEPALIVE
-        try:
-            async for chunk in rest:
-                yield framing.chunk(chunk) if chunk is not None else sse.KEEPALIVE
-        except Exception as error:
-            log_failure(error)
-            yield sse.error_event(error_reply(error))
-        if framing.end:
-            yield framing.end
+        if not opening.done():
+            yield sse.KEEPALIVE
+        if (first := await opening) is not None:
+            yield framing.chunk(first)
+            async for chunk in chunks:
+                yield framing.chunk(chunk)
+    except Exception as error:
+        log_failure(error)
+        yield sse.error_event(error_reply(error))
+    if framing.end:
+        yield framing.end

@@ -60,7 +60,10 @@ def test_a_named_dtype_is_taken_whatever_is_saved(saved: Path, dtype: Dtype, exp
     assert _loaded(saved, dtype).shape.dtype is expected
 
 
-@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch has no oneDNN here")
+@pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
+    reason="torch has no oneDNN here",
+)
 def test_on_a_processor_the_linear_layers_are_packed(tiny_llama: Path) -> None:
     """All of them, the head too: decoding reads every weight at each step."""
     model = _loaded(tiny_llama, "float32").model

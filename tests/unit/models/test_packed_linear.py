@@ -10,12 +10,16 @@ from torch import nn
 
 from models.packed_linear import PackedLinear, pack_linears
 
-pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch has no oneDNN here")
+pytestmark = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
+    reason="torch has no oneDNN here",
+)
 
 
-def _net(dtype: torch.dtype = torch.float32) -> nn.Module:
+def _net(dtype: torch.dtype = torch.float32) -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(48, 80), nn.GELU(), nn.Linear(80, 24, bias=False)).to(dtype).requires_grad_(False)
+    net = nn.Sequential(nn.Linear(48, 80), nn.GELU(), nn.Linear(80, 24, bias=False))
+    return net.to(dtype).requires_grad_(False)
 
 
 @pytest.mark.parametrize(("dtype", "apart"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])

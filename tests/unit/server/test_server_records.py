@@ -15,7 +15,7 @@ from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError, EngineUnavailable
 from server.errors import TABLE, error_reply
 from server.methods.base import Ask, Done, Event, Sampling, Step, TextDelta, TranscriptDelta
-from server.openai_api.fanout import fan_out, run_all, with_pauses
+from server.openai_api.fanout import fan_out, run_all
 from server.openai_api.rendering import Choice
 from server.traces import TraceHead, TraceRecorder, TraceStore
 
@@ -166,20 +166,6 @@ async def test_one_failing_answer_ends_the_others() -> None:
         _ = [item async for item in run_all(method, asks)]
 
     assert method.cancelled == 1
-
-
-async def test_pauses_are_told_and_nothing_is_lost() -> None:
-    """A slow source: None while it is silent, every item in order."""
-
-    async def slow() -> AsyncGenerator[int, None]:
-        for number in range(2):
-            await asyncio.sleep(0.1)
-            yield number
-
-    items = [item async for item in with_pauses(slow(), 0.02)]
-
-    assert [item for item in items if item is not None] == [0, 1]
-    assert None in items
 
 
 def test_the_application_imports_no_model_library() -> None:
