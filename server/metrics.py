@@ -7,7 +7,7 @@ Label values come from closed sets: route templates, served models, endpoints, c
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Final, Unpack, get_args
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, ProcessCollector
@@ -19,7 +19,7 @@ from retrieval.observing import NOTHING, Encoded, Facts, Part, PartName
 from retrieval.types import Endpoint
 from server.errors import TABLE
 from server.metrics_state import ServerState, StateCollector
-from server.observing import AnswerRecord, Generation, HttpRequest
+from server.observing import AnswerRecord, Generation, HttpRequest, TokenCounts
 
 _VERBS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
 _CODES: Final = frozenset(code for _, _, code in TABLE.values()) | {"unknown_url"}
@@ -41,6 +41,7 @@ FAILURES: Final = {
     "BlastFailed": "blast_failed",
     "cancelled": "cancelled",
 }
+_ORIGINS: Final = tuple(field.name for field in fields(TokenCounts))
 _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _FIRST: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 2, 5, 10, 30, 60)
 _LONG: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600)
@@ -101,8 +102,8 @@ class Metrics:
         self._answer_s.labels(record.model).observe(record.seconds)
         if record.first_s is not None:
             self._first_s.labels(record.model).observe(record.first_s)
-        for origin, number in asdict(record.tokens).items():
-            self._tokens.labels(record.model, origin).inc(number)
+        for origin in _ORIGINS:
+            self._tokens.labels(record.model, origin).inc(getattr(record.tokens, origin))
         for (endpoint, status), number in record.calls.items():
             self._calls.labels(_of(_ENDPOINTS, endpoint), _of(_STATUSES, status)).inc(number)
 

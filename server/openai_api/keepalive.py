@@ -24,14 +24,11 @@ class KeepAlive:
         self._is_stream = False
         self._is_busy = False
         self._last = 0.0
+        self._clock: asyncio.TimerHandle | None = None
+        self._comment: asyncio.Task[None] | None = None
 
     async def __call__(self, message: Any) -> None:
-        self._is_busy = True
-        try:
-            await self._send(message)
-        finally:
-            self._is_busy = False
-            self._last = asyncio.get_running_loop().time()
+        await self._pass_on(message)
         if message["type"] == "http.response.start":
             kind = dict(message["headers"]).get(b"content-type", b"")
             self._is_stream = kind.startswith(b"text/event-stream")
@@ -41,20 +38,30 @@ class KeepAlive:
     @asynccontextmanager
     async def beating(self) -> AsyncIterator[None]:
         """Inside, a stream that has begun and not ended carries a comment each time it was silent for ``every_s``."""
-        beat = asyncio.create_task(self._beat(), name="keep-alive")
+        loop = asyncio.get_running_loop()
+        self._last = loop.time()
+        self._clock = loop.call_later(self._every_s, self._beat, loop)
         try:
             yield
         finally:
-            beat.cancel()
-            await asyncio.gather(beat, return_exceptions=True)
+            self._clock.cancel()
+            if self._comment is not None:
+                self._comment.cancel()
+                await asyncio.gather(self._comment, return_exceptions=True)
 
-    async def _beat(self) -> None:
-        time = asyncio.get_running_loop().time
-        self._last = time()
-        while True:
-            await asyncio.sleep(max(0.0, self._last + self._every_s - time()))
-            if time() - self._last < self._every_s:
-                continue
+    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = self._last + self._every_s
+        if due <= loop.time():
             if self._is_stream and not self._is_busy:
-                await self._send({"type": "http.response.body", "body": sse.KEEPALIVE, "more_body": True})
-            self._last = time()
+                said = {"type": "http.response.body", "body": sse.KEEPALIVE, "more_body": True}
+                self._comment = loop.create_task(self._pass_on(said), name="keep-alive")
+            due = loop.time() + self._every_s
+        self._clock = loop.call_at(due, self._beat, loop)
+
+    async def _pass_on(self, message: Any) -> None:
+        self._is_busy = True
+        try:
+            await self._send(message)
+        finally:
+            self._is_busy = False
+            self._last = asyncio.get_running_loop().time()

@@ -38,7 +38,7 @@ async def plain_reply(request: Request, body: object) -> Response | None:
     engine = services.slot.get()
     if not isinstance(engine, ServesOpenAi):
         return None
-    if request.url.path in NEED_TEMPLATE and services.slot.card.prompt_form != "chat":
+    if request.scope["path"] in NEED_TEMPLATE and services.slot.card.prompt_form != "chat":
         return None
     grant: Grant = request.state.grant
     services.find(services.slot.card.name, grant)
@@ -54,7 +54,7 @@ async def plain_reply(request: Request, body: object) -> Response | None:
         ticket=Ticket(grant.key_id, _tokens(services, body, len(sent))),
         deadline=asyncio.get_running_loop().time() + seconds,
         keepalive_s=services.settings.server.keepalive_s,
-        choices=0 if request.url.path.endswith("/count_tokens") else _choices(body),
+        choices=0 if request.scope["path"].endswith("/count_tokens") else _choices(body),
     )
     return PlainReply(services, passage)
 

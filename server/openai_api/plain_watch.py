@@ -48,7 +48,9 @@ class ReplyReading:
             self._num_kept -= len(self._pieces.popleft())
         if not self.is_stream:
             return
-        self.has_failed = self.has_failed or _FAILED.search(body) is not None
+        # Most pieces are shorter to look through for the words than for the pattern.
+        if not self.has_failed and (b'"error' in body or b"response.failed" in body):
+            self.has_failed = _FAILED.search(body) is not None
         events = body.count(b"data: {")
         self._events += events
         if self.began_text is None and events > len(_PREFACE.findall(body)):
@@ -68,9 +70,9 @@ class ReplyReading:
     @property
     def tokens(self) -> TokenCounts:
         """Without usage ``sampled`` alone; ``computed`` as our own engines count it."""
-        prompt, cached = self._number("prompt"), self._number("cached")
-        computed = prompt - cached + self.sampled if prompt else 0
-        return TokenCounts(prompt=prompt, sampled=self.sampled, cached=cached, computed=computed)
+        prompt, cached, sampled = self._number("prompt"), self._number("cached"), self.sampled
+        computed = prompt - cached + sampled if prompt else 0
+        return TokenCounts(prompt=prompt, sampled=sampled, cached=cached, computed=computed)
 
     def _number(self, name: str) -> int:
         """The last one: usage that a stream repeats grows. Anthropic's form has the prompt's at its beginning."""
