@@ -233,6 +233,14 @@ async def searches(service: PassageService, args: argparse.Namespace) -> str:
     return "search of a round: {:.1f} ms at once, {:.1f} ms one by one (medians of 10)".format(*both)
 
 
+def row_of(rows: Sequence[Row], ratios: Sequence[float]) -> str:
+    """Of one way: medians, and the range of its part of the serial way's time in the same turn."""
+    row, wall = rows[0], statistics.median(one.wall for one in rows)
+    ratio = f"{statistics.median(ratios):.2f}" + (f" ({min(ratios):.2f}–{max(ratios):.2f})" if len(ratios) > 1 else "")
+    searched = statistics.median(one.searches for one in rows)
+    return f"| {row.name} | {row.calls} | {row.prompt:,} | {row.computed:,} | {searched:.2f} | {wall:.1f} | {ratio} |"
+
+
 async def measure(args: argparse.Namespace, folder: Path) -> None:
     card = load_catalog()[args.model] if args.model else build_model(folder / "model", args.shape)
     engine = Directed(create_engine(args.engine, card, EngineOptions(device=args.device, dtype=args.dtype)), args)
@@ -246,19 +254,14 @@ async def measure(args: argparse.Namespace, folder: Path) -> None:
     print(await searches(service, args), flush=True)
     print("| way | calls | prompt tokens | computed tokens | search s | wall s | of serial |\n" + "| --- " * 7 + "|")
     await serial(service, engine, argparse.Namespace(rounds=1, queries=1, k=1), False)
-    first = 0.0
-    for lengths, caches in ((None, False), (None, True), (OURS, False), (OURS, True), (PUBLISHED, True)):
-        rows = []
-        for _ in range(args.repeat):
+    turns: list[list[Row]] = []
+    for _ in range(args.repeat):
+        turns.append([])
+        for lengths, caches in ((None, False), (None, True), (OURS, False), (OURS, True), (PUBLISHED, True)):
             made = ours(method, engine, args, caches, lengths) if lengths else serial(service, engine, args, caches)
-            rows.append(await made)
-        row = sorted(rows, key=lambda one: one.wall)[len(rows) // 2]
-        first = first or row.wall
-        print(
-            f"| {row.name} | {row.calls} | {row.prompt:,} | {row.computed:,} | {row.searches:.2f} | {row.wall:.1f} "
-            f"| {row.wall / first:.2f} |",
-            flush=True,
-        )
+            turns[-1].append(await made)
+    for rows in zip(*turns, strict=True):
+        print(row_of(rows, [row.wall / turn[0].wall for row, turn in zip(rows, turns, strict=True)]))
     await service.close()
     await retrieval.close()
     await slot.close()
@@ -270,7 +273,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--queries", type=int, default=3)
     parser.add_argument("--k", type=int, default=4, help="passages of each query")
-    parser.add_argument("--repeat", type=int, default=1, help="runs of each way; the median is shown")
+    parser.add_argument("--repeat", type=int, default=1, help="turns of all ways; medians are shown")
     parser.add_argument("--model", help="of the catalog, instead of random weights")
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
     parser.add_argument("--encoder", default="minilm")
