@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from models.errors import ModelNotFound
+from models.types import Dtype
 
 PromptForm = Literal["base", "chat"]
 Summaries = Literal["lead", "full"]
@@ -37,8 +38,9 @@ class ModelCard:
     ``genegpt_mask`` is the default choice of GeneGPT's prompt parts: ``full``, ``slim`` or six digits 0/1 in the
     order Dc.1, Dc.2, Dm.1-Dm.4. ``summaries`` is the default of GeneGPT's option of that name: ``full``, or ``lead``
     for a model whose memory is too short to use more than a first sentence. ``trained_for``: names of the methods that
-    a model was made for where it can do nothing else, () for models of general skill. ``allow_download`` lets an engine
-    fetch a hub id; otherwise only files already here are used.
+    a model was made for where it can do nothing else, () for models of general skill. ``dtype``: what it computes in
+    where the options do not say, for one whose skill hangs on it. ``allow_download`` lets an engine fetch a hub id;
+    otherwise only files already here are used.
     """
 
     name: str
@@ -52,6 +54,7 @@ class ModelCard:
     genegpt_mask: str = "slim"
     summaries: Summaries = "full"
     trained_for: tuple[str, ...] = ()
+    dtype: Dtype = "auto"
     allow_download: bool = False
 
     def __post_init__(self) -> None:
@@ -169,6 +172,7 @@ def _embedded_card(directory: Path) -> ModelCard:
         genegpt_mask=facts.get("genegpt_mask", "000000"),
         summaries=facts.get("summaries", "lead"),
         trained_for=tuple(facts.get("trained_for", ())),
+        dtype=facts.get("dtype", "auto"),
     )
 
 

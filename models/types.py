@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 FinishReason = Literal["stop", "length", "abort"]
 
 

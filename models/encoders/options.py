@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
-Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+from models.types import Dtype
 
 # Called with (texts done, texts in all) after every batch. What it raises ends the work and goes to the caller.
 Progress = Callable[[int, int], None]

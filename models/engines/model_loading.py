@@ -19,10 +19,11 @@ from models.engines import grouped_attention
 from models.engines.hf_tokenizer import HfTokenizer
 from models.engines.hub_access import stay_off_the_hub
 from models.engines.kv_slots import KvShape
-from models.engines.options import Dtype, EngineOptions
+from models.engines.options import EngineOptions
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
 from models.packed_linear import pack_linears
 from models.torch_devices import cpu_has_bfloat16, torch_device
+from models.types import Dtype
 
 # Growing holds the old and the new rows for a moment, so this is less than half.
 _SLOTS_SHARE = 0.4
@@ -95,7 +96,8 @@ def _load_weights(card: ModelCard, options: EngineOptions, device: torch.device,
     where = {"revision": card.revision, "local_files_only": local_only}
     try:
         saved = AutoConfig.from_pretrained(card.source, **where).get_text_config().dtype
-        dtype = chosen_dtype(options.dtype, device, saved, cpu_bfloat16=cpu_has_bfloat16())
+        wish = card.dtype if options.dtype == "auto" else options.dtype
+        dtype = chosen_dtype(wish, device, saved, cpu_bfloat16=cpu_has_bfloat16())
         model = AutoModelForCausalLM.from_pretrained(card.source, dtype=dtype, attn_implementation="sdpa", **where)
         # Only a model that runs on torch's own attention runs the same on ours.
         grouped_attention.register()

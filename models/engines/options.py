@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from models.types import Dtype
+
 EngineKind = Literal["auto", "transformers", "vllm", "scripted"]
-Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """``dtype`` ``auto``: bfloat16 on CUDA, float32 on CPU; with transformers also bfloat16, for weights that
+    """``dtype`` ``auto``: what the card says, else bfloat16 on CUDA, float32 on CPU; with transformers also bfloat16, for weights that
     are saved in it, on a CPU that has instructions for it. ``device`` is ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
 
     ``max_model_len`` None takes the card's context length. ``max_num_seqs`` sequences decode together;

@@ -12,6 +12,7 @@ from typing import Any
 from models.catalog import ModelCard
 from models.engines.options import EngineOptions
 from models.errors import EngineUnavailable, UnsupportedParam
+from models.types import Dtype
 
 # The attention kernels of the CPU build take no other grain; smaller ones do not start.
 _CPU_BLOCK_MULTIPLE = 32
@@ -85,15 +86,20 @@ def engine_arguments(card: ModelCard, options: EngineOptions, device_type: str) 
         "trust_remote_code": False,
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
-        "dtype": options.dtype,
+        "dtype": _dtype(card, options, device_type),
     }
     if options.kv_cache_bytes is not None:
         arguments["kv_cache_memory_bytes"] = options.kv_cache_bytes
     if device_type == "cpu":
         arguments |= _cpu_arguments(options)
-    elif options.dtype == "auto":
-        arguments["dtype"] = "bfloat16"
     return arguments
+
+
+def _dtype(card: ModelCard, options: EngineOptions, device_type: str) -> Dtype:
+    wish = card.dtype if options.dtype == "auto" else options.dtype
+    if wish != "auto":
+        return wish
+    return "float32" if device_type == "cpu" else "bfloat16"
 
 
 def _structured_outputs(options: EngineOptions) -> dict[str, Any]:
@@ -111,7 +117,6 @@ def _cpu_arguments(options: EngineOptions) -> dict[str, Any]:
     return {
         "block_size": options.block_size,
         "enforce_eager": True,
-        "dtype": "float32" if options.dtype == "auto" else options.dtype,
         "kv_cache_memory_bytes": options.kv_cache_bytes or min(memory // _SHARE_OF_MEMORY, _MAX_DEFAULT_CPU_CACHE),
     }
 

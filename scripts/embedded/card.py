@@ -69,6 +69,7 @@ def write_card(
         "genegpt_mask": "000000",
         "summaries": "lead",
         "trained_for": ["genegpt"],
+        "dtype": "float32",
         "weights_sha256": {
             file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.glob("*.safetensors"))
         },

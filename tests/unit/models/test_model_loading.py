@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.catalog import ModelCard
+from models.catalog import ModelCard, load_catalog
 from models.engines.model_loading import LoadedModel, chosen_dtype, load_model
-from models.engines.options import Dtype, EngineOptions
+from models.engines.options import EngineOptions
 from models.packed_linear import PackedLinear
 from models.torch_devices import cpu_has_bfloat16
+from models.types import Dtype
 
 
 @pytest.fixture(scope="module", params=["float32", "bfloat16"])
@@ -52,6 +53,13 @@ def test_auto_follows_the_files(saved: Path) -> None:
     """As config.json names their dtype."""
     half = saved.name == "bfloat16" and cpu_has_bfloat16()
     assert _loaded(saved, "auto").shape.dtype is (torch.bfloat16 if half else torch.float32)
+
+
+def test_the_embedded_model_computes_in_float32() -> None:
+    """Its files are bfloat16, to be small; heads that look back an exact number of tokens need more digits."""
+    card = load_catalog()["arrowhead-tiny"]
+    assert load_model(card, EngineOptions(device="cpu")).shape.dtype is torch.float32
+    assert load_model(card, EngineOptions(device="cpu", dtype="bfloat16")).shape.dtype is torch.bfloat16
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])

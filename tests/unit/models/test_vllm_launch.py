@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,14 @@ def test_cpu_runs_eagerly_in_float32_with_our_blocks_and_a_bounded_cache(local: 
     assert (found["block_size"], found["enforce_eager"], found["dtype"]) == (32, True, "float32")
     assert 0 < found["kv_cache_memory_bytes"] <= 4 * 2**30
     assert engine_arguments(local, EngineOptions(kv_cache_bytes=12345), "cpu")["kv_cache_memory_bytes"] == 12345
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_cards_dtype_counts_where_the_options_say_nothing(local: ModelCard, device: str) -> None:
+    """For a model whose skill hangs on it; a named one wins."""
+    card = replace(local, dtype="float32")
+    assert engine_arguments(card, EngineOptions(), device)["dtype"] == "float32"
+    assert engine_arguments(card, EngineOptions(dtype="bfloat16"), device)["dtype"] == "bfloat16"
 
 
 def test_a_block_size_the_cpu_cannot_use_is_named(local: ModelCard) -> None:
