@@ -16,9 +16,10 @@ EngineKind = Literal["auto", "transformers", "vllm", "scripted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """``dtype`` ``auto``: what the card says, else bfloat16 on CUDA and float32 on CPU; with transformers also bfloat16,
-    for weights that are saved in it, on a CPU that has instructions for it. ``device`` is ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+    """``dtype`` ``auto``: what the card says, else bfloat16 on CUDA and float32 on CPU; with transformers on a CPU that
+    has instructions for it also bfloat16, for weights that are saved in it.
 
+    ``device`` is ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
     ``max_model_len`` None takes the card's context length. ``max_num_seqs`` sequences decode together;
     ``max_queue`` more may wait, after which requests are refused. ``kv_cache_bytes`` bounds the prefix cache
     (transformers) or the whole KV cache (vLLM); None leaves the size to the engine. ``block_size`` is the grain of
