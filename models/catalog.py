@@ -67,6 +67,10 @@ class ModelCard:
     def is_local(self) -> bool:
         return Path(self.source).is_dir()
 
+    def dtype_for(self, wish: Dtype) -> Dtype:
+        """``wish``, or where that is ``auto`` what this model asks for."""
+        return self.dtype if wish == "auto" else wish
+
     def verify_weights(self) -> None:
         """Compare the files named in ``weights_sha256`` with their digests.
 

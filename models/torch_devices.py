@@ -8,6 +8,7 @@ import torch
 
 from models.errors import EngineUnavailable, UnsupportedParam
 
+DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # Without one of these a processor only imitates bfloat16, slower than float32.
 _BFLOAT16: Final = ("amx_bf16", "avx512_bf16")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import ArrowheadError
+from models.openmp import wait_briefly
 from server.cli_gateway import add_gateway
 from server.cli_graph import add_graph
 from server.cli_index import add_index
@@ -51,6 +52,7 @@ _NOT_FOR_ASK = frozenset({"--host", "--port", "--trace-dir", "--model"})
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = args.run
+    wait_briefly()
     try:
         return run(args)
     except SettingsInvalid as error:

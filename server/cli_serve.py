@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import uvicorn
 
+from models.engines.base import Engine
 from server.app import create_app
 from server.bootstrap import build_services
 from server.connections import bound_listener, impatient
@@ -62,6 +63,7 @@ def _listen(server: ServerSettings) -> socket.socket:
 
 async def _serve(settings: Settings, keyring: Keyring, listener: socket.socket) -> int:
     services = build_services(settings, keyring)
+    services.slot.when_loaded(_freeze_heap)
     server = DrainingServer(http_config(services), services)
     telling = asyncio.create_task(_announce(services, address_of(listener)))
     watching = asyncio.create_task(_end_without_engine(services, server))
@@ -117,13 +119,13 @@ async def _announce(services: Services, address: str) -> None:
         if slot.failure.hint:
             _say(f"{slot.failure.hint}\n")
         return
-    _freeze_heap()
     _say(f"{chr(10) if on_terminal else ''}ready after {slot.seconds:.1f} s: {address}/v1\n")
 
 
-def _freeze_heap() -> None:
-    """What stands when a model is loaded stands until the end: a full collection that walks it stops every stream for
-    half a second with vLLM and torch in the process."""
+async def _freeze_heap(_: Engine) -> None:
+    """What stands when a model is loaded stands as long as it does: a full collection that walks it stops every stream
+    for half a second with vLLM and torch in the process. An engine that was replaced is let go first."""
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
 

@@ -22,7 +22,7 @@ from models.encoders.token_batches import Batch, plan_batches
 from models.encoders.token_rows import Text, TokenCutter, TokenRow
 from models.encoders.torch_placement import Placement
 from models.errors import EncoderUnusable, EngineUnavailable
-from models.own_thread import in_own_thread
+from models.openmp import in_own_thread
 
 # Texts tokenised and sorted together: enough for full batches of like length, little enough to hold.
 _CHUNK: Final = 8192

@@ -14,7 +14,7 @@ from models.encoders.model_files import ModelFolder, weight_files
 from models.encoders.sentence_config import positions
 from models.encoders.torch_placement import Placement
 from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound
-from models.own_thread import in_own_thread
+from models.openmp import in_own_thread
 from models.packed_linear import pack_linears
 
 # The layer over [CLS] that many checkpoints lack and no vector here uses.
@@ -24,7 +24,7 @@ SEGMENTS: Final = "token_type_ids"
 
 def load_transformer(folder: ModelFolder, placement: Placement) -> Any:
     """The bare transformer: token vectors out. Raises as ``load_classifier`` does."""
-    return _load(AutoModel, folder, placement)
+    return in_own_thread(partial(_load, AutoModel, folder, placement))
 
 
 def load_classifier(folder: ModelFolder, placement: Placement) -> Any:
@@ -34,7 +34,7 @@ def load_classifier(folder: ModelFolder, placement: Placement) -> Any:
         ModelNotFound: files are missing or damaged. EncoderUnusable: weights that the model needs are not in them.
         EngineUnavailable: this machine cannot run it.
     """
-    return _load(AutoModelForSequenceClassification, folder, placement)
+    return in_own_thread(partial(_load, AutoModelForSequenceClassification, folder, placement))
 
 
 def check_lengths(model: Any, tokenizer: Any, max_tokens: int, name: str) -> None:
@@ -68,7 +68,7 @@ def _load(auto: Any, folder: ModelFolder, placement: Placement) -> Any:
         )
         _check_report(report, folder)
         model = model.to(placement.device).eval().requires_grad_(False)
-        in_own_thread(partial(pack_linears, model))
+        pack_linears(model)
         return model
     except torch.OutOfMemoryError as error:
         raise EngineUnavailable(f"{folder.path} does not fit into the memory of {placement.device}") from error

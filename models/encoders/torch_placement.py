@@ -10,11 +10,10 @@ from typing import Final
 import torch
 
 from models.encoders.options import EncoderOptions
-from models.torch_devices import cpu_has_bfloat16, torch_device
+from models.torch_devices import DTYPES, cpu_has_bfloat16, torch_device
 
 _CPU_BATCH_TOKENS: Final = 2048
 _CUDA_BATCH_TOKENS: Final = 65_536
-_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ def place(options: EncoderOptions) -> Placement:
     on_cuda = device.type == "cuda"
     return Placement(
         device,
-        _auto_dtype(device) if options.dtype == "auto" else _DTYPES[options.dtype],
+        _auto_dtype(device) if options.dtype == "auto" else DTYPES[options.dtype],
         options.batch_tokens or (_CUDA_BATCH_TOKENS if on_cuda else _CPU_BATCH_TOKENS),
         options.threads,
     )

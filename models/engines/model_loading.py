@@ -22,7 +22,7 @@ from models.engines.kv_slots import KvShape
 from models.engines.options import EngineOptions
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
 from models.packed_linear import pack_linears
-from models.torch_devices import cpu_has_bfloat16, torch_device
+from models.torch_devices import DTYPES, cpu_has_bfloat16, torch_device
 from models.types import Dtype
 
 # Growing holds the old and the new rows for a moment, so this is less than half.
@@ -84,7 +84,7 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
 def chosen_dtype(wish: Dtype, device: torch.device, saved: torch.dtype | None, *, cpu_bfloat16: bool) -> torch.dtype:
     """``saved``: of the files. ``cpu_bfloat16``: whether the processor has instructions for it."""
     if wish != "auto":
-        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[wish]
+        return DTYPES[wish]
     if device.type == "cuda":
         return torch.bfloat16
     return torch.bfloat16 if saved is torch.bfloat16 and cpu_bfloat16 else torch.float32
@@ -96,8 +96,7 @@ def _load_weights(card: ModelCard, options: EngineOptions, device: torch.device,
     where = {"revision": card.revision, "local_files_only": local_only}
     try:
         saved = AutoConfig.from_pretrained(card.source, **where).get_text_config().dtype
-        wish = card.dtype if options.dtype == "auto" else options.dtype
-        dtype = chosen_dtype(wish, device, saved, cpu_bfloat16=cpu_has_bfloat16())
+        dtype = chosen_dtype(card.dtype_for(options.dtype), device, saved, cpu_bfloat16=cpu_has_bfloat16())
         model = AutoModelForCausalLM.from_pretrained(card.source, dtype=dtype, attn_implementation="sdpa", **where)
         # Only a model that runs on torch's own attention runs the same on ours.
         grouped_attention.register()

@@ -25,7 +25,7 @@ from models.engines.request_check import check_request
 from models.engines.running import RunningSequence
 from models.engines.xgrammar_mask import GrammarCompiler, GrammarState
 from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
-from models.own_thread import in_own_thread
+from models.openmp import in_own_thread
 from models.types import Delta, EngineStats, GenerateParams
 
 log = logging.getLogger(__name__)

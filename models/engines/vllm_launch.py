@@ -96,10 +96,10 @@ def engine_arguments(card: ModelCard, options: EngineOptions, device_type: str) 
 
 
 def _dtype(card: ModelCard, options: EngineOptions, device_type: str) -> Dtype:
-    wish = card.dtype if options.dtype == "auto" else options.dtype
-    if wish != "auto":
-        return wish
-    return "float32" if device_type == "cpu" else "bfloat16"
+    wish = card.dtype_for(options.dtype)
+    if wish == "auto":
+        return "float32" if device_type == "cpu" else "bfloat16"
+    return wish
 
 
 def _structured_outputs(options: EngineOptions) -> dict[str, Any]:

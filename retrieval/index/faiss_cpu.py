@@ -14,7 +14,7 @@ from retrieval.index import faiss_build
 from retrieval.index.backend import Searcher, SegmentVectors, Sink
 from retrieval.index.columns import Mask
 from retrieval.index.errors import IndexDamaged, IndexFault
-from retrieval.index.faiss_library import computed, load_faiss, metric_of, wheel
+from retrieval.index.faiss_library import load_faiss, metric_of, wheel, with_threads
 from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for
 
 _BLOCK: Final = 65_536
@@ -37,13 +37,13 @@ class FaissCpuBackend:
 
     def build(self, data: SegmentVectors, sink: Sink) -> None:
         faiss = load_faiss()
-        computed(faiss, self._threads, lambda: faiss_build.build(faiss, data, sink))
+        with_threads(faiss, self._threads, partial(faiss_build.build, faiss, data, sink))
 
     def open(self, data: SegmentVectors) -> Searcher:
         faiss = load_faiss()
-        flat = data.index_file is None
-        index = computed(faiss, self._threads, lambda: (flat_index if flat else read_index)(faiss, data))
-        return _FaissSearcher(faiss, index, data.vectors.nbytes if flat else 0, self._probe_share, self._threads)
+        is_flat = data.index_file is None
+        index = with_threads(faiss, self._threads, partial(flat_index if is_flat else read_index, faiss, data))
+        return _FaissSearcher(faiss, index, data.vectors.nbytes if is_flat else 0, self._probe_share, self._threads)
 
     def describe(self) -> dict[str, Any]:
         return {"backend": self.name, "wheel": wheel()}
@@ -100,8 +100,8 @@ class _FaissSearcher:
         selector = None if bits is None else self.faiss.IDSelectorBitmap(bits)
         parameters = self._parameters(selector, k, selectivity)
         try:
-            rows_of = partial(self.index.search, np.ascontiguousarray(queries), k, params=parameters)
-            scores, rows = computed(self.faiss, self.threads, rows_of)
+            search = partial(self.index.search, np.ascontiguousarray(queries), k, params=parameters)
+            scores, rows = with_threads(self.faiss, self.threads, search)
         except (RuntimeError, AssertionError) as fault:
             raise IndexFault(f"faiss could not search: {fault}") from fault
         return rows, scores if self.index.metric_type == self.faiss.METRIC_INNER_PRODUCT else -scores

@@ -10,6 +10,7 @@ import contextlib
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from retrieval.index.columns import Mask
 from retrieval.index.errors import BackendUnavailable, IndexFault, IndexInputInvalid
 from retrieval.index.faiss_build import build
 from retrieval.index.faiss_cpu import read_index
-from retrieval.index.faiss_library import computed, load_faiss, metric_of, wheel
+from retrieval.index.faiss_library import load_faiss, metric_of, wheel, with_threads
 from retrieval.index.scoring import best
 from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for
 
@@ -61,7 +62,7 @@ class FaissGpuBackend:
         return "flat" if choice == "auto" else kind_of(choice, rows)
 
     def build(self, data: SegmentVectors, sink: Sink) -> None:
-        computed(self._faiss, self._threads, lambda: build(self._faiss, data, sink))
+        with_threads(self._faiss, self._threads, partial(build, self._faiss, data, sink))
 
     def open(self, data: SegmentVectors) -> Searcher:
         try:

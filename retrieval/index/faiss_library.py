@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from models.encoders.base import Metric
-from models.own_thread import in_own_thread
+from models.openmp import in_own_thread
 from retrieval.index.errors import BackendUnavailable
 
 # Since faiss 1.15 a flat search of 2..166 queries of 768 numbers takes a slow loop: 12 to 24 times the time of a BLAS
@@ -35,7 +35,7 @@ def load_faiss() -> Any:
         return module
 
 
-def computed(faiss: Any, threads: int, call: Callable[[], _T]) -> _T:
+def with_threads(faiss: Any, threads: int, call: Callable[[], _T]) -> _T:
     """What ``call`` returns or raises. It has ``threads`` threads, 0 for as many as there are cores: OpenMP keeps that
     number for each calling thread, not for the process."""
 

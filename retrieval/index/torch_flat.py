@@ -6,20 +6,24 @@ takes products of float16, the best of it are scored again from the vectors in f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
+from models.openmp import in_own_thread
 from retrieval.index.backend import Searcher, SegmentVectors, Sink
 from retrieval.index.base import NO_ID
 from retrieval.index.columns import Mask
 from retrieval.index.errors import BackendUnavailable, IndexFault, IndexInputInvalid
 from retrieval.index.spec import Kind, KindChoice
 
+_T = TypeVar("_T")
 _BLOCK_CUDA: Final = 1 << 20
 _BLOCK_CPU: Final = 1 << 14
 # Bytes of one block of scores, so that many queries take smaller blocks.
@@ -51,7 +55,7 @@ class TorchFlatBackend:
 
     def open(self, data: SegmentVectors) -> Searcher:
         try:
-            return _TorchSearcher(data, self._device)
+            return _compute(self._device, partial(_TorchSearcher, data, self._device))
         except RuntimeError as fault:
             raise IndexFault(f"{self._device} does not take {len(data.vectors)} rows: {fault}") from fault
 
@@ -66,6 +70,11 @@ class TorchFlatBackend:
         truth = np.argmax(queries @ vectors.astype(np.float32).T, axis=1)
         if not np.array_equal(rows[:, 0], truth):
             raise RuntimeError(f"a probe search gave rows {rows[:, 0].tolist()}, not {truth.tolist()}")
+
+
+def _compute(device: torch.device, call: Callable[[], _T]) -> _T:
+    """On a card by the thread that asks, which is its owner."""
+    return in_own_thread(call) if device.type == "cpu" else call()
 
 
 @dataclass(slots=True)
@@ -105,11 +114,14 @@ class _TorchSearcher:
     def filters_exactly(self) -> bool:
         return True
 
-    @torch.inference_mode()
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
     ) -> tuple[NDArray[np.int64], Floats]:
         """Rows that the mask forbids are never among them."""
+        return _compute(self._device, partial(self._search, queries, k, allowed))
+
+    @torch.inference_mode()
+    def _search(self, queries: Floats, k: int, allowed: Mask | None) -> tuple[NDArray[np.int64], Floats]:
         try:
             asked = torch.from_numpy(np.ascontiguousarray(queries)).to(self._device)
             mask = None if allowed is None else self._mask(allowed)

@@ -1,22 +1,26 @@
 """A decode step of the transformers engine on a processor: what packed layers and idle helpers of OpenMP change.
 
-    python scripts/benchmarks/decode_step.py [--shape 8x512] [--dtype float32] [--steps 200]
+    python scripts/benchmarks/decode_step.py [--shape 8x512] [--dtype float32] [--steps 200] [--busy 2]
 
 Milliseconds for one token of 1, 3 and 8 sequences of 400 tokens each, medians of --steps steps, greedy, without HTTP.
 "as loaded": the model as transformers loads it; "packed": as this engine does (models/packed_linear.py). "beside an
 idle thread": another thread of the process has computed once and lives on, as a search thread or an executor's would.
+--busy starts so many other programs that never rest; means then, as steps differ much. GOMP_SPINCOUNT=3000 before the
+command is what the arrowhead command sets (models/openmp.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -30,7 +34,7 @@ from models.engines.model_loading import LoadedModel, load_model
 from models.engines.options import EngineOptions
 from models.engines.prefix_cache import PrefixCache
 from models.engines.running import RunningSequence
-from models.own_thread import in_own_thread
+from models.openmp import in_own_thread
 from models.types import GenerateParams
 from scripts.benchmarks.random_models import build_model
 
@@ -60,11 +64,22 @@ def idle_thread(*, wanted: bool) -> Iterator[None]:
             thread.join()
 
 
-def step_ms(loaded: LoadedModel, sequences: int, steps: int) -> float:
+@contextmanager
+def neighbours(number: int) -> Iterator[None]:
+    programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
+def step_ms(loaded: LoadedModel, sequences: int, args: argparse.Namespace) -> float:
     slots = KvSlots(loaded.shape, max_bytes=loaded.slot_bytes, max_rows=32, max_columns=loaded.max_model_len)
     limits = BatchLimits(max_num_seqs=32, block_size=32)
     decoder = BatchDecoder(loaded.model, loaded.tokenizer, slots, PrefixCache(loaded.prefix_bytes), limits)
-    params = GenerateParams(max_tokens=steps + 20, ignore_eos=True, temperature=0.0)
+    params = GenerateParams(max_tokens=args.steps + 20, ignore_eos=True, temperature=0.0)
     for number in range(sequences):
         prompt = [10 + (number + place) % 4000 for place in range(_PROMPT)]
         decoder.add(RunningSequence(str(number), prompt, params, seed="1", max_tokens=params.max_tokens))
@@ -72,23 +87,23 @@ def step_ms(loaded: LoadedModel, sequences: int, steps: int) -> float:
     for _ in range(sequences + 2):
         decoder.step()
     times = []
-    for _ in range(steps):
+    for _ in range(args.steps):
         began = time.perf_counter()
         decoder.step()
         times.append(time.perf_counter() - began)
-    return 1000 * statistics.median(times)
+    return 1000 * (statistics.fmean if args.busy else statistics.median)(times)
 
 
 def row(loaded: LoadedModel, args: argparse.Namespace, *, beside: bool) -> list[float]:
     # The engine decodes in a thread of its own; so does this.
-    with idle_thread(wanted=beside):
-        return in_own_thread(lambda: [step_ms(loaded, number, args.steps) for number in _BATCHES])
+    with idle_thread(wanted=beside), neighbours(args.busy):
+        return in_own_thread(lambda: [step_ms(loaded, number, args) for number in _BATCHES])
 
 
 def as_loaded(folder: Path, packed: LoadedModel) -> LoadedModel:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=packed.shape.dtype, attn_implementation="sdpa").eval()
     model.set_attn_implementation(grouped_attention.NAME)
-    return LoadedModel(**{name: getattr(packed, name) for name in LoadedModel.__slots__} | {"model": model})
+    return replace(packed, model=model)
 
 
 def measure(args: argparse.Namespace) -> None:
@@ -109,6 +124,7 @@ def main() -> int:
     parser.add_argument("--shape", default="8x512", help="LAYERSxWIDTH of a random Llama")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--busy", type=int, default=0, help="other programs that never rest")
     measure(parser.parse_args())
     return 0
 

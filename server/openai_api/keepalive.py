@@ -30,8 +30,7 @@ class KeepAlive:
     async def __call__(self, message: Any) -> None:
         await self._pass_on(message)
         if message["type"] == "http.response.start":
-            kind = dict(message["headers"]).get(b"content-type", b"")
-            self._is_stream = kind.startswith(b"text/event-stream")
+            self._is_stream = sse.is_stream(message)
         elif not message.get("more_body", False):
             self._is_stream = False
 

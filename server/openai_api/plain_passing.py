@@ -119,8 +119,7 @@ class _Wire:
             return
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            kind = dict(message["headers"]).get(b"content-type", b"")
-            self.reading.is_stream = kind.startswith(b"text/event-stream")
+            self.reading.is_stream = sse.is_stream(message)
         else:
             self.reading.feed(message.get("body", b""))
             self.ended = not message.get("more_body", False)

@@ -14,6 +14,11 @@ KEEPALIVE = b": waiting\n\n"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
+def is_stream(start: Mapping[str, Any]) -> bool:
+    """Of a reply's ``http.response.start``."""
+    return bool(dict(start["headers"]).get(b"content-type", b"").startswith(b"text/event-stream"))
+
+
 def event(chunk: Mapping[str, Any]) -> bytes:
     return b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
 
