@@ -11,14 +11,14 @@ import logging
 import traceback
 from collections.abc import Mapping
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.errors import ArrowheadError
 from server.door import Door
 from server.error_reply import ErrorReply
 from server.errors import error_reply
-from server.incoming import Body, check_head
+from server.incoming import Body, ReadHeaders, check_head
 from server.logging_setup import request_id
 from server.request_ids import request_id_for
 
@@ -40,11 +40,12 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        rid = request_id_for(Headers(scope=scope).get("x-request-id", ""))
+        headers = ReadHeaders(scope)
+        rid = request_id_for(headers.get("x-request-id", ""))
         request_id.set(rid)
         started = False
         further = {"x-request-id": rid}
-        body = Body(scope, receive, self._body_timeout_s)
+        body = Body(headers, receive, self._body_timeout_s)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal started
@@ -55,7 +56,6 @@ class Guard:
 
         try:
             check_head(scope)
-            headers = Headers(scope=scope)
             further |= self._door.cors_headers(scope["method"], headers)
             self._door.check_page(scope["method"], headers)
             if self._door.is_preflight(scope["method"], headers):

@@ -32,11 +32,33 @@ def check_head(scope: Scope) -> None:
         raise HeadTooLarge(f"at most {_MAX_HEADERS} headers, and {MAX_HEAD_BYTES} bytes with the address, are taken")
 
 
+class ReadHeaders(Headers):
+    """Of one request, decoded once: they are asked for a dozen names, most of which are not there."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope=scope)
+        self._values: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            self._values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+
+    def __getitem__(self, key: str) -> str:
+        return self._values[key.lower()][0]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        values = self._values.get(key.lower())
+        return values[0] if values else default
+
+    def getlist(self, key: str) -> list[str]:
+        return list(self._values.get(key.lower(), ()))
+
+    def __contains__(self, key: Any) -> bool:
+        return isinstance(key, str) and key.lower() in self._values
+
+
 class Body:
     """Stands for ``receive`` of one request. ``timeout_s`` is the time for a body of no length."""
 
-    def __init__(self, scope: Scope, receive: Receive, timeout_s: float) -> None:
-        headers = Headers(scope=scope)
+    def __init__(self, headers: Headers, receive: Receive, timeout_s: float) -> None:
         self._receive = receive
         self._timeout_s = timeout_s
         self._began = asyncio.get_running_loop().time()
@@ -59,8 +81,9 @@ class Body:
 
     async def settle(self) -> bool:
         """Whether the connection can carry another request after this one's reply, which begins now."""
-        if self._late or (self._waits_for_us and not self._size):
-            return self._whole
+        whole = self._whole
+        if whole or self._late or (self._waits_for_us and not self._size):
+            return whole
         with suppress(TimeoutError):
             async with asyncio.timeout(_LINGER_S):
                 while not self._whole and self._size <= _LINGER_BYTES:

@@ -143,7 +143,7 @@ class ObservedEngine:
         return self.inner.stats()
 
 
-class ObservedServingEngine(ObservedEngine):
+class ObservedServingEngine(ObservedEngine, ServesOpenAi):
     """Of an engine that has an OpenAI layer of its own; what that one generates has the answer's span alone."""
 
     async def openai_layer(self) -> AsgiApp:

@@ -45,13 +45,14 @@ class Rates:
 
     def take(self, grant: Grant) -> None:
         """One request. Raises RateExceeded, and takes nothing."""
-        for unit, bucket in self._of(grant).items():
+        buckets = self._of(grant)
+        for unit, bucket in buckets.items():
             if bucket.level < 1:
                 self.refused[unit] += 1
                 wait = bucket.seconds_to(1)
                 message = f"this key has {bucket.per_minute} {unit} a minute; the next in {_span(wait)}"
                 raise RateExceeded(message, retry_after_s=max(1, math.ceil(wait)))
-        if (requests := self._of(grant).get("requests")) is not None:
+        if (requests := buckets.get("requests")) is not None:
             requests.level -= 1
 
     def spend(self, grant: Grant, tokens: int) -> None:
@@ -69,11 +70,13 @@ class Rates:
         return told
 
     def _of(self, grant: Grant) -> Mapping[Unit, _Bucket]:
-        now = self._clock()
         limits: dict[Unit, int | None] = {
             "requests": grant.scopes.requests_per_minute,
             "tokens": grant.scopes.tokens_per_minute,
         }
+        if not any(limits.values()):
+            return {}
+        now = self._clock()
         found: dict[Unit, _Bucket] = {}
         for unit, limit in limits.items():
             if limit is not None:

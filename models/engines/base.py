@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from models.types import Delta, EngineStats, GenerateParams
 
@@ -95,14 +96,16 @@ class Engine(Protocol):
     def stats(self) -> EngineStats: ...
 
 
-@runtime_checkable
-class ServesOpenAi(Protocol):
-    """An engine that has an OpenAI layer of its own for the plain model."""
+class ServesOpenAi(ABC):
+    """An engine that has an OpenAI layer of its own for the plain model.
 
+    To be inherited: every request asks for it, and whether a class has a protocol's members is found out each time.
+    """
+
+    @abstractmethod
     async def openai_layer(self) -> AsgiApp:
         """The same application at every call. It checks no key and takes its prompts and limits as they come.
 
         Raises:
             EngineUnavailable: the engine is not running, or its layer cannot be built.
         """
-        ...

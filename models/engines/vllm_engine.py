@@ -19,7 +19,7 @@ from typing import Any
 
 from models.catalog import ModelCard
 from models.engines import vllm_compat, vllm_launch
-from models.engines.base import AsgiApp, Tokenizer
+from models.engines.base import AsgiApp, ServesOpenAi, Tokenizer
 from models.engines.hf_tokenizer import HfTokenizer
 from models.engines.hub_access import stay_off_the_hub
 from models.engines.options import EngineOptions
@@ -37,7 +37,7 @@ _SHUTDOWN_S = 20.0
 _WATCH_INTERVAL_S = 0.25
 
 
-class VllmEngine:
+class VllmEngine(ServesOpenAi):
     """``logprobs`` are taken after a grammar's mask and before temperature, top_p and top_k.
 
     Requests without a seed are not reproducible here. ``ignore_eos`` does not outlast a grammar: one that is

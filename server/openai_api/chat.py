@@ -19,13 +19,14 @@ from server.openai_api.exchange import TIMEOUT_HEADER, Exchange, unless_disconne
 from server.openai_api.fanout import fan_out
 from server.openai_api.open_webui import Shown, answering, shown_to, side_job
 from server.openai_api.plain_layer import plain_reply
+from server.openai_api.raw_route import RawRoute
 from server.openai_api.rendering import Decode, chat_delta, chat_logprobs, chat_message, usage_object
 from server.openai_api.schemas import ChatRequest, parse_chat
 from server.openai_api.streaming import Chunk, stream_reply
 from server.services import Services
 from server.traces import TraceHead
 
-router = APIRouter()
+router = APIRouter(route_class=RawRoute)
 
 
 @router.post("/v1/chat/completions")

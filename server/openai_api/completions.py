@@ -17,13 +17,14 @@ from server.openai_api.body import read_json
 from server.openai_api.exchange import TIMEOUT_HEADER, Exchange, unless_disconnected
 from server.openai_api.fanout import fan_out
 from server.openai_api.plain_layer import plain_reply
+from server.openai_api.raw_route import RawRoute
 from server.openai_api.rendering import Choice, CompletionLogprobs, Decode, usage_object
 from server.openai_api.schemas import CompletionRequest, parse_completion
 from server.openai_api.streaming import Chunk, stream_reply
 from server.services import Services
 from server.traces import TraceHead
 
-router = APIRouter()
+router = APIRouter(route_class=RawRoute)
 
 
 @router.post("/v1/completions")

@@ -7,9 +7,10 @@ from fastapi import APIRouter, Request, Response
 from server.errors import InvalidRequest
 from server.openai_api.body import read_json
 from server.openai_api.plain_layer import plain_reply
+from server.openai_api.raw_route import RawRoute
 from server.services import Services
 
-router = APIRouter()
+router = APIRouter(route_class=RawRoute)
 
 
 @router.post("/v1/messages")

@@ -4,7 +4,7 @@ Every Python child that finds this folder on PYTHONPATH installs it at its start
 plugin. What is tried is refused as a dead network refuses it, and written to the file NETWORK_BLOCK_LOG, so that code
 which swallows the error is found out too. NETWORK_BLOCK_HOSTS names hosts that are looked up as 127.0.0.1: a test's
 server can then stand on "another machine". Not seen: programs that are not Python, and libraries with sockets of
-their own.
+their own, but for uvloop's (``uvloop_block``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
+
+import uvloop_block
 
 LOG = "NETWORK_BLOCK_LOG"
 HOSTS = "NETWORK_BLOCK_HOSTS"
@@ -100,10 +103,14 @@ def _checked(method: Any) -> Any:
     return checked
 
 
-def _with_hosts(look_up: Any, hosts: frozenset[str]) -> Any:
+def _host_of(host: Any) -> Any:
+    name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
+    return "127.0.0.1" if name and name in os.environ.get(HOSTS, "").split(",") else host
+
+
+def _with_hosts(look_up: Callable[..., Any]) -> Any:
     def looked_up(host: Any, *args: Any, **kwargs: Any) -> Any:
-        name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
-        return look_up("127.0.0.1" if name in hosts else host, *args, **kwargs)
+        return look_up(_host_of(host), *args, **kwargs)
 
     return looked_up
 
@@ -116,6 +123,6 @@ def install() -> None:
     patched: Any = socket.socket
     patched.connect = _checked(socket.socket.connect)
     patched.connect_ex = _checked(socket.socket.connect_ex)
-    hosts = frozenset(filter(None, os.environ.get(HOSTS, "").split(",")))
-    if hosts:
-        socket.getaddrinfo = _with_hosts(socket.getaddrinfo, hosts)
+    uvloop_block.install(_check_name, _check_address, _host_of)
+    if os.environ.get(HOSTS):
+        socket.getaddrinfo = _with_hosts(socket.getaddrinfo)

@@ -23,6 +23,25 @@ TRIES = {
     "look a name up": "socket.getaddrinfo('example.org', 443)",
     "look a name up the old way": "socket.gethostbyname('example.org')",
     "asyncio": "import asyncio; asyncio.run(asyncio.open_connection('example.org', 80))",
+    "uvloop": "import asyncio, uvloop; uvloop.run(asyncio.open_connection('example.org', 80))",
+    "uvloop by address": "import asyncio, uvloop; uvloop.run(asyncio.open_connection('192.0.2.1', 80))",
+    "uvloop looks a name up": (
+        "import asyncio, uvloop\n"
+        "async def look_up(): await asyncio.get_running_loop().getaddrinfo('example.org', 80)\n"
+        "uvloop.run(look_up())"
+    ),
+    "uvloop connects a socket": (
+        "import asyncio, uvloop\n"
+        "async def connect(): await asyncio.get_running_loop().sock_connect(socket.socket(), ('192.0.2.1', 80))\n"
+        "uvloop.run(connect())"
+    ),
+    "uvloop sends a datagram": (
+        "import asyncio, uvloop\n"
+        "async def send():\n"
+        "    loop = asyncio.get_running_loop()\n"
+        "    await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=('192.0.2.1', 53))\n"
+        "uvloop.run(send())"
+    ),
     "httpx": "import httpx; httpx.get('http://192.0.2.1/')",
     "urllib": "import urllib.request; urllib.request.urlopen('https://eutils.ncbi.nlm.nih.gov/')",
 }
@@ -85,6 +104,25 @@ def test_a_name_can_stand_for_this_machine(tmp_path: Path) -> None:
     )
 
     assert done.stdout.strip() == "127.0.0.1"
+    assert not (tmp_path / "log").exists()
+
+
+def test_uvloop_reaches_this_machine(tmp_path: Path) -> None:
+    """By address, by name, and by a name that stands for it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        threading.Thread(target=lambda: [server.accept() for _ in range(3)], daemon=True).start()
+        code = (
+            "import asyncio, uvloop\n"
+            "async def connect():\n"
+            "    for host in ('127.0.0.1', 'localhost', 'ncbi.example'):\n"
+            f"        _, writer = await asyncio.open_connection(host, {port})\n"
+            "        writer.close()\n"
+            "uvloop.run(connect())"
+        )
+        done = _run(code, tmp_path / "log", **{network_block.HOSTS: "ncbi.example"})
+
+    assert (done.returncode, done.stderr) == (0, "")
     assert not (tmp_path / "log").exists()
 
 
