@@ -14,12 +14,13 @@ from __future__ import annotations
 import contextvars
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 _T = TypeVar("_T")
 # Long enough for the pause between two layers, short enough not to matter to a neighbour (docs/benchmarks.md).
 _SPINS: Final = "3000"
+_USUAL_SPINS: Final = "300000"
 
 
 def wait_briefly() -> None:
@@ -27,6 +28,11 @@ def wait_briefly() -> None:
     the first import of either. Whoever has set one of the two variables is left alone."""
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
+
+
+def usual_wait(environ: Mapping[str, str]) -> dict[str, str]:
+    """For a process that computes alone: takes ``wait_briefly`` back, and nothing that somebody else has set."""
+    return {"GOMP_SPINCOUNT": _USUAL_SPINS} if environ.get("GOMP_SPINCOUNT") == _SPINS else {}
 
 
 def in_own_thread(call: Callable[[], _T]) -> _T:

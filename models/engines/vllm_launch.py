@@ -12,6 +12,7 @@ from typing import Any
 from models.catalog import ModelCard
 from models.engines.options import EngineOptions
 from models.errors import EngineUnavailable, UnsupportedParam
+from models.openmp import usual_wait
 from models.types import Dtype
 
 # The attention kernels of the CPU build take no other grain; smaller ones do not start.
@@ -60,7 +61,7 @@ def environment(card: ModelCard, options: EngineOptions, environ: Mapping[str, s
         # Forking a process that runs threads, as this one does, can deadlock in the child.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     }
-    return {name: value for name, value in defaults.items() if name not in environ} | fixed
+    return {name: value for name, value in defaults.items() if name not in environ} | usual_wait(environ) | fixed
 
 
 def engine_arguments(card: ModelCard, options: EngineOptions, device_type: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from models.engines import vllm_compat
 from models.engines.options import EngineOptions
 from models.engines.vllm_launch import engine_arguments, environment, refuse_unsupported
 from models.errors import EngineUnavailable, UnsupportedParam
+from models.openmp import wait_briefly
 
 
 @pytest.fixture
@@ -55,6 +57,18 @@ def test_the_operators_log_level_is_kept(local: ModelCard) -> None:
     """vLLM is quiet by default and as loud as somebody wants it."""
     assert environment(local, EngineOptions(), {})["VLLM_LOGGING_LEVEL"] == "ERROR"
     assert "VLLM_LOGGING_LEVEL" not in environment(local, EngineOptions(), {"VLLM_LOGGING_LEVEL": "DEBUG"})
+
+
+def test_vllms_own_processes_wait_as_openmp_does(local: ModelCard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its core computes alone; what somebody else has set stays."""
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # so that it is taken back at the end
+        monkeypatch.delenv(name)
+    wait_briefly()
+
+    assert environment(local, EngineOptions(), os.environ)["GOMP_SPINCOUNT"] == "300000"
+    assert "GOMP_SPINCOUNT" not in environment(local, EngineOptions(), {"GOMP_SPINCOUNT": "7"})
+    assert "GOMP_SPINCOUNT" not in environment(local, EngineOptions(), {})
 
 
 def test_a_chosen_gpu_is_the_only_one_vllm_sees(local: ModelCard) -> None:
