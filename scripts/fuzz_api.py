@@ -1,6 +1,6 @@
 """Requests made out of ``/openapi.json`` by schemathesis, right and wrong ones, against a server of one's own.
 
-    python scripts/fuzz_api.py [--cases 100000] [--max-seconds 900] [--seed 1] [--report FILE]
+    python scripts/fuzz_api.py [--cases 100000] [--max-seconds 900] [--seed 1] [--path PATH] [--report FILE]
 
 The server has the scripted engine and encoders without weights, so what is tried is the server. Exit status 1 where a
 reply is a server error that the document does not name as possible, or does not conform to the document; what failed is
@@ -36,11 +36,13 @@ _SCRIPT: Final = [{"regex": "(?s).", "text": " An answer."}]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """``cases`` of all operations together; ``report`` is schemathesis' own, as JSON lines."""
+    """``cases``: of all operations together. ``path``: of the document, None for all. ``report`` is schemathesis' own,
+    as JSON lines."""
 
     cases: int = 100_000
     max_seconds: int | None = None
     seed: int = 1
+    path: str | None = None
     report: Path | None = None
 
 
@@ -101,7 +103,9 @@ def _told(lines: Iterator[str]) -> None:
 def fuzz(url: str, folder: Path, wishes: Wishes) -> Outcome:
     """Runs schemathesis in ``folder``."""
     document = json.loads(urllib.request.urlopen(f"{url}/openapi.json", timeout=30).read())
-    operations = sum(len(path) for path in document["paths"].values())
+    operations = sum(len(path) for name, path in document["paths"].items() if wishes.path in (None, name))
+    if not operations:
+        raise SystemExit(f"--path: the document has no {wishes.path}")
     statuses = ", ".join(f'"{status}"' for status in EXPECTED)
     (folder / "schemathesis.toml").write_text(f"[checks.not_a_server_error]\nexpected-statuses = [{statuses}]\n")
     report = wishes.report or folder / "report.json"
@@ -111,6 +115,9 @@ def fuzz(url: str, folder: Path, wishes: Wishes) -> Outcome:
         *("--checks", CHECKS, "--max-examples", str(max(1, wishes.cases // operations)), "--seed", str(wishes.seed)),
         *("--report", "json", "--report-json-path", str(report), "--request-timeout", "60", "--no-color"),
         *("--generation-database", "none", "--warnings", "off", "--continue-on-failure"),
+        # They are about the tool: one of them gave an operation with large bodies up.
+        *("--suppress-health-check", "all"),
+        *(() if wishes.path is None else ("--include-path", wishes.path)),
         *(() if wishes.max_seconds is None else ("--max-time", str(wishes.max_seconds))),
     ]
     ended = subprocess.run(
@@ -125,9 +132,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--max-seconds", type=int)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--path", help="this one of the document alone")
     parser.add_argument("--report", type=Path)
     given = parser.parse_args(words)
-    wishes = Wishes(cases=given.cases, max_seconds=given.max_seconds, seed=given.seed, report=given.report)
+    wishes = Wishes(**vars(given))
     with tempfile.TemporaryDirectory(prefix="arrowhead-fuzz-") as name, served(Path(name)) as url:
         outcome = fuzz(url, Path(name), wishes)
     print(outcome.said)
