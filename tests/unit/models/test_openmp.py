@@ -46,7 +46,7 @@ import torch
         text=True,
         timeout=120,
         check=False,
-        env={name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+        env={name: value for name, value in os.environ.items() if not name.startswith(("GOMP_", "OMP_"))}
         | {"OMP_DISPLAY_ENV": "verbose"},
     )
     if "GOMP_SPINCOUNT" not in done.stderr:
