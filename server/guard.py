@@ -18,7 +18,7 @@ from models.errors import ArrowheadError
 from server.door import Door
 from server.error_reply import ErrorReply
 from server.errors import error_reply
-from server.incoming import Body, ReadHeaders, check_head
+from server.incoming import Body, DecodedHeaders, check_head
 from server.logging_setup import request_id
 from server.request_ids import request_id_for
 
@@ -40,7 +40,7 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = ReadHeaders(scope)
+        headers = DecodedHeaders(scope)
         rid = request_id_for(headers.get("x-request-id", ""))
         request_id.set(rid)
         started = False

@@ -32,8 +32,8 @@ def check_head(scope: Scope) -> None:
         raise HeadTooLarge(f"at most {_MAX_HEADERS} headers, and {MAX_HEAD_BYTES} bytes with the address, are taken")
 
 
-class ReadHeaders(Headers):
-    """Of one request, decoded once: they are asked for a dozen names, most of which are not there."""
+class DecodedHeaders(Headers):
+    """Once, not at each question: a request is asked for a dozen names, most of which are not there."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__(scope=scope)

@@ -10,8 +10,8 @@ from fastapi.routing import APIRoute
 
 
 class RawRoute(APIRoute):
-    """Without FastAPI's search for parameters, which such a handler does not have: it costs more than our own checks of
-    a request. Its handler is ``async`` and has the parameter ``request`` alone."""
+    """Without FastAPI's search for parameters, which such a handler does not have and which takes half of a route's
+    time. Its handler is ``async`` and has the parameter ``request`` alone."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint

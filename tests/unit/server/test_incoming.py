@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from server.errors import BodyTooSlow, HeadTooLarge
-from server.incoming import MAX_HEAD_BYTES, Body, ReadHeaders, check_head
+from server.incoming import MAX_HEAD_BYTES, Body, DecodedHeaders, check_head
 
 
 def _scope(**headers: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class _Client:
 
 async def test_a_body_that_stops_coming_is_refused() -> None:
     """With the error that says so, not by waiting."""
-    body = Body(ReadHeaders(_scope(content_length="10")), _Client([b"12345", None]), 0.05)
+    body = Body(DecodedHeaders(_scope(content_length="10")), _Client([b"12345", None]), 0.05)
 
     assert (await body())["body"] == b"12345"
     with pytest.raises(BodyTooSlow):
@@ -44,7 +44,7 @@ async def test_a_body_that_stops_coming_is_refused() -> None:
 
 async def test_a_whole_body_is_waited_behind_without_end() -> None:
     """``receive`` then tells when the client leaves, which has no time limit."""
-    body = Body(ReadHeaders(_scope(content_length="2")), _Client([b"{}"]), 0.05)
+    body = Body(DecodedHeaders(_scope(content_length="2")), _Client([b"{}"]), 0.05)
     await body()
 
     with pytest.raises(TimeoutError):
@@ -54,16 +54,18 @@ async def test_a_whole_body_is_waited_behind_without_end() -> None:
 
 async def test_what_is_left_of_a_body_is_taken_before_the_reply() -> None:
     """So that the connection stays good, and the client reads why it was refused."""
-    assert await Body(ReadHeaders(_scope(content_length="9")), _Client([b"123", b"456", b"789"]), 5).settle()
-    assert await Body(ReadHeaders(_scope()), _Client([]), 5).settle()
+    assert await Body(DecodedHeaders(_scope(content_length="9")), _Client([b"123", b"456", b"789"]), 5).settle()
+    assert await Body(DecodedHeaders(_scope()), _Client([]), 5).settle()
 
 
 async def test_not_more_than_some_of_it_is_taken() -> None:
     """A body without end does not hold the reply back."""
     client = _Client([bytes(2**20)] * 100, ends=False)
 
-    assert not await Body(ReadHeaders(_scope(transfer_encoding="chunked")), client, 5).settle()
-    assert not await Body(ReadHeaders(_scope(content_length="9", expect="100-continue")), _Client([None]), 600).settle()
+    assert not await Body(DecodedHeaders(_scope(transfer_encoding="chunked")), client, 5).settle()
+    assert not await Body(
+        DecodedHeaders(_scope(content_length="9", expect="100-continue")), _Client([None]), 600
+    ).settle()
 
 
 def test_headers_that_are_read_once_are_what_starlette_reads() -> None:
@@ -72,7 +74,7 @@ def test_headers_that_are_read_once_are_what_starlette_reads() -> None:
         "type": "http",
         "headers": [(b"origin", b"a"), (b"origin", b"b"), (b"x-name", "ä".encode("latin-1"))],
     }
-    read, known = ReadHeaders(scope), Headers(scope=scope)
+    read, known = DecodedHeaders(scope), Headers(scope=scope)
 
     for name in ("origin", "Origin", "x-name", "host"):
         assert read.get(name) == known.get(name)
