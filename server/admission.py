@@ -68,7 +68,8 @@ class Admission:
             AnswerTimeout: the deadline came first. ServerStopping.
         """
         self.check()
-        async with self.held(deadline) as leash:
+        leash = self._on_leash(deadline)
+        try:
             await self._enter(ticket, leash)
             self.counts.admitted += 1
             began = asyncio.get_running_loop().time()
@@ -77,17 +78,17 @@ class Admission:
             finally:
                 self._mean_s += _NEWEST * (asyncio.get_running_loop().time() - began - self._mean_s)
                 self._leave(ticket)
+        finally:
+            self._off_leash(leash)
 
     @asynccontextmanager
     async def held(self, deadline: float | None = None) -> AsyncIterator[Leash]:
         """For what only waits and so needs no place, but must end with the server."""
-        leash = Leash(deadline)
-        self._leashes.add(leash)
+        leash = self._on_leash(deadline)
         try:
             yield leash
         finally:
-            self._leashes.discard(leash)
-            leash.close()
+            self._off_leash(leash)
 
     def end_all(self) -> None:
         """Ends what runs and what waits, with ServerStopping."""
@@ -98,6 +99,15 @@ class Admission:
         """Until one of so many places may be free, for one that comes behind all that wait."""
         turns = (self.waiting + 1) / max(1, places)
         return max(MIN_RETRY_S, min(MAX_RETRY_AFTER_S, math.ceil(self._mean_s * turns)))
+
+    def _on_leash(self, deadline: float | None) -> Leash:
+        leash = Leash(deadline)
+        self._leashes.add(leash)
+        return leash
+
+    def _off_leash(self, leash: Leash) -> None:
+        self._leashes.discard(leash)
+        leash.close()
 
     async def _enter(self, ticket: Ticket, leash: Leash) -> None:
         verdict = self._queue.enter(ticket)
@@ -115,8 +125,9 @@ class Admission:
     async def _wait(self, ticket: Ticket, leash: Leash) -> None:
         turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
         try:
-            async with leash.bound(), asyncio.timeout(self.limits.max_wait_s) as patience:
-                await turn
+            with leash:
+                async with asyncio.timeout(self.limits.max_wait_s) as patience:
+                    await turn
         except TimeoutError:
             self._leave(ticket)
             if not patience.expired():

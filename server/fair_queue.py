@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, Literal, NamedTuple
 
-_CHARS_PER_TOKEN: Final = 4
+CHARS_PER_TOKEN: Final = 4
 
 
 def estimated_tokens(chars: int, answer_tokens: int) -> int:
     """What one answer may hold: its prompt at four characters a token, and all that it may write."""
-    return math.ceil(chars / _CHARS_PER_TOKEN) + answer_tokens
+    return math.ceil(chars / CHARS_PER_TOKEN) + answer_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

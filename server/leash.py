@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TypeVar
 
 from models.errors import ArrowheadError
@@ -14,8 +14,8 @@ _Item = TypeVar("_Item")
 
 
 class Leash:
-    """Of one answer, for one task at a time. One timer for all of it, as an answer has thousands of steps; ``close``
-    ends that. ``deadline`` is of the event loop's clock; None is never."""
+    """Of one answer, for one task at a time: ``with leash`` is work that it can end. One timer for all of it, as an
+    answer has thousands of steps; ``close`` ends that. ``deadline`` is of the event loop's clock; None is never."""
 
     def __init__(self, deadline: float | None = None) -> None:
         self._error: ArrowheadError | None = None
@@ -38,46 +38,32 @@ class Leash:
             self._cancelled = True
             self._task.cancel()
 
-    @asynccontextmanager
-    async def bound(self) -> AsyncIterator[None]:
+    def __enter__(self) -> None:
         """The block is cancelled at the deadline and by ``end``.
 
         Raises:
             AnswerTimeout, or what ``end`` was given.
         """
-        self._hold()
-        try:
-            yield
-        except asyncio.CancelledError:
-            if (error := self._release()) is not None:
-                raise error from None
-            raise
-        finally:
-            self._release()
+        if self._error is not None:
+            raise self._error
+        self._task = asyncio.current_task()
+        self._cancels = 0 if self._task is None else self._task.cancelling()
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: object) -> None:
+        error = self._release()
+        if kind is asyncio.CancelledError and error is not None:
+            raise error from None
 
     async def over(self, items: AsyncGenerator[_Item, None]) -> AsyncGenerator[_Item, None]:
         """The items, each waited for on the leash. Nothing is thrown into the reader: an end that comes while it holds
         an item is raised at the next."""
         async with aclosing(items):
             while True:
-                self._hold()
-                try:
+                with self:
                     item = await anext(items, None)
-                except asyncio.CancelledError:
-                    if (error := self._release()) is not None:
-                        raise error from None
-                    raise
-                finally:
-                    self._release()
                 if item is None:
                     return
                 yield item
-
-    def _hold(self) -> None:
-        if self._error is not None:
-            raise self._error
-        self._task = asyncio.current_task()
-        self._cancels = 0 if self._task is None else self._task.cancelling()
 
     def _release(self) -> ArrowheadError | None:
         """The reason, where the work was cancelled by the leash and by nobody else."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
 from models.encoders.base import CrossEncoder, Encoder, EncoderFingerprint, Floats, Metric, PassageText
-from models.engines.base import AsgiApp, Engine, ServesOpenAi, Tokenizer
+from models.engines.base import Engine, OpenAiLayer, ServesOpenAi, Tokenizer
 from models.types import Delta, EngineStats, GenerateParams
 from retrieval.observing import RetrievalObserver
 from server.observing import Generation, Observer
@@ -146,7 +146,7 @@ class ObservedEngine:
 class ObservedServingEngine(ObservedEngine, ServesOpenAi):
     """Of an engine that has an OpenAI layer of its own; what that one generates has the answer's span alone."""
 
-    async def openai_layer(self) -> AsgiApp:
+    async def openai_layer(self) -> OpenAiLayer:
         if not isinstance(self.inner, ServesOpenAi):
             raise TypeError(f"{type(self.inner).__name__} has no OpenAI layer")
         return await self.inner.openai_layer()

@@ -71,7 +71,11 @@ class Services:
         self.access = NamespaceAccess(components.retrieval.namespaces)
         self.observing = components.observing
         self.observer = components.observing.observer
-        self._methods = components.methods
+        base = components.slot.card.name
+        served = (
+            Served(base if name == DIRECT else f"{base}:{name}", of, name) for name, of in components.methods.items()
+        )
+        self._served = {one.id: one for one in served}
         self._closers = components.closers
         self.created = int(time.time())
         self.admission = Admission(admission_limits(components.settings))
@@ -81,18 +85,13 @@ class Services:
 
     def models(self, grant: Grant) -> list[Served]:
         """Those that a key may ask."""
-        base = self.slot.card.name
-        return [
-            Served(base if name == DIRECT else f"{base}:{name}", method, name)
-            for name, method in self._methods.items()
-            if grant.may_use(name)
-        ]
+        return [served for served in self._served.values() if grant.may_use(served.name)]
 
     def find(self, model: str, grant: Grant) -> Served:
         """Raises ModelUnknown, with what there is for this key; what it may not ask is as if it were not there."""
-        for served in self.models(grant):
-            if served.id == model:
-                return served
+        served = self._served.get(model)
+        if served is not None and grant.may_use(served.name):
+            return served
         known = ", ".join(served.id for served in self.models(grant))
         raise ModelUnknown(f"there is no model {model[:100]!r}; served: {known}", param="model")
 
@@ -121,8 +120,9 @@ class Services:
     @asynccontextmanager
     async def admitted(self, owner: str = "") -> AsyncIterator[None]:
         """A place for one request that is not an answer; ``owner`` is the key's digest. Raises as ``place`` does."""
-        async with self.admission.place(Ticket(id_of_digest(owner))) as leash, leash.bound():
-            yield
+        async with self.admission.place(Ticket(id_of_digest(owner))) as leash:
+            with leash:
+                yield
 
     def drain(self) -> None:
         """Begin nothing more; what runs goes on, and what waits gets its turn."""

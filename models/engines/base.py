@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from models.types import Delta, EngineStats, GenerateParams
 
-AsgiMessage = MutableMapping[str, Any]
-AsgiApp = Callable[
-    [AsgiMessage, Callable[[], Awaitable[AsgiMessage]], Callable[[AsgiMessage], Awaitable[None]]], Awaitable[None]
-]
+AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCall:
+    """A request to an engine's own OpenAI layer. ``headers``: those that the layer may see, as ASGI has them."""
+
+    path: str
+    body: Mapping[str, Any]
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+# Sends one reply as ASGI's messages. Cancelling it ends what is generated for it, and frees the engine's slot.
+OpenAiLayer = Callable[[LayerCall, AsgiSend], Awaitable[None]]
 
 
 class Tokenizer(Protocol):
@@ -103,8 +114,8 @@ class ServesOpenAi(ABC):
     """
 
     @abstractmethod
-    async def openai_layer(self) -> AsgiApp:
-        """The same application at every call. It checks no key and takes its prompts and limits as they come.
+    async def openai_layer(self) -> OpenAiLayer:
+        """The same one at every call. It checks no key and takes its prompts and limits as they come.
 
         Raises:
             EngineUnavailable: the engine is not running, or its layer cannot be built.

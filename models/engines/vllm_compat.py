@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib import metadata
-from typing import Any, cast
+from typing import Any
 
-from models.engines.base import AsgiApp
 from models.errors import EngineOverloaded, EngineUnavailable, GrammarInvalid, ModelError, UnsupportedParam
 from models.types import Grammar
 
@@ -101,8 +100,9 @@ def _stat_logger(tell: Callable[[Any], None]) -> Any:
     return Telling
 
 
-async def build_openai_app(client: Any, settings: dict[str, Any], reasoning_parser: str | None) -> AsgiApp:
-    """The routes of ``vllm serve`` that generate, over ``client``; ``settings`` are some of its command line's.
+async def build_openai_app(client: Any, settings: dict[str, Any], reasoning_parser: str | None) -> Any:
+    """A FastAPI application with the routes of ``vllm serve`` that generate, over ``client``; ``settings`` are some
+    of its command line's.
 
     Put together here and not by vLLM's ``build_app``: that one also loads a hosting package which sets the level of the
     whole process's log and, for a model folder that asks for it, runs pip and Python files.
@@ -130,7 +130,7 @@ async def build_openai_app(client: Any, settings: dict[str, Any], reasoning_pars
         attach(app)
     init_exception_handler(app)
     await init_app_state(client, app.state, arguments, tasks)
-    return cast(AsgiApp, app)
+    return app
 
 
 def num_new_tokens(output: Any) -> int:

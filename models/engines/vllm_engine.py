@@ -19,7 +19,7 @@ from typing import Any
 
 from models.catalog import ModelCard
 from models.engines import vllm_compat, vllm_launch
-from models.engines.base import AsgiApp, ServesOpenAi, Tokenizer
+from models.engines.base import OpenAiLayer, ServesOpenAi, Tokenizer
 from models.engines.hf_tokenizer import HfTokenizer
 from models.engines.hub_access import stay_off_the_hub
 from models.engines.options import EngineOptions
@@ -55,7 +55,7 @@ class VllmEngine(ServesOpenAi):
         self._finished = EngineStats()
         self._scheduler = SchedulerView()
         self._watched: WatchedClient | None = None
-        self._layer: AsgiApp | None = None
+        self._layer: OpenAiLayer | None = None
         self._starting = asyncio.Lock()
 
     @property
@@ -108,7 +108,7 @@ class VllmEngine(ServesOpenAi):
         own = replace(self._finished, running=sum(started), waiting=len(started) - sum(started))
         return self._scheduler.over(own if self._watched is None else own.plus(self._watched.counted))
 
-    async def openai_layer(self) -> AsgiApp:
+    async def openai_layer(self) -> OpenAiLayer:
         """vLLM's own, built when it is first asked for."""
         async with self._starting:
             if self._layer is None:

@@ -1,7 +1,7 @@
 """vLLM's own OpenAI layer over the client that already runs, for the plain model: tools, JSON schemas, logprobs, n.
 
-An ASGI application that is called in this process and listens nowhere. It has more routes than may be reached from
-outside (``/v1/chat/completions/batch``, …) and asks for no key: who calls it chooses the paths and checks the request.
+It is called in this process and listens nowhere. It has more endpoints than may be reached from outside
+(``/v1/chat/completions/batch``, …) and asks for no key: who calls it chooses the paths and checks the request.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 from models.catalog import ModelCard
 from models.engines import vllm_compat
-from models.engines.base import AsgiApp
+from models.engines.base import OpenAiLayer
 from models.engines.options import EngineOptions
+from models.engines.vllm_endpoints import Endpoints
 from models.types import EngineStats
 
 
@@ -64,7 +65,7 @@ class WatchedClient:
             )
 
 
-async def build_layer(client: WatchedClient, card: ModelCard, options: EngineOptions) -> AsgiApp:
+async def build_layer(client: WatchedClient, card: ModelCard, options: EngineOptions) -> OpenAiLayer:
     """Takes a second: the layer's modules are imported and its renderer warmed up."""
     # It logs a traceback for every request that it refuses; the refusal is in the reply, the request is private.
     logging.getLogger("vllm.entrypoints").setLevel(logging.CRITICAL)
@@ -79,4 +80,5 @@ async def build_layer(client: WatchedClient, card: ModelCard, options: EngineOpt
         "tool_call_parser": options.tool_call_parser,
         "chat_template": None if options.chat_template is None else str(options.chat_template),
     }
-    return await vllm_compat.build_openai_app(client, settings, options.reasoning_parser)
+    app = await vllm_compat.build_openai_app(client, settings, options.reasoning_parser)
+    return Endpoints(app)

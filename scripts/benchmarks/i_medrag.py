@@ -9,11 +9,11 @@ published loop (MedRAG, medrag.py at 7599a72): query generation, a second call t
 another with a search each, the answer, and a call that makes it JSON; history before the question. It is shown without
 a prefix cache, as published, and with the engine's own.
 
-Tokens: list 100, answer 400, JSON 10; a plan 300 where its analysis is free, as published, and 140 where it is bound
-to 240 characters, as here; a sub-answer 220 where it may reason, as published, and 140 where four sentences are asked
-for, as here (four sentences of recorded summaries by models have 79 to 104 words in the mean, and a word has 1.4
-tokens). The last row is ours with the published lengths. Searches are also timed alone: all queries of a round at once
-against one by one.
+A text is as long as the tokens that were computed for it, so that histories grow as they would. Tokens: list 100,
+answer 400, JSON 10; a plan 300 where its analysis is free, as published, and 140 where it is bound to 240 characters,
+as here; a sub-answer 220 where it may reason, as published, and 140 where four sentences are asked for, as here (four
+sentences of recorded summaries by models have 79 to 104 words in the mean, and a word has 1.4 tokens). The last row is
+ours with the published lengths. Searches are also timed alone: all queries of a round at once against one by one.
 """
 
 from __future__ import annotations
@@ -57,9 +57,30 @@ SUB_ANSWER = (
     "The passages say that it inhibits vitamin K epoxide reductase, so that several factors of coagulation are not "
     "carboxylated [1]. Its effect is followed by the INR, and vitamin K reverses it [2]."
 )
-FINAL = "The drug that is monitored by the INR is warfarin, and the antibiotic raised its effect. Answer: B."
-PUBLISHED_ASK = "Wait for the answers."
-SERIAL_SYSTEM = "You are a medical assistant who follows instructions."
+FINAL = "The drug that is monitored by the INR is warfarin, and the antibiotic raised its effect."
+# The published instructions have 22, 19, 73, 39, 29 and 8 words; these have as many.
+SERIAL_SYSTEM = (
+    "You are an assistant who knows medicine and helps a physician to answer one question, as all the "
+    "messages here tell you."
+)
+SERIAL_SUB_SYSTEM = (
+    "You are an assistant who knows medicine, and you answer one medical question from the documents that are given."
+)
+SERIAL_ASK = (
+    "Begin with a section under the heading Analysis and say there what follows from everything that you were given so "
+    "far. A second section under the heading Queries lists {queries} short questions for a library. Make each of them "
+    "plain, with one thing that it wants to know, and take the terms that matter from the answers that you "
+    "have. Then stop, as answers will come in the next message from the user."
+)
+SERIAL_PARSE = (
+    "Take the queries out of this text as one list. Leave each query as it was written, do not put two of them "
+    'together and do not divide one. Write JSON of this form: {"output": ["first query", "last query"]}'
+)
+SERIAL_FINAL = (
+    "Begin with a section under the heading Analysis and think there step by step about everything. A second section "
+    "under the heading Answer has the letter of your choice."
+)
+SERIAL_LETTER = "Write the letter of the answer in JSON."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +113,19 @@ class Directed:
         rounds, queries = args.rounds, args.queries
         self._lengths = PUBLISHED
         self._caches = True
-        self._plans = [_plan(number, queries) for number in range(rounds)]
+        self._plans = [_queries(number, queries) for number in range(rounds)]
         self._asked = 0
+        self._salt = "before the first"
+        self._analysis, self._sub_answer, self._final = ANALYSIS, SUB_ANSWER, FINAL
 
     def begin(self, lengths: Lengths, *, caches: bool) -> None:
         self._lengths = lengths
         self._caches = caches
         self._asked = 0
         self._salt = f"{time.monotonic()}"
+        self._sub_answer = self._long(SUB_ANSWER, lengths.sub)
+        self._final = f"{self._long(FINAL, 400)} Answer: B."
+        self._analysis = self._long(ANALYSIS, lengths.plan - len(self.tokenizer.encode(json.dumps(self._plans[0]))))
 
     @property
     def name(self) -> str:
@@ -148,20 +174,27 @@ class Directed:
         """The text, and how many tokens such a one usually has."""
         if prompt.endswith("JSON:\n"):
             self._asked += 1
-            plan = self._plans[(self._asked - 1) % len(self._plans)]
-            return plan, self._lengths.plan
+            queries = self._plans[(self._asked - 1) % len(self._plans)]
+            return json.dumps({"analysis": self._analysis, "queries": queries}), self._lengths.plan
         if prompt.endswith("List:\n"):
-            return json.dumps({"output": json.loads(self._plans[self._asked - 1])["queries"]}), 100
+            return json.dumps({"output": self._plans[self._asked - 1]}), 100
         if prompt.endswith("Letter:\n"):
             return '{"answer": "B"}', 10
-        return (FINAL, 400) if prompt.endswith("Reasoning:") else (SUB_ANSWER, self._lengths.sub)
+        return (self._final, 400) if prompt.endswith("Reasoning:") else (self._sub_answer, self._lengths.sub)
+
+    def _long(self, text: str, tokens: int) -> str:
+        """``text`` over and over, to so many tokens."""
+        words = text.split()
+        count = len(words)
+        while len(self.tokenizer.encode(" ".join(words))) < tokens:
+            words.append(words[len(words) % count])
+        return " ".join(words)
 
 
-def _plan(number: int, queries: int) -> str:
-    asked = [
+def _queries(number: int, queries: int) -> list[str]:
+    return [
         f"What is known of {TOPICS[(number * queries + n) % len(TOPICS)]} in case {number}?" for n in range(queries)
     ]
-    return json.dumps({"analysis": ANALYSIS, "queries": asked})
 
 
 async def ours(method: IMedRag, engine: Directed, args: argparse.Namespace, caches: bool, lengths: Lengths) -> Row:
@@ -195,20 +228,20 @@ async def serial(service: PassageService, engine: Directed, args: argparse.Names
         return (await made.write(ids, GenerateParams(max_tokens=tokens))).text
 
     for _ in range(args.rounds):
-        how = f"Analyse what is known. Then write {args.queries} queries for what is missing. {PUBLISHED_ASK}"
+        how = SERIAL_ASK.format(queries=args.queries)
         plan = await call(f"{context}\n\nHere is the question:\n{question}\n\n{how}", "JSON:\n", 768)
-        listed = await call(f"Take the queries out of this text as a JSON list.\n\n{plan}", "List:\n", 768, "")
+        listed = await call(f"{SERIAL_PARSE}\n\n{plan}", "List:\n", 768, "")
         for query in json.loads(listed)["output"]:
             at = time.perf_counter()
             found = await passages.find([query], Wanted(k=args.k))
             searched += time.perf_counter() - at
             read = await read_passages(engine, found.lists[0], engine.max_model_len - 1500, None)
             user = f"Here are the documents:\n{read.text}\n\nHere is the question:\n{query}"
-            answer = await call(user, "Answer:", 256, "You answer medical questions with the documents given.")
+            answer = await call(user, "Answer:", 256, SERIAL_SUB_SYSTEM)
             context += f"\n\nQuery: {query}\nAnswer: {answer}"
-    user = f"{context}\n\nHere is the question:\n{question}\n\nAnalyse what is known, then answer."
+    user = f"{context}\n\nHere is the question:\n{question}\n\n{SERIAL_FINAL}"
     final = await call(user, "Reasoning:", 1024)
-    await call(f"{user}\n\n{final}\n\nWrite the answer's letter as JSON.", "Letter:\n", 64)
+    await call(f"{user}\n\n{final}\n\n{SERIAL_LETTER}", "Letter:\n", 64)
     wall = time.perf_counter() - began
     usage = made.usage
     name = f"serial, cache {'on' if caches else 'off'}"
@@ -217,7 +250,7 @@ async def serial(service: PassageService, engine: Directed, args: argparse.Names
 
 async def searches(service: PassageService, args: argparse.Namespace) -> str:
     passages = service.open(Ask(request_id="searches"))
-    queries = json.loads(_plan(0, args.queries))["queries"]
+    queries = _queries(0, args.queries)
     wanted = Wanted(k=args.k)
     await passages.find(queries, wanted)
     batched, single = [], []
@@ -244,7 +277,6 @@ def row_of(rows: Sequence[Row], ratios: Sequence[float]) -> str:
 async def measure(args: argparse.Namespace, folder: Path) -> None:
     card = load_catalog()[args.model] if args.model else build_model(folder / "model", args.shape)
     engine = Directed(create_engine(args.engine, card, EngineOptions(device=args.device, dtype=args.dtype)), args)
-    engine.begin(PUBLISHED, caches=True)
     slot = EngineSlot(card, lambda: engine)
     await slot.load()
     settings = RetrievalSettings(encoder=args.encoder, device=args.device)

@@ -15,6 +15,14 @@ from server.errors import BodyTooLarge, ClientGone, ForbiddenHost, InvalidReques
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+# Of its own: ``json.loads`` makes a new one at each call that has a wish.
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
 async def read_json(request: Request, max_bytes: int) -> Any:
     """Raises BodyTooLarge, BodyTooSlow, InvalidRequest, ClientGone, or ForbiddenHost for a body that a web form of
     another site could send."""
@@ -23,7 +31,7 @@ async def read_json(request: Request, max_bytes: int) -> Any:
         raise ForbiddenHost("the body must be sent as application/json")
     sent = await _whole(request, max_bytes)
     try:
-        value = json.loads(sent, parse_constant=_refuse_constant)
+        value = _DECODER.decode(sent.decode(json.detect_encoding(sent), "surrogatepass"))
     except (ValueError, RecursionError):
         raise InvalidRequest("the body is not valid JSON") from None
     if _SURROGATE.search(sent):
@@ -55,7 +63,3 @@ def _refuse_halves(value: Any) -> None:
             field = name if isinstance(name, str) and name.isascii() else None
             text = f"{field or 'the body'}: a text has half of a character (a lone surrogate)"
             raise InvalidRequest(text, param=field) from None
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

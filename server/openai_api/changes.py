@@ -216,8 +216,9 @@ async def _submitted(
     except BaseException:
         cleanup()
         raise
-    async with services.admission.held() as leash, leash.bound():
-        await job.wait(wait)
+    async with services.admission.held() as leash:
+        with leash:
+            await job.wait(wait)
     return _answer(job)
 
 

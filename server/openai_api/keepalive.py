@@ -6,8 +6,6 @@ One clock for each stream, and nothing for each of its pieces: an answer has tho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.types import Send
@@ -16,7 +14,8 @@ from server.openai_api import sse
 
 
 class KeepAlive:
-    """Stands for ``send`` of one reply. Each piece that goes through it must be whole lines."""
+    """Stands for ``send`` of one reply, each piece of which must be whole lines. Within ``async with`` a stream that
+    has begun and not ended carries a comment each time it was silent for ``every_s``."""
 
     def __init__(self, send: Send, every_s: float) -> None:
         self._send = send
@@ -34,19 +33,17 @@ class KeepAlive:
         elif not message.get("more_body", False):
             self._is_stream = False
 
-    @asynccontextmanager
-    async def beating(self) -> AsyncIterator[None]:
-        """Inside, a stream that has begun and not ended carries a comment each time it was silent for ``every_s``."""
+    async def __aenter__(self) -> None:
         loop = asyncio.get_running_loop()
         self._last = loop.time()
         self._clock = loop.call_later(self._every_s, self._beat, loop)
-        try:
-            yield
-        finally:
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._clock is not None:
             self._clock.cancel()
-            if self._comment is not None:
-                self._comment.cancel()
-                await asyncio.gather(self._comment, return_exceptions=True)
+        if self._comment is not None:
+            self._comment.cancel()
+            await asyncio.gather(self._comment, return_exceptions=True)
 
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
         due = self._last + self._every_s

@@ -58,14 +58,12 @@ MAX_PROMPTS: Final = 64
 
 def check_plain(body: Mapping[str, Any], max_n: int) -> Mapping[str, Any]:
     """The same body. Raises UnsupportedField or InvalidRequest, naming the field."""
-    for name, why in REFUSED.items():
-        if body.get(name) not in (None, False, 0, [], {}):
-            raise UnsupportedField(f"{name}: {why}", param=name)
+    for name, value in body.items():
+        if name in REFUSED and value not in (None, False, 0, [], {}):
+            raise UnsupportedField(f"{name}: {REFUSED[name]}", param=name)
+        if name in LONGEST and isinstance(value, list | dict) and len(value) > LONGEST[name]:
+            raise InvalidRequest(f"{name}: at most {LONGEST[name]} are taken", param=name)
     _check_numbers(body, max_n)
-    for name, most in LONGEST.items():
-        value = body.get(name)
-        if isinstance(value, list | dict) and len(value) > most:
-            raise InvalidRequest(f"{name}: at most {most} are taken", param=name)
     for name in ("messages", "input", "system"):
         _check_parts(body.get(name), name)
     for name in _SHAPES:

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
 from collections import deque
 from typing import Final
 
 from server.observing import AnswerRecord, Observer, TokenCounts
+from server.request_ids import new_id
 
 _ENDS_BYTES: Final = 8192
 # Within a text of the reply the quotation marks are escaped, so the names of these members cannot stand in one.
+_USAGE: Final = b'"usage":'
+_USAGE_BYTES: Final = 1024
 _NUMBERS: Final = {
     "prompt": re.compile(rb'"(?:prompt_tokens|input_tokens)":\s*(\d+)'),
     "sampled": re.compile(rb'"(?:completion_tokens|output_tokens)":\s*(\d+)'),
@@ -63,28 +65,29 @@ class ReplyReading:
         return found[1].decode() if found else ""
 
     @property
-    def sampled(self) -> int:
-        """Tokens, as the reply says it; of a stream without usage, its events."""
-        return self._number("sampled") or self._events
-
-    @property
     def tokens(self) -> TokenCounts:
-        """Without usage ``sampled`` alone; ``computed`` as our own engines count it."""
-        prompt, cached, sampled = self._number("prompt"), self._number("cached"), self.sampled
+        """As the reply says it. Of a stream without usage its events are ``sampled``, and there is nothing else;
+        ``computed`` as our own engines count it."""
+        # The last one: usage that a stream repeats grows. Anthropic's form has the prompt's at its beginning.
+        tail = b"".join(self._pieces)
+        told = _usage(self._head, self._head.find(_USAGE)) | _usage(tail, tail.rfind(_USAGE))
+        prompt, cached, sampled = told.get("prompt", 0), told.get("cached", 0), told.get("sampled", 0) or self._events
         computed = prompt - cached + sampled if prompt else 0
         return TokenCounts(prompt=prompt, sampled=sampled, cached=cached, computed=computed)
 
-    def _number(self, name: str) -> int:
-        """The last one: usage that a stream repeats grows. Anthropic's form has the prompt's at its beginning."""
-        found = _NUMBERS[name].findall(b"".join(self._pieces)) or _NUMBERS[name].findall(self._head)
-        return int(found[-1]) if found else 0
+
+def _usage(reply: bytes, start: int) -> dict[str, int]:
+    if start < 0:
+        return {}
+    found = {name: pattern.search(reply, start, start + _USAGE_BYTES) for name, pattern in _NUMBERS.items()}
+    return {name: int(number[1]) for name, number in found.items() if number is not None}
 
 
 class PlainWatch:
     """Tells the observer of one answer. ``id`` is ours: the layer names its own only in the reply."""
 
     def __init__(self, observer: Observer, model: str, choices: int) -> None:
-        self.id = f"plain-{uuid.uuid4().hex}"
+        self.id = f"plain-{new_id()}"
         self._observer = observer
         self._model = model
         self._choices = choices
@@ -94,8 +97,8 @@ class PlainWatch:
         self._began = time.monotonic()
         self._observer.answer_began(self.id, self._model)
 
-    def end(self, outcome: str, reading: ReplyReading) -> AnswerRecord:
-        first = reading.began_text
+    def end(self, outcome: str, first: float | None, tokens: TokenCounts) -> AnswerRecord:
+        """``first``: when the first text came, as ``began_text``."""
         record = AnswerRecord(
             id=self.id,
             model=self._model,
@@ -103,7 +106,7 @@ class PlainWatch:
             seconds=time.monotonic() - self._began,
             first_s=None if first is None else max(0.0, first - self._began),
             choices=self._choices,
-            tokens=reading.tokens if outcome == "ok" else TokenCounts(),
+            tokens=tokens if outcome == "ok" else TokenCounts(),
         )
         self._observer.answer_ended(record)
         return record

@@ -54,7 +54,7 @@ class _EventStream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kept = KeepAlive(send, self._keepalive_s)
         try:
-            async with kept.beating():
+            async with kept:
                 await super().__call__(scope, receive, kept)
         finally:
             await _close(self._opening, self._chunks)

@@ -40,7 +40,7 @@ async def test_a_silent_stream_carries_comments_between_its_pieces() -> None:
     """More than one, and the pieces come through as they are."""
     client = _Client()
     kept = KeepAlive(client.send, 0.01)
-    async with kept.beating():
+    async with kept:
         await kept(STREAM)
         await client.until(3)
         before = len(client.got)
@@ -55,7 +55,7 @@ async def test_nothing_is_added_before_after_or_to_another_reply(messages: tuple
     """Many beats long."""
     client = _Client()
     kept = KeepAlive(client.send, 0.002)
-    async with kept.beating():
+    async with kept:
         for message in messages:
             await kept(message)
         await asyncio.sleep(0.1)
@@ -67,7 +67,7 @@ async def test_a_piece_that_is_still_being_taken_has_none_beside_it() -> None:
     """A reader that takes nothing gets no heap of comments either."""
     client = _Client()
     kept = KeepAlive(client.send, 0.002)
-    async with kept.beating():
+    async with kept:
         await kept(STREAM)
         client.reads.clear()
         sending = asyncio.create_task(kept(PIECE))
@@ -83,7 +83,7 @@ async def test_no_comment_follows_the_block() -> None:
     client = _Client()
     kept = KeepAlive(client.send, 0.002)
     with pytest.raises(RuntimeError):
-        async with kept.beating():
+        async with kept:
             await kept(STREAM)
             raise RuntimeError
     number = len(client.got)

@@ -68,7 +68,7 @@ async def test_a_cancellation_by_another_stays_one() -> None:
     leash = Leash()
 
     async def work() -> None:
-        async with leash.bound():
+        with leash:
             await asyncio.Event().wait()
 
     task = asyncio.create_task(work())
@@ -83,13 +83,12 @@ async def test_a_cancellation_by_another_stays_one() -> None:
 async def test_a_task_goes_on_after_its_leash_has_ended_something() -> None:
     """Its later waits are not cancelled, and a closed leash ends nothing."""
     leash = Leash(asyncio.get_running_loop().time() + 0.01)
-    with pytest.raises(AnswerTimeout):
-        async with leash.bound():
-            await asyncio.Event().wait()
+    with pytest.raises(AnswerTimeout), leash:
+        await asyncio.Event().wait()
     await asyncio.sleep(0)
     late = Leash(asyncio.get_running_loop().time() + 0.01)
     late.close()
-    async with late.bound():
+    with late:
         await asyncio.sleep(0.05)
 
     task = asyncio.current_task()

@@ -10,17 +10,15 @@ from typing import Any, cast
 
 import pytest
 
+from models.engines.base import LayerCall
 from server.admission import Admission
 from server.fair_queue import AdmissionLimits, Ticket
 from server.grants import Grant
 from server.observing import AnswerRecord, HttpRequest, Observer, TokenCounts, Unobserved
+from server.openai_api.plain_layer import num_chars
 from server.openai_api.plain_passing import Passage, PlainReply
 from server.services import Services
 
-SCOPE = {
-    "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": "/v1/chat/completions",
-    "raw_path": b"/v1/chat/completions", "headers": [(b"traceparent", b"00-1"), (b"authorization", b"Bearer k")],
-}  # fmt: skip
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}}
 TEXT = 'It says "completion_tokens": 99, "prompt_tokens": 99.'
 
@@ -45,22 +43,35 @@ class _Site:
         self.observer: Observer = self.told
         self.spent: list[int] = []
         self.sent: list[Any] = []
-        self.seen: dict[str, Any] = {}
-        self.scope: dict[str, Any] = SCOPE | {"state": {}}
+        self.scope: dict[str, Any] = {"type": "http", "state": {}}
         self.admission = Admission(AdmissionLimits(running=1))
         self.fails = False
+        self.hangs = False
+        self.lingers_s = 0.0
+        self.let_go = 0
+        self.gone = asyncio.Event()
+        self.begun = asyncio.Event()
         self._start = {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]}
         self._pieces = pieces
 
-    async def layer(self, scope: Any, receive: Any, send: Any) -> None:
-        self.seen = dict(scope)
-        await receive()
+    async def layer(self, call: LayerCall, send: Any) -> None:
         await send(self._start)
         for piece in self._pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         if self.fails:
             raise RuntimeError("the engine has died")
+        if self.hangs:
+            await self._hang()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+        self.gone.set()
+        await asyncio.sleep(self.lingers_s)
+
+    async def _hang(self) -> None:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.let_go += 1
 
     async def ask(self, choices: int = 1) -> None:
         services = SimpleNamespace(
@@ -72,7 +83,7 @@ class _Site:
         deadline = asyncio.get_running_loop().time() + 30
         passage = Passage(
             layer=self.layer,
-            body=b"{}",
+            call=LayerCall("/v1/chat/completions", {}),
             grant=Grant(owner="me"),
             ticket=Ticket("k"),
             deadline=deadline,
@@ -81,7 +92,8 @@ class _Site:
         )
 
         async def receive() -> Any:
-            return await asyncio.Event().wait()
+            await self.gone.wait()
+            return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
             self.sent.append(message)
@@ -107,7 +119,6 @@ async def test_a_whole_reply_is_told_with_its_usage(caplog: pytest.LogCaptureFix
     assert site.spent == [3] and "error_code" not in site.scope["state"]
     (line,) = [one.getMessage() for one in caplog.records if one.getMessage().startswith("answer:")]
     assert f"id={record.id} " in line and "model=big" in line and "outcome=ok" in line and "reply=chatcmpl-7" in line
-    assert dict(site.seen["headers"]).keys() == {b"traceparent", b"content-length"}
 
 
 async def test_a_streams_first_piece_is_its_first_text() -> None:
@@ -157,6 +168,89 @@ async def test_a_layer_that_breaks_ends_the_answer() -> None:
 
     assert site.told.ended[0].outcome == "internal_error"
     assert b'"code":"internal_error"' in site.sent[-1]["body"] and site.sent[-1]["body"].endswith(b"[DONE]\n\n")
+
+
+async def test_a_client_that_leaves_ends_its_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """What runs for it is cancelled, its place is free, and nothing more is sent."""
+    caplog.set_level(logging.INFO)
+    site = _Site(_chunk(choices=[]))
+    site.hangs = True
+    asking = asyncio.create_task(site.ask())
+    await site.begun.wait()
+    site.gone.set()
+    await asking
+
+    assert (site.let_go, site.admission.in_flight) == (1, 0)
+    assert site.told.ended[0].outcome == "cancelled" and site.sent[-1]["body"] == _chunk(choices=[])
+    assert "error_code" not in site.scope["state"]
+    assert any("went away" in one.getMessage() for one in caplog.records)
+
+
+async def test_a_client_that_leaves_the_queue_leaves_no_place_behind() -> None:
+    """It had no answer yet, so none has ended."""
+    site = _Site()
+    site.admission = Admission(AdmissionLimits(running=1, waiting=1))
+    async with site.admission.place(Ticket("other")):
+        asking = asyncio.create_task(site.ask())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert site.admission.waiting == 1
+        site.gone.set()
+        await asking
+        assert (site.admission.waiting, site.admission.counts.left) == (0, 1)
+
+    assert not site.told.began and not site.told.ended and not site.sent
+
+
+async def test_a_reply_that_was_whole_is_ok_though_its_client_left() -> None:
+    """A server says so to the listener as soon as the last byte is sent."""
+    site = _Site(_chunk(choices=[]))
+    site.lingers_s = 0.02
+    await site.ask()
+
+    assert site.told.ended[0].outcome == "ok"
+
+
+async def test_a_stranger_who_cancels_is_not_a_client_that_left() -> None:
+    """The end of the server's loop goes on as what it is."""
+    site = _Site(_chunk(choices=[]))
+    site.hangs = True
+    asking = asyncio.create_task(site.ask())
+    await site.begun.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+    assert site.told.ended[0].outcome == "cancelled" and site.admission.in_flight == 0
+
+
+async def test_an_answer_that_is_late_ends_with_its_error() -> None:
+    """In the stream, as its status was sent; the layer is let go."""
+    site = _Site(_chunk(choices=[]))
+    site.hangs = True
+    asking = asyncio.create_task(site.ask())
+    await site.begun.wait()
+    site.admission.end_all()
+    await asking
+
+    assert site.let_go == 1 and b'"code":"server_stopping"' in site.sent[-1]["body"].replace(b": ", b":")
+
+
+@pytest.mark.parametrize(
+    ("body", "chars"),
+    [
+        ({"prompt": "abc", "max_tokens": 5}, 3),
+        ({"prompt": [1, 2, 3]}, 12),
+        ({"prompt": [[1, 2], [3]]}, 12),
+        ({"prompt": ["ab", "cd"]}, 4),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]}, 13),
+        ({"prompt": [], "stop": None}, 0),
+    ],
+    ids=str,
+)
+def test_texts_and_tokens_of_a_request_are_counted(body: dict[str, Any], chars: int) -> None:
+    """Wherever they stand; a token is as many characters as one usually has."""
+    assert num_chars(body) == chars
 
 
 async def test_who_gets_no_place_begins_no_answer() -> None:
