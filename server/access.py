@@ -41,6 +41,8 @@ class Access:
                 status = message["status"]
             await send(message)
 
+        # All layers look at a reply's start alone, so a stream's pieces may go past them.
+        scope.setdefault("state", {})["send_piece"] = send
         span = self._begin(scope)
         try:
             await self._app(scope, receive, watched)

@@ -1,8 +1,8 @@
 """Calls the endpoints of vLLM's OpenAI layer as its web application would, without that application in between.
 
 FastAPI would read a body that was read before, search it for parameters, and listen for a client that our server
-listens for: half of what a request costs before the engine knows of it (docs/benchmarks.md). What is kept is what a
-client can see: the body's type, the route's other checks, and the replies to errors.
+listens for: half of the time from our server's code to vLLM's (docs/benchmarks.md). What is kept is what a client can
+see: the body's type, the route's other checks, and the replies to errors.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class WatchedClient:
                 if not started:
                     started = True
                     self._waiting, self._running = self._waiting - 1, self._running + 1
-                prompt = max(prompt, len(output.prompt_token_ids or ()))
+                    prompt = len(output.prompt_token_ids or ())
                 cached = max(cached, output.num_cached_tokens or 0)
                 sampled += vllm_compat.num_new_tokens(output)
                 yield output

@@ -4,7 +4,9 @@
 
 Both servers run all the time; only one is asked at a time, in turn, first one and then the other in each round. A
 client streams completions of a fixed number of tokens, one after the other. Reported for each number of clients:
-tokens/s and time to the first token of both, and the median over the rounds of ours ÷ vLLM's, with the range.
+tokens/s, time to the first token and the processor time of both, and the median over the rounds of ours ÷ vLLM's, with
+the range. Processor time is that of the server's process for each request, without the engine's: other work on the
+machine changes it least.
 """
 
 from __future__ import annotations
@@ -27,15 +29,17 @@ import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
 _START_S = 300
+FIGURES = ("tokens_per_s", "ttft_p50", "ttft_p99", "cpu_ms")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one server in one round; seconds."""
+    """Of one server in one round; seconds. ``cpu_ms``: of its process, without the engine's, for each request."""
 
     tokens_per_s: float
     ttft_p50: float
     ttft_p99: float
+    cpu_ms: float
 
 
 @contextmanager
@@ -60,16 +64,23 @@ def _answers(url: str) -> bool:
         return False
 
 
-async def measure(url: str, model: str, clients: int, args: argparse.Namespace) -> Measured:
+@dataclass(frozen=True)
+class Asked:
+    url: str
+    pid: int
+
+
+async def measure(server: Asked, model: str, clients: int, args: argparse.Namespace) -> Measured:
     limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
-    async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits, trust_env=False) as http:
-        started = time.perf_counter()
+    async with httpx.AsyncClient(base_url=server.url, timeout=600, limits=limits, trust_env=False) as http:
+        started, worked = time.perf_counter(), cpu_s(server.pid)
         each = max(args.requests // clients, 2)
         found = await asyncio.gather(*(_client(http, model, number, each, args) for number in range(clients)))
-        seconds = time.perf_counter() - started
+        seconds, worked = time.perf_counter() - started, cpu_s(server.pid) - worked
     first = sorted(ttft for own in found for ttft, _ in own)
     tokens = sum(count for own in found for _, count in own)
-    return Measured(tokens / seconds, statistics.median(first), first[min(len(first) - 1, int(len(first) * 0.99))])
+    late = first[min(len(first) - 1, int(len(first) * 0.99))]
+    return Measured(tokens / seconds, statistics.median(first), late, 1000 * worked / len(first))
 
 
 async def _client(
@@ -110,6 +121,11 @@ async def _request(http: httpx.AsyncClient, body: dict[str, Any]) -> tuple[float
     return first, tokens
 
 
+def cpu_s(pid: int) -> float:
+    """What a process has used so far, its children not counted."""
+    return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat")) * 1e-9
+
+
 def resident_mb(pid: int) -> float:
     """Of a process and its children, in 10⁶ bytes."""
     total, waiting = 0.0, [pid]
@@ -128,7 +144,7 @@ def resident_mb(pid: int) -> float:
 
 def compare(ours: list[Measured], theirs: list[Measured]) -> dict[str, Any]:
     report: dict[str, Any] = {}
-    for name in ("tokens_per_s", "ttft_p50", "ttft_p99"):
+    for name in FIGURES:
         ratios = [getattr(a, name) / getattr(b, name) for a, b in zip(ours, theirs, strict=True)]
         report[name] = {
             "ours": round(statistics.median(getattr(one, name) for one in ours), 4),
@@ -139,7 +155,7 @@ def compare(ours: list[Measured], theirs: list[Measured]) -> dict[str, Any]:
     return report
 
 
-async def run(args: argparse.Namespace, urls: dict[str, str]) -> dict[str, Any]:
+async def run(args: argparse.Namespace, servers: dict[str, Asked]) -> dict[str, Any]:
     name = Path(args.model).name
     report: dict[str, Any] = {}
     for clients in map(int, args.clients.split(",")):
@@ -147,13 +163,13 @@ async def run(args: argparse.Namespace, urls: dict[str, str]) -> dict[str, Any]:
         for number in range(args.rounds + 1):
             order = ("ours", "vllm") if number % 2 else ("vllm", "ours")
             for which in order:
-                measured = await measure(urls[which], name, clients, args)
+                measured = await measure(servers[which], name, clients, args)
                 if number:  # the first round warms both up
                     rounds[which].append(measured)
         report[str(clients)] = compare(rounds["ours"], rounds["vllm"]) | {
             "rounds": {which: [asdict(one) for one in found] for which, found in rounds.items()}
         }
-        for measure_name in ("tokens_per_s", "ttft_p50", "ttft_p99"):
+        for measure_name in FIGURES:
             print(f"{clients:>3} clients  {measure_name:>12}  {report[str(clients)][measure_name]}", flush=True)
     return report
 
@@ -191,7 +207,8 @@ def main() -> None:
         other = stack.enter_context(server(theirs, quiet, f"{urls['vllm']}/health"))
         report = {"idle_mb": {"ours": resident_mb(mine.pid), "vllm": resident_mb(other.pid)}}
         print(f"memory before the first request, MB: {report['idle_mb']}", flush=True)
-        report |= asyncio.run(run(args, urls))
+        asked = {"ours": Asked(urls["ours"], mine.pid), "vllm": Asked(urls["vllm"], other.pid)}
+        report |= asyncio.run(run(args, asked))
     if args.out:
         args.out.write_text(json.dumps(report, indent=1))
 

@@ -52,7 +52,7 @@ class PlainReply(Response):
         self._passage = passage
 
     async def __call__(self, scope: Any, receive: _Receive, send: _Send) -> None:
-        kept = KeepAlive(send, self._passage.keepalive_s)
+        kept = KeepAlive(send, self._passage.keepalive_s, scope["state"].get("send_piece"))
         wire = _Wire(kept)
         watch = PlainWatch(self._services.observer, self._services.slot.card.name, self._passage.choices)
         outcome, has_place, request = "cancelled", False, request_id.get()

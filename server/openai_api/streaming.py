@@ -52,7 +52,7 @@ class _EventStream(StreamingResponse):
         self._keepalive_s = keepalive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kept = KeepAlive(send, self._keepalive_s)
+        kept = KeepAlive(send, self._keepalive_s, scope["state"].get("send_piece"))
         try:
             async with kept:
                 await super().__call__(scope, receive, kept)
