@@ -7,6 +7,7 @@ see: the body's type, the route's other checks, and the replies to errors.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -61,9 +62,12 @@ class Endpoints:
         """As ``OpenAiLayer`` says. Raises KeyError for a path that vLLM does not have."""
         endpoint = self._by_path[call.path]
         request = Request(self._scope(call))
+        cancels = _cancels()
         try:
             response = await _answer(endpoint, call, request)
+            _go_on_unless_cancelled(cancels)
         except Exception as error:
+            _go_on_unless_cancelled(cancels)
             kind = next(kind for kind in type(error).__mro__ if kind in self._app.exception_handlers)
             response = await self._app.exception_handlers[kind](request, error)
             await _send(response, request, send)
@@ -82,6 +86,17 @@ class Endpoints:
             "query_string": b"",
             "state": {},
         }
+
+
+def _cancels() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+def _go_on_unless_cancelled(before: int) -> None:
+    """vLLM takes a cancellation for its client's leaving, keeps it to itself and words a reply that is for nobody."""
+    if _cancels() > before:
+        raise asyncio.CancelledError
 
 
 async def _answer(endpoint: Endpoint, call: LayerCall, request: Request) -> Response:

@@ -181,6 +181,23 @@ def test_headers_and_routes_of_the_layer_are_not_reached(server: Any) -> None:
     assert _post(server, "/v1/completions", body, **{"X-Vllm-Priority": "x", "X-data-parallel-rank": "7"}).is_success
 
 
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/completions", {"prompt": "x", "max_tokens": 1900}),
+        ("/v1/chat/completions", {"messages": USER, "max_tokens": 1900}),
+        ("/v1/responses", {"input": "x", "max_output_tokens": 1900}),
+        ("/v1/messages", {"messages": USER, "max_tokens": 1900}),
+    ],
+)
+def test_an_answer_that_is_late_is_told_so(server: Any, path: str, fields: dict[str, Any]) -> None:
+    """By us: vLLM takes its end for a client that left."""
+    body = {"model": "chat-llama", "ignore_eos": True, **fields}
+    reply = _post(server, path, body, **{"X-Request-Timeout": "0.2"})
+
+    assert (reply.status_code, reply.json()["error"]["code"]) == (504, "timeout")
+
+
 def test_a_client_that_leaves_frees_its_place(server: Any) -> None:
     """Streams are cut off; the server then has nothing in flight."""
     body = {"model": "chat-llama", "prompt": "x", "max_tokens": 1900, "stream": True, "ignore_eos": True}

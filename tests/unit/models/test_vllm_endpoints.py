@@ -85,6 +85,14 @@ def _app() -> FastAPI:
     async def things(request: Body, raw_request: Request) -> Response:
         if request.mode in {"stream", "endless"}:
             return StreamingResponse(_pieces(raw_request.app.state.seen, request.mode), media_type="text/event-stream")
+        if request.mode in {"swallows", "breaks"}:
+            try:
+                raw_request.app.state.seen.waiting.set()
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if request.mode == "breaks":
+                    raise ValueError("the engine was let go") from None
+                return JSONResponse({"error": "Client disconnected"}, status_code=400)
         if request.mode == "refused":
             raise ValueError("no such mode")
         if request.mode == "broken":
@@ -180,6 +188,22 @@ async def test_cancelling_closes_the_stream(slow: bool) -> None:
     await asyncio.wait({task})
 
     assert task.cancelled() and app.state.seen.closed == 1
+
+
+@pytest.mark.parametrize("mode", ["swallows", "breaks"])
+async def test_a_cancellation_that_an_endpoint_keeps_to_itself_is_one(mode: str) -> None:
+    """vLLM's take it for a client that left; nothing of that is sent."""
+    app, sent = _app(), list[Any]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    task = asyncio.create_task(Endpoints(app)(LayerCall("/v1/things", {"mode": mode}, (JSON,)), send))
+    await app.state.seen.waiting.wait()
+    task.cancel()
+    await asyncio.wait({task})
+
+    assert task.cancelled() and sent == []
 
 
 async def test_a_path_that_is_not_there_is_named() -> None:

@@ -89,3 +89,16 @@ async def test_no_comment_follows_the_block() -> None:
     number = len(client.got)
     await asyncio.sleep(0.05)
     assert len(client.got) == number
+
+
+async def test_pieces_take_the_shorter_way() -> None:
+    """The start goes through all layers, as some look at it; pieces, comments and the end go past them."""
+    through, past = _Client(), _Client()
+    kept = KeepAlive(through.send, 0.01, past.send)
+    async with kept:
+        await kept(STREAM)
+        await past.until(1)
+        await kept(PIECE)
+        await kept(END)
+    assert through.got == [STREAM]
+    assert past.got[0] == COMMENT and [one for one in past.got if one != COMMENT] == [PIECE, END]
