@@ -25,16 +25,16 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from models.catalog import ModelCard, load_catalog
-from models.engines.base import Engine, Tokenizer
 from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
-from models.types import Delta, EngineStats, GenerateParams
+from models.types import GenerateParams
+from scripts.benchmarks.directed_engine import OURS, PUBLISHED, Directed, Lengths, queries_of
 from scripts.benchmarks.random_models import build_model
 from server.engine_slot import EngineSlot
 from server.methods.base import Ask, Done, Message
@@ -51,13 +51,6 @@ QUESTION = (
     "antibiotic his INR is 9 and he bleeds from the gums. Which enzyme does his drug inhibit?"
 )
 CHOICES = ("Cyclooxygenase", "Vitamin K epoxide reductase", "Thrombin", "Factor Xa")
-TOPICS = ("warfarin", "the INR", "vitamin K", "CYP2C9", "heparin", "aspirin", "macrolides", "prothrombin", "statins")
-ANALYSIS = "The drug must be named first, then what it inhibits, and why an antibiotic raises its effect in this man."
-SUB_ANSWER = (
-    "The passages say that it inhibits vitamin K epoxide reductase, so that several factors of coagulation are not "
-    "carboxylated [1]. Its effect is followed by the INR, and vitamin K reverses it [2]."
-)
-FINAL = "The drug that is monitored by the INR is warfarin, and the antibiotic raised its effect."
 # The published instructions have 22, 19, 73, 39, 29 and 8 words; these have as many.
 SERIAL_SYSTEM = (
     "You are an assistant who knows medicine and helps a physician to answer one question, as all the "
@@ -84,18 +77,6 @@ SERIAL_LETTER = "Write the letter of the answer in JSON."
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
-    """Tokens of a plan and of a sub-answer."""
-
-    plan: int
-    sub: int
-
-
-PUBLISHED = Lengths(300, 220)
-OURS = Lengths(140, 140)
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     name: str
     calls: int
@@ -103,98 +84,6 @@ class Row:
     computed: int
     searches: float
     wall: float
-
-
-class Directed:
-    """An engine that computes what ``inner`` computes and writes what was decided."""
-
-    def __init__(self, inner: Engine, args: argparse.Namespace) -> None:
-        self._inner = inner
-        rounds, queries = args.rounds, args.queries
-        self._lengths = PUBLISHED
-        self._caches = True
-        self._plans = [_queries(number, queries) for number in range(rounds)]
-        self._asked = 0
-        self._salt = "before the first"
-        self._analysis, self._sub_answer, self._final = ANALYSIS, SUB_ANSWER, FINAL
-
-    def begin(self, lengths: Lengths, *, caches: bool) -> None:
-        self._lengths = lengths
-        self._caches = caches
-        self._asked = 0
-        self._salt = f"{time.monotonic()}"
-        self._sub_answer = self._long(SUB_ANSWER, lengths.sub)
-        self._final = f"{self._long(FINAL, 400)} Answer: B."
-        self._analysis = self._long(ANALYSIS, lengths.plan - len(self.tokenizer.encode(json.dumps(self._plans[0]))))
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return self._inner.tokenizer
-
-    @property
-    def max_model_len(self) -> int:
-        return self._inner.max_model_len
-
-    @property
-    def block_size(self) -> int:
-        return self._inner.block_size
-
-    async def start(self) -> None:
-        await self._inner.start()
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-    async def abort(self, request_id: str) -> None:
-        await self._inner.abort(request_id)
-
-    def is_ready(self) -> bool:
-        return self._inner.is_ready()
-
-    def stats(self) -> EngineStats:
-        return self._inner.stats()
-
-    async def generate(
-        self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
-    ) -> AsyncIterator[Delta]:
-        text, usual = self._decision(self.tokenizer.decode(prompt_ids))
-        tokens = min(params.max_tokens, usual)
-        # A salt of its own is a cache that nobody else has.
-        salt = self._salt if self._caches else f"{self._salt}/{request_id}"
-        own = replace(params, max_tokens=tokens, ignore_eos=True, stop=(), grammar=None, cache_salt=salt)
-        async for delta in self._inner.generate(prompt_ids, own, request_id):
-            last = delta.finish_reason is not None
-            yield replace(delta, text=text if last else "", finish_reason="stop" if last else None)
-
-    def _decision(self, prompt: str) -> tuple[str, int]:
-        """The text, and how many tokens such a one usually has."""
-        if prompt.endswith("JSON:\n"):
-            self._asked += 1
-            queries = self._plans[(self._asked - 1) % len(self._plans)]
-            return json.dumps({"analysis": self._analysis, "queries": queries}), self._lengths.plan
-        if prompt.endswith("List:\n"):
-            return json.dumps({"output": self._plans[self._asked - 1]}), 100
-        if prompt.endswith("Letter:\n"):
-            return '{"answer": "B"}', 10
-        return (self._final, 400) if prompt.endswith("Reasoning:") else (self._sub_answer, self._lengths.sub)
-
-    def _long(self, text: str, tokens: int) -> str:
-        """``text`` over and over, to so many tokens."""
-        words = text.split()
-        count = len(words)
-        while len(self.tokenizer.encode(" ".join(words))) < tokens:
-            words.append(words[len(words) % count])
-        return " ".join(words)
-
-
-def _queries(number: int, queries: int) -> list[str]:
-    return [
-        f"What is known of {TOPICS[(number * queries + n) % len(TOPICS)]} in case {number}?" for n in range(queries)
-    ]
 
 
 async def ours(method: IMedRag, engine: Directed, args: argparse.Namespace, caches: bool, lengths: Lengths) -> Row:
@@ -250,7 +139,7 @@ async def serial(service: PassageService, engine: Directed, args: argparse.Names
 
 async def searches(service: PassageService, args: argparse.Namespace) -> str:
     passages = service.open(Ask(request_id="searches"))
-    queries = _queries(0, args.queries)
+    queries = queries_of(0, args.queries)
     wanted = Wanted(k=args.k)
     await passages.find(queries, wanted)
     batched, single = [], []
@@ -276,7 +165,9 @@ def row_of(rows: Sequence[Row], ratios: Sequence[float]) -> str:
 
 async def measure(args: argparse.Namespace, folder: Path) -> None:
     card = load_catalog()[args.model] if args.model else build_model(folder / "model", args.shape)
-    engine = Directed(create_engine(args.engine, card, EngineOptions(device=args.device, dtype=args.dtype)), args)
+    engine = Directed(
+        create_engine(args.engine, card, EngineOptions(device=args.device, dtype=args.dtype)), args.rounds, args.queries
+    )
     slot = EngineSlot(card, lambda: engine)
     await slot.load()
     settings = RetrievalSettings(encoder=args.encoder, device=args.device)

@@ -73,6 +73,13 @@ class _Site:
         finally:
             self.let_go += 1
 
+    async def hanging(self) -> asyncio.Task[None]:
+        """A request whose layer has begun its reply and goes on without end."""
+        self.hangs = True
+        asking = asyncio.create_task(self.ask())
+        await self.begun.wait()
+        return asking
+
     async def ask(self, choices: int = 1) -> None:
         services = SimpleNamespace(
             observer=self.observer,
@@ -174,9 +181,7 @@ async def test_a_client_that_leaves_ends_its_answer(caplog: pytest.LogCaptureFix
     """What runs for it is cancelled, its place is free, and nothing more is sent."""
     caplog.set_level(logging.INFO)
     site = _Site(_chunk(choices=[]))
-    site.hangs = True
-    asking = asyncio.create_task(site.ask())
-    await site.begun.wait()
+    asking = await site.hanging()
     site.gone.set()
     await asking
 
@@ -214,9 +219,7 @@ async def test_a_reply_that_was_whole_is_ok_though_its_client_left() -> None:
 async def test_a_stranger_who_cancels_is_not_a_client_that_left() -> None:
     """The end of the server's loop goes on as what it is."""
     site = _Site(_chunk(choices=[]))
-    site.hangs = True
-    asking = asyncio.create_task(site.ask())
-    await site.begun.wait()
+    asking = await site.hanging()
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
@@ -227,9 +230,7 @@ async def test_a_stranger_who_cancels_is_not_a_client_that_left() -> None:
 async def test_an_answer_that_is_late_ends_with_its_error() -> None:
     """In the stream, as its status was sent; the layer is let go."""
     site = _Site(_chunk(choices=[]))
-    site.hangs = True
-    asking = asyncio.create_task(site.ask())
-    await site.begun.wait()
+    asking = await site.hanging()
     site.admission.end_all()
     await asking
 
