@@ -14,8 +14,9 @@ from fastapi.responses import JSONResponse
 from models.types import TokenLogprob
 from server.grants import Grant
 from server.methods.base import Ask, Done, Event, Evidence, TextDelta
+from server.openai_api.attending import attended
 from server.openai_api.body import read_json
-from server.openai_api.exchange import TIMEOUT_HEADER, Exchange, unless_disconnected
+from server.openai_api.exchange import TIMEOUT_HEADER, Exchange
 from server.openai_api.fanout import fan_out
 from server.openai_api.open_webui import Shown, answering, shown_to, side_job
 from server.openai_api.plain_layer import plain_reply
@@ -44,7 +45,8 @@ async def chat_completions(request: Request) -> Response:
     decode = services.slot.get().tokenizer.decode
     if body.stream:
         return await stream_reply(request, exchange, _chunks(exchange, body, decode, shown))
-    await unless_disconnected(request, exchange.collect())
+    async with attended(request.receive):
+        await exchange.collect()
     return JSONResponse(_completion(exchange, body, decode))
 
 

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from models.encoders.base import Encoder, Floats, PassageText
 from server.encoder_pool import EncoderPool
 from server.errors import InvalidRequest
+from server.openai_api.attending import attended
 from server.openai_api.body import read_json
-from server.openai_api.exchange import unless_disconnected
 from server.openai_api.schemas import MAX_TEXT, parse_body
 from server.services import Services
 
@@ -56,9 +56,8 @@ async def embeddings(request: Request) -> Response:
     limit = services.settings.retrieval.max_inputs
     if len(body.texts) > limit:
         raise InvalidRequest(f"input: {len(body.texts)} texts, at most {limit} are taken at once", param="input")
-    async with services.admitted(request.state.owner):
-        work = services.encoders.run(lambda: _embed(services.encoders, body))
-        return JSONResponse(await unless_disconnected(request, work))
+    async with attended(request.receive), services.admitted(request.state.owner):
+        return JSONResponse(await services.encoders.run(lambda: _embed(services.encoders, body)))
 
 
 def _embed(pool: EncoderPool, body: EmbeddingsRequest) -> dict[str, Any]:

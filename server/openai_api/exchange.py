@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Final, TypeVar
-
-from fastapi import Request
+from typing import Final
 
 from server.answer_watch import AnswerWatch, log_answer
 from server.errors import AnswerTimeout, InvalidRequest, error_reply
@@ -22,7 +20,6 @@ from server.services import DIRECT, Served, Services
 from server.traces import TraceHead, TraceRecorder
 
 TIMEOUT_HEADER: Final = "X-Request-Timeout"
-_T = TypeVar("_T")
 
 
 class Exchange:
@@ -62,9 +59,9 @@ class Exchange:
         """Raises what ``Admission.place`` raises, before the first; AnswerTimeout and ServerStopping at any time."""
         failure: str | None = "cancelled"
         request = request_id.get()
-        request_id.set(self.head.id)
         async with self._services.admission.place(self._ticket(), self._deadline) as leash:
             self.has_place = True
+            request_id.set(self.head.id)
             self._watch.begin()
             try:
                 async with aclosing(leash.over(run_all(self._served.method, self._asks))) as merged:
@@ -86,6 +83,7 @@ class Exchange:
                 raise
             finally:
                 self._forget_what_left()
+                request_id.set(request)
                 self._log(failure, request)
                 await asyncio.shield(self._store(failure))
 
@@ -138,21 +136,3 @@ def timeout_seconds(text: str) -> float:
 
 def _num_chars(ask: Ask) -> int:
     return len(ask.prompt or "") + sum(len(message.content) for message in ask.messages)
-
-
-async def unless_disconnected(request: Request, work: Awaitable[_T]) -> _T | None:
-    """The result of ``work``, which is cancelled when the client goes away; then None."""
-    task = asyncio.ensure_future(work)
-    gone = asyncio.create_task(_disconnect(request))
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        for pending in (task, gone):
-            pending.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
-
-
-async def _disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

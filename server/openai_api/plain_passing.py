@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +17,7 @@ from server.grants import Grant
 from server.guard import log_failure, send_error
 from server.logging_setup import request_id
 from server.openai_api import sse
+from server.openai_api.attending import attended
 from server.openai_api.keepalive import KeepAlive
 from server.openai_api.plain_watch import PlainWatch, ReplyReading, outcome_of
 from server.services import Services
@@ -58,7 +57,7 @@ class PlainReply(Response):
         outcome, has_place, request = "cancelled", False, request_id.get()
         try:
             place = self._services.admission.place(self._passage.ticket, self._passage.deadline)
-            async with wire.attended(receive), place as leash, kept:
+            async with attended(receive, lambda: wire.ended), place as leash, kept:
                 has_place = self._passage.choices > 0
                 if has_place:
                     request_id.set(watch.id)
@@ -73,6 +72,7 @@ class PlainReply(Response):
             outcome = error_reply(error).code
             await wire.fail(error)
         finally:
+            request_id.set(request)
             if wire.status >= 400:
                 scope.setdefault("state", {})["error_code"] = outcome
             if has_place:
@@ -83,7 +83,7 @@ class PlainReply(Response):
 
 
 class _Wire:
-    """Between the layer and the client: watches what comes out, and ends it when the client has gone."""
+    """Between the layer and the client: watches what comes out."""
 
     def __init__(self, send: _Send) -> None:
         self._send = send
@@ -99,30 +99,6 @@ class _Wire:
             self.reading.feed(message.get("body", b""))
             self.ended = not message.get("more_body", False)
         await self._send(message)
-
-    @asynccontextmanager
-    async def attended(self, receive: _Receive) -> AsyncIterator[None]:
-        """The block is cancelled when the client leaves before its reply has ended. Raises ClientGone then."""
-        task = asyncio.current_task()
-        before, has_left = 0 if task is None else task.cancelling(), False
-
-        async def listen() -> None:
-            nonlocal has_left
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            if task is not None and not self.ended:
-                has_left = True
-                task.cancel()
-
-        listening = asyncio.create_task(listen(), name="client")
-        try:
-            yield
-        except asyncio.CancelledError:
-            if has_left and task is not None and task.uncancel() <= before:
-                raise ClientGone("the client went away before its answer was complete") from None
-            raise
-        finally:
-            listening.cancel()
 
     async def fail(self, error: Exception) -> None:
         reply = error_reply(error)

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from models.encoders.base import PassageText
 from server.encoder_pool import EncoderPool
 from server.errors import InvalidRequest
+from server.openai_api.attending import attended
 from server.openai_api.body import read_json
-from server.openai_api.exchange import unless_disconnected
 from server.openai_api.schemas import MAX_TEXT, parse_body
 from server.services import Services
 
@@ -52,9 +52,8 @@ async def rerank(request: Request) -> Response:
     limit = services.settings.retrieval.max_inputs
     if len(body.documents) > limit:
         raise InvalidRequest(f"documents: {len(body.documents)} given, at most {limit} are taken", param="documents")
-    async with services.admitted(request.state.owner):
-        work = services.encoders.run(lambda: _rerank(services.encoders, body))
-        return JSONResponse(await unless_disconnected(request, work))
+    async with attended(request.receive), services.admitted(request.state.owner):
+        return JSONResponse(await services.encoders.run(lambda: _rerank(services.encoders, body)))
 
 
 def _rerank(pool: EncoderPool, body: RerankRequest) -> dict[str, Any]:

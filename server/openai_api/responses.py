@@ -20,8 +20,9 @@ from server.errors import ResponseNotStored, error_reply
 from server.grants import Grant
 from server.guard import log_failure
 from server.methods.base import Ask
+from server.openai_api.attending import attended
 from server.openai_api.body import read_json
-from server.openai_api.exchange import TIMEOUT_HEADER, Exchange, unless_disconnected
+from server.openai_api.exchange import TIMEOUT_HEADER, Exchange
 from server.openai_api.fanout import Indexed, fan_out
 from server.openai_api.open_webui import answering, side_job
 from server.openai_api.plain_layer import plain_reply
@@ -49,7 +50,8 @@ async def create_response(request: Request) -> Response:
     answer = _Answer(exchange, body, services)
     if body.fields.stream:
         return await stream_reply(request, exchange, answer.events(), EVENTS)
-    await unless_disconnected(request, answer.collect())
+    async with attended(request.receive):
+        await answer.collect()
     return JSONResponse(answer.ended())
 
 

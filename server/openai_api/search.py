@@ -17,9 +17,9 @@ from retrieval.corpus.store_schema import Target
 from retrieval.passages import Document, Passage
 from server.errors import InvalidRequest, PassageNotFound
 from server.grants import Grant
+from server.openai_api.attending import attended
 from server.openai_api.body import read_json
 from server.openai_api.corpus_schemas import FilterBody, SearchBody, day_number, shown_day
-from server.openai_api.exchange import unless_disconnected
 from server.openai_api.schemas import parse_body
 from server.retrieval_settings import RetrievalSettings
 from server.services import Services
@@ -35,9 +35,9 @@ async def search(request: Request) -> Response:
     body = parse_body(SearchBody, await read_json(request, services.settings.server.max_body_bytes))
     queries = _checked(body, services.settings.retrieval)
     where = _filter_of(body.filter)
-    async with services.admitted(request.state.owner):
+    async with attended(request.receive), services.admitted(request.state.owner):
         work = services.retrieval.run(lambda: _search(services, request.state.grant, body, queries, where))
-        return _json(await unless_disconnected(request, work))
+        return _json(await work)
 
 
 @router.get("/v1/passages/{namespace}/{passage_id}")
@@ -46,10 +46,9 @@ async def get_passage(request: Request, namespace: str, passage_id: str) -> Resp
     services: Services = request.app.state.services
     if not (passage_id.isascii() and passage_id.isdigit() and 0 < int(passage_id[:20]) < 2**63):
         raise PassageNotFound("a passage's id is a number of up to 63 bits")
-    async with services.admitted(request.state.owner):
+    async with attended(request.receive), services.admitted(request.state.owner):
         grant, number = request.state.grant, int(passage_id)
-        work = services.retrieval.run(lambda: _passage(services, grant, namespace, number))
-        return _json(await unless_disconnected(request, work))
+        return _json(await services.retrieval.run(lambda: _passage(services, grant, namespace, number)))
 
 
 def _checked(body: SearchBody, settings: RetrievalSettings) -> list[str]:

@@ -16,10 +16,11 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from server.errors import ClientGone, error_reply
+from server.errors import error_reply
 from server.guard import log_failure
 from server.openai_api import sse
-from server.openai_api.exchange import Exchange, unless_disconnected
+from server.openai_api.attending import attended
+from server.openai_api.exchange import Exchange
 from server.openai_api.keepalive import KeepAlive
 from server.services import Services
 
@@ -73,8 +74,8 @@ async def stream_reply(
     keepalive_s = services.settings.server.keepalive_s
     opening = asyncio.ensure_future(_first(chunks))
     try:
-        if not await unless_disconnected(request, _begins(opening, exchange, keepalive_s)):
-            raise ClientGone("the client went away before its answer began")
+        async with attended(request.receive):
+            await _begins(opening, exchange, keepalive_s)
     except BaseException:
         await _close(opening, chunks)
         raise
@@ -85,15 +86,14 @@ async def _first(chunks: _Chunks) -> Chunk | None:
     return await anext(chunks, None)
 
 
-async def _begins(opening: _Opening, exchange: Exchange, patience_s: float) -> bool:
-    """True when there is a first chunk, or it is time to begin without one. Raises what the chunks do."""
+async def _begins(opening: _Opening, exchange: Exchange, patience_s: float) -> None:
+    """Until there is a first chunk, or it is time to begin without one. Raises what the chunks do."""
     while not opening.done():
         await asyncio.wait({opening}, timeout=patience_s)
         if exchange.has_place:
             break
     if opening.done():
         opening.result()
-    return True
 
 
 async def _close(opening: _Opening, chunks: _Chunks) -> None:

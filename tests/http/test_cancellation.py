@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -77,9 +78,12 @@ async def _until_idle(services: Services) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_that_leaves_frees_its_engine_slot(real_model: Path, tmp_path: Path, stream: bool) -> None:
+async def test_a_client_that_leaves_frees_its_engine_slot(
+    real_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, stream: bool
+) -> None:
     """Eight at a time on four slots, four of them waiting in the engine; nothing of them stays: no sequence, no place,
-    no task."""
+    no task. A whole reply that nobody got has a status that says so."""
+    caplog.set_level(logging.INFO, logger="server.access")
     body: dict[str, Any] = {"model": "small", "stream": stream, "max_tokens": 1500, "temperature": 1.0}
     body["messages"] = [{"role": "user", "content": "Which gene is it?"}]
     async with _served(real_model, tmp_path) as (services, url):
@@ -96,3 +100,5 @@ async def test_a_client_that_leaves_frees_its_engine_slot(real_model: Path, tmp_
 
         assert _stats(services).tokens_generated < 8 * 3 * 1500
         assert len(asyncio.all_tasks()) <= tasks
+    left = [one for one in caplog.records if one.name == "server.access" and "status=499" in one.getMessage()]
+    assert stream or len(left) == 8 * 3

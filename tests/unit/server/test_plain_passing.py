@@ -14,6 +14,7 @@ from models.engines.base import LayerCall
 from server.admission import Admission
 from server.fair_queue import AdmissionLimits, Ticket
 from server.grants import Grant
+from server.logging_setup import request_id
 from server.observing import AnswerRecord, HttpRequest, Observer, TokenCounts, Unobserved
 from server.openai_api.plain_layer import num_chars
 from server.openai_api.plain_passing import Passage, PlainReply
@@ -27,8 +28,10 @@ class _Told(Unobserved):
     def __init__(self) -> None:
         self.began: list[tuple[str, str]] = []
         self.ended: list[AnswerRecord] = []
+        self.lines_of: list[str] = []
 
     def answer_began(self, answer_id: str, model: str) -> None:
+        self.lines_of.append(request_id.get())
         self.began.append((answer_id, model))
 
     def answer_ended(self, record: AnswerRecord) -> None:
@@ -252,6 +255,15 @@ async def test_an_answer_that_is_late_ends_with_its_error() -> None:
 def test_texts_and_tokens_of_a_request_are_counted(body: dict[str, Any], chars: int) -> None:
     """Wherever they stand; a token is as many characters as one usually has."""
     assert num_chars(body) == chars
+
+
+async def test_after_an_answer_the_lines_are_the_requests_again() -> None:
+    """The request's own line comes last and has the id that the reply named."""
+    request_id.set("7f3e")
+    site = _Site(_chunk(choices=[]))
+    await site.ask()
+
+    assert site.told.lines_of == [site.told.ended[0].id] and request_id.get() == "7f3e"
 
 
 async def test_who_gets_no_place_begins_no_answer() -> None:
