@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 _T = TypeVar("_T")
 # Long enough for the pause between two layers, short enough not to matter to a neighbour (docs/benchmarks.md).
-_SPINS: Final = "3000"
+_SPINS: Final = "20000"
 _USUAL_SPINS: Final = "300000"
 
 

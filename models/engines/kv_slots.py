@@ -7,6 +7,7 @@ Presents itself to a transformers model as its ``Cache``. Knows nothing of reque
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -87,12 +88,15 @@ class KvSlots:
         self._is_run = self._rows == list(range(self._rows[0], self._rows[0] + len(self._rows)))
 
     def attention_mask(self) -> Tensor | None:
-        """bool [rows, 1, tokens, width]: each token sees its own row up to itself. None when it sees everything."""
+        """[rows, 1, tokens, width], what is added to the scores: 0 for a token's own row up to itself, -inf beyond.
+        None when it sees everything. Not bool, which every layer would make into this again."""
         if self._tokens == 1 and len(self._rows) == 1:
             return None
-        columns = torch.arange(self._width, device=self.shape.device)
-        last_seen = self._column_index.unsqueeze(1) + torch.arange(self._tokens, device=self.shape.device)
-        return (columns <= last_seen.unsqueeze(2)).unsqueeze(1)
+        device = self.shape.device
+        columns = torch.arange(self._width, device=device)
+        last_seen = self._column_index.unsqueeze(1) + torch.arange(self._tokens, device=device)
+        seen = torch.zeros((len(self._rows), 1, self._tokens, self._width), dtype=self.shape.dtype, device=device)
+        return seen.masked_fill_((columns > last_seen.unsqueeze(2)).unsqueeze(1), -math.inf)
 
     def position_ids(self) -> Tensor:
         return self._column_index.unsqueeze(1) + torch.arange(self._tokens, device=self.shape.device)

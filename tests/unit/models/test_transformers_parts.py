@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -21,8 +23,8 @@ def test_grouped_attention_equals_attention_with_repeated_heads(tokens: int) -> 
     generator = torch.Generator().manual_seed(0)
     query = torch.randn(3, 6, tokens, 8, generator=generator)
     key, value = torch.randn(2, 3, 2, 9, 8, generator=generator)
-    mask = torch.arange(9) <= torch.arange(4, 4 + tokens).unsqueeze(1)
-    mask = mask.expand(3, 1, tokens, 9)
+    hidden = torch.arange(9) > torch.arange(4, 4 + tokens).unsqueeze(1)
+    mask = torch.zeros(3, 1, tokens, 9).masked_fill(hidden, -math.inf)
     expected = scaled_dot_product_attention(
         query, key.repeat_interleave(3, 1), value.repeat_interleave(3, 1), attn_mask=mask
     )
@@ -64,7 +66,7 @@ def test_mask_shows_each_row_its_own_past() -> None:
     mask = slots.attention_mask()
 
     assert mask is not None
-    assert mask[:, 0, 0].tolist() == [[True, True, False, False], [True, True, True, True]]
+    assert mask[:, 0, 0].tolist() == [[0, 0, -math.inf, -math.inf], [0, 0, 0, 0]]
     assert slots.position_ids().tolist() == [[1], [3]]
 
 
