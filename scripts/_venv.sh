@@ -67,14 +67,22 @@ _install_cpu() { _install_torch_cpu && _say "installing Arrowhead" && _pip insta
 _install_gpu() { _say "installing Arrowhead, vLLM and FAISS for CUDA" && _pip install -e '.[gpu]'; }
 
 _install_dev() {
+    local system status=0
+    # What comes from elsewhere comes meanwhile. Neither of the two fails: each says what is missing without it.
+    { _install_blast; _install_chromium; } &
+    system=$!
+    _install_dev_packages || status=$?
+    wait "$system" || true
+    return $status
+}
+
+_install_dev_packages() {
     _install_torch_cpu || return
     if [ "${ARROWHEAD_NO_VLLM:-0}" = 1 ]; then
-        _say "installing Arrowhead and its test tools, without vLLM" && _pip install -e '.[cpu,dev]' || return
+        _say "installing Arrowhead and its test tools, without vLLM" && _pip install -e '.[cpu,dev]'
     else
-        _install_dev_with_vllm || return
+        _install_dev_with_vllm
     fi
-    _install_blast
-    _install_chromium
 }
 
 # First and by name: a plain range would bring the CUDA build, gigabytes no CPU machine can use.

@@ -1,11 +1,12 @@
 """A decode step of the transformers engine on a processor: what packed layers and idle helpers of OpenMP change.
 
-    python scripts/benchmarks/decode_step.py [--shape 8x512] [--dtype float32] [--steps 200] [--busy 2]
+    python scripts/benchmarks/decode_step.py [--shape 8x512 | --model arrowhead-tiny] [--dtype float32] [--prompt 400]
 
-Milliseconds for one token of 1, 3 and 8 sequences of 400 tokens each, medians of --steps steps, greedy, without HTTP.
+Milliseconds for one token of 1, 3 and 8 sequences of --prompt tokens each, medians of --steps steps, greedy, without
+HTTP.
 "as loaded": the model as transformers loads it; "packed": as this engine does (models/packed_linear.py). "beside an
 idle thread": another thread of the process has computed once and lives on, as a search thread or an executor's would.
---busy starts so many other programs that never rest; means then, as steps differ much. GOMP_SPINCOUNT=3000 before the
+--busy starts so many other programs that never rest; means then, as steps differ much. GOMP_SPINCOUNT=20000 before the
 command is what the arrowhead command sets (models/openmp.py).
 """
 
@@ -21,12 +22,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from models.catalog import load_catalog
 from models.engines import grouped_attention
 from models.engines.batch_decode import BatchDecoder, BatchLimits
 from models.engines.kv_slots import KvSlots
@@ -39,7 +42,6 @@ from models.types import GenerateParams
 from scripts.benchmarks.random_models import build_model
 
 _BATCHES = (1, 3, 8)
-_PROMPT = 400
 
 
 @contextmanager
@@ -79,12 +81,12 @@ def step_ms(loaded: LoadedModel, sequences: int, args: argparse.Namespace) -> fl
     slots = KvSlots(loaded.shape, max_bytes=loaded.slot_bytes, max_rows=32, max_columns=loaded.max_model_len)
     limits = BatchLimits(max_num_seqs=32, block_size=32)
     decoder = BatchDecoder(loaded.model, loaded.tokenizer, slots, PrefixCache(loaded.prefix_bytes), limits)
-    params = GenerateParams(max_tokens=args.steps + 20, ignore_eos=True, temperature=0.0)
+    params = GenerateParams(max_tokens=args.steps + args.prompt // 16 + 20, ignore_eos=True, temperature=0.0)
     for number in range(sequences):
-        prompt = [10 + (number + place) % 4000 for place in range(_PROMPT)]
+        prompt = [10 + (number + place) % 4000 for place in range(args.prompt)]
         decoder.add(RunningSequence(str(number), prompt, params, seed="1", max_tokens=params.max_tokens))
-    # Until all are read: a step reads 512 tokens of prompts.
-    for _ in range(sequences + 2):
+    # Until all are read.
+    for _ in range(sequences * args.prompt // limits.prefill_tokens + 3):
         decoder.step()
     times = []
     for _ in range(args.steps):
@@ -110,9 +112,10 @@ def measure(args: argparse.Namespace) -> None:
     print("| layers | beside an idle thread | " + " | ".join(f"{n} sequences, ms" for n in _BATCHES) + " |")
     print("| --- " * (2 + len(_BATCHES)) + "|")
     with tempfile.TemporaryDirectory() as name:
-        card = in_own_thread(lambda: build_model(Path(name), args.shape))
+        made = partial(build_model, Path(name), args.shape)
+        card = load_catalog()[args.model] if args.model else in_own_thread(made)
         packed = in_own_thread(lambda: load_model(card, EngineOptions(device="cpu", dtype=args.dtype)))
-        plain = in_own_thread(lambda: as_loaded(Path(name), packed))
+        plain = in_own_thread(lambda: as_loaded(Path(card.source), packed))
     for told, loaded in (("as loaded", plain), ("packed", packed)):
         for beside in (True, False):
             cells = " | ".join(f"{ms:.2f}" for ms in row(loaded, args, beside=beside))
@@ -122,6 +125,8 @@ def measure(args: argparse.Namespace) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", default="8x512", help="LAYERSxWIDTH of a random Llama")
+    parser.add_argument("--model", help="of the catalog, instead of random weights")
+    parser.add_argument("--prompt", type=int, default=400, help="tokens of each sequence before the first step")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--busy", type=int, default=0, help="other programs that never rest")

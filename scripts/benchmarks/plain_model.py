@@ -1,12 +1,14 @@
 """Our endpoint for the plain model against ``vllm serve``: same engine, same model, same requests, in one run.
 
-    python scripts/benchmarks/plain_model.py --model DIR --clients 1,8,32 --rounds 5
+    python scripts/benchmarks/plain_model.py --model DIR --clients 1,8,32 --rounds 5 [--pause 0.05]
 
 Both servers run all the time; only one is asked at a time, in turn, first one and then the other in each round. A
-client streams completions of a fixed number of tokens, one after the other. Reported for each number of clients:
-tokens/s, time to the first token and the processor time of both, and the median over the rounds of ours ÷ vLLM's, with
-the range. Processor time is that of the server's process for each request, without the engine's: other work on the
-machine changes it least.
+client streams completions of a fixed number of tokens, one after the other, with ``--pause`` after a random time
+between them (the same times for both servers): without it clients fall in step with each other and the engine, and
+where in a step they come, not what a server costs, decides the time to the first token. Reported for each number of
+clients: tokens/s, time to the first token and the processor time of both, and the median over the rounds of ours ÷
+vLLM's, with its 95 % interval (bootstrap over the rounds) and the range. Processor time is that of the server's process
+for each request, without the engine's: other work on the machine changes it least.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +29,7 @@ from subprocess import Popen
 from typing import Any
 
 import httpx
+import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 _START_S = 300
@@ -75,7 +79,8 @@ async def measure(server: Asked, model: str, clients: int, args: argparse.Namesp
     async with httpx.AsyncClient(base_url=server.url, timeout=600, limits=limits, trust_env=False) as http:
         started, worked = time.perf_counter(), cpu_s(server.pid)
         each = max(args.requests // clients, 2)
-        found = await asyncio.gather(*(_client(http, model, number, each, args) for number in range(clients)))
+        pauses = [_pauses(n, each, args.pause) for n in range(clients)]
+        found = await asyncio.gather(*(_client(http, model, n, waits, args) for n, waits in enumerate(pauses)))
         seconds, worked = time.perf_counter() - started, cpu_s(server.pid) - worked
     first = sorted(ttft for own in found for ttft, _ in own)
     tokens = sum(count for own in found for _, count in own)
@@ -83,11 +88,21 @@ async def measure(server: Asked, model: str, clients: int, args: argparse.Namesp
     return Measured(tokens / seconds, statistics.median(first), late, 1000 * worked / len(first))
 
 
+def _pauses(client: int, requests: int, mean: float) -> list[float]:
+    """The same in each round and for both servers."""
+    drawn = random.Random(client)
+    return [drawn.expovariate(1) * mean for _ in range(requests)]
+
+
 async def _client(
-    http: httpx.AsyncClient, model: str, number: int, each: int, args: argparse.Namespace
+    http: httpx.AsyncClient, model: str, number: int, pauses: Sequence[float], args: argparse.Namespace
 ) -> list[tuple[float, int]]:
     """(Time to the first token, tokens) of each request."""
-    return [await _request(http, _body(model, f"client {number}, request {i}", args)) for i in range(each)]
+    found = []
+    for i, pause in enumerate(pauses):
+        await asyncio.sleep(pause)
+        found.append(await _request(http, _body(model, f"client {number}, request {i}", args)))
+    return found
 
 
 def _body(model: str, name: str, args: argparse.Namespace) -> dict[str, Any]:
@@ -142,6 +157,12 @@ def resident_mb(pid: int) -> float:
     return total
 
 
+def interval(ratios: Sequence[float], samples: int = 10_000) -> list[float]:
+    """Of their median, 95 %: a bootstrap over the rounds."""
+    drawn = np.random.default_rng(0).choice(ratios, (samples, len(ratios)))
+    return [round(float(edge), 3) for edge in np.quantile(np.median(drawn, axis=1), (0.025, 0.975))]
+
+
 def compare(ours: list[Measured], theirs: list[Measured]) -> dict[str, Any]:
     report: dict[str, Any] = {}
     for name in FIGURES:
@@ -150,6 +171,7 @@ def compare(ours: list[Measured], theirs: list[Measured]) -> dict[str, Any]:
             "ours": round(statistics.median(getattr(one, name) for one in ours), 4),
             "vllm": round(statistics.median(getattr(one, name) for one in theirs), 4),
             "ratio": round(statistics.median(ratios), 3),
+            "interval": interval(ratios),
             "range": [round(min(ratios), 3), round(max(ratios), 3)],
         }
     return report
@@ -181,6 +203,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=32, help="of one round, over all clients")
     parser.add_argument("--tokens", type=int, default=64, help="of one answer")
+    parser.add_argument("--pause", type=float, default=0.0, help="mean seconds before a request, drawn at random")
     parser.add_argument("--prompt-chars", type=int, default=600)
     parser.add_argument("--kv-gib", type=float, default=0.5)
     parser.add_argument("--port", type=int, default=8300)
