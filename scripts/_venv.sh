@@ -68,15 +68,15 @@ _install_gpu() { _say "installing Arrowhead, vLLM and FAISS for CUDA" && _pip in
 
 _install_dev() {
     local system status=0
-    # What comes from elsewhere comes meanwhile. Neither of the two fails: each says what is missing without it.
+    # System packages come meanwhile. Neither of the two fails: each says what is missing without it.
     { _install_blast; _install_chromium; } &
     system=$!
-    _install_dev_packages || status=$?
-    wait "$system" || true
+    _install_dev_python || status=$?
+    wait "$system"
     return $status
 }
 
-_install_dev_packages() {
+_install_dev_python() {
     _install_torch_cpu || return
     if [ "${ARROWHEAD_NO_VLLM:-0}" = 1 ]; then
         _say "installing Arrowhead and its test tools, without vLLM" && _pip install -e '.[cpu,dev]'

@@ -1,7 +1,6 @@
 """Attention for models whose query heads share key and value heads, without copying those for every query head.
 
-The query heads of one group are laid out as further query positions of their shared head: same keys, same values,
-same mask, and of what is large nothing is repeated in memory. Registered with transformers under ``NAME``.
+Registered with transformers under ``NAME``.
 """
 
 from __future__ import annotations
@@ -32,19 +31,27 @@ def grouped_attention(
     ``attention_mask`` [rows, 1, tokens, width], what is added to the scores; it must be given for more than one token,
     since causality is nowhere else. Returns [rows, tokens, heads, dim].
     """
-    rows, heads, tokens, dim = query.shape
+    tokens = query.shape[2]
     if attention_mask is None and tokens > 1:
         raise ValueError("several tokens need a mask that says what each may see")
+    # Several tokens by layout need a mask for each head of a group; torch's kernel does without, but not on every card.
+    attend = by_kernel if tokens > 1 and query.device.type == "cpu" else by_layout
+    attended = attend(query, key, value, attention_mask, scaling)
+    return attended.transpose(1, 2).contiguous(), None
+
+
+def by_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
+    """torch's own kernel shares the heads. As ``by_layout``."""
+    return scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling, enable_gqa=True)
+
+
+def by_layout(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
+    """The query heads of one group become further query positions of their shared head: same keys, same values, read
+    once. Shapes as of ``grouped_attention``; returns [rows, heads, tokens, dim]."""
+    rows, heads, tokens, dim = query.shape
     group = heads // key.shape[1]
-    if tokens > 1 and query.device.type == "cpu":
-        # Here torch's own kernel shares the heads, so that the mask need not be there once for each of a group.
-        attended = scaled_dot_product_attention(
-            query, key, value, attn_mask=attention_mask, scale=scaling, enable_gqa=group > 1
-        )
-        return attended.transpose(1, 2).contiguous(), None
-    if attention_mask is not None and group > 1 and tokens > 1:
-        attention_mask = attention_mask.repeat(1, 1, group, 1)
-    attended = scaled_dot_product_attention(
-        query.reshape(rows, heads // group, group * tokens, dim), key, value, attn_mask=attention_mask, scale=scaling
-    )
-    return attended.reshape(rows, heads, tokens, dim).transpose(1, 2).contiguous(), None
+    if mask is not None and group > 1 and tokens > 1:
+        mask = mask.repeat(1, 1, group, 1)
+    positions = query.reshape(rows, heads // group, group * tokens, dim)
+    attended = scaled_dot_product_attention(positions, key, value, attn_mask=mask, scale=scaling)
+    return attended.reshape(rows, heads, tokens, dim)

@@ -3,9 +3,8 @@
     python scripts/benchmarks/decode_step.py [--shape 8x512 | --model arrowhead-tiny] [--dtype float32] [--prompt 400]
 
 Milliseconds for one token of 1, 3 and 8 sequences of --prompt tokens each, medians of --steps steps, greedy, without
-HTTP.
-"as loaded": the model as transformers loads it; "packed": as this engine does (models/packed_linear.py). "beside an
-idle thread": another thread of the process has computed once and lives on, as a search thread or an executor's would.
+HTTP. "as loaded": the model as transformers loads it; "packed": as this engine does (models/packed_linear.py). "beside
+an idle thread": another thread of the process has computed once and lives on, as a search's or an executor's would.
 --busy starts so many other programs that never rest; means then, as steps differ much. GOMP_SPINCOUNT=20000 before the
 command is what the arrowhead command sets (models/openmp.py).
 """
@@ -81,12 +80,12 @@ def step_ms(loaded: LoadedModel, sequences: int, args: argparse.Namespace) -> fl
     slots = KvSlots(loaded.shape, max_bytes=loaded.slot_bytes, max_rows=32, max_columns=loaded.max_model_len)
     limits = BatchLimits(max_num_seqs=32, block_size=32)
     decoder = BatchDecoder(loaded.model, loaded.tokenizer, slots, PrefixCache(loaded.prefix_bytes), limits)
-    params = GenerateParams(max_tokens=args.steps + args.prompt // 16 + 20, ignore_eos=True, temperature=0.0)
+    reading = sequences * args.prompt // limits.prefill_tokens + 3
+    params = GenerateParams(max_tokens=args.steps + reading, ignore_eos=True, temperature=0.0)
     for number in range(sequences):
         prompt = [10 + (number + place) % 4000 for place in range(args.prompt)]
         decoder.add(RunningSequence(str(number), prompt, params, seed="1", max_tokens=params.max_tokens))
-    # Until all are read.
-    for _ in range(sequences * args.prompt // limits.prefill_tokens + 3):
+    for _ in range(reading):
         decoder.step()
     times = []
     for _ in range(args.steps):

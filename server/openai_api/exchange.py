@@ -83,7 +83,7 @@ class Exchange:
                 raise
             finally:
                 self._forget_what_left()
-                request_id.set(request)
+                request_id.set(request)  # its own line comes later
                 self._log(failure, request)
                 await asyncio.shield(self._store(failure))
 

@@ -72,7 +72,7 @@ class PlainReply(Response):
             outcome = error_reply(error).code
             await wire.fail(error)
         finally:
-            request_id.set(request)
+            request_id.set(request)  # its own line comes later
             if wire.status >= 400:
                 scope.setdefault("state", {})["error_code"] = outcome
             if has_place:

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from models.engines.block_hash import block_hashes
-from models.engines.grouped_attention import grouped_attention
+from models.engines.grouped_attention import by_kernel, by_layout, grouped_attention
 from models.engines.kv_slots import KvShape, KvSlots
 from models.engines.prefix_cache import PrefixCache
 from models.engines.xgrammar_mask import _unpack
@@ -31,6 +31,8 @@ def test_grouped_attention_equals_attention_with_repeated_heads(tokens: int) -> 
     got, _ = grouped_attention(torch.nn.Module(), query, key, value, mask)
 
     torch.testing.assert_close(got, expected.transpose(1, 2), atol=1e-6, rtol=1e-5)
+    for attend in (by_layout, by_kernel):  # which of them depends on the device
+        torch.testing.assert_close(attend(query, key, value, mask, None), expected, atol=1e-6, rtol=1e-5)
 
 
 def test_grouped_attention_refuses_to_guess_causality() -> None:

@@ -28,10 +28,10 @@ class _Told(Unobserved):
     def __init__(self) -> None:
         self.began: list[tuple[str, str]] = []
         self.ended: list[AnswerRecord] = []
-        self.lines_of: list[str] = []
+        self.request_ids: list[str] = []
 
     def answer_began(self, answer_id: str, model: str) -> None:
-        self.lines_of.append(request_id.get())
+        self.request_ids.append(request_id.get())
         self.began.append((answer_id, model))
 
     def answer_ended(self, record: AnswerRecord) -> None:
@@ -263,7 +263,7 @@ async def test_after_an_answer_the_lines_are_the_requests_again() -> None:
     site = _Site(_chunk(choices=[]))
     await site.ask()
 
-    assert site.told.lines_of == [site.told.ended[0].id] and request_id.get() == "7f3e"
+    assert site.told.request_ids == [site.told.ended[0].id] and request_id.get() == "7f3e"
 
 
 async def test_who_gets_no_place_begins_no_answer() -> None:
