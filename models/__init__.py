@@ -1,1 +1,1 @@
-"""Weights and tokens: engines, the interception loop, encoders. Knows nothing of HTTP, NCBI or prompts."""
+"""Provide engines, the interception loop and encoders, without knowledge of HTTP, NCBI or prompts."""

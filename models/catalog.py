@@ -1,4 +1,7 @@
-"""Which models can be served, and under which names. Owns model cards; loads no weights and opens no connection."""
+"""Build the cards of the models that can be served, under their served names.
+
+Loads no weights and opens no connection.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ Summaries = Literal["lead", "full"]
 
 EMBEDDED_NAME = "arrowhead-tiny"
 EMBEDDED_DIR = Path(__file__).parent / "embedded" / EMBEDDED_NAME
-# Facts about the embedded model that its config.json has no place for.
+# Facts about the embedded model that config.json has no field for.
 _CARD_FILE = "arrowhead.json"
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -31,16 +34,16 @@ _FALLBACK_CONTEXT = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """One model that can be served.
+    """Describe one model that can be served.
 
-    ``source`` is a local directory or a hub id (``owner/name``). ``weights_sha256`` maps file name to hex digest;
-    an empty map checks nothing. ``prompt_form`` says whether methods write plain text or use the chat template.
-    ``genegpt_mask`` is the default choice of GeneGPT's prompt parts: ``full``, ``slim`` or six digits 0/1 in the
-    order Dc.1, Dc.2, Dm.1-Dm.4. ``summaries`` is the default of GeneGPT's option of that name: ``full``, or ``lead``
-    for a model whose memory is too short to use more than a first sentence. ``trained_for``: names of the methods that
-    a model was made for where it can do nothing else, () for models of general skill. ``dtype``: what it computes in
-    where the options do not say, for one whose skill hangs on it. ``allow_download`` lets an engine fetch a hub id;
-    otherwise only files already here are used.
+    ``source`` is a local directory or a hub id (``owner/name``). ``weights_sha256`` maps file name to hex digest; an
+    empty map disables the check. ``prompt_form`` says whether methods write plain text or use the chat template.
+    ``genegpt_mask`` is the default choice of GeneGPT's prompt parts: ``full``, ``slim`` or six digits 0/1 in the order
+    Dc.1, Dc.2, Dm.1-Dm.4. ``summaries`` is the default of GeneGPT's option of that name: ``full``, or ``lead`` for a
+    model whose context is too short to use more than a first sentence. ``trained_for`` names the methods of a model
+    that was trained for these alone; () for a general model. ``dtype`` applies where the options leave the choice open,
+    for a model whose accuracy depends on it. ``allow_download`` lets an engine fetch a hub id; otherwise only local
+    files are used.
     """
 
     name: str
@@ -68,7 +71,7 @@ class ModelCard:
         return Path(self.source).is_dir()
 
     def dtype_for(self, wish: Dtype) -> Dtype:
-        """``wish``, or where that is ``auto`` what this model asks for."""
+        """Return ``wish``, or the model's own dtype if ``wish`` is ``auto``."""
         return self.dtype if wish == "auto" else wish
 
     def verify_weights(self) -> None:
@@ -89,7 +92,7 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A model named in the settings: a directory or hub id, and how to serve it. None takes what the files say."""
+    """Name a model from the settings, a directory or hub id, and how to serve it; None takes the value of the files."""
 
     source: str
     served_name: str | None = None
@@ -100,10 +103,10 @@ class ModelRequest:
 
 
 def load_catalog(requests: Sequence[ModelRequest] = (), *, embedded_dir: Path = EMBEDDED_DIR) -> dict[str, ModelCard]:
-    """Cards by served name, those of the settings first; the embedded model only where its files are present.
+    """Return cards by served name, those of the settings first, the embedded model only if its files are present.
 
     Raises:
-        ModelNotFound: a path does not exist, holds no model, or two models have one name.
+        ModelNotFound: a path does not exist or holds no model, or two models have the same name.
     """
     cards: dict[str, ModelCard] = {}
     for request in requests:
@@ -117,7 +120,11 @@ def load_catalog(requests: Sequence[ModelRequest] = (), *, embedded_dir: Path = 
 
 
 def card_from_request(request: ModelRequest) -> ModelCard:
-    """Raises ModelNotFound when ``source`` is neither a model directory nor a hub id."""
+    """Build the card of a model that the settings name.
+
+    Raises:
+        ModelNotFound: ``source`` is neither a model directory nor a hub id.
+    """
     directory = Path(request.source).expanduser()
     is_hub_id = _HUB_ID.fullmatch(request.source) is not None
     if not directory.is_dir() and not is_hub_id:
@@ -140,7 +147,7 @@ def card_from_request(request: ModelRequest) -> ModelCard:
 
 
 def friendly_name(source: str) -> str:
-    """The name a model is served under: ``meta-llama/Llama-3.1-8B-Instruct`` is ``llama-3.1-8b``."""
+    """Derive the served name of a model: ``meta-llama/Llama-3.1-8B-Instruct`` is ``llama-3.1-8b``."""
     last = source.rstrip("/").rsplit("/", 1)[-1].lower()
     name = _NAME_NOISE.sub("", _LLAMA.sub("llama", last))
     # A colon separates the model from the method in a request.
@@ -148,14 +155,14 @@ def friendly_name(source: str) -> str:
 
 
 def has_weights(directory: Path) -> bool:
-    """Whether a directory looks like a model that can be loaded."""
+    """Return whether a directory looks like a model that can be loaded."""
     needed = ("config.json", "tokenizer.json")
     has_parts = all((directory / name).is_file() for name in needed)
     return has_parts and any(any(directory.glob(pattern)) for pattern in ("*.safetensors", "*.bin"))
 
 
 def context_length(directory: Path) -> int:
-    """Tokens the model was made for, from its config.json."""
+    """Read the context length in tokens from a model's config.json."""
     config = _read_json(directory / "config.json")
     value = config.get("max_position_embeddings") or config.get("text_config", {}).get("max_position_embeddings")
     return int(value) if value else _FALLBACK_CONTEXT

@@ -1,15 +1,15 @@
-"""Errors of the models layer.
+"""Define the errors of the models layer.
 
 ArrowheadError              root of every error this project raises on purpose
 └── ModelError
     ├── ModelNotFound       no such model, or its files are missing or damaged
-    │   └── EncoderUnusable its files are there, but would give no vectors or wrong ones
-    ├── EngineUnavailable   stopped or dead
-    │   └── EngineLoading   not there yet
+    │   └── EncoderUnusable its files are present, but would give no vectors or wrong ones
+    ├── EngineUnavailable   stopped or failed
+    │   └── EngineLoading   still loading
     ├── EngineOverloaded    its queue is full
     ├── ContextTooLong      prompt and answer do not fit the model's context
     ├── GrammarInvalid      the grammar does not compile
-    └── UnsupportedParam    the engine cannot do what a parameter asks
+    └── UnsupportedParam    the engine does not support what a parameter asks
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from typing import ClassVar
 
 
 class ArrowheadError(Exception):
-    """Root of the tree. ``retryable``: the same request may succeed later. ``hint``: what the reader can do."""
+    """Serve as the root of every error that the project raises on purpose.
+
+    ``retryable``: the same request may succeed later. ``hint``: what the user can do.
+    """
 
     retryable: ClassVar[bool] = False
     hint: ClassVar[str] = ""
@@ -30,38 +33,50 @@ class ArrowheadError(Exception):
 
 
 class ModelError(ArrowheadError):
-    """Anything wrong with weights, tokens or the engine."""
+    """Report a problem with weights, tokens or the engine."""
 
 
 class ModelNotFound(ModelError):
+    """Report a model that does not exist or whose files are missing or damaged."""
+
     hint = "arrowhead models lists what is installed"
 
 
 class EncoderUnusable(ModelNotFound):
+    """Report encoder files that are present but would give no vectors or wrong ones."""
+
     hint = "the message says what is missing; nothing is guessed, because wrong vectors look like right ones"
 
 
 class EngineUnavailable(ModelError):
+    """Report an engine that is stopped or has failed."""
+
     retryable = True
     hint = "GET /ready tells when the model is loaded"
 
 
 class EngineLoading(EngineUnavailable):
-    pass
+    """Report an engine that is still loading."""
 
 
 class EngineOverloaded(ModelError):
+    """Report that the engine's queue is full."""
+
     retryable = True
     hint = "try again later"
 
 
 class ContextTooLong(ModelError):
+    """Report a prompt and answer that do not fit the model's context."""
+
     hint = "shorten the input or lower max_tokens"
 
 
 class GrammarInvalid(ModelError):
-    pass
+    """Report a grammar that does not compile or allows no further token."""
 
 
 class UnsupportedParam(ModelError):
+    """Report a parameter that the engine does not support."""
+
     hint = "leave the parameter out, or serve the model with another engine"

@@ -1,12 +1,12 @@
-"""What a process with torch on the processor must know of OpenMP: whose helpers live, and how long they wait awake.
+"""Control OpenMP's helper threads in a process that runs torch on the CPU: how many live, and how long they spin.
 
-Every thread that has torch compute on the processor gets helpers of its own from OpenMP, and keeps them while it lives.
-Once all of a process's helpers together are more than its cores, OpenMP lets them sleep at every turn instead of
-waiting for the next: a decode step then takes almost twice as long, also while nobody else computes
-(docs/benchmarks.md). So the engine's thread is the only lasting one that computes; others come and go.
+Every thread that computes with torch on the CPU gets its own OpenMP helper threads, which live as long as the thread.
+As soon as a process has more helpers than cores, OpenMP puts them to sleep after every parallel region instead of
+letting them spin until the next: a decode step then takes almost twice as long, even while no other thread computes
+(docs/benchmarks.md). So the engine's thread is the only permanent one that computes; the others are short-lived.
 
-A helper that waits awake waits for up to 300,000 turns of a loop before it sleeps: on cores that other programs use too
-it then burns the time in which the thread that it waits for could have run.
+A helper spins for up to 300,000 iterations before it sleeps: on cores that other programs use too, it then burns the
+time in which the thread that it waits for could have run.
 """
 
 from __future__ import annotations
@@ -18,25 +18,34 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 _T = TypeVar("_T")
-# Long enough for the pause between two layers, short enough not to matter to a neighbour (docs/benchmarks.md).
+# Long enough for the pause between two layers, short enough not to slow other programs (docs/benchmarks.md).
 _SPINS: Final = "20000"
 _USUAL_SPINS: Final = "300000"
 
 
 def wait_briefly() -> None:
-    """Of GNU's OpenMP, which torch and faiss bring. It reads its environment when it is loaded, so this comes before
-    the first import of either. Whoever has set one of the two variables is left alone."""
+    """Shorten the time that the helper threads of GNU OpenMP spin before they sleep.
+
+    torch and faiss bring GNU OpenMP, which reads its environment when it is loaded: call this before the first import
+    of either. If ``OMP_WAIT_POLICY`` or ``GOMP_SPINCOUNT`` is already set, nothing changes.
+    """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
 
 
 def usual_wait(environ: Mapping[str, str]) -> dict[str, str]:
-    """For a process that computes alone: takes ``wait_briefly`` back, and nothing that somebody else has set."""
+    """Return the variables that undo ``wait_briefly`` for a process that computes alone.
+
+    Values that were not set by ``wait_briefly`` stay as they are.
+    """
     return {"GOMP_SPINCOUNT": _USUAL_SPINS} if environ.get("GOMP_SPINCOUNT") == _SPINS else {}
 
 
 def in_own_thread(call: Callable[[], _T]) -> _T:
-    """Blocks until ``call`` has ended; returns what it returns and raises what it raises."""
+    """Run ``call`` in a thread of its own and return its result or raise its error.
+
+    Blocks until ``call`` has ended.
+    """
     context = contextvars.copy_context()
     results: list[_T] = []
     errors: list[BaseException] = []

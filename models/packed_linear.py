@@ -1,9 +1,9 @@
-"""Linear layers on a processor with their weights laid out for oneDNN, once, when a model is loaded.
+"""Pack the weights of linear layers on the CPU for oneDNN, once, when a model is loaded.
 
-torch hands a plain layer in float32 to a matrix routine that is slow for a few rows, as a decode step has them: three
-sequences cost two to three times one. oneDNN reads its own layout at the speed of memory, whatever the number of rows
-(docs/benchmarks.md). torch has the two operators for its compiler and no public name for them, so each packed layer is
-held against the plain one before it takes its place.
+torch computes a plain float32 layer with a matrix routine that is slow for a few rows, as in a decode step: three
+sequences cost two to three times as much as one. oneDNN reads its own layout at the speed of memory, whatever the
+number of rows (docs/benchmarks.md). torch has the two operators for its compiler and no public name for them, so each
+packed layer is compared with the plain one before it replaces it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from torch.nn import functional
 
 log = logging.getLogger(__name__)
 
-# How far the two may differ, as a share of the largest number: sums in another order, and nothing else.
+# The largest difference as a share of the largest number: that of sums in another order, and nothing else.
 _TOLERANCE: Final = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 
 
 class PackedLinear(nn.Module):
-    """``nn.Linear`` without gradients. ``weight`` has a shape and a dtype for those who ask, and no numbers."""
+    """Compute ``nn.Linear`` from packed weights, without gradients.
+
+    ``weight`` has the shape and dtype of the plain layer's weight, but no data.
+    """
 
     def __init__(self, plain: nn.Linear) -> None:
         super().__init__()
@@ -39,10 +42,10 @@ class PackedLinear(nn.Module):
 
 @torch.inference_mode()
 def pack_linears(model: nn.Module) -> int:
-    """Replace the linear layers of ``model`` that are on a processor; returns how many.
+    """Replace the linear layers of ``model`` that are on the CPU with packed ones; return how many.
 
-    A weight that another layer shares (a head tied to the embedding) stays where it is and is copied. Where this
-    build or processor cannot pack, or packs wrongly, layers stay as they are, and the log says so.
+    A weight that another layer shares (a head tied to the embedding) stays in place and is copied. Where this build or
+    processor cannot pack, or packs incorrectly, layers stay as they are and a warning is logged.
     """
     packed = 0
     for parent in list(model.modules()):
@@ -64,7 +67,7 @@ def _is_for_us(weight: Tensor) -> bool:
 
 
 def _packed(plain: nn.Linear) -> PackedLinear | None:
-    """None where it is not the same layer."""
+    """Return the packed layer, or None if packing fails or changes the result."""
     rows = _trial(plain)
     try:
         layer = PackedLinear(plain)
@@ -79,6 +82,6 @@ def _packed(plain: nn.Linear) -> PackedLinear | None:
 
 
 def _trial(plain: nn.Linear) -> Tensor:
-    """Two rows [2, in], the same each time and without a draw from torch's own generator."""
+    """Return two test rows [2, in], the same each time and without a draw from torch's own generator."""
     values = torch.arange(2 * plain.in_features, dtype=torch.float32)
     return torch.sin(values).reshape(2, -1).to(plain.weight.dtype)

@@ -1,4 +1,4 @@
-"""What there is to compute on. The one place that asks torch whether there is a card."""
+"""Select the torch device, and report whether the CPU computes in bfloat16."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import torch
 from models.errors import EngineUnavailable, UnsupportedParam
 
 DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-# Without one of these a processor only imitates bfloat16, slower than float32.
+# Without one of these a CPU emulates bfloat16, slower than float32.
 _BFLOAT16: Final = ("amx_bf16", "avx512_bf16")
 
 
 def torch_device(name: str) -> torch.device:
-    """``auto`` is CUDA where there is a card, else the processor.
+    """Return the device of that name; ``auto`` is CUDA if there is a GPU, else the CPU.
 
     Raises:
-        UnsupportedParam: no such device. EngineUnavailable: a card was asked for and there is none.
+        UnsupportedParam: there is no device of that name.
+        EngineUnavailable: CUDA is requested and there is no GPU.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

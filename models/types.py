@@ -1,4 +1,7 @@
-"""Records that cross the engine seam. Frozen, free of torch, safe to import anywhere."""
+"""Define the records that cross the engine boundary.
+
+Frozen, free of torch, safe to import anywhere.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ FinishReason = Literal["stop", "length", "abort"]
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What sampled text must satisfy.
+    """Define the constraint that sampled text must satisfy.
 
     ``structural_tag``: ``spec`` is the JSON text of an xgrammar structural tag (free text until a trigger, then
     constrained). ``regex`` and ``json_schema``: the whole output must match ``spec``.
@@ -23,7 +26,7 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateParams:
-    """How to sample one continuation.
+    """Define how one continuation is sampled.
 
     ``temperature`` 0 is greedy. ``top_k`` 0 means no limit. ``logprobs`` is the number of alternatives to report
     beside each sampled token (0 reports the sampled one alone, None reports nothing). ``cache_salt`` separates
@@ -45,7 +48,7 @@ class GenerateParams:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """Natural-log probability of one sampled token, and the most likely alternatives, best first."""
+    """Hold the natural-log probability of one sampled token, and the most likely alternatives, best first."""
 
     token_id: int
     logprob: float
@@ -54,9 +57,9 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """One step of a stream.
+    """Hold the output of one step of a stream.
 
-    ``text`` never holds a stop string nor what follows it; text that could still become a stop string is withheld.
+    ``text`` never contains a stop string or the text after it; text that could still become a stop string is withheld.
     ``token_ids`` are all tokens sampled in this step, also those that spell the stop string or overshoot it, so the
     concatenated ids may decode to more than the concatenated text. The counts are set on the last delta of a stream
     (the one with ``finish_reason``): ``num_cached_tokens`` prompt tokens came from the prefix cache and were not
@@ -74,9 +77,11 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Counters since the engine started; tokens, requests. ``kv_cache_used``: share of the memory for keys and values
-    that is taken, None where the engine does not say: by sequences in the engine (vllm), by cached prefixes
-    (transformers, whose sequences have theirs beside it)."""
+    """Count requests and tokens since the engine started.
+
+    ``kv_cache_used`` is the share of the KV cache memory in use, None where the engine does not report it: in use by
+    sequences in the engine (vllm), or by cached prefixes (transformers, whose sequences have separate memory).
+    """
 
     running: int = 0
     waiting: int = 0
@@ -87,7 +92,7 @@ class EngineStats:
     kv_cache_used: float | None = None
 
     def plus(self, other: EngineStats) -> EngineStats:
-        """Of two that share one memory."""
+        """Add the counters of two sources that share one KV cache."""
         counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
         return EngineStats(**counts, kv_cache_used=self.kv_cache_used or other.kv_cache_used)
 

@@ -1,1 +1,1 @@
-"""Finds evidence: NCBI, the local gateway, indices, the knowledge graph. Knows nothing of routes or prompts."""
+"""Find evidence: NCBI, the local gateway, indices, the knowledge graph; independent of routes and prompts."""

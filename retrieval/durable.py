@@ -1,7 +1,7 @@
-"""Files that are on the disk when a call returns, or not there at all. Everything durable of an index goes through it.
+"""Write files durably and atomically: a file is on the disk when a call returns, or it is absent.
 
-``Disk`` is the seam: tests put a full or failing one in its place. Its writes are plain ``write`` calls: a file that is
-written through a memory map kills the process where the disk is full.
+Durable files of indices and stores are written through this module. ``Disk`` is the seam where tests substitute a full
+or failing disk. It uses plain ``write`` calls: writing through a memory map kills the process when the disk is full.
 """
 
 from __future__ import annotations
@@ -23,17 +23,23 @@ _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL})
 
 @dataclass(frozen=True, slots=True)
 class FileFact:
-    """What a manifest knows of a file."""
+    """Describe a file as a manifest records it."""
 
     bytes: int
     sha256: str
 
 
 class Disk:
-    """Writes files and removes them. OSError of the system goes through (ENOSPC, EFBIG, EDQUOT, EROFS)."""
+    """Write, replace and remove files.
+
+    System errors propagate as OSError (ENOSPC, EFBIG, EDQUOT, EROFS).
+    """
 
     def write(self, path: Path, fill: Callable[[Callable[[bytes], int]], None]) -> FileFact:
-        """A new file of what ``fill`` gives to the function it is called with; on the disk when this returns."""
+        """Create a file and return its size and digest; the file is on the disk when this returns.
+
+        ``fill`` receives the function that appends a block. ``path`` must not exist.
+        """
         digest, size = hashlib.sha256(), 0
 
         def put(data: bytes) -> int:
@@ -57,7 +63,10 @@ class Disk:
             view = view[os.write(handle, view) :]
 
     def replace(self, path: Path, data: bytes) -> None:
-        """``path`` holds ``data``, or what it held before: never a part, whenever the process is killed."""
+        """Replace the content of ``path`` atomically.
+
+        A process killed at any moment leaves the old or the new content, never a part.
+        """
         draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         draft.unlink(missing_ok=True)
         try:
@@ -68,7 +77,10 @@ class Disk:
         sync(path.parent)
 
     def remove(self, paths: Iterable[Path]) -> None:
-        """Files and folders; what cannot be removed stays and is tried again by the next cleaning."""
+        """Remove files and folders.
+
+        Files that cannot be removed stay, and the next cleaning tries them again.
+        """
         for path in paths:
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -78,7 +90,7 @@ class Disk:
 
 
 def sync(path: Path) -> None:
-    """A file's content, or a folder's list of names, onto the disk."""
+    """Flush a file's content, or a folder's list of names, to the disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -87,14 +99,14 @@ def sync(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Every file of the folder, and then the folder itself."""
+    """Flush every file of the folder, and then the folder itself, to the disk."""
     for path in folder.iterdir():
         sync(path)
     sync(folder)
 
 
 def fact_of(path: Path) -> FileFact:
-    """By reading all of the file."""
+    """Return the size and digest of a file, which is read in full."""
     digest, size = hashlib.sha256(), 0
     with path.open("rb", buffering=0) as file:
         while block := file.read(_BLOCK):
@@ -104,10 +116,18 @@ def fact_of(path: Path) -> FileFact:
 
 
 class FileLock:
-    """A lock on a file that a killed process loses by itself. ``shared`` for many at once. Released by ``close``."""
+    """Lock a file until ``close``; the system releases the lock of a killed process.
+
+    ``shared`` locks admit several holders at once.
+    """
 
     def __init__(self, path: Path, *, shared: bool = False, create: bool = True) -> None:
-        """BlockingIOError where another one holds it against this one; OSError where the file cannot be opened."""
+        """Open the file and lock it without waiting.
+
+        Raises:
+            BlockingIOError: another holder's lock excludes this one.
+            OSError: the file cannot be opened.
+        """
         flags = (os.O_RDONLY if shared else os.O_RDWR) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
         self._handle = os.open(path, flags, 0o644)
         try:
@@ -116,18 +136,18 @@ class FileLock:
             self.close()
             raise
         except OSError as fault:
-            # A file system without locks (some network mounts): reading goes on, writing must not.
+            # Some network mounts do not support locks: reading continues there, writing must not.
             if not shared or fault.errno not in _NO_LOCKS:
                 self.close()
                 raise
 
     def read(self) -> bytes:
-        """The locked file's content, also after its name is gone."""
+        """Return the locked file's content, even after its name was removed."""
         size = os.fstat(self._handle).st_size
         return os.pread(self._handle, size, 0)
 
     def is_gone(self) -> bool:
-        """Whether the file was removed after it was opened."""
+        """Return whether the file was removed after it was opened."""
         return os.fstat(self._handle).st_nlink == 0
 
     def close(self) -> None:

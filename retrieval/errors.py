@@ -1,14 +1,14 @@
-"""Errors of the retrieval layer.
+"""Define the errors of the retrieval layer.
 
 RetrievalError
-└── NcbiError                    every one has ``url`` (without key and e-mail), ``attempts`` and ``route``
-    ├── CallRejected             the text is no allowed call; ``param`` names the part
+└── NcbiError                    all have ``url`` (without key and e-mail), ``attempts`` and ``route``
+    ├── CallRejected             the call table does not allow the call; ``param`` names the part
     ├── NcbiRefusedByEgress      the egress mode does not allow it
-    ├── NcbiThrottled            429 or "rate limit exceeded", retries used up
+    ├── NcbiThrottled            429 or "rate limit exceeded", retries exhausted
     ├── NcbiUnavailable          5xx, connection refused, reset, name resolution
-    ├── NcbiTimeout              no (complete) answer in time
-    ├── NcbiTooLarge             reply over the size cap
-    ├── NcbiMalformed            not the format that was asked for (cut JSON, an HTML error page)
+    ├── NcbiTimeout              no (complete) reply in time
+    ├── NcbiTooLarge             reply over the size limit
+    ├── NcbiMalformed            not in the requested format (truncated JSON, an HTML error page)
     ├── NcbiReplyError           NCBI's own error text in a 200 or 400 body
     └── BlastFailed              RID unknown, search failed or expired
 """
@@ -20,10 +20,12 @@ from retrieval.types import Route
 
 
 class RetrievalError(ArrowheadError):
-    """Anything wrong with finding evidence."""
+    """Report a failure to find evidence."""
 
 
 class NcbiError(RetrievalError):
+    """Report a failed NCBI call; ``url`` has no API key and no e-mail address."""
+
     def __init__(self, message: str, *, param: str | None = None, url: str = "", attempts: int = 0) -> None:
         super().__init__(message, param=param)
         self.url = url
@@ -32,37 +34,51 @@ class NcbiError(RetrievalError):
 
 
 class CallRejected(NcbiError):
+    """Report a call that the call table does not allow; ``param`` names the part."""
+
     hint = "only E-utilities and BLAST calls of the call table can be made"
 
 
 class NcbiRefusedByEgress(NcbiError):
+    """Report a call that the egress mode does not allow."""
+
     hint = "egress.mode and egress.allow of the server, and arrowhead.egress of the request, decide what may leave"
 
 
 class NcbiThrottled(NcbiError):
+    """Report that NCBI's rate limit outlasted all retries."""
+
     retryable = True
     hint = "set ncbi.api_key for 10 requests per second"
 
 
 class NcbiUnavailable(NcbiError):
+    """Report a 5xx reply, a refused or reset connection, or failed name resolution."""
+
     retryable = True
 
 
 class NcbiTimeout(NcbiError):
+    """Report that no complete reply arrived in time."""
+
     retryable = True
 
 
 class NcbiTooLarge(NcbiError):
+    """Report a reply over the size limit."""
+
     hint = "ask for fewer records (retmax)"
 
 
 class NcbiMalformed(NcbiError):
+    """Report a reply that is not in the requested format."""
+
     retryable = True
 
 
 class NcbiReplyError(NcbiError):
-    pass
+    """Report an error message that NCBI sent in a 200 or 400 body."""
 
 
 class BlastFailed(NcbiError):
-    pass
+    """Report a BLAST search that failed, expired or has an unknown RID."""

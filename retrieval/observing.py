@@ -1,4 +1,4 @@
-"""What retrieval tells whoever counts and times it: how long, how it ended, never about what.
+"""Define how retrieval reports durations and outcomes to an observer, never contents.
 
 The names are closed sets: endpoints of the call table, retrievers, kinds of failures. No query, term, namespace or key
 is ever passed.
@@ -12,14 +12,17 @@ from typing import Final, Literal, Protocol, TypedDict, Unpack
 from retrieval.types import Endpoint
 
 Encoded = Literal["query", "passage", "pair"]
-# What takes time and has parts of its own: a search of namespaces, a call, the linking of a question to a graph, a look
-# into a graph, a round of a method that has rounds.
+# Parts that take time and may have children: a search of namespaces, a call, the linking of a question to a graph, a
+# graph lookup, a round of an iterative method.
 PartName = Literal["search", "call", "link", "lookup", "round"]
 
 
 class Facts(TypedDict, total=False):
-    """All that may be told of a part. Texts are of closed sets: an endpoint, a call's status, a retriever, a source.
-    ``remote``: something left this machine. ``found``: how many passages, statements or entities."""
+    """Hold the attributes of a part.
+
+    Strings are from closed sets: an endpoint, a call's status, a retriever, a source. ``remote``: something left this
+    machine. ``found``: the number of passages, statements or entities.
+    """
 
     tool: str
     status: str
@@ -38,36 +41,53 @@ class Facts(TypedDict, total=False):
 
 
 class Part(Protocol):
-    """Something under way. What is told of inside it belongs to it."""
+    """Record a part of a request while it runs; parts opened inside it are its children."""
 
     def tell(self, **facts: Unpack[Facts]) -> None: ...
 
     def failed(self, kind: str) -> None:
-        """Without an error that leaves it; one that does is seen. ``kind``: an error's class name."""
+        """Mark the part as failed without an exception that leaves it.
+
+        ``kind`` is an error's class name. An exception that leaves the part is recorded anyway.
+        """
         ...
 
 
 class Parts(Protocol):
+    """Open the parts of a request."""
+
     def part(self, name: PartName, **facts: Unpack[Facts]) -> AbstractContextManager[Part]:
-        """Entered at once and once, by the task or thread that it is part of."""
+        """Return a context manager for one part.
+
+        It is entered immediately and once, by the task or thread that the part belongs to.
+        """
         ...
 
 
 class RetrievalObserver(Parts, Protocol):
-    """Called where things have just happened, from any thread; must not raise and must not block."""
+    """Receive events directly after they happen.
+
+    Methods are called from any thread; they must not raise and must not block.
+    """
 
     def ncbi_request(self, endpoint: Endpoint, failure: str, seconds: float) -> None:
-        """One HTTP request. ``failure``: the error's class name, "" for a good reply."""
+        """Record one HTTP request.
+
+        ``failure`` is the error's class name, "" for a good reply.
+        """
         ...
 
     def ncbi_waited(self, seconds: float) -> None:
-        """For the limiter, before one request."""
+        """Record the wait for the rate limiter before one request."""
         ...
 
     def ncbi_cache(self, *, hit: bool) -> None: ...
 
     def searched(self, retriever: str, num_namespaces: int, seconds: float) -> None:
-        """``retriever`` is one of ``retrieval.corpus.ranking.Retriever``; all queries of a request together."""
+        """Record one search, with all queries of a request together.
+
+        ``retriever`` is one of ``retrieval.corpus.ranking.Retriever``.
+        """
         ...
 
     def encoded(self, kind: Encoded, num_texts: int, seconds: float) -> None: ...
@@ -79,12 +99,12 @@ class _Nothing:
     def failed(self, kind: str) -> None: ...
 
 
-# Of those that are told of parts and make nothing of it.
+# The part of observers that do not record parts.
 NOTHING: Final[AbstractContextManager[Part]] = nullcontext(_Nothing())
 
 
 class Unobserved:
-    """Nobody counts."""
+    """Ignore all events."""
 
     def part(self, name: PartName, **facts: Unpack[Facts]) -> AbstractContextManager[Part]:
         return NOTHING

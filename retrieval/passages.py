@@ -1,4 +1,7 @@
-"""Passages and where they come from: what every index, method and citation speaks of. Knows nothing of storage."""
+"""Define passages, documents and hits, which every index, method and citation shares.
+
+It knows nothing of storage.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +44,11 @@ _ID_BITS: Final = 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One source text: an article, a book chapter, a PDF.
+    """Describe one source text: an article, a book chapter, a PDF.
 
     ``document_id`` is stable across fetches: "PMID:123", "PMC:123", "NBK:430685", or "sha256:…" of a file's content.
-    ``date`` is yyyymmdd with zeros where unknown (20030500), 0 for no date. ``types`` are publication types, small
-    letters. ``provenance`` is the file or address it was read from, ``retrieved`` the day (yyyy-mm-dd).
+    ``date`` is yyyymmdd with zeros where unknown (20030500), 0 for no date. ``types`` are publication types in lower
+    case. ``provenance`` is the file or address it was read from, ``retrieved`` the day (yyyy-mm-dd).
     """
 
     document_id: str
@@ -65,7 +68,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A stretch of a document, as it is embedded, ranked and cited.
+    """Hold a segment of a document as it is embedded, ranked and cited.
 
     ``start``, ``end`` are character offsets into the document's text as it was read, so that ``text`` is that slice;
     ``section`` is its heading path ("Results"), "" where there is none; ``page`` is 1-based, 0 where there are none.
@@ -85,14 +88,17 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One ranked passage. ``score`` is higher for better; its scale is that of whoever ranked it."""
+    """Pair a passage with its score; higher is better, on the scale of its ranker."""
 
     passage_id: int
     score: float
 
 
 def passage_id(namespace: str, document_id: str, start: int, text: str) -> int:
-    """A positive 63-bit number that the same passage of the same namespace has at every fetch, and no other one."""
+    """Return a positive 63-bit id that is stable for the same passage of the same namespace.
+
+    It is the same at every fetch, and different passages have different ids.
+    """
     digest = hashlib.blake2b(digest_size=8)
     for part in (namespace, document_id, str(start), text):
         digest.update(part.encode())
@@ -101,7 +107,10 @@ def passage_id(namespace: str, document_id: str, start: int, text: str) -> int:
 
 
 def type_bits(types: Iterable[str]) -> int:
-    """The bits of those types that have one; others can be filtered by the passage store alone."""
+    """Return the bits of those types that have one.
+
+    Only the passage store can filter by the other types.
+    """
     known = {name: 1 << place for place, name in enumerate(PUBLICATION_TYPES)}
     bits = 0
     for name in types:

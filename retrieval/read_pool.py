@@ -1,4 +1,4 @@
-"""Read-only connections to one SQLite file that another connection may be writing to."""
+"""Pool read-only connections to one SQLite file that another connection may be writing to."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ _PAGE_CACHE_KIB: Final = 16_384
 
 
 class ReadPool:
-    """Safe from many threads; who finds none idle waits for one."""
+    """Lend connections to many threads; a thread that finds none idle waits for one."""
 
     def __init__(self, path: Path, size: int, *, busy_s: float = 5.0) -> None:
-        """Raises sqlite3.Error where the file is missing or cannot be opened."""
+        """Open all connections.
+
+        Raises:
+            sqlite3.Error: the file is missing or cannot be opened.
+        """
         self._path = path
         self._busy_s = busy_s
         self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
@@ -38,7 +42,11 @@ class ReadPool:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[sqlite3.Connection]:
-        """Raises sqlite3.ProgrammingError after ``close``."""
+        """Lend a connection for the duration of the block.
+
+        Raises:
+            sqlite3.ProgrammingError: the pool is closed.
+        """
         if self._closed:
             raise sqlite3.ProgrammingError("the store is closed")
         if (pinned := getattr(self._pinned, "connection", None)) is not None:
@@ -55,7 +63,10 @@ class ReadPool:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Inside, this thread is lent one connection, which sees the file as it was at the first statement."""
+        """Pin one connection to this thread for the duration of the block.
+
+        Every ``lent`` inside yields it, and it sees the file as of the first statement.
+        """
         with self.lent() as connection:
             connection.execute("BEGIN")
             self._pinned.connection = connection
@@ -66,7 +77,7 @@ class ReadPool:
                 connection.rollback()
 
     def close(self) -> None:
-        """Those that are lent close when they come back."""
+        """Close idle connections now and lent ones when they are returned."""
         self._closed = True
         with contextlib.suppress(queue.Empty):
             while True:

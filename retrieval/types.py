@@ -1,4 +1,4 @@
-"""Records of the retrieval layer: calls, replies, what a question is about."""
+"""Define the records of the retrieval layer: calls, replies and the focus of a question."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ SummaryPart = Literal["none", "lead", "full"]
 
 @dataclass(frozen=True, slots=True)
 class NcbiCall:
-    """One checked call. ``params`` holds decoded values, without tool, email and api_key; order is as written.
+    """Hold one checked call.
 
-    ``db`` is the E-utilities database, or BLAST's ``DATABASE`` for ``blast_put``, or "" where there is none.
+    ``params`` has decoded values, without tool, email and api_key, in the order as written. ``db`` is the E-utilities
+    database, or BLAST's ``DATABASE`` for ``blast_put``, or "" where there is none.
     """
 
     endpoint: Endpoint
@@ -24,10 +25,11 @@ class NcbiCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where a call went. ``went_to``: "gateway", a host, or "" for nowhere; ``url`` as it may be shown.
+    """Record where a call was sent.
 
-    ``left``: its values went to another machine in this call (a reply from the cache takes nothing along). ``withheld``
-    names the classes of values that kept it here; ``note`` says what else happened on the way.
+    ``went_to``: "gateway", a host, or "" for nowhere; ``url`` in the form that may be shown. ``left``: this call sent
+    its values to another machine (a reply from the cache sends nothing). ``withheld`` names the classes of values that
+    kept the call on this machine; ``note`` describes other events on the way.
     """
 
     mode: str
@@ -41,7 +43,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """A reply as received: HTTP status, body decoded as UTF-8, where it came from."""
+    """Hold a reply as received: HTTP status, body decoded as UTF-8, origin."""
 
     status: int
     content_type: str
@@ -54,13 +56,13 @@ class RawReply:
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """What the answer is about, so that replies can be condensed to it.
+    """Describe what the answer is about, so that replies can be condensed to it.
 
     ``terms``: the search terms that led to the records, newest first, Entrez tags removed.
-    ``organism``: the organism asked for, as NCBI's common or scientific name.
-    ``summary``: how much of a gene's prose summary can matter; who asks for a name, a place or a type needs none of it,
-    and ``lead``, its first sentence, is what a model with a short memory can use.
-    ``places``: the question asks where genes lie, so places stand before names.
+    ``organism``: the requested organism, as NCBI's common or scientific name.
+    ``summary``: how much of a gene's prose summary can matter: none for a question about a name, a location or a type;
+    ``lead``, the first sentence, for a model with a short context.
+    ``places``: the question asks for the locations of genes, so locations come before names.
     """
 
     terms: tuple[str, ...] = ()
@@ -71,7 +73,7 @@ class Focus:
 
 @dataclass(frozen=True, slots=True)
 class Condensed:
-    """A reply as the model sees it: one bracketed text of whole records.
+    """Hold a reply as the model sees it: one bracketed text of whole records.
 
     ``num_records`` were in the reply, ``num_left_out`` did not fit the budget (the text says so).
     """

@@ -1,1 +1,1 @@
-"""HTTP, the methods and the command line. The only package that knows all the others."""
+"""Serve the methods over HTTP and the command line; the only package that imports all the others."""

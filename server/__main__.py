@@ -1,4 +1,4 @@
-"""``python -m server`` is ``arrowhead``."""
+"""Run the ``arrowhead`` command as ``python -m server``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The outermost layer: each request is counted, timed and logged. Pure ASGI, so that streams pass untouched.
+"""Count, time and log each HTTP request in the outermost middleware.
 
-The line holds the route's template, not its path: a path can hold the name of a namespace, and a query anything.
+Pure ASGI, so that streams pass through unbuffered. A log line holds the route's template, not its path: a path can hold
+the name of a namespace, and a query string anything.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from server.observing import HttpRequest
 from server.observing_setup import Observing
 
 log = logging.getLogger(__name__)
-# Asked all the time by machines; their lines would hide the others.
+# Monitoring polls these routes so often that their lines would hide the others.
 _QUIET: Final = frozenset(("/health", "/ready", "/metrics"))
-# What proxies write where there was no reply, as the client had gone.
+# Status that proxies log for a client that disconnected before the reply.
 _GONE: Final = 499
 
 
 class Access:
+    """Report each HTTP request as a metric, a log line and, with tracing, a span."""
+
     def __init__(self, app: ASGIApp, observing: Observing) -> None:
         self._app = app
         self._observer = observing.observer
@@ -41,7 +44,7 @@ class Access:
                 status = message["status"]
             await send(message)
 
-        # All layers look at a reply's start alone, so a stream's pieces may go past them.
+        # Every middleware handles only a reply's start, so a stream's chunks may bypass them all.
         scope.setdefault("state", {})["send_piece"] = send
         span = self._begin(scope)
         try:

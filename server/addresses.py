@@ -1,4 +1,4 @@
-"""Web addresses as settings name them. Pure."""
+"""Validate the web addresses that settings name, without I/O."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from urllib.parse import SplitResult, urlsplit
 
 
 def web_address(url: str) -> SplitResult:
-    """Raises ValueError with what an address must be; a name or key in it would stand in logs."""
+    """Return the parts of an http or https address.
+
+    A user name or key in the address would appear in logs, so it is rejected.
+
+    Raises:
+        ValueError: the address is malformed or holds a user name, query or fragment; the message says what it must be.
+    """
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("must be an http:// or https:// address")

@@ -1,4 +1,7 @@
-"""Lets requests wait for their place and hold it. Who gets one is decided in ``fair_queue``. Knows nothing of HTTP."""
+"""Queue requests until a place is free, and hold the place while they run.
+
+``fair_queue`` decides who gets a place. Knows nothing of HTTP.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,17 @@ from server.fair_queue import AdmissionLimits, FairQueue, Ticket
 from server.leash import Leash
 
 MIN_RETRY_S: Final = 1
-# The share of the newest in the mean time of service.
+# Weight of the newest sample in the moving average of the service time.
 _NEWEST: Final = 0.1
 _GUESS_S: Final = 2.0
 
 
 @dataclass(slots=True)
 class AdmissionCounts:
-    """Since the start. ``left``: their clients went away while they waited."""
+    """Count the outcomes of admission since the start.
+
+    ``left`` counts the clients that disconnected while they waited.
+    """
 
     admitted: int = 0
     refused: int = 0
@@ -31,7 +37,10 @@ class AdmissionCounts:
 
 
 class Admission:
-    """One per process. ``counts`` and the numbers are for whoever watches."""
+    """Admit requests to a bounded number of places; one instance per process.
+
+    ``counts`` and the properties serve monitoring.
+    """
 
     def __init__(self, limits: AdmissionLimits) -> None:
         self.limits = limits
@@ -55,17 +64,24 @@ class Admission:
         return self._queue.tokens
 
     def check(self) -> None:
-        """Raises ServerStopping where nothing is begun any more."""
+        """Check that new requests are accepted.
+
+        Raises:
+            ServerStopping: the server is draining.
+        """
         if self.draining:
             raise ServerStopping("the server is about to stop")
 
     @asynccontextmanager
     async def place(self, ticket: Ticket, deadline: float | None = None) -> AsyncIterator[Leash]:
-        """A place, waited for where there is none; ``deadline`` is of the loop's clock and counts from here on.
+        """Hold a place for the block, after a wait where none is free.
+
+        ``deadline`` is on the event loop's clock and applies from here on, the wait included.
 
         Raises:
-            ServerOverloaded, KeyOverloaded: no place, and none to wait in; or the wait was too long.
-            AnswerTimeout: the deadline came first. ServerStopping.
+            ServerOverloaded, KeyOverloaded: no place is free and the queue is full, or the wait took too long.
+            AnswerTimeout: the deadline passed first.
+            ServerStopping: the server is draining or ended the request.
         """
         self.check()
         leash = self._on_leash(deadline)
@@ -83,7 +99,7 @@ class Admission:
 
     @asynccontextmanager
     async def held(self, deadline: float | None = None) -> AsyncIterator[Leash]:
-        """For what only waits and so needs no place, but must end with the server."""
+        """Apply the deadline and the server's end to a block that only waits and so needs no place."""
         leash = self._on_leash(deadline)
         try:
             yield leash
@@ -91,12 +107,12 @@ class Admission:
             self._off_leash(leash)
 
     def end_all(self) -> None:
-        """Ends what runs and what waits, with ServerStopping."""
+        """End all running and waiting requests with ServerStopping."""
         for leash in list(self._leashes):
             leash.end(ServerStopping("the server stopped before the answer was complete"))
 
     def retry_after_s(self, places: int) -> int:
-        """Until one of so many places may be free, for one that comes behind all that wait."""
+        """Estimate the seconds until one of ``places`` is free for a request behind all that wait now."""
         turns = (self.waiting + 1) / max(1, places)
         return max(MIN_RETRY_S, min(MAX_RETRY_AFTER_S, math.ceil(self._mean_s * turns)))
 
@@ -136,7 +152,7 @@ class Admission:
             raise self._refusal(key_is_full=False, waited=True) from None
         except BaseException as error:
             self.counts.left += isinstance(error, asyncio.CancelledError)
-            self._leave(ticket)  # also where its place came in the same moment
+            self._leave(ticket)  # also where a place was assigned at the same moment
             raise
         finally:
             del self._turns[ticket]

@@ -1,4 +1,7 @@
-"""Watches one answer as its events pass: when the first text came, which calls were made. Keeps no text."""
+"""Measure one answer as its events pass: time to first token, and calls by endpoint and status.
+
+Stores no text.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ log = logging.getLogger(__name__)
 
 
 class AnswerWatch:
-    """``groups``: for each choice, which prompt it answers; choices of one prompt share its tokens."""
+    """Collect the metrics of one answer.
+
+    ``groups`` names for each choice the prompt that it answers; choices of one prompt share its tokens.
+    """
 
     def __init__(self, observer: Observer, answer_id: str, model: str, groups: Sequence[str]) -> None:
         self._observer = observer
@@ -38,7 +44,10 @@ class AnswerWatch:
             self._calls[str(event.record.get("endpoint") or ""), event.status] += 1
 
     def end(self, failure: str | None, usages: Sequence[LoopUsage | None]) -> AnswerRecord:
-        """``usages``: of each choice, None where it did not come to its end."""
+        """Report the finished answer to the observer and return its record.
+
+        ``usages`` has one entry per choice, None for a choice that did not finish.
+        """
         record = AnswerRecord(
             id=self._id,
             model=self._model,
@@ -69,7 +78,10 @@ def _counted(groups: Sequence[str], usages: Sequence[LoopUsage | None]) -> Token
 
 
 def log_answer(record: AnswerRecord, request: str, more: Mapping[str, str] | None = None) -> None:
-    """The line of an answer that has ended. ``request``: the id of the request that asked for it."""
+    """Log one line for a finished answer.
+
+    ``request`` is the id of the HTTP request that asked for the answer.
+    """
     tokens = record.tokens
     fields: dict[str, str | int | float] = {
         "id": record.id,
@@ -86,7 +98,7 @@ def log_answer(record: AnswerRecord, request: str, more: Mapping[str, str] | Non
         "computed": tokens.computed,
         "outcome": record.outcome,
     }
-    before = request_id.set(record.id)  # the end of a stream comes in the context of its request
+    before = request_id.set(record.id)  # a stream ends in the context of its HTTP request
     try:
         log_event(log, logging.INFO, "answer", fields | dict(more or {}))
     finally:

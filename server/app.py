@@ -1,4 +1,7 @@
-"""Assembles the HTTP application from services that are already built. Imports no model library."""
+"""Assemble the HTTP application from services that are already built.
+
+Imports no model library.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ from server.services import Services
 
 
 def create_app(services: Services) -> FastAPI:
-    """The model begins to load when the application starts; until it is there, answers are 503."""
+    """Return the FastAPI application, which starts to load the model at its own start.
+
+    Until the model is loaded, requests for answers get a 503.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -65,7 +71,7 @@ def create_app(services: Services) -> FastAPI:
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
     log_failure(error)
     reply = error_reply(error)
-    if isinstance(error, RetrievalError):  # those of namespaces and indices name their files
+    if isinstance(error, RetrievalError):  # messages of namespaces and indices name their files
         services: Services = request.app.state.services
         reply = replace(reply, message=services.retrieval.uploads.conceal(reply.message))
     request.state.error_code = reply.code
@@ -73,7 +79,7 @@ async def _on_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
-    """No such route, or not this verb: also in OpenAI's shape."""
+    """Answer an unknown route or method with OpenAI's error object."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     text = "there is no such route" if status == 404 else "the route does not take this method"
     request.state.error_code = "unknown_url"

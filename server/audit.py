@@ -1,10 +1,11 @@
-"""Writes the audit log: one file that is only appended to, put aside under a number when it is long enough.
+"""Write the audit log: an append-only file that is rotated under a number at its size limit.
 
-    audit.jsonl        the present file        audit.jsonl.1, .2 …   older ones, never written again
+    audit.jsonl        current file        audit.jsonl.1, .2 …   rotated files, never written again
     audit.jsonl.head   number and hash of the last line; also the lock between processes
 
-Every line is on the disk before ``append`` returns. Owner alone may read (0600). What a killed process left unfinished
-is closed off by the next; a last line that is whole but wrong stops the writing. Knows nothing of calls.
+Every line is on the disk before ``append`` returns. Only the owner may read the files (0600). A line that a killed
+process left unfinished is closed off by the next process; a last line that is complete but wrong stops the writing.
+Knows nothing of calls.
 """
 
 from __future__ import annotations
@@ -42,13 +43,17 @@ _WINDOW: Final = MAX_LINE_BYTES + 2
 
 
 class AuditFailed(ArrowheadError):
-    """The log cannot be written, or is not to be continued as it is."""
+    """Signal that the log cannot be written, or must not be continued as it is."""
 
     hint = "`arrowhead audit verify` says what is wrong with the log; audit.path names another one"
 
 
 class AuditLog:
-    """Safe between processes; within one, calls must not overlap. A file grows beyond ``max_bytes`` by no line."""
+    """Append hash-chained lines to the audit log.
+
+    Safe between processes; within one process, calls must not overlap. A line that would exceed ``max_bytes`` begins a
+    new file.
+    """
 
     def __init__(
         self, path: Path, *, level: Level, max_bytes: int, now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -59,7 +64,7 @@ class AuditLog:
         self._now = now
         self._file = -1
         self._head = -1
-        # Of the present file: inode and size after our last write. Anything else there is another process's.
+        # Inode and size of the current file after our last write; a difference means that another process wrote.
         self._seen = (-1, -1)
         self._next = Place(1, GENESIS)
         self._salt = ""
@@ -69,7 +74,11 @@ class AuditLog:
         return self._path
 
     def append(self, record: AuditRecord) -> int:
-        """The line's number. Raises AuditFailed where the line is not on the disk."""
+        """Append ``record`` and return the line's number.
+
+        Raises:
+            AuditFailed: the line is not on the disk.
+        """
         try:
             with self._locked():
                 self._catch_up()
@@ -101,7 +110,7 @@ class AuditLog:
             fcntl.flock(self._head, fcntl.LOCK_UN)
 
     def _catch_up(self) -> None:
-        """Know the last line: another process may have written, put the file aside, or died while it wrote."""
+        """Find the end of the log, since another process may have written, rotated the file or died mid-write."""
         try:
             found = self._path.lstat()
         except FileNotFoundError:
@@ -120,7 +129,7 @@ class AuditLog:
         window = os.pread(self._file, min(size, _WINDOW), max(0, size - _WINDOW))
         *whole, fragment = window.split(b"\n")
         if fragment and decode(fragment):
-            _append(self._file, b"\n")  # only its end was missing
+            _append(self._file, b"\n")  # only its line end was missing
             whole, fragment = [fragment], b""
         if not whole:
             self._start_over(size)
@@ -138,7 +147,13 @@ class AuditLog:
         self._write(b"\n" + self._line(AuditRecord(event="torn", detail=detail)))
 
     def _start_over(self, size: int) -> None:
-        """Not even the first line is whole, so nothing was recorded in this file yet."""
+        """Empty the file and begin it again, since not even its first line is complete.
+
+        Nothing was recorded in it yet.
+
+        Raises:
+            AuditFailed: the file is longer than one line can be, so it is no audit log.
+        """
         if size >= _WINDOW:
             raise AuditFailed(f"{self._path}: is no audit log")
         os.ftruncate(self._file, 0)
@@ -164,7 +179,10 @@ class AuditLog:
         return encode(record, self._next, self._now(), salt=self._salt, level=self._level) + b"\n"
 
     def _write(self, line: bytes) -> int:
-        """``line`` continues the chain at ``_next`` and ends with its line end."""
+        """Append ``line`` durably, update the head and return the line's number.
+
+        ``line`` continues the chain at ``_next`` and includes its line end.
+        """
         seq = self._next.seq
         _append(self._file, line)
         os.fsync(self._file)
@@ -191,7 +209,7 @@ def head_path(path: Path) -> Path:
 
 
 def put_aside(path: Path) -> list[tuple[int, Path]]:
-    """The older files of the log at ``path`` with their numbers, oldest first."""
+    """Return the rotated files of the log at ``path`` with their numbers, oldest first."""
     start = path.name + "."
     found = [
         (int(suffix), other)
@@ -202,7 +220,7 @@ def put_aside(path: Path) -> list[tuple[int, Path]]:
 
 
 def parse_head(content: bytes) -> Place | None:
-    """Where the line after the last one stands; None for an empty or unreadable head."""
+    """Return the position of the line after the last one; None for an empty or unreadable head."""
     number, _, digest = content.decode("ascii", "replace").strip().partition(" ")
     if not number.isdecimal() or len(digest) != len(GENESIS):
         return None
@@ -210,7 +228,7 @@ def parse_head(content: bytes) -> Place | None:
 
 
 def _last_place(path: Path, by_head: Place) -> Place:
-    """Where a new present file goes on: behind the newest older file, or behind what the head remembers."""
+    """Return the position of a new file's first line: after the newest rotated file or the head, the later of both."""
     older = put_aside(path)
     if not older:
         return by_head
@@ -236,7 +254,10 @@ def _salt_of(path: Path, descriptor: int) -> str:
 
 
 def _append(descriptor: int, data: bytes) -> None:
-    """All of it or nothing: a full disk can take a part of a line, which is taken back."""
+    """Append all of ``data`` or nothing.
+
+    A full disk can take a part of a line, which is then truncated.
+    """
     before = os.fstat(descriptor).st_size
     try:
         written = os.write(descriptor, data)

@@ -1,8 +1,8 @@
-"""The lines of the audit log: from a record to bytes and back. Pure; knows no files.
+"""Encode and decode the lines of the audit log, without I/O.
 
-A line is one JSON object. ``hash`` is the SHA-256 of the object's own text without it, ``prev`` that of the whole line
-before, so that a changed, lost or moved line breaks the chain. The chain proves nothing against who can write a new
-log from its first line on; for that, the last line's hash has to be kept somewhere else.
+A line is one JSON object. ``hash`` is the SHA-256 of the object's own text without that field, ``prev`` that of the
+whole previous line, so that a changed, lost or moved line breaks the chain. The chain proves nothing against an
+attacker who can write a new log from its first line on; for that, store the last line's hash elsewhere.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 FORMAT: Final = 1
-# What the very first line follows.
+# ``prev`` of the very first line.
 GENESIS: Final = "0" * 64
-# A line holds one call, which the table of calls bounds; whatever is longer is no line of ours.
+# A line holds one call, whose size the table of calls bounds; a longer line is not ours.
 MAX_LINE_BYTES: Final = 256 * 1024
 _VALUE_DIGITS: Final = 16
 _TAIL_CHARS: Final = len(',"hash":""}') + 64
@@ -31,7 +31,10 @@ Event = Literal["open", "start", "stop", "send", "reply", "shared", "refused", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """What happened. ``params`` are the call's values: hashed in every line, in clear only at level ``request``."""
+    """Describe one event for the audit log.
+
+    ``params`` are the call's values: hashed in every line, in clear only at level ``request``.
+    """
 
     event: Event
     request_id: str | None = None
@@ -51,7 +54,7 @@ class AuditRecord:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the log a line stands: its number from 1, the SHA-256 of the line before."""
+    """Locate a line in the log by its number, from 1, and the SHA-256 of the previous line."""
 
     seq: int
     prev: str
@@ -59,7 +62,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A whole line that was read. ``digest``: SHA-256 of its bytes, what the next line's ``prev`` must be."""
+    """Hold one complete line of the log.
+
+    ``digest`` is the SHA-256 of its bytes, which the next line's ``prev`` must equal.
+    """
 
     place: Place
     event: str
@@ -72,7 +78,10 @@ class Line:
 
 
 def encode(record: AuditRecord, place: Place, now: datetime, *, salt: str, level: Level) -> bytes:
-    """The line without its end. ``salt`` is the file's own: equal values have equal hashes within one file."""
+    """Return the bytes of a line without its line end.
+
+    ``salt`` is the file's own: equal values have equal hashes within one file.
+    """
     body: dict[str, Any] = {
         "seq": place.seq,
         "time": now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -99,7 +108,10 @@ def encode(record: AuditRecord, place: Place, now: datetime, *, salt: str, level
 
 
 def value_hash(salt: str, name: str, value: str) -> str:
-    """Tells equal values from different ones. Who has the file can try values out; it hides none from a guess."""
+    """Return a salted hash that tells equal values from different ones.
+
+    It hides no value from a reader of the file who can guess candidates.
+    """
     return hashlib.sha256(f"{salt}\0{name}\0{value}".encode()).hexdigest()[:_VALUE_DIGITS]
 
 
@@ -108,7 +120,7 @@ def digest_of(line: bytes) -> str:
 
 
 def decode(line: bytes) -> Line | None:
-    """The line (without its end), None where it is not one that ``encode`` wrote."""
+    """Return the line (given without its line end), or None where ``encode`` did not write it."""
     text, tail = line[:-_TAIL_CHARS] + b"}", line[-_TAIL_CHARS:]
     if tail != f',"hash":"{digest_of(text)}"}}'.encode("ascii"):
         return None
@@ -121,7 +133,7 @@ def decode(line: bytes) -> Line | None:
 
 
 def closes_off(line: Line, fragment: bytes, before: Place) -> bool:
-    """Whether ``line`` says of ``fragment`` that it was left unfinished behind the line that ``before`` follows."""
+    """Return whether ``line`` closes off ``fragment``, an unfinished line at the position ``before``."""
     detail = line.data.get("detail") or {}
     return (
         line.event == "torn"

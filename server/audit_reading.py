@@ -1,6 +1,7 @@
-"""Reads the audit log: checks its chain, finds its lines. Line by line, whatever the length of the log; writes nothing.
+"""Read the audit log and verify its chain.
 
-A server may go on writing meanwhile: the present file is read up to where it ended when the reading began.
+Reads line by line, whatever the length of the log; writes nothing. A server may go on writing meanwhile: the current
+file is read up to its size at the start of the reading.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ _START: Final = Place(1, GENESIS)
 
 
 class RawLine(NamedTuple):
-    """``number`` counts from 1 in its file. ``ended``: its line end is there."""
+    """Hold the bytes of one line and its location.
+
+    ``number`` counts from 1 in its file. ``ended`` is whether the line end is present.
+    """
 
     path: Path
     number: int
@@ -34,7 +38,10 @@ class RawLine(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """``problem`` is the first thing wrong, "" where the chain holds. ``notes``: what is unusual but right."""
+    """Report the result of a verification.
+
+    ``problem`` is the first fault, "" where the chain is intact. ``notes`` lists what is unusual but valid.
+    """
 
     problem: str = ""
     notes: list[str] = field(default_factory=list)
@@ -45,9 +52,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The files of a log as they are now, oldest first. ``log``: its path, None where only some files are read.
+    """List the files of a log at one moment, oldest first.
 
-    ``head`` is where the next line would stand, ``size`` how much of the last file is read (None: all).
+    ``log`` is its path, None where only some files are read. ``head`` is the position of the next line, ``size`` the
+    number of bytes to read from the last file (None: all).
     """
 
     files: tuple[Path, ...]
@@ -56,7 +64,11 @@ class Snapshot:
     size: int | None = None
 
     def lines(self) -> Iterator[RawLine]:
-        """Raises AuditFailed for a file that cannot be read."""
+        """Yield the lines of all files.
+
+        Raises:
+            AuditFailed: a file cannot be read.
+        """
         for path in self.files:
             try:
                 with path.open("rb") as file:
@@ -66,13 +78,16 @@ class Snapshot:
 
 
 def snapshot(paths: Sequence[Path]) -> Snapshot:
-    """One path is the log with its older files; several, or an older file alone, are exactly these, in this order."""
+    """Return a snapshot of the log's files.
+
+    One path is the log with its rotated files; several paths, or one rotated file, are exactly these, in this order.
+    """
     if len(paths) != 1 or paths[0].suffix.removeprefix(".").isdecimal():
         return Snapshot(files=tuple(paths))
     (path,) = paths
     descriptor = -1
     try:
-        # The head is also the lock: while it is held, nobody writes or puts a file aside.
+        # The head is also the lock: while it is held, no process writes or rotates a file.
         with suppress(OSError):
             descriptor = os.open(head_path(path), os.O_RDONLY | os.O_CLOEXEC)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -100,12 +115,12 @@ def verify(log: Snapshot) -> Report:
 
 
 def whole_lines(log: Snapshot) -> Iterator[tuple[RawLine, Line | None]]:
-    """Every line and what it says, None for one that was changed or left unfinished."""
+    """Return an iterator of every line with its content, None for a changed or unfinished line."""
     return ((raw, decode(raw.text)) for raw in log.lines())
 
 
 def _check(log: Snapshot, report: Report) -> str:
-    """What is wrong with the first line that is wrong, "" where all are right."""
+    """Return the problem of the first faulty line, "" where all lines are right."""
     expected: Place | None = _START if log.log is not None else None
     fragment: RawLine | None = None
     for raw, line in whole_lines(log):
@@ -149,7 +164,10 @@ def _missing_file(log: Snapshot) -> str:
 
 
 def _end(log: Snapshot, report: Report) -> str:
-    """Lines cut off at a line's end leave a chain that holds; only the head knows of them."""
+    """Return the problem of a log that ends too early, "" where it does not.
+
+    Lines cut off at a line's end leave an intact chain; only the head shows the loss.
+    """
     if log.head is None or log.head.seq <= report.next.seq:
         return ""
     lost = log.head.seq - report.next.seq

@@ -1,6 +1,6 @@
-"""Records for the audit log, from the event loop: one line after the other on a thread of its own.
+"""Write audit records from the event loop, one after another on a dedicated thread.
 
-Decides what a line that cannot be written means. Without a log, every record is dropped, as the operator chose.
+Decides the consequence of a line that cannot be written. Without a log, every record is dropped, as the operator chose.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from server.audit_lines import AuditRecord
 
 log = logging.getLogger(__name__)
 OnFailure = Literal["refuse", "continue"]
-# Of records nobody waits for; whoever sends more refused requests than the disk takes lines costs no memory.
+# Limit of queued records without a waiting caller: refused requests faster than the disk must not exhaust memory.
 _MAX_PENDING: Final = 1000
 
 
 class Auditor:
+    """Pass records to the audit log and apply the policy for failed writes."""
+
     def __init__(self, audit_log: AuditLog | None, on_failure: OnFailure) -> None:
         self._log = audit_log
         self._on_failure = on_failure
@@ -27,7 +29,11 @@ class Auditor:
         self._pending = 0
 
     def begin(self, record: AuditRecord) -> None:
-        """Write the first line in this thread. Raises AuditFailed, unless failures are to be passed over."""
+        """Write the first line in the calling thread.
+
+        Raises:
+            AuditFailed: the line cannot be written, and ``on_failure`` is ``refuse``.
+        """
         if self._log is None:
             return
         try:
@@ -36,7 +42,11 @@ class Auditor:
             self._passed_over(record, error)
 
     async def record(self, record: AuditRecord) -> None:
-        """Returns when the line is on the disk. Raises AuditFailed, unless failures are to be passed over."""
+        """Write ``record`` and return when the line is on the disk.
+
+        Raises:
+            AuditFailed: the line cannot be written, and ``on_failure`` is ``refuse``.
+        """
         if self._log is None:
             return
         try:
@@ -47,7 +57,7 @@ class Auditor:
             self._passed_over(record, error)
 
     def note(self, record: AuditRecord) -> None:
-        """Write it when its turn comes. A failure is logged only."""
+        """Queue ``record`` without waiting for it; a failure or a full queue is only logged."""
         if self._log is None or self._thread is None:
             return
         if self._pending >= _MAX_PENDING:
@@ -59,7 +69,7 @@ class Auditor:
         future.add_done_callback(lambda done: loop.call_soon_threadsafe(self._noted, record, done))
 
     async def close(self) -> None:
-        """Write that the server stops behind everything that waits, and close the file."""
+        """Write the ``stop`` record after all queued records and close the file."""
         if self._log is None or self._thread is None:
             return
         last = AuditRecord(event="stop")

@@ -1,4 +1,7 @@
-"""Builds what runs: the only place where concrete engines, clients and methods meet. Loads no weights itself."""
+"""Build the services; the only place where concrete engines, clients and methods meet.
+
+Loads no weights itself.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +44,13 @@ _GIB = 1024**3
 
 
 def build_services(settings: Settings, keyring: Keyring | None = None) -> Services:
-    """Everything but the weights, which ``Services.start`` loads. ``keyring`` None: the one that the settings name.
+    """Build all services except the weights, which ``Services.start`` loads.
+
+    ``keyring`` None opens the one that the settings name.
 
     Raises:
         ModelNotFound: there is no model to serve.
-        GatewayError and its kind: the built-in gateway's store cannot be made.
+        GatewayError and its subclasses: the built-in gateway's store cannot be made.
         AuditFailed: the audit log cannot be written.
         KeyStoreError: the file of keys cannot be read.
         EncoderUnknown: the settings do not name the graph's encoder.
@@ -117,13 +122,13 @@ def _genegpt(settings: Settings, slot: EngineSlot, ncbi: Ncbi, parts: Parts) -> 
 
 
 async def _build_layer(engine: Engine) -> None:
-    """So that the plain model's first request does not wait for it."""
+    """Build the engine's OpenAI layer early, so that the first passthrough request does not wait for it."""
     if isinstance(engine, ServesOpenAi):
         await engine.openai_layer()
 
 
 def find_cards(settings: Settings) -> list[ModelCard]:
-    """What can be served with these settings, the model they name first."""
+    """Return the models that these settings can serve, the one that they name first."""
     model = settings.model
     if model.engine == "scripted":
         return [_scripted_card(model)]
@@ -132,7 +137,11 @@ def find_cards(settings: Settings) -> list[ModelCard]:
 
 
 def choose_card(settings: Settings) -> ModelCard:
-    """The one model of this process. Raises ModelNotFound, with what to do."""
+    """Return the one model of this process.
+
+    Raises:
+        ModelNotFound: no model is installed; the message says what to do.
+    """
     cards = find_cards(settings)
     if not cards:
         raise ModelNotFound("the embedded model's files are not installed; name another one with --model")
@@ -140,7 +149,7 @@ def choose_card(settings: Settings) -> ModelCard:
 
 
 def with_model(settings: Settings, name: str) -> tuple[Settings, str]:
-    """Settings that serve ``MODEL`` of ``MODEL[:METHOD]``, and the name to ask for."""
+    """Return settings that serve ``MODEL`` of ``MODEL[:METHOD]``, and the model name to request."""
     source, colon, method = name.rpartition(":")
     if not colon or method not in METHOD_NAMES:
         source, method = name, ""

@@ -1,6 +1,6 @@
-"""The ``arrowhead`` command: reads flags, loads the settings, hands over to one function per verb.
+"""Parse the flags of the ``arrowhead`` command, load the settings and call one function per verb.
 
-Exit status: 0 done, 1 it did not work, 2 the command or the settings are wrong.
+Exit status: 0 done, 1 failed, 2 the command or the settings are wrong.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output is gone (`arrowhead models | head -1`).
+        # The reader of our output closed the pipe (`arrowhead models | head -1`).
         sys.stderr.close()
         return 0
 
@@ -174,7 +174,7 @@ def _option(text: str) -> tuple[str, Any]:
     if not equals:
         raise SettingsInvalid(f"--option {text}: write KEY=VALUE")
     try:
-        # Only what is a number or true/false in JSON; a mask of digits stays text.
+        # Text that is no JSON stays text, and so does a mask of digits.
         parsed = json.loads(value)
     except ValueError:
         return key, value

@@ -1,4 +1,7 @@
-"""``arrowhead ask``: one question, in this process or at a running server, shown as transcript or as its trace."""
+"""Implement ``arrowhead ask``: answer one question in this process or at a running server.
+
+Prints the transcript or the trace.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,15 @@ _TIMEOUT_S = 900.0
 
 
 class AskFailed(RequestError):
-    """The server refused or could not be reached."""
+    """Signal that the server refused the request or could not be reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """``model`` None takes GeneGPT over the served model. ``url`` None asks in this process."""
+    """Hold one question and its destination.
+
+    ``model`` None takes GeneGPT over the served model. ``url`` None answers in this process.
+    """
 
     text: str
     model: str | None = None
@@ -46,7 +52,12 @@ class Question:
 
 
 def ask(question: Question, settings: Settings) -> None:
-    """Print the answer. Raises AskFailed or what the engine or method raised."""
+    """Print the answer.
+
+    Raises:
+        AskFailed: the server refused the request or could not be reached.
+        ArrowheadError: the engine or method failed in this process.
+    """
     if question.url:
         _ask_server(question)
     else:
@@ -149,7 +160,7 @@ def _message(error: urllib.error.HTTPError) -> str:
 
 
 def _list(references: Sequence[Mapping[str, Any]]) -> None:
-    """Beside the transcript: its last line is the answer."""
+    """Print the references to stderr, since the last line of the transcript on stdout is the answer."""
     for one in references:
         sys.stderr.write(f"  [{one['number']}] {one['title']} {one['url']}".rstrip() + "\n")
 

@@ -1,4 +1,4 @@
-"""``arrowhead audit verify`` and ``arrowhead audit show``: the audit log for a reader, and whether it is whole."""
+"""Implement ``arrowhead audit verify`` and ``arrowhead audit show``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from typing import Any
 from server.audit_reading import snapshot, verify, whole_lines
 from server.settings_loading import SettingsInvalid
 
-# Behind the id of a request: the numbers of the prompt and of the choice.
+# Suffix of a request id: the numbers of the prompt and of the choice.
 _ANSWERS = r"(-[0-9]{1,3}){0,2}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which lines to show. ``since`` is in UTC; ``request_id`` also finds the request's single answers."""
+    """Select the lines to show.
+
+    ``since`` is in UTC; ``request_id`` also matches the request's single answers.
+    """
 
     since: datetime | None = None
     request_id: str | None = None
@@ -28,7 +31,11 @@ class Wanted:
 
 
 def verify_log(paths: Sequence[Path]) -> int:
-    """Exit status 1 with the first thing that is wrong. Raises AuditFailed for a file that cannot be read."""
+    """Print the result of the verification and return the exit status, 1 with the first problem.
+
+    Raises:
+        AuditFailed: a file cannot be read.
+    """
     report = verify(snapshot(paths))
     for note in report.notes:
         _print(f"note: {note}")
@@ -41,7 +48,11 @@ def verify_log(paths: Sequence[Path]) -> int:
 
 
 def show_log(paths: Sequence[Path], wanted: Wanted) -> int:
-    """Exit status 1 where lines could not be read. Raises AuditFailed for a file that cannot be read."""
+    """Print the selected lines and return the exit status, 1 where lines could not be decoded.
+
+    Raises:
+        AuditFailed: a file cannot be read.
+    """
     status = 0
     for raw, line in whole_lines(snapshot(paths)):
         if line is None:
@@ -53,7 +64,11 @@ def show_log(paths: Sequence[Path], wanted: Wanted) -> int:
 
 
 def parse_since(text: str) -> datetime:
-    """An ISO date or time, in UTC where it names no zone. Raises SettingsInvalid."""
+    """Return the time of an ISO date or time, in UTC where it names no zone.
+
+    Raises:
+        SettingsInvalid: the text is no ISO date or time.
+    """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

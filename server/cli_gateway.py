@@ -1,4 +1,4 @@
-"""``arrowhead gateway serve | import | status``: the local NCBI gateway and what its store holds."""
+"""Implement ``arrowhead gateway``: serve the local NCBI gateway, fill its store and report its content."""
 
 from __future__ import annotations
 
@@ -90,7 +90,10 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _unused_option(args: argparse.Namespace, options: Sequence[tuple[str, ...]]) -> str:
-    """A flag that would choose nothing is a mistake: the person would believe that it chose."""
+    """Return the first flag that applies to none of the files' kinds, "" where there is none.
+
+    Such a flag is an error: the user would believe that it selected something.
+    """
     for flag, given, name in (
         ("--tax-id", args.tax_id, "tax_ids"),
         ("--only-in-genes", args.only_in_genes, "only_in_genes"),

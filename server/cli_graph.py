@@ -1,4 +1,4 @@
-"""``arrowhead graph import | status | verify | show``: knowledge graphs on this machine."""
+"""Implement ``arrowhead graph``: import, list, verify and show knowledge graphs on this machine."""
 
 from __future__ import annotations
 
@@ -191,7 +191,10 @@ def _line(statement: Statement) -> str:
 
 @contextmanager
 def _watched(what: str) -> Iterator[Told]:
-    """A line that tells how far it is. Ctrl-C ends at once: the same command goes on from there."""
+    """Show progress on one line of the terminal.
+
+    Ctrl-C ends at once; the same command then continues from there.
+    """
     from rich.console import Console
 
     with Console(stderr=True).status(what) as status:

@@ -1,4 +1,4 @@
-"""``arrowhead index …``: the indices of a namespace, and NCBI's published embeddings."""
+"""Implement ``arrowhead index``: maintain a namespace's indices and load NCBI's published embeddings."""
 
 from __future__ import annotations
 

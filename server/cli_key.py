@@ -1,4 +1,7 @@
-"""``arrowhead key …``: makes keys, lists them, takes them back. A running server notices at its next request."""
+"""Implement ``arrowhead key``: create, list and revoke API keys.
+
+A running server applies a change at its next request.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,11 @@ def _create(args: argparse.Namespace) -> int:
 
 
 def _scopes(args: argparse.Namespace) -> Scopes:
-    """Raises SettingsInvalid."""
+    """Return the scopes that the flags describe.
+
+    Raises:
+        SettingsInvalid: a method is unknown, or a scope is invalid.
+    """
     methods = _listed(args.methods)
     if methods is not None:
         from server.bootstrap import METHOD_NAMES
@@ -105,7 +112,11 @@ def _listed(text: str | None) -> tuple[str, ...] | None:
 
 
 def _moment(text: str, now: datetime) -> datetime:
-    """Raises SettingsInvalid."""
+    """Return the time of an expiry in UTC, to the second.
+
+    Raises:
+        SettingsInvalid: the text is no period or date, or the time is past.
+    """
     try:
         if lasting := _LASTING.fullmatch(text):
             found = now + int(lasting[1]) * _UNITS[lasting[2]]

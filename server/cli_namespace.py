@@ -1,4 +1,4 @@
-"""``arrowhead namespace …``: corpora of one's own, from files and from PubMed queries."""
+"""Implement ``arrowhead namespace``: build and maintain corpora from files and PubMed queries."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _update(args: argparse.Namespace) -> int:
 
 
 def _with_ncbi(args: argparse.Namespace, query: object) -> int:
-    """One query, or with None all that the namespace remembers; through the server's egress rules."""
+    """Run one query, or with None all stored queries of the namespace, under the server's egress rules."""
     from retrieval.corpus.fetch_calls import PubmedQuery
     from retrieval.corpus.fetching import add_query, update
     from server.ncbi_setup import open_ncbi
@@ -239,7 +239,10 @@ def _say(what: str, added: Added) -> None:
 
 @contextmanager
 def watched(what: str) -> Iterator[Watch]:
-    """A line that tells how far it is; Ctrl-C ends at the next batch, with everything whole."""
+    """Show progress on one line of the terminal.
+
+    Ctrl-C ends at the next batch and leaves everything consistent.
+    """
     import signal
 
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""``arrowhead search``: passages of namespaces, by meaning, words or keywords."""
+"""Implement ``arrowhead search``: find passages of namespaces by meaning, words or keywords."""
 
 from __future__ import annotations
 
@@ -62,7 +62,13 @@ def _search(args: argparse.Namespace) -> int:
 
 
 def parse_day(text: str, flag: str, rest: str) -> int:
-    """yyyymmdd; ``rest`` stands for what is not given of month and day."""
+    """Return the date as yyyymmdd, 0 for an empty text.
+
+    ``rest`` supplies the digits of a missing month or day.
+
+    Raises:
+        SettingsInvalid: the text is no date.
+    """
     if not text:
         return 0
     found = re.fullmatch(r"(\d{4})(?:[-/]?(\d\d))?(?:[-/]?(\d\d))?", text)
@@ -72,8 +78,14 @@ def parse_day(text: str, flag: str, rest: str) -> int:
 
 
 def retriever_of(retrieval: Retrieval, name: str, names: list[str]) -> Retriever:
-    """ "" takes words and vectors together where every namespace has both. An encoder's name is ``dense`` where the
-    namespaces are of that encoder, and NamespaceInvalid where they are not."""
+    """Return the retriever that ``name`` selects for these namespaces.
+
+    An empty name selects words and vectors together where every namespace has both. An encoder's name selects ``dense``
+    where the namespaces use that encoder.
+
+    Raises:
+        NamespaceInvalid: a namespace uses another encoder, or the namespaces have no index in common.
+    """
     from retrieval.corpus.errors import NamespaceInvalid
     from retrieval.corpus.ranking import RANKERS
     from retrieval.corpus.searching import usual_retriever
@@ -114,7 +126,10 @@ def _day(date: int) -> str:
 
 
 def _as_dict(found: Found) -> dict[str, object]:
-    """Ids as text: 63 bits are more than a number of JSON carries everywhere."""
+    """Return the JSON object of a passage.
+
+    Ids are text, since not every JSON reader holds 63-bit numbers exactly.
+    """
     passage = dataclasses.asdict(found.passage) | {"passage_id": str(found.passage.passage_id)}
     document = dataclasses.asdict(found.document)
     ranks = dict(found.ranks)

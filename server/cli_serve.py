@@ -1,4 +1,4 @@
-"""``arrowhead serve``: one process, its progress line while the model loads, its address when it can answer."""
+"""Implement ``arrowhead serve``: run one process, report loading progress, then print its address."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ _EGRESS = {
 
 
 def run_server(settings: Settings) -> int:
-    """Serve until a signal. Returns the exit status: 1 where the model could not be loaded, or died for good.
+    """Serve until a signal or the loss of the engine, and return the exit status.
+
+    It is 1 where the model could not be loaded or its restarts were exhausted.
 
     Raises:
-        SettingsInvalid: the address cannot be listened on, or is open to other machines without a key; or another
-            start-up error of ours.
+        SettingsInvalid: the address cannot be bound, or is open to other machines without a key.
+        ArrowheadError: another error at start-up.
     """
     keyring = open_keyring(settings)
     require_guard(settings, keyring)
@@ -51,7 +53,10 @@ def run_server(settings: Settings) -> int:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, which takes less time for each piece of a stream; None, for Python's own, where there is none."""
+    """Return uvloop's loop factory, or None, for Python's own loop, where uvloop is not installed.
+
+    uvloop takes less time for each chunk of a stream.
+    """
     try:
         import uvloop
     except ImportError:
@@ -60,7 +65,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _listen(server: ServerSettings) -> socket.socket:
-    """Bind before anything is loaded, so that a taken port is known at once."""
+    """Bind the address before anything is loaded, so that a port in use is reported at once."""
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     try:
         listener = socket.create_server((server.host.strip("[]"), server.port), family=family, backlog=2048)
@@ -88,7 +93,7 @@ async def _serve(settings: Settings, keyring: Keyring, listener: socket.socket) 
 
 
 def http_config(services: Services) -> uvicorn.Config:
-    """How uvicorn serves ``services``."""
+    """Return the uvicorn configuration that serves ``services``."""
     server = services.settings.server
     config = uvicorn.Config(
         create_app(services),
@@ -104,9 +109,9 @@ def http_config(services: Services) -> uvicorn.Config:
 
 
 async def _end_without_engine(services: Services, server: DrainingServer) -> None:
-    """A process that cannot answer any more ends, so that whoever started it can start it anew."""
+    """Stop a process whose engine is lost for good, so that its supervisor can start a new one."""
     await services.slot.lost.wait()
-    # For /ready to be seen by those that ask why.
+    # Leave probes time to read the reason from /ready.
     await asyncio.sleep(_TICK_S)
     server.stop()
 
@@ -117,7 +122,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 async def _announce(services: Services, address: str) -> None:
-    """Progress on one line of a terminal, then the address, or why there is none."""
+    """Print progress on one line of a terminal, then the address, or why there is none."""
     slot, on_terminal = services.slot, sys.stderr.isatty()
     _say(egress_lines(services))
     _say(f"loading {slot.card.name} ...{chr(13) if on_terminal else chr(10)}")
@@ -134,15 +139,18 @@ async def _announce(services: Services, address: str) -> None:
 
 
 async def _freeze_heap(_: Engine) -> None:
-    """What stands when a model is loaded stands as long as it does: a full collection that walks it stops every stream
-    for half a second with vLLM and torch in the process. An engine that was replaced is let go first."""
+    """Exclude the loaded model's objects from garbage collection.
+
+    They live as long as the model does, and a full collection that traverses them stops every stream for half a second
+    with vLLM and torch in the process. The objects of a replaced engine are collected first.
+    """
     gc.unfreeze()
     gc.collect()
     gc.freeze()
 
 
 def egress_lines(services: Services) -> str:
-    """The mode, what may leave, the keys by their ids, and who may ask."""
+    """Return lines on the egress mode, what may leave, the key ids, and who may send requests."""
     policy = EgressPolicy.of(services.settings.egress)
     lines = [f"egress {policy.mode}: {_EGRESS[policy.mode]}"]
     if policy.mode != "off":

@@ -1,12 +1,11 @@
-"""What one client can make the server hold: bounded buffers for each connection, and an end to those nobody reads or
-that never finish asking.
+"""Bound the buffers, reading time and request head of each client connection.
 
-uvicorn stops taking bytes of a reply when its buffer is full, and asks for more when it is nearly empty. Here the time
-between the two is bounded. A connection that is cut looks to the answer like a client that left: it ends, and its
-place and engine slot are free. Knows nothing of what is sent.
+uvicorn stops taking bytes of a reply when its buffer is full, and asks for more when it is nearly empty. This module
+bounds the time between the two. An aborted connection looks to the answer like a client disconnect: the answer ends,
+and its place and engine slot become free. Knows nothing of what is sent.
 
-A request's head is bounded in bytes and time until it is whole; from then on ``incoming`` watches its body. Of
-uvicorn's two parsers only one bounds a head, and neither its time.
+A request's head is bounded in bytes and time until it is complete; from then on ``incoming`` bounds its body. Of
+uvicorn's two parsers only one bounds the size of a head, and neither its time.
 """
 
 from __future__ import annotations
@@ -18,27 +17,27 @@ from typing import Any, Final
 
 log = logging.getLogger(__name__)
 
-# Bytes of a reply that this process holds for a client, and about as many as the system does (it takes double).
+# Bytes of a reply that this process buffers per client, and that the kernel does (it allocates twice the number).
 STREAM_BUFFER: Final = 65_536
 SOCKET_BUFFER: Final = 131_072
-# Of a head that is not whole yet; ``incoming.check_head`` is stricter, and can say so.
+# Bytes of an incomplete head; ``incoming.check_head`` is stricter, and replies with an error.
 HEAD_BUFFER: Final = 131_072
 
 
 def bound_listener(listener: socket.socket, slow_reader_s: float) -> None:
-    """Every connection that ``listener`` accepts inherits this."""
+    """Set the socket options that every connection accepted by ``listener`` inherits."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
     # asyncio sets it only where the listener names its protocol, which ours does not; without it a stream's second
     # packet waits up to 40 ms for the client's acknowledgement of the first.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A connection may also hang with the end of its reply in the buffers, when no more is written. The system ends it,
-    # later than we would: its time begins with the first byte that is not taken, ours when the buffers are full.
+    # A connection may also hang with the end of its reply in the buffers, when no more is written. The kernel aborts
+    # it, later than we would: its timeout begins with the first unacknowledged byte, ours when the buffers are full.
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(2 * slow_reader_s * 1000))
 
 
 class _Impatient:
-    """Goes before uvicorn's protocol class in the order of bases."""
+    """Abort slow connections, as a mixin that precedes uvicorn's protocol class in the bases."""
 
     slow_reader_s: float
     slow_head_s: float
@@ -61,7 +60,7 @@ class _Impatient:
     def data_received(self, data: bytes) -> None:
         before: Any = getattr(self, "cycle", None)
         is_idle = before is None or before.response_complete
-        is_head = is_idle or not before.more_body  # the next one's, while this one is answered
+        is_head = is_idle or not before.more_body  # of the next request, while this one is answered
         super().data_received(data)  # type: ignore[misc]
         if getattr(self, "cycle", None) is not before:
             self._have_head()
@@ -108,6 +107,9 @@ class _Impatient:
 
 
 def impatient(base: type[Any], slow_reader_s: float, slow_head_s: float) -> type[Any]:
-    """uvicorn's protocol class ``base``, which cuts off a client that takes too little for ``slow_reader_s``, or whose
-    next request has begun and has no whole head after ``slow_head_s``; a new connection counts as begun."""
+    """Return a subclass of uvicorn's protocol class ``base`` that aborts slow connections.
+
+    A connection is slow where its client takes too little for ``slow_reader_s``, or where its next request has begun
+    and has no complete head after ``slow_head_s``; a new connection counts as begun.
+    """
     return type("Impatient", (_Impatient, base), {"slow_reader_s": slow_reader_s, "slow_head_s": slow_head_s})

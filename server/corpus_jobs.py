@@ -1,4 +1,7 @@
-"""What the jobs of namespaces do, and what they tell of it. Knows no HTTP."""
+"""Define the work of namespace jobs and the results that they report.
+
+Knows no HTTP.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ _Fetching = Callable[[NcbiAccess, Watch], Coroutine[Any, Any, list[Fetched]]]
 
 
 def file_work(namespaces: Namespaces, name: str, upload: Upload, options: ReadOptions) -> Work:
-    """Its name stands for where the file came from: sent again with other content, it takes the old one's place."""
+    """Return the work that adds an uploaded file.
+
+    The upload's file name is its provenance: new content under the same name replaces the old.
+    """
     named = replace(options, provenance=upload.filename)
     return lambda job: added_outcome(add_file(namespaces, name, upload.path, named, watch_of(job)))
 
@@ -36,7 +42,7 @@ def remove_work(namespaces: Namespaces, name: str, ids: Sequence[str]) -> Work:
 
 
 def verify_work(namespaces: Namespaces, name: str) -> Work:
-    """It cannot be stopped once it runs."""
+    """Return the work that verifies a namespace; it cannot be cancelled once it runs."""
 
     def work(_: Job) -> Outcome:
         report = verify(namespaces, name)
@@ -46,7 +52,10 @@ def verify_work(namespaces: Namespaces, name: str) -> Work:
 
 
 class NcbiWork:
-    """Jobs that ask NCBI, by the egress rules of the key that asked for them. ``loop``: the one the client runs on."""
+    """Create jobs that query NCBI under the egress rules of the requesting key.
+
+    ``loop`` is the event loop that the client runs on.
+    """
 
     def __init__(self, namespaces: Namespaces, name: str, egress: Egress, loop: asyncio.AbstractEventLoop) -> None:
         self._namespaces = namespaces
@@ -61,7 +70,10 @@ class NcbiWork:
         return lambda job: self._outcome(job, fetch, asker)
 
     def update(self, asker: Asker) -> Work:
-        """Every query that the namespace remembers; then what its indices lack, also where it remembers none."""
+        """Return the work that repeats every stored query of the namespace and indexes what its indices lack.
+
+        Without stored queries it only indexes.
+        """
 
         async def fetch(access: NcbiAccess, watch: Watch) -> list[Fetched]:
             return await update(access, self._namespaces, self._name, watch)
@@ -82,7 +94,7 @@ class NcbiWork:
             done = job.run_on(self._loop, fetch(self._egress.calls_of(asked), watch_of(job)))
             left = self._egress.left_by(job.id)
         finally:
-            # Told here too, where there will be no result: what a failed or cancelled job sent has left all the same.
+            # Reported here too: a failed or cancelled job has no result, but what it sent has left the machine.
             job.report({"left": self._egress.left_by(job.id)})
             self._egress.forget(job.id)
         cancelled = any(one.added.cancelled for one in done)
@@ -109,7 +121,7 @@ def _added(added: Added) -> dict[str, Any]:
 
 
 def _fetched(done: Fetched) -> dict[str, Any]:
-    """Lists are cut at a hundred, with their lengths beside them."""
+    """Return the result of one query; lists are cut at a hundred entries, beside their full lengths."""
     listed = done.listed
     return {
         "counted": listed.count,

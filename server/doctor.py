@@ -1,4 +1,7 @@
-"""``arrowhead doctor``: what on this machine is there, what is missing, and what that means. Changes nothing."""
+"""Check this machine and the settings for ``arrowhead doctor``, and explain what is missing.
+
+Changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,15 @@ _MIN_FREE_BYTES = 1024**3
 
 
 class Finding(NamedTuple):
+    """Hold the result of one check."""
+
     status: Status
     what: str
     detail: str
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """All checks; each one that breaks becomes a finding, not an exception."""
+    """Run all checks; a check that raises becomes a finding, not an exception."""
     checks: list[Callable[[Settings], Finding]] = [
         _python, _packages, _cuda, _vllm, _model, _encoders, _indices, _namespaces, _blast, _store, _disk, _port,
         _egress, _keys, _audit,
@@ -110,7 +115,7 @@ def _model(settings: Settings) -> Finding:
 
 
 def _encoders(settings: Settings) -> Finding:
-    """From the files alone; their weights are not loaded."""
+    """Check the encoders by their files alone, without loading weights."""
     from models.encoders.options import EncoderOptions
     from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
     from models.encoders.specs import HASHING, OVERLAP
@@ -199,7 +204,7 @@ def _egress(settings: Settings) -> Finding:
 
 
 def _keys(settings: Settings) -> Finding:
-    """By their ids, which egress.key_modes and the audit log use, each with its mode."""
+    """Report each key's mode under its id, which egress.key_modes and the audit log also use."""
     keyring = open_keyring(settings)
     try:
         policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)

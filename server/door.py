@@ -1,4 +1,4 @@
-"""Who may come in: the decisions of the guard, on headers alone, before any of the body is read."""
+"""Decide whether a request is admitted, on its headers alone, before any of the body is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from server.origins import host_name, is_embedded, is_local_name, is_same_origin
 from server.rates import Rates
 from server.settings import ServerSettings, is_loopback
 
-# All but the first are a page with nothing in it, for which a browser cannot send a key; what it shows needs one.
+# All but the first are a page without data, for which a browser cannot send a key; the data that it shows needs one.
 OPEN_PATHS: Final = frozenset({"/health", "/docs", "/docs/page.js", "/docs/page.css", "/docs/page.svg"})
 # Anthropic's clients send their key in a header of its own.
 _ANTHROPIC_PATHS: Final = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
@@ -26,7 +26,10 @@ _SHOWN: Final = "x-request-id, retry-after, location, " + ", ".join(
 
 
 class Door:
-    """One per process, used from its event loop."""
+    """Check hosts, origins, API keys and rates.
+
+    One instance per process, used from its event loop.
+    """
 
     def __init__(self, settings: ServerSettings, keyring: Keyring, rates: Rates) -> None:
         self._keyring = keyring
@@ -36,8 +39,14 @@ class Door:
         self._pages = frozenset(settings.cors_origins)
 
     def check_page(self, method: str, headers: Headers) -> None:
-        """Raises ForbiddenHost or ForbiddenOrigin. A loopback address answers no page of another origin at all: it
-        may be without keys, and then every site that is looked at on this machine could use it.
+        """Check the Host and Origin headers of a request.
+
+        On a loopback address, no page of another, unlisted origin is answered at all: the server may be without keys,
+        and then every site opened on this machine could use it.
+
+        Raises:
+            ForbiddenHost: a loopback address was requested under another name.
+            ForbiddenOrigin: a page of this origin may not use the server.
         """
         host = headers.get("host", "")
         if self._is_local and not is_local_name(host_name(host), self._hosts):
@@ -53,8 +62,9 @@ class Door:
             raise ForbiddenOrigin("a page of this origin may not use the server")
 
     def cors_headers(self, method: str, headers: Headers) -> dict[str, str]:
-        """For an answer to a listed page; none for others. Keys travel in a header and cookies are not used, so
-        credentials are never allowed.
+        """Return the CORS headers of a reply to a listed page; at most ``vary`` for others.
+
+        Keys travel in a header and cookies are not used, so credentials are never allowed.
         """
         origin = headers.get("origin", "")
         if not self._pages or not self._listed(origin):
@@ -70,12 +80,19 @@ class Door:
         return told
 
     def is_preflight(self, method: str, headers: Headers) -> bool:
-        """Whether a listed page's browser asks first; it sends no key then."""
+        """Return whether the request is a listed page's CORS preflight, which carries no key."""
         asks = method == "OPTIONS" and "access-control-request-method" in headers
         return asks and len(headers.getlist("origin")) == 1 and self._listed(headers["origin"])
 
     def admit(self, path: str, headers: Headers) -> Grant:
-        """Raises Unauthorized or KeyStoreError. An open path has a grant too, for nothing but itself."""
+        """Return the permissions of the request.
+
+        A public path gets permissions too, but only for itself.
+
+        Raises:
+            Unauthorized: there is no valid key.
+            KeyStoreError: the file of keys cannot be read.
+        """
         if path in OPEN_PATHS or (self._is_local and not self._keyring.is_guarded):
             return OPERATOR
         key = _key_of(path, headers)
@@ -84,7 +101,11 @@ class Door:
         return self._keyring.find(key)
 
     def take(self, grant: Grant) -> None:
-        """Raises RateExceeded."""
+        """Charge the request to its key's rate limit.
+
+        Raises:
+            RateExceeded: the limit is reached.
+        """
         self._rates.take(grant)
 
     def rate_headers(self, grant: Grant) -> dict[str, str]:
@@ -98,7 +119,7 @@ class Door:
 
 
 def _key_of(path: str, headers: Headers) -> str:
-    """The one key that was sent, or ""; where there are two, it is not for us to choose."""
+    """Return the request's API key, "" where it has none or more than one."""
     bearers = headers.getlist("authorization")
     others = headers.getlist("x-api-key") if path in _ANTHROPIC_PATHS else []
     if len(bearers) + len(others) != 1:

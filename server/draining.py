@@ -1,9 +1,9 @@
-"""The end of the process in good order: first tell, then refuse, then finish, then end what is left with an error.
+"""Shut the server down gracefully: give notice, refuse new requests, finish running ones, end the rest with an error.
 
     SIGTERM   /ready and new requests: 503 at once, on a listener that stays open for ``drain_notice_s``
-              what runs and waits goes on for ``shutdown_grace_s``, then ends with an error of its own
-    SIGINT    the same without the notice: somebody at a terminal, and no load balancer
-    again     what runs ends at once, and the process a moment later; a third signal does not wait for anything
+              running and waiting requests continue for ``shutdown_grace_s``, then end with an error of their own
+    SIGINT    the same without the notice, since a terminal user has no load balancer
+    again     running requests end at once, and the process a moment later; a third signal exits immediately
 
 uvicorn by itself closes the listener first and cuts streams where they are.
 """
@@ -26,12 +26,15 @@ from server.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 
-# For the last chunks of what was ended to leave.
+# Time to send the last chunks of ended answers.
 FLUSH_S: Final = 2.0
 
 
 class DrainingServer(uvicorn.Server):
-    """``config`` must allow ``graceful_s`` for its own shutdown."""
+    """Drain requests before uvicorn's own shutdown.
+
+    ``config`` must allow ``graceful_s`` for that shutdown.
+    """
 
     def __init__(self, config: uvicorn.Config, services: Services) -> None:
         super().__init__(config)
@@ -45,14 +48,20 @@ class DrainingServer(uvicorn.Server):
         await super().serve(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called between any two instructions of the main thread, so it only hands on."""
+        """Schedule the shutdown on the event loop.
+
+        Runs between any two instructions of the main thread, so it does nothing else.
+        """
         self._signals += 1
         if self._signals > 2 or self._loop is None:
             os._exit(128 + sig)
         self._loop.call_soon_threadsafe(self._on_signal, sig, self._signals > 1)
 
     def stop(self, notice_s: float = 0.0) -> None:
-        """Begin to drain; the listener closes after ``notice_s`` seconds. Does not block, and once is enough."""
+        """Begin to drain; the listener closes after ``notice_s`` seconds.
+
+        Does not block; further calls have no effect.
+        """
         if self._draining is None:
             self._draining = asyncio.create_task(self._drain(notice_s), name="drain")
 
@@ -77,5 +86,5 @@ class DrainingServer(uvicorn.Server):
 
 
 def graceful_s(settings: ServerSettings) -> int:
-    """What uvicorn must wait for connections, whole seconds."""
+    """Return how long uvicorn must wait for connections, in whole seconds."""
     return math.ceil(settings.shutdown_grace_s + FLUSH_S)

@@ -1,7 +1,7 @@
-"""Routes every call: to the gateway in this process, to an address on this machine, or out of it, if it may.
+"""Route every call: to the gateway in this process, to an address on this machine, or to another machine.
 
-The one place that lets a call leave. Each call that does is on the audit log's disk before its first byte goes; each
-reply carries the route it took. Knows nothing of HTTP and of what an answer says.
+The only place that lets a call leave the machine. Each such call is in the audit log on the disk before its first byte
+is sent; each reply carries the route that it took. Knows nothing of HTTP and of the content of answers.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from server.egress_policy import Departures, EgressPolicy
 from server.egress_settings import EgressMode
 from server.errors import EgressRaised
 
-# Far more than are answered at once; whoever asks without telling the end costs no more memory than this.
+# Far above the number of concurrent answers; bounds the memory of answers whose end is never reported.
 _MAX_ANSWERS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Whose call it is, with the mode in force. ``key_id`` "" on a server without keys."""
+    """Identify the request behind a call, with the egress mode in force.
+
+    ``key_id`` is "" on a server without keys.
+    """
 
     request_id: str
     key_id: str
@@ -48,7 +51,7 @@ class _Trip:
 
 
 class Egress:
-    """One per process."""
+    """Apply the egress policy to every call; one instance per process."""
 
     def __init__(
         self, policy: EgressPolicy, places: Places, auditor: Auditor, vocabulary: Vocabulary | None = None
@@ -61,7 +64,11 @@ class Egress:
         self._by_answer: OrderedDict[str, Departures] = OrderedDict()
 
     def admit(self, request_id: str, key_id: str, asked: EgressMode | None) -> Asker:
-        """Raises EgressRaised, which the audit log notes."""
+        """Return the request's identity with its effective mode.
+
+        Raises:
+            EgressRaised: the request asks for a mode above its key's; the audit log records it.
+        """
         try:
             return Asker(request_id, key_id, self.policy.effective(key_id, asked))
         except EgressRaised:
@@ -75,23 +82,26 @@ class Egress:
 
     @property
     def left(self) -> str:
-        """What left since the start, for a reader."""
+        """Return a readable summary of what left the machine since the start."""
         return self._total.text
 
     def left_by(self, request_id: str) -> str:
-        """What left for one answer so far, for a reader; also for calls that were given up and have no record."""
+        """Return a readable summary of what left the machine for one answer so far.
+
+        It includes abandoned calls, which have no record.
+        """
         return self._by_answer.get(request_id, Departures()).text
 
     def forget(self, request_id: str) -> None:
-        """The answer has ended and said what left."""
+        """Discard the summary of an answer that has ended and reported what left."""
         self._by_answer.pop(request_id, None)
 
     async def fetch(self, call: NcbiCall, asker: Asker) -> RawReply:
-        """The reply, with its route.
+        """Return the reply to ``call``, with its route.
 
         Raises:
-            NcbiRefusedByEgress: the mode or a class of its values keeps the call here.
-            NcbiError: another of its kinds; each has its route.
+            NcbiRefusedByEgress: the mode or a class of its values forbids the call to leave.
+            NcbiError: any other of its subclasses; each carries its route.
         """
         trip = _Trip(call, asker, classes_of(call, self._vocabulary))
         if asker.mode == "local-first":
@@ -103,10 +113,12 @@ class Egress:
         return await self._ask(trip, place)
 
     async def let_out(self, asker: Asker, request: OutboundRequest) -> None:
-        """Right before a request goes that is no NCBI call: allowed, on the audit log's disk, counted.
+        """Authorize and count a request that is no NCBI call, right before it is sent.
+
+        On return, its line is in the audit log on the disk.
 
         Raises:
-            NcbiRefusedByEgress: the mode or a class of its values keeps it here, or the log cannot be written.
+            NcbiRefusedByEgress: the mode or a class of its values forbids it, or the log cannot be written.
         """
         record = egress_records.sent(asker, request)
         if asker.mode == "off":
@@ -122,8 +134,8 @@ class Egress:
         self._departures(asker).add(request.host, request.classes)
 
     async def came_back(self, asker: Asker, request: OutboundRequest, reply: InboundReply) -> None:
-        """Right after one that was let out has ended, however it did: its line on the audit log."""
-        with suppress(AuditFailed):  # the log has said so; what left stands in the line before
+        """Record the outcome of an authorized request in the audit log, right after the request ended."""
+        with suppress(AuditFailed):  # already logged; the line before records what left
             await self._auditor.record(egress_records.returned(asker, request, reply))
 
     async def _local_first(self, trip: _Trip) -> RawReply:
@@ -150,12 +162,12 @@ class Egress:
             return _routed(local, _fallen_back(error, error.route, local))
 
     async def _ask(self, trip: _Trip, place: Place) -> RawReply:
-        """From one place, by the rules it has."""
+        """Send the call to one destination and attach its route to the reply or the error."""
         route = self._route(trip, place)
         try:
             reply = await (self._send(trip, place) if place.leaves else place.client.fetch(trip.call))
         except NcbiError as error:
-            # What was tried may have left, even if no answer came.
+            # The request may have left, even if no reply came.
             left = place.leaves and not isinstance(error, NcbiRefusedByEgress)
             self._count(trip, place, left=left)
             _raise(error, replace(route, left=left))
@@ -174,7 +186,7 @@ class Egress:
         try:
             reply = await place.client.fetch(trip.call, before=before)
         except asyncio.CancelledError:
-            self._count(trip, place, left=True)  # or it waited for an equal call that had gone
+            self._count(trip, place, left=True)  # or it waited for an equal call that was already sent
             if sent:
                 await self._returned(trip, place, AuditRecord(event="reply", status="cancelled"))
             raise
@@ -195,7 +207,11 @@ class Egress:
         self._count(trip, place, left=True)
 
     async def _record_ahead(self, record: AuditRecord) -> None:
-        """What is not on the log's disk does not go."""
+        """Write a call's line to the audit log before the call is sent.
+
+        Raises:
+            NcbiRefusedByEgress: the line is not on the disk, so the call must not be sent.
+        """
         try:
             await self._auditor.record(record)
         except AuditFailed as error:
@@ -216,7 +232,7 @@ class Egress:
         return departures
 
     async def _returned(self, trip: _Trip, place: Place, record: AuditRecord) -> None:
-        with suppress(AuditFailed):  # the log has said so; what left stands in the line before
+        with suppress(AuditFailed):  # already logged; the line before records what left
             await self._auditor.record(self._record(trip, replace(record, decision="allowed", where=place.name)))
 
     async def _note(self, trip: _Trip, what: Literal["refused", "withheld"], kept: tuple[ParamClass, ...]) -> None:
@@ -253,7 +269,7 @@ class Egress:
 
 
 class AnswerCalls:
-    """The calls of one answer: what a session needs."""
+    """Send the calls of one answer through the egress rules."""
 
     def __init__(self, egress: Egress, asker: Asker, site: NcbiSite) -> None:
         self._egress = egress
@@ -273,14 +289,14 @@ def _routed(reply: RawReply, route: Route) -> RawReply:
 
 
 def _raise(error: NcbiError, route: Route) -> NoReturn:
-    """A copy of its own for each answer: equal calls of several answers get one error object."""
+    """Raise a copy of ``error`` with its route, since equal calls of several answers share one error object."""
     own = copy.copy(error)
     own.route = route
     raise own from error
 
 
 def _fallen_back(error: NcbiError, tried: Route, local: RawReply) -> Route:
-    """The gateway's empty answer stands, with what became of the call outside."""
+    """Return the route of the gateway's empty reply, with a note on the failed call outside."""
     note = f"{tried.went_to or 'outside'}: {type(error).__name__}; the gateway's answer stands"
     if tried.left or local.route is None:
         return replace(tried, note=note)

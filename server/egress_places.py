@@ -1,4 +1,7 @@
-"""Records of where calls can go. Data only; built in ``ncbi_places``, chosen from in ``egress``."""
+"""Describe the destinations of calls.
+
+Data only; built in ``ncbi_places``, chosen from in ``egress``.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from server.egress_settings import EgressMode
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where calls can go. ``name``: "gateway" or the host. ``leaves``: it is another machine."""
+    """Describe one destination of calls.
+
+    ``name`` is "gateway" or the host; ``leaves`` is whether it is another machine.
+    """
 
     name: str
     client: NcbiClient
@@ -23,7 +29,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """E-utilities and BLAST may be in different places."""
+    """Pair the destinations of E-utilities and BLAST, which may differ."""
 
     eutils: Place
     blast: Place
@@ -38,7 +44,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """``off``: for mode off. ``gateway``: asked first with local-first. ``outside``: NCBI or what stands for it."""
+    """Hold the destinations of every egress mode.
+
+    ``off`` serves mode off; ``gateway`` is tried first with local-first; ``outside`` is NCBI or its substitute.
+    """
 
     off: Pair
     gateway: Pair
@@ -50,7 +59,10 @@ class Places:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboundRequest:
-    """A request to another machine that is no NCBI call. ``params``: the values of it that say something."""
+    """Describe a request to another machine that is no NCBI call.
+
+    ``params`` holds those of its values that carry information.
+    """
 
     host: str
     endpoint: str
@@ -61,7 +73,10 @@ class OutboundRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboundReply:
-    """What became of one. ``status``: HTTP's, else what kept the reply away. ``num_bytes`` None where none came."""
+    """Describe the outcome of an outbound request.
+
+    ``status`` is HTTP's, or else the reason why no reply came; ``num_bytes`` is None without a reply.
+    """
 
     status: str
     num_bytes: int | None

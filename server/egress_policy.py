@@ -1,7 +1,6 @@
-"""What may leave the machine, for whom: the mode of server, key and request, the classes of values, and how it is said
-afterwards. Pure; sends nothing.
+"""Decide what may leave the machine, by mode of server, key and request and by class of value; summarize what left.
 
-A lower mode always wins: a key can be below its server, a request below its key, never above.
+Pure; sends nothing. A lower mode always wins: a key can be below its server, a request below its key, never above.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from retrieval.ncbi.parameter_classes import CLASSES, ParamClass
 from server.egress_settings import EGRESS_MODES, EgressMode, EgressProfile, EgressSettings
 from server.errors import EgressRaised
 
-# What a hospital's text is made of (free text, places, sequences) stays; names that the whole field shares may go.
+# What can describe a patient (free text, coordinates, sequences) stays; names of public vocabularies may leave.
 PROFILES: Final[Mapping[EgressProfile, frozenset[ParamClass]]] = {
     "hospital": frozenset({"id", "symbol", "term"}),
     "open": frozenset(CLASSES),
@@ -28,8 +27,11 @@ def _as_the_server(_: str) -> EgressMode | None:
 
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """``profile`` is a profile's name, or "listed" where the operator named the classes one by one. ``mode_of_key``:
-    what a key's own scopes lower the mode to, None for nothing; beside ``key_modes``, those of the settings.
+    """Hold the modes and the classes of values that may leave.
+
+    ``profile`` is a profile's name, or "listed" where the operator named the classes one by one. ``mode_of_key``
+    returns the mode to which a key's own scopes lower the server's, None for no limit; ``key_modes`` are those of the
+    settings.
     """
 
     mode: EgressMode
@@ -42,17 +44,21 @@ class EgressPolicy:
     def of(cls, settings: EgressSettings) -> EgressPolicy:
         if settings.allow is not None:
             return cls(settings.mode, "listed", frozenset(settings.allow), settings.key_modes)
-        # Who sets the mode to ncbi has said that calls may go; local-first is for who wants to say what may.
+        # An operator who sets the mode to ncbi has permitted calls; local-first is for limiting what may leave.
         profile = settings.profile or ("open" if settings.mode == "ncbi" else "hospital")
         return cls(settings.mode, profile, PROFILES[profile], settings.key_modes)
 
     def ceiling(self, key_id: str) -> EgressMode:
-        """The highest mode of a key's requests; ``key_id`` "" on a server without keys."""
+        """Return the highest mode of a key's requests; ``key_id`` is "" on a server without keys."""
         modes = (self.mode, self.key_modes.get(key_id), self.mode_of_key(key_id))
         return min((mode for mode in modes if mode), key=EGRESS_MODES.index)
 
     def effective(self, key_id: str, asked: EgressMode | None) -> EgressMode:
-        """The mode of one request. Raises EgressRaised where it asks for more than its key has."""
+        """Return the mode of one request.
+
+        Raises:
+            EgressRaised: the request asks for a mode above its key's.
+        """
         ceiling = self.ceiling(key_id)
         if asked is None or EGRESS_MODES.index(asked) <= EGRESS_MODES.index(ceiling):
             return asked or ceiling
@@ -62,7 +68,7 @@ class EgressPolicy:
         )
 
     def kept(self, classes: Collection[ParamClass]) -> tuple[ParamClass, ...]:
-        """Those of the classes that may not leave."""
+        """Return those of the classes that may not leave."""
         return tuple(name for name in CLASSES if name in classes and name not in self.allow)
 
     @property
@@ -71,7 +77,7 @@ class EgressPolicy:
 
 
 class Departures:
-    """What left, by host, and what was kept here in spite of a miss."""
+    """Record what left, by host, and what was withheld in spite of a miss."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, set[str]] = {}
@@ -85,7 +91,7 @@ class Departures:
 
     @property
     def text(self) -> str:
-        """For a reader."""
+        """Return a readable summary."""
         gone = [f"{_named(classes)} to {host}" for host, classes in sorted(self._hosts.items())]
         said = f"left this machine: {'; '.join(gone)}" if gone else NOTHING_LEFT
         return f"{said}; withheld: {_named(self._withheld)}" if self._withheld else said

@@ -1,4 +1,4 @@
-"""Lines of the audit log for requests that are no NCBI calls. Pure."""
+"""Build audit records for requests that are no NCBI calls, without I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def sent(asker: Asker, request: OutboundRequest) -> AuditRecord:
-    """Right before it goes."""
+    """Return the record to write right before the request is sent."""
     return AuditRecord(
         event="send",
         request_id=asker.request_id,
@@ -29,7 +29,7 @@ def sent(asker: Asker, request: OutboundRequest) -> AuditRecord:
 
 
 def returned(asker: Asker, request: OutboundRequest, reply: InboundReply) -> AuditRecord:
-    """Right after it; nothing of what the reply says."""
+    """Return the record to write right after the request ended; it has nothing of the reply's content."""
     return replace(
         sent(asker, request),
         event="reply",

@@ -1,4 +1,7 @@
-"""Settings of what may leave the machine and of the log that proves it. Knows nothing of how they are carried out."""
+"""Define the settings of egress and of the audit log.
+
+Knows nothing of how they are enforced.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,21 @@ def key_digest(key: str) -> str:
 
 
 def key_id(key: str) -> str:
-    """The name of an API key where the key itself must not stand: the first 8 hex digits of its SHA-256."""
+    """Return the name of an API key for places where the key itself must not appear.
+
+    It is the first 8 hex digits of the key's SHA-256.
+    """
     return id_of_digest(key_digest(key))
 
 
 def id_of_digest(digest: str) -> str:
-    """ "" for "", the owner of requests on a server without keys."""
+    """Return the key id of a digest; "" for "", the owner of requests on a server without keys."""
     return digest[:_KEY_ID_CHARS]
 
 
 class EgressSettings(SettingsGroup):
+    """Hold the settings of what may leave the machine."""
+
     mode: EgressMode = Field(
         default="off",
         description="off: nothing leaves the machine; local-first: the gateway, then NCBI for what it lacks; ncbi",
@@ -59,12 +67,12 @@ class EgressSettings(SettingsGroup):
     @field_validator("key_modes", mode="before")
     @classmethod
     def _pairs(cls, value: object) -> object:
-        """Environment: ``1a2b3c4d=off,5e6f7a8b=local-first``; the file may have a table."""
+        """Parse ``1a2b3c4d=off,5e6f7a8b=local-first`` from the environment; the file may have a table."""
         if isinstance(value, str):
             pairs = [part.partition("=") for part in value.split(",") if part.strip()]
             value = {name.strip(): mode.strip() for name, _, mode in pairs}
         if isinstance(value, Mapping) and not all(_KEY_ID.fullmatch(str(name)) for name in value):
-            # Without the name: who writes a key in place of its id must not find it in a log.
+            # The message omits the name: a key entered in place of its id must not appear in a log.
             raise ValueError("a key id has 8 hex digits; `arrowhead doctor` shows the ids of server.api_keys")
         return value
 
@@ -79,6 +87,8 @@ class EgressSettings(SettingsGroup):
 
 
 class AuditSettings(SettingsGroup):
+    """Hold the settings of the audit log."""
+
     path: Path | None = Field(
         default=None, description="audit log; unset: in the XDG state folder unless egress.mode is off"
     )

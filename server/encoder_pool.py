@@ -1,4 +1,7 @@
-"""The encoders of the process: which there may be, and each loaded at its first use. Knows nothing of HTTP."""
+"""Load each encoder of the process at its first use.
+
+Only encoders that the settings name are loaded. Knows nothing of HTTP.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ _T = TypeVar("_T")
 
 
 class EncoderPool:
-    """Safe from many threads. A name that the settings do not hold is never loaded, whoever asks for it."""
+    """Share the loaded encoders of the process.
+
+    Safe from many threads. An encoder that the settings do not name is never loaded, whatever the request.
+    """
 
     def __init__(self, settings: RetrievalSettings, observer: RetrievalObserver | None = None) -> None:
         self._settings = settings
@@ -45,16 +51,21 @@ class EncoderPool:
         return self._settings.encoder_names
 
     def check(self, name: str) -> None:
-        """Raises EncoderUnknown: the settings do not name it."""
+        """Check that the settings name the encoder.
+
+        Raises:
+            EncoderUnknown: the settings do not name it.
+        """
         if name not in self.names:
             there = ", ".join(self.names)
             raise EncoderUnknown(f"there is no encoder {name[:100]!r}; there are: {there}", param="model")
 
     def encoder(self, name: str = "") -> Encoder:
-        """Blocks until it is loaded; "" is the default one.
+        """Return the encoder, "" for the default one; block until it is loaded.
 
         Raises:
-            EncoderUnknown: the settings do not name it. ModelError: it cannot be loaded.
+            EncoderUnknown: the settings do not name it.
+            ModelError: it cannot be loaded.
         """
         name = name or self._settings.encoder
         self.check(name)
@@ -69,7 +80,12 @@ class EncoderPool:
         return self._settings.cross_encoder
 
     def cross_encoder(self, name: str = "") -> CrossEncoder:
-        """As ``encoder``; there is one at most."""
+        """Return the one cross-encoder of the settings; block until it is loaded.
+
+        Raises:
+            EncoderUnknown: the settings do not name it.
+            ModelError: it cannot be loaded.
+        """
         known = self._settings.cross_encoder
         if known is None or name not in {"", known}:
             there = known or "none: retrieval.cross_encoder names one"
@@ -81,7 +97,7 @@ class EncoderPool:
             return self._cross_encoder
 
     async def run(self, work: Callable[[], _T]) -> _T:
-        """``work`` in the one thread that encodes: two batches at once would only slow each other down."""
+        """Run ``work`` in the one encoding thread, since two concurrent batches would slow each other down."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, copy_context().run, work)
 
     async def close(self) -> None:

@@ -1,5 +1,7 @@
-"""Holds the one engine of the process while it loads, serves, comes back from the dead and stops. Knows nothing of
-HTTP or methods."""
+"""Manage the life cycle of the process's one engine: load, serve, restart and stop.
+
+Knows nothing of HTTP or methods.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,15 @@ log = logging.getLogger(__name__)
 
 State = Literal["loading", "ready", "restarting", "failed", "closed"]
 _LOOK_EVERY_S: Final = 0.25
-# A dead engine may hang in its own end.
+# A dead engine may hang while it closes.
 _CLOSE_S: Final = 60.0
 
 
 class EngineDied(EngineUnavailable):
-    """It was loaded and is gone. ``retry_after_s``: when the next one may be there, None where there will be none."""
+    """Signal that a loaded engine died.
+
+    ``retry_after_s`` is when the next one may be ready, None where there will be none.
+    """
 
     def __init__(self, message: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(message)
@@ -34,7 +39,10 @@ class EngineDied(EngineUnavailable):
 
 
 class EngineSlot:
-    """``build`` imports the engine's libraries, so it runs in a thread, at ``load`` and at each restart."""
+    """Load, supervise and restart the engine.
+
+    ``build`` imports the engine's libraries, so it runs in a thread, at ``load`` and at each restart.
+    """
 
     def __init__(self, card: ModelCard, build: Callable[[], Engine], restarts: Restarts | None = None) -> None:
         self.card = card
@@ -53,35 +61,45 @@ class EngineSlot:
         self._supervisor: asyncio.Task[None] | None = None
 
     def when_loaded(self, warm_up: Callable[[Engine], Awaitable[None]]) -> None:
-        """Run ``warm_up`` before the first request: what would make that one slow. Its failure costs a warning."""
+        """Run ``warm_up`` before the first request, for work that would otherwise slow that request down.
+
+        Its failure is only logged as a warning.
+        """
         self._warm_up.append(warm_up)
 
     @property
     def state(self) -> State:
-        """``restarting`` or ``failed`` from the moment in which a loaded engine dies."""
+        """Return the state; ``restarting`` or ``failed`` from the moment in which a loaded engine dies."""
         if self._state == "ready" and not self._is_alive():
             return "restarting" if self.restarts.tries else "failed"
         return self._state
 
     @property
     def reason(self) -> str:
-        """The kind of failure, "" where there is none. Its text may name a path on this machine; the log has it."""
+        """Return the kind of failure, "" where there is none.
+
+        The failure's text may name a path on this machine; only the log has it.
+        """
         if self.failure is not None:
             return type(self.failure).__name__
         return EngineDied.__name__ if self.state in ("restarting", "failed") else ""
 
     @property
     def since(self) -> int:
-        """Unix time at which the state was entered."""
+        """Return the Unix time at which the state was entered."""
         return int(self._since)
 
     @property
     def seconds(self) -> float:
-        """Since loading or restarting began or, once it ended, how long it took."""
+        """Return the seconds since loading or restarting began or, once it ended, its duration."""
         return self._loaded_in if self._state == "ready" else time.monotonic() - self._began
 
     def get(self) -> Engine:
-        """Raises EngineUnavailable with the reason while there is no engine to use."""
+        """Return the engine.
+
+        Raises:
+            EngineUnavailable: there is no engine to use; the message has the reason.
+        """
         state = self.state
         if state == "ready" and self._engine is not None:
             return self._engine
@@ -97,8 +115,10 @@ class EngineSlot:
         raise EngineUnavailable(f"{self.card.name} has stopped")
 
     async def load(self) -> None:
-        """Build and start the engine, and keep it alive from then on; a failure is kept in ``failure`` and logged,
-        not raised."""
+        """Build, start and supervise the engine.
+
+        A failure is stored in ``failure`` and logged, not raised.
+        """
         error = await self._try_to_start()
         if error is not None:
             self._lose(error)
@@ -146,7 +166,7 @@ class EngineSlot:
         return False
 
     async def _try_to_start(self) -> ArrowheadError | None:
-        """What went wrong, None where the engine runs."""
+        """Start an engine and return the error, None where it runs."""
         began = time.monotonic()
         try:
             engine = self._engine = await _in_daemon_thread(self._build)
@@ -168,7 +188,7 @@ class EngineSlot:
             log.warning("warm-up failed: name=%s cause=%s", self.card.name, error.message)
 
     async def _discard(self) -> None:
-        """End what is left of the old engine: its requests, its memory, its processes."""
+        """Close what is left of the old engine: its requests, its memory, its processes."""
         engine, self._engine = self._engine, None
         if engine is None:
             return
@@ -192,7 +212,10 @@ class EngineSlot:
 
 
 async def _in_daemon_thread(work: Callable[[], Engine]) -> Engine:
-    """As ``asyncio.to_thread``, but a process that is told to stop does not wait for the end of a long import."""
+    """Run ``work`` in a daemon thread and return its result.
+
+    Unlike with ``asyncio.to_thread``, a process that stops does not wait for the end of a long import.
+    """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[Engine] = loop.create_future()
 

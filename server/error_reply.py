@@ -1,4 +1,7 @@
-"""What a client gets for an error: OpenAI's object, and the headers beside it. Knows no error by name."""
+"""Describe the reply to a failed request: OpenAI's error object and its headers.
+
+Knows no error by name.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ STOPPING: Final = "server_stopping"
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """What a client gets. ``retry_after_s`` None sends no header."""
+    """Hold the status and content of an error reply.
+
+    ``retry_after_s`` None sends no header.
+    """
 
     status: int
     type: str
@@ -21,13 +27,13 @@ class ErrorReply:
 
     @property
     def body(self) -> dict[str, Any]:
-        """OpenAI's error object."""
+        """Return OpenAI's error object."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return {"error": error}
 
     @property
     def headers(self) -> dict[str, str]:
-        """Beside the body: when to come back, and whether."""
+        """Return the headers that say when, and whether, to retry."""
         found = {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
         if self.status in {408, 504}:
             # OpenAI's SDKs would send it again at once, into the same deadline.

@@ -1,4 +1,4 @@
-"""Errors of the server and the one table from exception to HTTP status and OpenAI error body.
+"""Define the server's errors and the one table from exception to HTTP status and OpenAI error body.
 
 ArrowheadError
 └── RequestError                 the request, not the machine, is at fault
@@ -6,12 +6,12 @@ ArrowheadError
     ├── UnsupportedField         a field OpenAI knows and we do not serve
     ├── BodyTooLarge
     │   └── UploadTooLarge
-    ├── BodyTooSlow              it did not come in time
+    ├── BodyTooSlow              the body did not arrive in time
     ├── HeadTooLarge             too many headers, or too long
     ├── Unauthorized             no key, or a wrong one
     ├── ForbiddenHost            Host header or content type of another site
     ├── ForbiddenOrigin          a web page that is not this server's
-    ├── NotGranted               the key's scopes do not go so far
+    ├── NotGranted               outside the key's scopes
     ├── ModelUnknown             no such model or method
     ├── EncoderUnknown           no such encoder or cross-encoder
     ├── TraceNotFound
@@ -20,14 +20,14 @@ ArrowheadError
     ├── JobNotFound
     ├── ChangesRefused           namespaces are not changed over HTTP here
     ├── EgressRaised             the request asks for more than its key or the server has
-    ├── ClientGone               nobody is there to read a reply
+    ├── ClientGone               the client disconnected before the reply
     └── TooManyRequests          the server is full
-        ├── RateExceeded         the key has asked too often
-        ├── ServerOverloaded     no place for an answer, and none to wait in
-        └── KeyOverloaded        this key holds its share already
+        ├── RateExceeded         the key has reached its rate limit
+        ├── ServerOverloaded     no place for an answer, and the queue is full
+        └── KeyOverloaded        the key has reached its share of places
 AnswerTimeout                    an answer met its deadline; also right below ArrowheadError
 ServerStopping                   the process ends; also right below ArrowheadError
-UploadNotWritten                 this machine cannot keep a file that was sent; also right below ArrowheadError
+UploadNotWritten                 this machine cannot store an uploaded file; also right below ArrowheadError
 
 Knows nothing of FastAPI. Texts of unknown exceptions never reach a client: they can hold paths or questions.
 """
@@ -80,91 +80,124 @@ MAX_RETRY_AFTER_S = 120
 
 
 class RequestError(ArrowheadError):
-    """The request is at fault."""
+    """Signal that the request is at fault."""
 
 
 class InvalidRequest(RequestError):
-    pass
+    """Signal an invalid body, field or option."""
 
 
 class UnsupportedField(RequestError):
+    """Signal a field that OpenAI knows and this server does not serve."""
+
     hint = "leave the field out"
 
 
 class BodyTooLarge(RequestError):
+    """Signal a body above the size limit."""
+
     hint = "server.max_body_bytes sets the limit"
 
 
 class UploadTooLarge(BodyTooLarge):
+    """Signal an uploaded file above the size limit."""
+
     hint = "retrieval.max_upload_bytes sets the limit"
 
 
 class BodyTooSlow(RequestError):
+    """Signal a body that did not arrive in time."""
+
     hint = "server.body_timeout_s sets the time"
 
 
 class HeadTooLarge(RequestError):
-    pass
+    """Signal too many or too long headers."""
 
 
 class UploadNotWritten(ArrowheadError):
+    """Signal that this machine cannot store an uploaded file."""
+
     hint = "free disk space where retrieval.data_dir lies, or mend the folder's rights"
 
 
 class Unauthorized(RequestError):
+    """Signal a missing or wrong API key."""
+
     hint = "send Authorization: Bearer KEY"
 
 
 class ForbiddenHost(RequestError):
+    """Signal a Host header or content type of another site."""
+
     hint = "server.allowed_hosts lists further names"
 
 
 class ForbiddenOrigin(RequestError):
+    """Signal a request from a web page that may not use the server."""
+
     hint = "server.cors_origins lists the web pages that may ask, as https://lab.example"
 
 
 class NotGranted(RequestError):
+    """Signal a request outside the key's scopes."""
+
     hint = "`arrowhead key create` makes a key with other scopes"
 
 
 class ModelUnknown(RequestError):
+    """Signal an unknown model or method."""
+
     hint = "GET /v1/models lists them"
 
 
 class EncoderUnknown(RequestError):
+    """Signal an unknown encoder or cross-encoder."""
+
     hint = "retrieval.encoder, retrieval.encoders and retrieval.cross_encoder name those that may be used"
 
 
 class TraceNotFound(RequestError):
-    pass
+    """Signal an unknown trace."""
 
 
 class ResponseNotStored(RequestError):
+    """Signal a response that is not stored."""
+
     hint = "the record of a recent answer is at GET /v1/traces/ID"
 
 
 class PassageNotFound(RequestError):
-    pass
+    """Signal an unknown passage."""
 
 
 class JobNotFound(RequestError):
+    """Signal an unknown job."""
+
     hint = "GET /v1/jobs lists those of this key; a server that was started anew has none"
 
 
 class ChangesRefused(RequestError):
+    """Signal that namespaces cannot be changed over HTTP on this server."""
+
     hint = "set retrieval.allow_changes to true, or use arrowhead namespace on the server's machine"
 
 
 class EgressRaised(RequestError):
+    """Signal an egress mode above that of the key or the server."""
+
     hint = "leave arrowhead.egress out, or ask for a lower mode"
 
 
 class ClientGone(RequestError):
-    pass
+    """Signal that the client disconnected before the reply."""
 
 
 class TooManyRequests(RequestError):
-    """``retry_after_s``: when it is worth another try, None where that is not known."""
+    """Signal that the server accepts no more requests for now.
+
+    ``retry_after_s`` is when a retry may succeed, None where that is unknown.
+    """
 
     retryable = True
     hint = "try again later"
@@ -175,31 +208,35 @@ class TooManyRequests(RequestError):
 
 
 class ServerOverloaded(TooManyRequests):
-    pass
+    """Signal that no place is free for an answer, now or within the wait limit."""
 
 
 class KeyOverloaded(TooManyRequests):
-    pass
+    """Signal that the key has reached its share of places."""
 
 
 class AnswerTimeout(ArrowheadError):
+    """Signal that an answer met its deadline."""
+
     hint = "server.request_timeout_s or the header X-Request-Timeout set it; ask for less, or allow more time"
 
 
 class ServerStopping(ArrowheadError):
+    """Signal that the process is ending."""
+
     retryable = True
     hint = "ask another server, or this one when it is back"
 
 
 class RateExceeded(TooManyRequests):
-    pass
+    """Signal that the key has reached its rate limit."""
 
 
 _INVALID = "invalid_request_error"
 _SERVER = "server_error"
 _BUSY = "rate_limit_error"
 
-# Looked up along the exception's own classes, nearest first: every class of the tree ends at a row.
+# Looked up along the exception's MRO, nearest class first, so that every class of the tree has a row.
 TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     InvalidRequest: (422, _INVALID, "invalid_value"),
     UnsupportedField: (422, _INVALID, "unsupported_parameter"),
@@ -269,7 +306,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
 
 
 def error_reply(error: BaseException) -> ErrorReply:
-    """The reply for any exception; an unknown one tells nothing but that it happened."""
+    """Return the reply for any exception; for an unknown one it says only that the server failed."""
     if not isinstance(error, ArrowheadError):
         return ErrorReply(500, _SERVER, "internal_error", "the server failed on this request; its log has the cause")
     row = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)

@@ -1,8 +1,8 @@
-"""Who is answered now, who waits, who is refused: one bounded set of places, shared fairly between keys.
+"""Decide which requests run, wait or are refused: one bounded set of places, shared fairly between keys.
 
-Fairness is that of virtual token counters: each key has a counter of the estimated tokens that it was given, and the
-next place goes to the waiting key with the lowest one. A key that comes back starts no lower than those that are
-there, so nobody saves up. Decides only: knows neither clock nor loop, and nothing of HTTP.
+Fairness is that of virtual token counters: each key has a counter of the estimated tokens that it received, and the
+next place goes to the waiting key with the lowest one. A key that returns starts no lower than the present keys, so no
+key accumulates credit. Decides only: knows neither clock nor event loop, and nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ CHARS_PER_TOKEN: Final = 4
 
 
 def estimated_tokens(chars: int, answer_tokens: int) -> int:
-    """What one answer may hold: its prompt at four characters a token, and all that it may write."""
+    """Estimate the tokens of one answer: its prompt at four characters a token, and its output limit."""
     return math.ceil(chars / CHARS_PER_TOKEN) + answer_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionLimits:
-    """``running`` at once, of one key at most ``running_per_key``; ``waiting`` behind them, each at most ``max_wait_s``
-    seconds. ``tokens`` bounds the estimates of all of them together; one request alone is always taken."""
+    """Bound the requests that run and wait.
+
+    ``running`` at once, of one key at most ``running_per_key``; ``waiting`` behind them, each at most ``max_wait_s``
+    seconds. ``tokens`` bounds the estimates of all of them together; a single request is always accepted.
+    """
 
     running: int
     waiting: int = 0
@@ -36,21 +39,30 @@ class AdmissionLimits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ticket:
-    """One request. ``key`` is the id of the API key, "" without keys; ``tokens`` is an estimate, at least 1."""
+    """Represent one request in the queue.
+
+    ``key`` is the id of the API key, "" without keys; ``tokens`` is an estimate, at least 1.
+    """
 
     key: str
     tokens: int = 1
 
 
 class Verdict(NamedTuple):
-    """``pushed_out``: those that waited and give way, because their key holds more than its share."""
+    """Report the decision on one ticket.
+
+    ``pushed_out`` lists the waiting tickets that are evicted, because their key holds more than its share.
+    """
 
     state: Literal["runs", "waits", "full", "key_full"]
     pushed_out: Sequence[Ticket] = ()
 
 
 class FairQueue:
-    """The decisions. Not safe from many threads."""
+    """Hold the places of the queue, shared fairly between keys.
+
+    Not thread-safe.
+    """
 
     def __init__(self, limits: AdmissionLimits) -> None:
         self._limits = limits
@@ -58,10 +70,10 @@ class FairQueue:
         self._running: set[Ticket] = set()
         self._waiting: dict[str, deque[Ticket]] = {}
         self._given: dict[str, int] = {}
-        # Among equals, the one whose last turn is longest ago.
+        # Breaks ties: the key whose last turn is longest ago goes first.
         self._last: dict[str, int] = {}
         self._turns = count(1)
-        # By key, of its running and waiting tickets together; their sum is ``tokens``.
+        # Tokens by key, of its running and waiting tickets together; their sum is ``tokens``.
         self._load: dict[str, int] = {}
         self._places: dict[str, int] = {}
         self.num_waiting = 0
@@ -75,7 +87,10 @@ class FairQueue:
         return self._places.get(key, 0)
 
     def enter(self, ticket: Ticket) -> Verdict:
-        """A refused ticket leaves no trace; a waiting one begins by ``begin_next``."""
+        """Start, queue or refuse a ticket.
+
+        A refused ticket changes nothing; a waiting one starts by ``begin_next``.
+        """
         runs = self.num_running < self._limits.running and not self._key_is_full(ticket.key)
         victims = self._victims(ticket, must_wait=not runs)
         if victims is None:
@@ -91,7 +106,7 @@ class FairQueue:
         return Verdict("waits", victims)
 
     def begin_next(self) -> list[Ticket]:
-        """Those that waited and have a place from now on."""
+        """Start the waiting tickets for which places are free, and return them."""
         begun: list[Ticket] = []
         while self.num_running < self._limits.running:
             able = [key for key in self._waiting if not self._key_is_full(key)]
@@ -105,7 +120,7 @@ class FairQueue:
         return begun
 
     def leave(self, ticket: Ticket) -> None:
-        """It has ended, or waits no longer. Nothing where it is not there any more."""
+        """Remove a ticket that ended or no longer waits; an unknown one is ignored."""
         if ticket not in self._held:
             return
         self._held.remove(ticket)
@@ -150,12 +165,15 @@ class FairQueue:
         return min((self._given[key] for key in self._load), default=0)
 
     def _forget_even(self) -> None:
-        """Absent keys whose counter tells nothing any more."""
+        """Delete the counters of absent keys that no longer affect the order."""
         floor = self._floor() if self._load else math.inf
         self._given = {key: given for key, given in self._given.items() if key in self._load or given > floor}
 
     def _victims(self, ticket: Ticket, *, must_wait: bool) -> list[Ticket] | None:
-        """Who gives way to it: nobody where there is room. None where there is none to be had."""
+        """Return the waiting tickets to evict for ``ticket``, or None where eviction cannot make room.
+
+        The list is empty where there is room already.
+        """
         queues = {key: list(queue) for key, queue in self._waiting.items()}
         load = dict(self._load)
         out: list[Ticket] = []
@@ -164,7 +182,7 @@ class FairQueue:
             able = [key for key, queue in queues.items() if queue and load[key] - queue[-1].tokens >= mine]
             if not able:
                 return None
-            # The newest of the heaviest key: what it had in the queue before keeps its turn.
+            # Evict the newest of the heaviest key, so that its earlier tickets keep their turn.
             key = max(able, key=lambda name: load[name])
             out.append(queues[key].pop())
             load[key] -= out[-1].tokens

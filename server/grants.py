@@ -1,4 +1,7 @@
-"""What a key may do. Pure; knows neither where keys are kept nor HTTP."""
+"""Define the scopes of a key and the permissions of a request.
+
+Pure; knows neither where keys are stored nor HTTP.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,19 @@ _NAMESPACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 
 
 class ScopeInvalid(ArrowheadError, ValueError):
-    """A scope that cannot be; the message names it."""
+    """Signal an invalid scope, which the message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scopes:
-    """``methods`` by name, ``direct`` for the bare model; None for all. ``egress`` lowers the server's mode.
-    ``namespaces`` that are listed may be read whoever they belong to; None: all that belong to no other key. Its own a
-    key always reads. ``may_change``: namespaces that it reads, and new ones.
+    """Limit what a key may do.
+
+    ``methods`` are allowed by name, ``direct`` for the bare model; None for all. ``egress`` lowers the server's mode.
+    ``namespaces`` that are listed may be read whatever their owner; None: all that belong to no other key. A key always
+    reads its own. ``may_change`` applies to the namespaces that it reads, and to new ones.
 
     Raises:
-        ScopeInvalid
+        ScopeInvalid: a rate is out of range, or a list of names is empty, too long or malformed.
     """
 
     methods: tuple[str, ...] | None = None
@@ -52,8 +57,10 @@ class Scopes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What one request may do. ``owner``: the digest of its key, "" on a server without keys. An operator's (a key of
-    the settings, or no key on a server without) goes everywhere.
+    """Hold the permissions of one request.
+
+    ``owner`` is the digest of its key, "" on a server without keys. An operator (a key of the settings, or no key on a
+    server without keys) has all permissions.
     """
 
     owner: str = ""
@@ -68,7 +75,10 @@ class Grant:
         return self.is_operator or self.scopes.methods is None or method in self.scopes.methods
 
     def may_read(self, namespace: str, belongs_to: str) -> bool:
-        """``belongs_to``: the owner of the key that made the namespace, "" for an operator's."""
+        """Return whether the namespace may be read.
+
+        ``belongs_to`` is the owner of the key that made the namespace, "" for an operator's.
+        """
         if self.is_operator or (belongs_to and belongs_to == self.owner):
             return True
         if self.scopes.namespaces is None:

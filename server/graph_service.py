@@ -1,4 +1,7 @@
-"""The graph that answers, with its names and vectors: opened at the first question, for all answers of the process."""
+"""Share the knowledge graph, with its names and vectors, between all answers of the process.
+
+The graph is opened at the first question.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +37,25 @@ from server.statement_vectors import DEFAULT_BYTES
 from server.stored_graph import StoredGraph
 
 log = logging.getLogger(__name__)
-# More names than these are looked up by vectors from an index on the disk, beside the graph.
+# Above this number of names, their vectors are searched in an index on the disk, beside the graph.
 _IN_MEMORY = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
+    """Hold an open graph with its linker."""
+
     store: LocalGraph
     graph: StoredGraph
     linker: Linker
 
 
 def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi, parts: Parts | None = None) -> GraphService:
-    """Raises EncoderUnknown: the settings do not name the graph's encoder."""
+    """Build the graph service from the settings.
+
+    Raises:
+        EncoderUnknown: the settings do not name the graph's encoder.
+    """
     encoder = graph_encoder_name(settings)
     pool.check(encoder)
     place = GraphPlace(graphs_dir(settings), settings.graph.name, encoder, settings.graph.vector_cache_bytes)
@@ -62,8 +71,10 @@ async def _not_for_an_answer(_: Departure) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GraphPlace:
-    """Where the graph of this machine lies, and by which encoder its vectors are. ``cache_bytes`` bounds the vectors
-    that are kept of SPOKE's statements."""
+    """Locate the graph of this machine and name the encoder of its vectors.
+
+    ``cache_bytes`` bounds the stored vectors of SPOKE's statements.
+    """
 
     root: Path
     name: str
@@ -73,7 +84,10 @@ class GraphPlace:
 
 @dataclass(frozen=True, slots=True)
 class Spoke:
-    """``is_here``: on this machine, so nothing leaves."""
+    """Describe access to SPOKE.
+
+    ``is_here`` is whether its host is this machine, so that nothing leaves.
+    """
 
     source: SpokeSource
     host: str
@@ -81,7 +95,10 @@ class Spoke:
 
 
 class GraphService:
-    """The graph of the process, for every answer of its own mode. Safe from many tasks of one event loop."""
+    """Share one open graph between answers, each with its own egress mode.
+
+    Safe from many tasks of one event loop.
+    """
 
     def __init__(
         self,
@@ -99,7 +116,11 @@ class GraphService:
         self._opening: asyncio.Task[Opened] | None = None
 
     def open(self, ask: Ask, egress: EgressMode | None) -> AnswerGraph:
-        """Raises EgressRaised for a mode above that of the request's key."""
+        """Return the graph for one answer.
+
+        Raises:
+            EgressRaised: the mode is above that of the request's key.
+        """
         return AnswerGraph(self, self._spoke, self._egress, self._egress.admit(ask.request_id, ask.key_id, egress))
 
     @property
@@ -107,7 +128,12 @@ class GraphService:
         return self._place
 
     async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
-        """Raises GraphError: there is no such graph, or it is damaged. ModelError: its encoder is not here."""
+        """Link the question's mentions to nodes of the graph.
+
+        Raises:
+            GraphError: there is no such graph, or it is damaged.
+            ModelError: its encoder is not available.
+        """
         with self.parts.part("link", extraction="model" if extractor else "dictionary") as part:
             linker = (await self.opened()).linker
             if extractor is None:
@@ -130,7 +156,10 @@ class GraphService:
         opened.store.close()
 
     async def opened(self) -> Opened:
-        """Opened once, whoever of those that wait for it goes away; after a failure by the next one anew."""
+        """Open the graph once and return it.
+
+        A cancelled caller does not cancel the opening for the others; after a failure, the next caller opens it again.
+        """
         if self._opening is None:
             self._opening = asyncio.create_task(self._pool.run(self._load))
             self._opening.add_done_callback(self._forget_failure)
@@ -156,10 +185,10 @@ class GraphService:
 
 
 class AnswerGraph:
-    """The graph as one answer may ask it: what is here, and SPOKE where the settings name it and the mode lets it.
+    """Query the graphs for one answer: the local one, and SPOKE where the settings name it and the mode allows it.
 
-    With ``local-first`` SPOKE is asked for what is not here; else it goes before the graph of this machine, which
-    answers where SPOKE does not know the node, may not be asked, or does not answer.
+    With ``local-first`` SPOKE is queried for what is not here; else it precedes the graph of this machine, which
+    answers where SPOKE does not know the node, may not be queried, or does not reply.
     """
 
     def __init__(self, service: GraphService, spoke: Spoke | None, egress: Egress, asker: Asker) -> None:
@@ -171,7 +200,10 @@ class AnswerGraph:
 
     @property
     def name(self) -> str:
-        """The graphs that answered, as one's statements may come from here and another's from SPOKE."""
+        """Return the names of the graphs that answered, by default the local graph's.
+
+        One node's statements may come from here and another's from SPOKE.
+        """
         return " and ".join(self._used) or self._service.place.name
 
     @property
@@ -179,7 +211,12 @@ class AnswerGraph:
         return " and ".join(self._used.values())
 
     async def neighbourhood(self, node: Node) -> Neighbourhood:
-        """Raises GraphSourceUnavailable and the like only where there is nothing here either."""
+        """Return the statements on a node and its neighbours.
+
+        Raises:
+            GraphSourceUnavailable, another GraphError or NcbiRefusedByEgress: SPOKE failed or was refused, and the
+                local graph has no statements either.
+        """
         with self._service.parts.part("lookup") as part:
             local = await (await self._service.opened()).graph.neighbourhood(node)
             found = local
@@ -217,7 +254,10 @@ class AnswerGraph:
 
 
 def _outbound(host: str, departure: Departure) -> OutboundRequest:
-    """An identifier and a name of a vocabulary that all share; the list of types says nothing of a question."""
+    """Describe a request to SPOKE for the egress rules.
+
+    It holds an identifier and a name of a public vocabulary; the list of types reveals nothing of a question.
+    """
     node = departure.node
     return OutboundRequest(
         host=host,

@@ -1,4 +1,4 @@
-"""What an operator chooses of knowledge graphs."""
+"""Define the settings of knowledge graphs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from server.settings_group import SettingsGroup
 
 
 class GraphSettings(SettingsGroup):
+    """Hold the settings of the graph that answers and of SPOKE."""
+
     name: str = Field(default="sample", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="graph that answers")
     data_dir: Path | None = Field(default=None, description="folder of the graphs; unset: XDG data folder")
     encoder: str | None = Field(default=None, description="of new graphs; unset: retrieval.encoder")
@@ -27,7 +29,7 @@ class GraphSettings(SettingsGroup):
     @field_validator("spoke_url")
     @classmethod
     def _address(cls, url: str | None) -> str | None:
-        """Without the path of the service, which is the same everywhere."""
+        """Remove the path of the service, which is the same everywhere."""
         if not url:
             return None
         parts = web_address(url)

@@ -1,4 +1,7 @@
-"""Puts graphs, their encoder and SPOKE together as the settings say. Builds and loads nothing before it is needed."""
+"""Assemble graphs, their encoder and SPOKE from the settings.
+
+Builds and loads nothing before it is needed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,11 @@ def graph_encoder_name(settings: Settings) -> str:
 
 
 def load_graph_encoder(settings: Settings, name: str = "") -> Encoder:
-    """Raises ModelError: it cannot be loaded."""
+    """Load the encoder of the graph.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
     of = settings.retrieval
     options = EncoderOptions(
         device=of.device, dtype=of.dtype, batch_tokens=of.batch_tokens, allow_download=of.allow_download
@@ -31,9 +38,9 @@ def load_graph_encoder(settings: Settings, name: str = "") -> Encoder:
 
 
 def build_spoke(settings: Settings, sender: HttpSender, before_send: BeforeSend) -> SpokeSource | None:
-    """None where no address is set. ``sender``: the process's own.
+    """Return the SPOKE client, None where no address is set.
 
-    ``before_send`` writes the audit line; what it raises keeps the request here.
+    ``sender`` is the process's own. ``before_send`` writes the audit line; its exception prevents the request.
     """
     of = settings.graph
     if of.spoke_url is None:

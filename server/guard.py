@@ -1,7 +1,7 @@
-"""The guarding layer: page, key, rate, request id, and a plain 500 for what nobody caught.
+"""Check page, key and rate of each request, set its id, and reply with a plain 500 to unhandled exceptions.
 
-Deny by default: a route is behind a key unless ``door`` says that it is open. A pure ASGI layer, so that streams
-pass untouched.
+Denies by default: a route needs a key unless ``door`` says that it is public. Pure ASGI middleware, so that streams
+pass through unbuffered.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 
 class Guard:
+    """Admit or refuse each HTTP request; refuse websockets."""
+
     def __init__(self, app: ASGIApp, door: Door, body_timeout_s: float) -> None:
         self._app = app
         self._door = door
@@ -99,8 +101,10 @@ async def _send(status: int, body: bytes, headers: dict[str, str], send: Send) -
 
 
 def log_failure(error: BaseException) -> None:
-    """Ours at INFO by name; others as errors with where they happened, but without their text, which may quote a
-    question."""
+    """Log our errors at INFO by name, and others as errors with their traceback.
+
+    The text of other errors is left out, since it may quote a question.
+    """
     if isinstance(error, ArrowheadError):
         log.info("refused: kind=%s param=%s", type(error).__name__, error.param)
         return

@@ -1,8 +1,8 @@
-"""One request as it comes in: the size of its head, and the time that its body may take. Knows nothing of routes.
+"""Bound one incoming request: the size of its head, and the time of its body.
 
-A body is waited for as long as it keeps coming at a rate, so that a large file has time and a trickle has none. What is
-left of a body when its reply begins is taken for a moment, as a client that still sends would not get to read why it
-was refused; a connection whose body did not end then carries no other request.
+A body may take time as long as it arrives at a minimum rate, so that a large file succeeds and a trickle does not. When
+the reply begins, the rest of the body is read for a moment, since a client that still sends would not read why it was
+refused; a connection whose body did not end then carries no other request. Knows nothing of routes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from server.errors import BodyTooSlow, HeadTooLarge
 
 MAX_HEAD_BYTES: Final = 65_536
 _MAX_HEADERS: Final = 256
-# Bytes a second; what came faster earns time for the rest.
+# Bytes per second; a faster start leaves more time for the rest.
 _LEAST_RATE: Final = 16_384
 _LINGER_BYTES: Final = 16 * 2**20
 _LINGER_S: Final = 2.0
 
 
 def check_head(scope: Scope) -> None:
-    """Raises HeadTooLarge."""
+    """Check the number and size of the headers, with the address.
+
+    Raises:
+        HeadTooLarge: a limit is exceeded.
+    """
     headers = scope["headers"]
     size = sum(len(name) + len(value) for name, value in headers) + len(scope.get("query_string", b""))
     if len(headers) > _MAX_HEADERS or size + len(scope.get("raw_path") or b"") > MAX_HEAD_BYTES:
@@ -33,7 +37,7 @@ def check_head(scope: Scope) -> None:
 
 
 class DecodedHeaders(Headers):
-    """Once, not at each question: a request is asked for a dozen names, most of which are not there."""
+    """Decode the headers once, since a request looks up a dozen names, most of which are absent."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__(scope=scope)
@@ -56,7 +60,10 @@ class DecodedHeaders(Headers):
 
 
 class Body:
-    """Stands for ``receive`` of one request. ``timeout_s`` is the time for a body of no length."""
+    """Read the body of one request under a time limit, in place of ``receive``.
+
+    ``timeout_s`` is the time for an empty body; each byte extends it at the minimum rate.
+    """
 
     def __init__(self, headers: Headers, receive: Receive, timeout_s: float) -> None:
         self._receive = receive
@@ -69,7 +76,11 @@ class Body:
         self._waits_for_us = headers.get("expect", "").lower() == "100-continue"
 
     async def __call__(self) -> Message:
-        """Raises BodyTooSlow while there is more of the body to come."""
+        """Return the next message of the body.
+
+        Raises:
+            BodyTooSlow: the time is over and the body is incomplete.
+        """
         if self._whole:
             return await self._receive()
         try:
@@ -80,7 +91,7 @@ class Body:
             raise BodyTooSlow("the body did not come in time") from None
 
     async def settle(self) -> bool:
-        """Whether the connection can carry another request after this one's reply, which begins now."""
+        """Return whether the connection can carry another request after this reply, which begins now."""
         whole = self._whole
         if whole or self._late or (self._waits_for_us and not self._size):
             return whole

@@ -1,6 +1,6 @@
-"""Changes that run in the background: few at once, one at a time for each namespace, a bounded number waiting.
+"""Run changes in the background: few at once, one at a time per namespace, in a bounded queue.
 
-They live in memory: a server that ends forgets them, and what they had written by then is whole. Knows no HTTP and
+Jobs live in memory: a server that ends loses them, and what they had written by then is consistent. Knows no HTTP and
 nothing of what a change does.
 """
 
@@ -30,7 +30,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimits:
-    """How many run at once, wait, and are kept when they have ended. ``grace_s``: for those that run at the end."""
+    """Bound the jobs that run at once, wait, and are stored after their end.
+
+    ``grace_s`` is the time for running jobs to stop when the server ends.
+    """
 
     running: int = 2
     waiting: int = 32
@@ -40,7 +43,10 @@ class JobLimits:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """``owner`` is a digest of the key, "" without keys."""
+    """Describe a job.
+
+    ``owner`` is a digest of the key, "" without keys.
+    """
 
     kind: str
     namespace: str
@@ -49,14 +55,20 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``cancelled``: it stopped because it was asked to, with ``result`` done by then."""
+    """Hold the result of a job's work.
+
+    ``cancelled`` is whether it stopped on request; ``result`` is then what was done before.
+    """
 
     result: Mapping[str, Any]
     cancelled: bool = False
 
 
 class Job:
-    """What its work sees, and what is told of it. Safe from many threads."""
+    """Hold the state of a job, for its work and for its owner.
+
+    Safe from many threads.
+    """
 
     def __init__(self, spec: JobSpec) -> None:
         self.id = f"job-{uuid.uuid4().hex}"
@@ -76,11 +88,11 @@ class Job:
         return self.state in ENDED
 
     def report(self, progress: Mapping[str, Any]) -> None:
-        """Adds to what was told before, or takes its place."""
+        """Merge ``progress`` into the earlier progress; equal names are replaced."""
         self._progress = {**(self._progress or {}), **progress}
 
     def is_cancelled(self) -> bool:
-        """Whether it was asked to stop."""
+        """Return whether cancellation was requested."""
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
@@ -91,7 +103,10 @@ class Job:
             call()
 
     def on_cancel(self, call: Callable[[], None]) -> None:
-        """``call`` must not block; at once where it was asked to stop already."""
+        """Run ``call`` on cancellation, at once where it was requested already.
+
+        ``call`` must not block.
+        """
         with self._lock:
             if not self._cancelled.is_set():
                 self._on_cancel.append(call)
@@ -99,8 +114,11 @@ class Job:
         call()
 
     def run_on(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
-        """Blocks until ``work`` has ended on the loop; a cancelled one raises concurrent.futures.CancelledError, but
-        only when it has cleaned up."""
+        """Run ``work`` on the loop, block until it ends, and return its result.
+
+        Raises:
+            concurrent.futures.CancelledError: the job was cancelled; raised only when ``work`` has cleaned up.
+        """
 
         async def main() -> _T:
             task = asyncio.current_task()
@@ -115,21 +133,27 @@ class Job:
         self._times[1] = int(time.time())
 
     def end(self, state: JobState, result: Mapping[str, Any] | None = None, error: ErrorReply | None = None) -> None:
-        """Once; then ``tell_end``."""
+        """Set the final state and result.
+
+        Call it once, before ``tell_end``.
+        """
         self._times[2] = int(time.time())
         self._result, self.error = result, error
         self.state = state
 
     def tell_end(self) -> None:
-        """To those who wait for it."""
+        """Notify the callers of ``wait`` that the job has ended."""
         self._ended.set_result(None)
 
     async def wait(self, seconds: float) -> None:
-        """Until it ends, at most so long."""
+        """Wait until the job ends, for at most ``seconds``."""
         await asyncio.wait({asyncio.wrap_future(self._ended)}, timeout=seconds)
 
     def as_dict(self) -> dict[str, Any]:
-        """For its owner; times are Unix time, None where they have not come."""
+        """Return the JSON object of the job for its owner.
+
+        Times are Unix time, None for what has not happened yet.
+        """
         created, started, finished = self._times
         return {
             "id": self.id,
@@ -163,7 +187,10 @@ class _Task:
 
 
 class Jobs:
-    """One per process. ``conceal`` takes places of this machine out of a message."""
+    """Queue and run jobs; one instance per process.
+
+    ``conceal`` removes paths of this machine from a message.
+    """
 
     def __init__(self, limits: JobLimits, conceal: Callable[[str], str] = str) -> None:
         self._limits = limits
@@ -175,10 +202,12 @@ class Jobs:
         self._closed = False
 
     def submit(self, spec: JobSpec, work: Work, cleanup: Callable[[], None] = lambda: None) -> Job:
-        """``cleanup`` runs once, however the job ends; not where it is refused.
+        """Queue a job and return it.
+
+        ``cleanup`` runs once, however the job ends, but not where the job is refused.
 
         Raises:
-            TooManyRequests: as many wait as may, or the server ends.
+            TooManyRequests: the queue is full, or the server ends.
         """
         task = _Task(Job(spec), work, cleanup)
         with self._lock:
@@ -191,7 +220,11 @@ class Jobs:
         return task.job
 
     def check_room(self) -> None:
-        """Before a long upload. Raises TooManyRequests."""
+        """Check, before a long upload, that the queue has room.
+
+        Raises:
+            TooManyRequests: the queue is full.
+        """
         with self._lock:
             self._check_room()
 
@@ -200,14 +233,18 @@ class Jobs:
             raise TooManyRequests(f"{self._limits.waiting} changes are waiting already")
 
     def get(self, job_id: str, owner: str) -> Job:
-        """JobNotFound also where another key asks."""
+        """Return a job of ``owner``.
+
+        Raises:
+            JobNotFound: there is no such job, it is no longer stored, or it belongs to another key.
+        """
         job = self._known.get(job_id)
         if job is None or job.spec.owner != owner:
             raise JobNotFound("there is no such job, or it is no longer kept")
         return job
 
     def of(self, owner: str) -> list[Job]:
-        """The newest first."""
+        """Return the owner's jobs, newest first."""
         with self._lock:
             return [job for job in reversed(self._known.values()) if job.spec.owner == owner]
 
@@ -216,19 +253,22 @@ class Jobs:
         return len(self._running)
 
     def is_busy(self, namespace: str) -> bool:
-        """Whether a job of anybody's changes it, or waits to."""
+        """Return whether a job of any key changes the namespace, or waits to."""
         with self._lock:
             return namespace in self._running or any(task.job.spec.namespace == namespace for task in self._waiting)
 
     def cancel(self, job_id: str, owner: str) -> Job:
-        """One that waits ends now, one that runs at its next step; one that has ended stays as it is."""
+        """Cancel a job and return it.
+
+        A waiting job ends now, a running one at its next step; one that has ended stays as it is.
+        """
         job = self.get(job_id, owner)
         job.cancel()
         self._drop([task for task in list(self._waiting) if task.job is job])
         return job
 
     def _drop(self, tasks: list[_Task]) -> None:
-        """Those of them that have not begun."""
+        """Cancel those of the tasks that have not started."""
         with self._lock:
             dropped = [task for task in tasks if task in self._waiting]
             self._waiting = [task for task in self._waiting if task not in dropped]
@@ -237,14 +277,17 @@ class Jobs:
             self._finish(task.job, ("cancelled", None, None))
 
     def _start_waiting(self) -> None:
-        """The lock is held. A namespace's jobs run in the order in which they came."""
+        """Start waiting jobs up to the limit; the caller holds the lock.
+
+        The jobs of a namespace run in the order in which they were submitted.
+        """
         for task in list(self._waiting):
             if len(self._running) >= self._limits.running:
                 return
             if task.job.spec.namespace not in self._running:
                 self._waiting.remove(task)
                 self._running[task.job.spec.namespace] = task
-                # A daemon: a batch that takes minutes must not keep a server from ending; a kill harms no namespace.
+                # A daemon: a batch that takes minutes must not delay the server's end; a kill damages no namespace.
                 threading.Thread(target=self._run, args=(task,), name=task.job.id[:12], daemon=True).start()
 
     def _run(self, task: _Task) -> None:
@@ -258,7 +301,7 @@ class Jobs:
         except Exception as error:
             end = ("failed", None, self._failure(task.job, error))
         self._clean(task)
-        with self._lock:  # before the job says that it has ended: who then asks finds the namespace free
+        with self._lock:  # before the job reports its end: a client that then asks must find the namespace free
             self._running.pop(task.job.spec.namespace)
             if not self._closed:
                 self._start_waiting()
@@ -287,7 +330,7 @@ class Jobs:
         job.tell_end()
 
     async def close(self) -> None:
-        """No job begins from now on; those that run are asked to stop, and get ``grace_s`` to do so."""
+        """Accept no more jobs, cancel the running ones and wait up to ``grace_s`` for them to stop."""
         with self._lock:
             self._closed = True
             running, waiting = list(self._running.values()), list(self._waiting)

@@ -1,4 +1,7 @@
-"""What is behind a key, and whose keys there are, for somebody who reads a terminal. No secret, no digest."""
+"""Report the API keys and access rules of a server as terminal text.
+
+The text holds no secret and no digest.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,17 @@ _MAX_NAMED: Final = 20
 
 
 def named_keys(policy: EgressPolicy, keyring: Keyring) -> str:
-    """By their ids, which ``egress.key_modes`` and the audit log use; "" for none."""
+    """Return the ids of the keys with their egress modes, "" if there are no keys.
+
+    ``egress.key_modes`` and the audit log use the same ids. Keys after the first 20 are only counted.
+    """
     ids = keyring.ids
     told = [f"{name} {policy.ceiling(name)}" for name in ids[:_MAX_NAMED]]
     return ", ".join(told) + (f" and {len(ids) - _MAX_NAMED} more" if len(ids) > _MAX_NAMED else "")
 
 
 def guard_lines(settings: Settings, keyring: Keyring) -> list[str]:
-    """Who may ask, and which web pages."""
+    """Return the report lines on authentication and allowed web origins."""
     local = is_loopback(settings.server.host)
     if not local or keyring.is_guarded:
         where = f"{len(keyring.fixed_ids)} of the settings, {len(keyring.active)} of {keys_file(settings)}"
@@ -33,7 +39,7 @@ def guard_lines(settings: Settings, keyring: Keyring) -> list[str]:
 
 
 def rights_of(path: Path) -> str:
-    """What is wrong with the rights of a file of keys; "" for nothing, and where there is none."""
+    """Return the problem with the permissions of a key file, "" if there is none or no such file."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -1,10 +1,10 @@
-"""Keeps the keys that ``arrowhead key`` makes: one JSON file, of which only digests could be stolen.
+"""Store the keys that ``arrowhead key`` creates in one JSON file, which holds only their digests.
 
-The file is never written in place. A new one is on the disk before it takes the old one's name, under a lock that a
-killed process loses, so that a reader finds the keys of before or after, whole, at every moment.
+The file is never written in place. A new one is synced to disk before it is renamed over the old one, under a lock that
+the death of a process releases, so that a reader finds one complete state at every moment: the old or the new.
 
-A digest is plain SHA-256. Salts and slow hashes are for secrets that people choose: here there are 2**256 of them, made
-by the system's generator, and who cannot guess one cannot find it from its digest either.
+A digest is plain SHA-256. Salts and slow hashes are for secrets that people choose; these have 32 bytes from the
+system's generator, and a digest does not help to guess one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from server.grants import Scopes
 
 PREFIX: Final = "ah-"
 MAX_ACTIVE: Final = 1000
-# With those revoked, of which the oldest go first: their ids still stand in audit logs.
+# Includes revoked keys, whose ids still occur in audit logs; the oldest of them are dropped first.
 MAX_KEPT: Final = 4000
 MAX_BYTES: Final = 32 * 2**20
 _FORMAT: Final = 1
@@ -43,20 +43,23 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class KeyStoreError(ArrowheadError):
-    """The file of keys cannot be read or written as it is."""
+    """Signal that the key file cannot be read or written."""
 
     hint = "`arrowhead doctor` tells about the file; server.keys_file names another one"
 
 
 class KeyRefused(ArrowheadError):
-    """A key that cannot be made, or is not there."""
+    """Signal a key that cannot be created or does not exist."""
 
     hint = "`arrowhead key list` shows what there is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKey:
-    """One key without its secret. Times are in UTC; ``expires`` None lasts."""
+    """Describe one key without its secret.
+
+    Times are in UTC; ``expires`` None is no expiry.
+    """
 
     id: str
     digest: str
@@ -84,7 +87,10 @@ class _Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyWish:
-    """``taken``: ids that others have already, of keys in the settings."""
+    """Describe a key to create.
+
+    ``taken``: ids that keys of the settings use.
+    """
 
     name: str
     expires: datetime | None = None
@@ -93,7 +99,7 @@ class KeyWish:
 
 
 class Mark(NamedTuple):
-    """Tells one state of the file from another, its rights among them."""
+    """Identify one state of the key file, including its permissions."""
 
     device: int
     inode: int
@@ -102,7 +108,10 @@ class Mark(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """``descriptor`` is the open file: while it is, no other file can get its inode, so that its mark stays its own."""
+    """Hold the keys of one state of the file, its mark and the open file.
+
+    While ``descriptor`` is open, no other file can get its inode, so that no later state has the same mark.
+    """
 
     keys: tuple[StoredKey, ...]
     mark: Mark
@@ -110,14 +119,21 @@ class Reading(NamedTuple):
 
 
 class KeyStore:
-    """Safe between processes. Holds nothing open."""
+    """Read and change the key file, safely between processes.
+
+    No file stays open except the descriptor that ``read`` returns.
+    """
 
     def __init__(self, path: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.path = path
         self._now = now
 
     def known(self) -> tuple[StoredKey, ...]:
-        """In the order in which they were made; none where there is no file. Raises KeyStoreError."""
+        """Return all keys in order of creation, none if there is no file.
+
+        Raises:
+            KeyStoreError: the file cannot be read or is invalid.
+        """
         reading = self.read()
         if reading is None:
             return ()
@@ -125,7 +141,11 @@ class KeyStore:
         return reading.keys
 
     def mark(self) -> Mark | None:
-        """None where there is no file. Raises KeyStoreError."""
+        """Return the mark of the current state, None if there is no file.
+
+        Raises:
+            KeyStoreError: the file cannot be accessed.
+        """
         try:
             return _mark_of(os.stat(self.path))  # noqa: PTH116 (once for each request: a Path's stat is slower)
         except FileNotFoundError:
@@ -134,7 +154,13 @@ class KeyStore:
             raise self._unreadable(error) from error
 
     def read(self) -> Reading | None:
-        """The caller closes the descriptor. None where there is no file. Raises KeyStoreError."""
+        """Read and validate the file; return None if there is none.
+
+        The caller closes the descriptor.
+
+        Raises:
+            KeyStoreError: the file cannot be read or is invalid.
+        """
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -154,11 +180,13 @@ class KeyStore:
             raise
 
     def create(self, wish: KeyWish) -> tuple[str, StoredKey]:
-        """The secret, which is not kept, and what is. On the disk when this returns.
+        """Create a key and return its secret, which is not stored, and its record.
+
+        The record is on disk on return.
 
         Raises:
-            KeyRefused: the name is none, or an active key has it; or there are as many keys as there may be.
-            KeyStoreError
+            KeyRefused: the name is invalid or that of a key that is not revoked, or there are ``MAX_ACTIVE`` such keys.
+            KeyStoreError: the file cannot be read or written, or another process keeps it locked.
         """
         if _NAME.fullmatch(wish.name) is None or _ID.fullmatch(wish.name):
             raise KeyRefused(f"{wish.name[:70]!r} is no name of a key: letters, digits and . _ @ + - inside, up to 64")
@@ -179,7 +207,12 @@ class KeyStore:
         return secret, made
 
     def revoke(self, which: str) -> StoredKey:
-        """By id or name; from then on no server takes it. Raises KeyRefused or KeyStoreError."""
+        """Revoke the key with this id or name, so that no server accepts it from then on.
+
+        Raises:
+            KeyRefused: there is no such key, or it is revoked already.
+            KeyStoreError: the file cannot be read or written, or another process keeps it locked.
+        """
         with self._locked() as target:
             keys = self.known()
             found = [key for key in keys if which in (key.id, key.name) and key.revoked is None]
@@ -192,7 +225,7 @@ class KeyStore:
 
     @contextmanager
     def _locked(self) -> Iterator[Path]:
-        """The file behind all links, of which no other process is writing a new one."""
+        """Lock the file against other writers and yield its path with all links resolved."""
         held: FileLock | None = None
         until = time.monotonic() + _LOCK_WAIT_S
         while held is None:
@@ -213,14 +246,17 @@ class KeyStore:
             held.close()
 
     def _write(self, target: Path, keys: tuple[StoredKey, ...]) -> None:
-        """The lock is held."""
+        """Replace the file, without the oldest revoked keys beyond ``MAX_KEPT``.
+
+        The caller holds the lock.
+        """
         gone = [key for key in keys if key.revoked is not None]
         too_many = {key.id for key in gone[: max(0, len(keys) - MAX_KEPT)]}
         kept = tuple(key for key in keys if key.id not in too_many)
         data = _adapter().dump_json(_Content(_FORMAT, kept), indent=1) + b"\n"
         draft = target.with_name(f".{target.name}.tmp")
         try:
-            draft.unlink(missing_ok=True)  # of a process that was killed
+            draft.unlink(missing_ok=True)  # left by a killed process
             _fill(draft, data)
             _keep_owner(draft, target)
             draft.rename(target)
@@ -242,7 +278,7 @@ class KeyStore:
         try:
             content = _adapter().validate_json(data, strict=True)
         except ValidationError:
-            # Without its words, which quote the file.
+            # The validation error is not chained or quoted, as it cites the file.
             raise KeyStoreError(f"{self.path}: is no file of keys, or is damaged") from None
         if content.format != _FORMAT:
             raise KeyStoreError(f"{self.path}: of format {content.format}; this version reads {_FORMAT}")
@@ -261,7 +297,10 @@ def _fill(draft: Path, data: bytes) -> None:
 
 
 def _keep_owner(made: Path, target: Path) -> None:
-    """An administrator who makes a key must not take the file away from the user that the server runs as."""
+    """Give a file that root creates the owner of the key file.
+
+    Without this, an administrator who creates a key would take the file away from the user of the server.
+    """
     if os.geteuid() == 0:
         status = (target if target.exists() else target.parent).stat()
         os.chown(made, status.st_uid, status.st_gid, follow_symlinks=False)
@@ -276,7 +315,10 @@ def _adapter() -> TypeAdapter[_Content]:
 
 
 def _new_secret(taken: Collection[str]) -> str:
-    """Ids are short, and no two keys may share one: what is said of a key is said by its id."""
+    """Return a new secret whose id is not taken.
+
+    Ids are short but must be unique, since logs and settings name a key by its id.
+    """
     while True:
         secret = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
         if id_of_digest(key_digest(secret)) not in taken:

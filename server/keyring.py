@@ -1,7 +1,7 @@
-"""The keys that a running server takes: those of its settings, and those of the key store as it is now.
+"""Authenticate requests by the keys of the settings and those of the key store, which may change at runtime.
 
-Closed in doubt: a server that once asked for keys goes on asking, a store that cannot be read opens to nobody, and a
-key of which nothing is known lets no call out.
+All failures deny access: a server that once required keys continues to require them, an unreadable store accepts none
+of its keys, and an unknown key permits no outbound call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class _Entry:
 
 
 class Keyring:
-    """For one thread. ``find`` looks at the store first: a ``stat`` where it has not changed."""
+    """Look up API keys; not thread-safe.
+
+    ``find`` first reloads the store if it has changed; an unchanged one costs one ``stat``.
+    """
 
     def __init__(
         self,
@@ -40,7 +43,11 @@ class Keyring:
         store: KeyStore | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Raises KeyStoreError: the store is there and cannot be read."""
+        """Load the keys of the settings and of the store.
+
+        Raises:
+            KeyStoreError: the store exists and cannot be read.
+        """
         digests = [key_digest(secret) for secret in secrets]
         self._fixed = [_Entry(digest, Grant(owner=digest, is_operator=True)) for digest in digests]
         self._store = store
@@ -57,26 +64,37 @@ class Keyring:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether requests need a key. It stays so when the last one is revoked."""
+        """Return whether requests need a key, which remains true after the last key is revoked."""
         self._refresh()
         return self._guarded
 
     def find(self, secret: str) -> Grant:
-        """Raises Unauthorized, or KeyStoreError where the key may be one that cannot be read now."""
+        """Return the grant of a secret.
+
+        Raises:
+            Unauthorized: the key is unknown, revoked or expired.
+            KeyStoreError: the key may be one of the store, which cannot be read now.
+        """
         self._refresh()
         given = key_digest(secret)
         found: _Entry | None = None
-        # All are compared, in constant time each: the time tells nothing about any of them.
+        # Every entry is compared, in constant time, so that the duration reveals nothing about any key.
         for entry in self._entries:
             if hmac.compare_digest(given, entry.digest):
                 found = entry
         if found is None and self._problem is not None:
-            # Without its words, which name a place of this machine; the log has them.
+            # The original message names a local path; only the log has it.
             raise KeyStoreError("the key cannot be checked: the keys cannot be read now") from self._problem
         return self._still_good(found)
 
     def grant_of(self, owner: str) -> Grant:
-        """Of the key that a request had when it came. Raises Unauthorized where it was revoked since."""
+        """Return the current grant of the key that a request was authenticated with.
+
+        ``owner``: the digest of the key, "" for none.
+
+        Raises:
+            Unauthorized: the key was revoked or has expired since.
+        """
         if not owner and not self._guarded:
             return OPERATOR
         return self._still_good(next((entry for entry in self._entries if entry.digest == owner), None))
@@ -87,7 +105,10 @@ class Keyring:
         return entry.grant
 
     def mode_of(self, key_id: str) -> EgressMode | None:
-        """What a key lowers the server's mode to, None for nothing; also of a key that was revoked a moment ago."""
+        """Return the egress mode that a key is limited to, None for no limit.
+
+        A revoked key keeps its limit for requests that are still running; an unknown key gets "off".
+        """
         if not key_id or any(id_of_digest(entry.digest) == key_id for entry in self._fixed):
             return None
         key = next((key for key in self._stored if key.id == key_id), None)
@@ -95,17 +116,17 @@ class Keyring:
 
     @property
     def fixed_ids(self) -> list[str]:
-        """Of the settings' keys."""
+        """Return the ids of the keys of the settings."""
         return [id_of_digest(entry.digest) for entry in self._fixed]
 
     @property
     def ids(self) -> list[str]:
-        """Of all that are taken, those of the settings first."""
+        """Return the ids of all accepted keys, those of the settings first."""
         return self.fixed_ids + [key.id for key in self.active]
 
     @property
     def active(self) -> list[StoredKey]:
-        """Keys of the store that are neither revoked nor expired."""
+        """Return the keys of the store that are neither revoked nor expired."""
         self._refresh()
         now = self._now()
         return [key for key in self._stored if key.is_usable(now)]
@@ -122,7 +143,7 @@ class Keyring:
             mark = self._store.mark()
             if mark == self._mark:
                 return
-            # Remembered whether or not it can be read: a broken file is tried once, not at each request.
+            # Set before the read, so that a damaged file is read once and not at every request.
             self._mark = mark
             reading = self._store.read() if mark else None
         except KeyStoreError as error:
@@ -155,13 +176,21 @@ def keys_file(settings: Settings) -> Path:
 
 
 def open_keyring(settings: Settings) -> Keyring:
-    """Raises KeyStoreError: the store is there and cannot be read."""
+    """Open the keyring of the settings' keys and their key store.
+
+    Raises:
+        KeyStoreError: the store exists and cannot be read.
+    """
     secrets = [key.get_secret_value() for key in settings.server.api_keys]
     return Keyring(secrets, KeyStore(keys_file(settings)))
 
 
 def require_guard(settings: Settings, keyring: Keyring) -> None:
-    """Raises SettingsInvalid where other machines reach the address and nobody has a key."""
+    """Check that a server that other machines can reach has at least one key.
+
+    Raises:
+        SettingsInvalid: it has none.
+    """
     host = settings.server.host
     if is_loopback(host) or keyring.fixed_ids or keyring.active:
         return

@@ -1,4 +1,4 @@
-"""What ends an answer before it is complete: its deadline, or the end of the server. Knows no HTTP."""
+"""Cancel an answer before it is complete, at its deadline or when the server stops; knows no HTTP."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ _Item = TypeVar("_Item")
 
 
 class Leash:
-    """Of one answer, for one task at a time: ``with leash`` is work that it can end. One timer for all of it, as an
-    answer has thousands of steps; ``close`` ends that. ``deadline`` is of the event loop's clock; None is never."""
+    """Cancel the work of one answer at a deadline or on demand.
+
+    A cancellation scope for one task at a time: ``with leash`` encloses work that it can cancel. One timer serves all
+    blocks, as an answer has thousands of steps; ``close`` stops it. ``deadline`` is a time of the event loop's clock,
+    None for no deadline.
+    """
 
     def __init__(self, deadline: float | None = None) -> None:
         self._error: ArrowheadError | None = None
@@ -32,17 +36,21 @@ class Leash:
             self._timer.cancel()
 
     def end(self, error: ArrowheadError) -> None:
-        """``error`` is raised in the work on the leash: now, or where it next waits. The first one counts."""
+        """Raise ``error`` in the enclosed work at its current ``await``, or else when the next block starts.
+
+        Only the first error counts.
+        """
         self._error = self._error or error
         if self._task is not None and not self._cancelled:
             self._cancelled = True
             self._task.cancel()
 
     def __enter__(self) -> None:
-        """The block is cancelled at the deadline and by ``end``.
+        """Start a block that the deadline and ``end`` cancel.
 
         Raises:
-            AnswerTimeout, or what ``end`` was given.
+            AnswerTimeout: the deadline has passed.
+            ArrowheadError: the one that ``end`` was called with.
         """
         if self._error is not None:
             raise self._error
@@ -55,8 +63,10 @@ class Leash:
             raise error from None
 
     async def over(self, items: AsyncGenerator[_Item, None]) -> AsyncGenerator[_Item, None]:
-        """The items, each waited for on the leash. Nothing is thrown into the reader: an end that comes while it holds
-        an item is raised at the next."""
+        """Yield the items, each awaited inside the scope.
+
+        Nothing is raised in the consumer: an error that comes while it processes an item is raised at the next item.
+        """
         async with aclosing(items):
             while True:
                 with self:
@@ -66,7 +76,7 @@ class Leash:
                 yield item
 
     def _release(self) -> ArrowheadError | None:
-        """The reason, where the work was cancelled by the leash and by nobody else."""
+        """Return the error if this scope alone has cancelled the task, else None."""
         task, self._task = self._task, None
         if task is None or not self._cancelled:
             return None

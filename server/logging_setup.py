@@ -1,5 +1,8 @@
-"""Log format and levels. Question text, replies, URLs and keys never stand in a log, at no level: this file keeps the
-libraries that would write them quiet, and prints exceptions without their messages, which may quote any of them."""
+"""Configure log format and levels so that no log holds question text, replies, URLs or keys.
+
+This applies at every level: libraries that would log them are limited to warnings, and exceptions are printed without
+their messages, which may quote any of them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 
-# These write whole URLs with query (httpx at INFO), or one line a request that holds the path and query.
+# They log whole URLs with the query (httpx at INFO), or one line per request with path and query.
 _TALKATIVE = ("httpx", "httpcore", "httpx2", "httpcore2", "uvicorn.access", "asyncio", "urllib3", "filelock")
 
 
@@ -27,13 +30,13 @@ class _RequestIdFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.request_id = request_id.get()
         if record.name == "asyncio":
-            # Behind its first line stand the task and its exception with all they hold.
+            # The lines after the first show the task and its exception with their contents.
             record.msg, record.args = record.getMessage().partition("\n")[0], ()
         return True
 
 
 class _PlainFormatter(logging.Formatter):
-    """An exception is its type and where it happened."""
+    """Format an exception as its type and location, without its message."""
 
     def formatException(self, ei: _ExcInfo) -> str:  # noqa: N802
         return "\n".join(_outline(ei[1]))
@@ -66,7 +69,10 @@ class _JsonFormatter(_PlainFormatter):
 
 
 def log_event(logger: logging.Logger, level: int, event: str, fields: Mapping[str, str | int | float]) -> None:
-    """One line ``event: name=value …``; in JSON each field is a member too. ``fields`` hold no text of users."""
+    """Log one line ``event: name=value …``, in JSON with each field as a member, too.
+
+    ``fields`` must not hold text of users.
+    """
     if logger.isEnabledFor(level):
         text = " ".join(f"{name}={value}" for name, value in fields.items())
         logger.log(level, "%s: %s", event, text, extra={"fields": {"event": event, **fields}})

@@ -1,7 +1,7 @@
-"""Who takes how much of a card, before anything is loaded, and the order in which it is: indices, encoders, engine.
+"""Check that indices, encoders and engine fit into GPU memory, and load the first two before the engine.
 
-An engine measures the whole card when it starts; what came later would find no room. So indices and encoders are loaded
-first, and the account says before that whether all of them fit.
+An engine sizes itself by the memory of the whole GPU when it starts, and what is loaded later finds none. Therefore
+indices and encoders are loaded first, and the check before that covers all three.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ _CARD = "cuda"
 
 
 def check_memory(settings: Settings, retrieval: Retrieval) -> list[str]:
-    """The account's lines; none where no card is used, or ``retrieval.card_gib`` does not say how large it is.
+    """Return the memory estimate line by line.
+
+    There are no lines if no GPU is used or ``retrieval.card_gib`` does not give its size.
 
     Raises:
-        IndexTooLarge: it does not fit, with the numbers.
+        IndexTooLarge: the sum does not fit; the message has the numbers.
     """
     chosen = settings.retrieval
     if chosen.card_gib is None or not uses_card(chosen):
@@ -55,7 +57,10 @@ def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[Claim]:
 
 
 def _index_bytes(namespaces: Namespaces, name: str) -> int:
-    """Flat in 16 bits, as a card holds them; nothing for a namespace that is damaged or has no vectors yet."""
+    """Return the bytes of a namespace's vectors on the GPU, as a flat index in 16 bits.
+
+    A namespace that is damaged or has no vectors yet counts as 0.
+    """
     try:
         with namespaces.using(name) as namespace:
             fingerprint = namespace.store.meta("fingerprint")
@@ -67,7 +72,10 @@ def _index_bytes(namespaces: Namespaces, name: str) -> int:
 
 
 def preload(retrieval: Retrieval) -> None:
-    """Indices, then encoders. What cannot be loaded costs a warning: its own requests will say why."""
+    """Load indices, then encoders.
+
+    A load that fails is logged as a warning; requests that need the index or encoder report the cause.
+    """
     for name in retrieval.namespaces.names():
         try:
             with retrieval.namespaces.using(name) as namespace:

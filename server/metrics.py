@@ -1,7 +1,7 @@
-"""Counts and times what the server does, for Prometheus. One registry of its own, built in ``bootstrap``.
+"""Count and time the work of the server for Prometheus, in a registry that ``bootstrap`` builds.
 
-Label values come from closed sets: route templates, served models, endpoints, codes. Whatever is not in them becomes
-``other``, so no client can make a series, and no text of a user can stand in one.
+Label values come from closed sets: route templates, served models, endpoints, codes. Any other value becomes ``other``,
+so that no client can create a time series and no text of a user occurs in one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ENDPOINTS: Final = frozenset(get_args(Endpoint))
 _STATUSES: Final = frozenset(get_args(CallStatus))
 _RETRIEVERS: Final = frozenset(get_args(Retriever))
 _OTHER: Final = "other"
-# Class names of failures -> how they are counted.
+# Class name of a failure -> value of the label ``outcome``.
 FAILURES: Final = {
     "": "ok",
     "CallRejected": "rejected",
@@ -48,7 +48,10 @@ _LONG: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40,
 
 
 class Metrics:
-    """An ``Observer``. Safe from many threads."""
+    """Record reports as Prometheus metrics; implements ``Observer``.
+
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -78,11 +81,11 @@ class Metrics:
         self._encoded = counter("encoder_texts", "Texts encoded", "kind")
 
     def watch(self, state: ServerState) -> None:
-        """From now on what is exposed has the server's state too. Once."""
+        """Add the state of the server to what is exposed; call once."""
         self.registry.register(StateCollector(state))
 
     def expose(self, accept: str) -> tuple[bytes, str]:
-        """Body and content type: OpenMetrics where ``accept`` names it, else Prometheus' text format."""
+        """Return body and content type, in OpenMetrics if ``accept`` names it, else in Prometheus' text format."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
@@ -94,7 +97,7 @@ class Metrics:
             self._errors.labels(_of(_CODES, request.code)).inc()
 
     def answer_began(self, answer_id: str, model: str) -> None:
-        """Nothing to count yet."""
+        """Ignore the start; only ended answers are counted."""
 
     def answer_ended(self, record: AnswerRecord) -> None:
         outcome = record.outcome if record.outcome in {"ok", "cancelled"} else _of(_CODES, record.outcome)
@@ -108,10 +111,10 @@ class Metrics:
             self._calls.labels(_of(_ENDPOINTS, endpoint), _of(_STATUSES, status)).inc(number)
 
     def generated(self, generation: Generation) -> None:
-        """The engine's own numbers say it."""
+        """Ignore the generation, which the engine's own statistics cover."""
 
     def part(self, name: PartName, **facts: Unpack[Facts]) -> AbstractContextManager[Part]:
-        """What is counted of parts is reported when they are over."""
+        """Return a part that records nothing, since parts are counted by the reports at their end."""
         return NOTHING
 
     def ncbi_request(self, endpoint: Endpoint, failure: str, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What is so right now, read when Prometheus asks: places and who waits for one, the engine, jobs, what is running."""
+"""Collect the current state when Prometheus asks: admission, the engine, jobs and build information."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COUNTED: Final = {
 
 
 class ServerState(Protocol):
-    """What ``Services`` says of itself."""
+    """Provide the state to collect; ``Services`` implements it."""
 
     @property
     def draining(self) -> bool: ...
@@ -47,7 +47,7 @@ class ServerState(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateCollector(Collector):
-    """Reads, never waits: it runs on the event loop."""
+    """Collect the state without blocking, as it runs on the event loop."""
 
     state: ServerState
 
@@ -111,7 +111,10 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 
 def _stats(slot: EngineSlot) -> EngineStats:
-    """Zeros while there is no engine: the counters then begin anew, as they do at a restart."""
+    """Return the statistics of the engine, zeros while there is none.
+
+    The counters then start from zero again, as they do at a restart.
+    """
     try:
         return slot.get().stats()
     except ArrowheadError:
@@ -119,7 +122,7 @@ def _stats(slot: EngineSlot) -> EngineStats:
 
 
 def engine_kind(slot: EngineSlot) -> str:
-    """vllm, transformers or scripted; "" while there is none."""
+    """Return ``vllm``, ``transformers`` or ``scripted``, "" while there is no engine."""
     try:
         engine = slot.get()
     except ArrowheadError:

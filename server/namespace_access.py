@@ -1,7 +1,7 @@
-"""Which namespaces a key reads. One that it may not read is, in every answer, as if it were not there.
+"""Control which namespaces a key may read; to a key, any other namespace does not exist.
 
-Whose a namespace is stands in its own store from the moment it is made, so that the owner goes when it goes, and a
-namespace of the same name made later by somebody else is not mistaken for it.
+The owner of a namespace is recorded in its own store from creation, so that the record is deleted with the namespace
+and does not apply to a later namespace of the same name.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from server.errors import NotGranted
 from server.grants import Grant
 
 OWNER: Final = "owner"
-# Of one that cannot be read: it belongs to nobody that a key could be.
+# Owner of a namespace that cannot be read; no key has this digest.
 _UNKNOWN: Final = "?"
 _MAX_CACHED: Final = 10_000
 
 
 class NamespaceAccess:
-    """Safe from many threads. Blocks on the disk for a moment."""
+    """Check the access of keys to namespaces.
+
+    Thread-safe. Methods block on short disk reads.
+    """
 
     def __init__(self, namespaces: Namespaces) -> None:
         self._namespaces = namespaces
@@ -33,12 +36,15 @@ class NamespaceAccess:
         self._owners: dict[tuple[str, int, int], str] = {}
 
     def names(self, grant: Grant) -> list[str]:
-        """Those that it reads, in alphabetical order."""
+        """Return the readable namespaces in alphabetical order."""
         return [name for name in self._namespaces.names() if self._may_read(grant, name)]
 
     def readable(self, grant: Grant) -> frozenset[str] | None:
-        """None for all, whatever comes to them. Where there is no namespace at all, the package's own notes are what is
-        read; they belong to nobody, unlike a namespace of the same name."""
+        """Return the readable namespaces, None for all, including future ones.
+
+        If there is no namespace at all, the package's own notes are read; they have no owner, unlike a namespace of the
+        same name.
+        """
         if grant.is_operator:
             return None
         names = self._namespaces.names()
@@ -47,7 +53,13 @@ class NamespaceAccess:
         return frozenset(name for name in names if self._may_read(grant, name))
 
     def require(self, grant: Grant, name: str, *, change: bool = False) -> None:
-        """Raises NamespaceInvalid, NamespaceUnknown, or NotGranted for a change by a key that only reads."""
+        """Check that a key may read a namespace, or also change it with ``change``.
+
+        Raises:
+            NamespaceInvalid: the name is invalid.
+            NamespaceUnknown: the key may not read it.
+            NotGranted: a change by a key that may only read.
+        """
         checked_name(name)
         if not grant.is_operator and not self._may_read(grant, name):
             raise NamespaceUnknown(f"there is no namespace {name}", param="name")
@@ -81,11 +93,15 @@ class NamespaceAccess:
 
 
 def require_change(grant: Grant) -> None:
-    """Raises NotGranted."""
+    """Check that a key may change namespaces.
+
+    Raises:
+        NotGranted: it may only read them.
+    """
     if not grant.may_change:
         raise NotGranted("this key reads namespaces and does not change them")
 
 
 def notes_of(grant: Grant) -> dict[str, str]:
-    """What the store of a namespace remembers of who made it."""
+    """Return the metadata that records a key as owner in the store of a namespace."""
     return {} if grant.is_operator else {OWNER: grant.owner}

@@ -1,6 +1,6 @@
-"""Opens the sessions of answers: each with its mode, and with what its question says about the replies it needs.
+"""Open the NCBI session of each answer, with the egress mode of the request and the needs of its question.
 
-Where calls may go is ``server.egress``'s matter. Knows nothing of what a call or a reply says.
+``server.egress`` decides where calls may go. This module does not interpret calls or replies.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _PROSE = re.compile(r"\b(function|role|summar|describe|explain|why|how|disease|r
 
 
 def asks_for_a_field(question: str) -> bool:
-    """Whether a name, a place or a type answers the question, so that prose would only stand in the way."""
+    """Return whether a name, a location or a type answers the question, so that summaries would only distract."""
     return bool(_FIELD.search(question)) and not _PROSE.search(question)
 
 
 def asks_for_places(question: str) -> bool:
-    """Whether map locations answer the question."""
+    """Return whether map locations answer the question."""
     return bool(_PLACE.search(question))
 
 
 class _Remembering:
-    """Passes calls on and keeps the last body."""
+    """Forward calls and keep the body of the last reply."""
 
     def __init__(self, calls: Fetcher) -> None:
         self._calls = calls
@@ -56,7 +56,10 @@ class _Remembering:
 
 
 class UncondensedSession:
-    """Like the usual session, but a good reply goes in as it came; the loop cuts it to its budget."""
+    """Run calls as ``NcbiSession`` does, but return the whole body of a good reply.
+
+    The loop cuts it to its budget.
+    """
 
     def __init__(self, calls: Fetcher) -> None:
         self._fetcher = _Remembering(calls)
@@ -70,8 +73,10 @@ class UncondensedSession:
 
 
 class ObservedSession:
-    """A ``Session``. Of a call and its reply nothing is told but what the record counts and names: no value of its
-    address."""
+    """Report each call of a session to the observer; implements ``Session``.
+
+    A report holds only what the record counts and names, no value of the URL.
+    """
 
     def __init__(self, inner: genegpt.Session, parts: Parts) -> None:
         self._inner = inner
@@ -96,18 +101,31 @@ class ObservedSession:
 
 @dataclass(frozen=True, slots=True)
 class NcbiAccess:
-    """One per process; ``open`` once per answer. ``max_chars``: length of a condensed reply."""
+    """Open the sessions of answers; one instance per process.
+
+    ``open`` is called once per answer. ``max_chars``: length of a condensed reply.
+    """
 
     egress: Egress
     max_chars: int
     parts: Parts = field(default_factory=Unobserved)
 
     def check(self, ask: Ask, options: GeneGptOptions) -> None:
-        """Raises EgressRaised for a mode above that of the request's key."""
+        """Check the requested egress mode against that of the request's key.
+
+        Raises:
+            EgressRaised: the requested mode permits more.
+        """
         self.egress.admit(ask.request_id, ask.key_id, options.egress)
 
     def open(self, ask: Ask, question: str, options: GeneGptOptions) -> genegpt.Session:
-        """``question`` as the method puts it. Raises EgressRaised."""
+        """Open the session of one answer.
+
+        ``question``: in the wording of the method.
+
+        Raises:
+            EgressRaised: the requested mode permits more than that of the request's key.
+        """
         calls = self.egress.calls_of(self.egress.admit(ask.request_id, ask.key_id, options.egress))
         organism = options.organism or organism_in(question) or "human"
         if not options.condense:

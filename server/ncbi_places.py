@@ -1,7 +1,7 @@
-"""Builds the clients for the places that calls can go to: the built-in gateway, this machine, NCBI.
+"""Build the clients for the destinations of calls: the built-in gateway, this machine, NCBI.
 
-E-utilities and BLAST may be in different places, so there is one client for each place. All of them that use the
-network share one sender. Decides nothing: that is ``server.egress``'s matter.
+E-utilities and BLAST may have different destinations, so each destination has its client. All clients that use the
+network share one sender. ``server.egress`` decides which destination a call may use.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from server.settings_loading import xdg_dir
 log = logging.getLogger(__name__)
 
 _NCBI = NcbiSite()
-# Where the built-in gateway stands in replies' records. No such host exists, and nothing looks it up.
+# The URLs of the built-in gateway in the records of replies. The host does not exist and is never resolved.
 _GATEWAY = NcbiSite(
     eutils_url="http://gateway.invalid/entrez/eutils", blast_url="http://gateway.invalid/blast/Blast.cgi"
 )
 GATEWAY = "gateway"
-# A call ends a little before the loop gives it up, so that the error says what happened at NCBI.
+# A call times out shortly before the loop's own timeout, so that the error names the cause at NCBI.
 _GRACE = 0.95
 
 
 class LazyGateway:
-    """The gateway as an application that opens its store at the first call."""
+    """Serve the gateway as an ASGI application that opens its store at the first call."""
 
     def __init__(self, folder: Path, options: BlastOptions) -> None:
         self._folder = folder
@@ -63,7 +63,10 @@ class LazyGateway:
 
 @dataclass(frozen=True, slots=True)
 class BuiltPlaces:
-    """``vocabulary``: the gateway's, where its store is open from the start."""
+    """Hold the destinations and their clients.
+
+    ``vocabulary``: that of the gateway, None if its store is not open from the start.
+    """
 
     places: Places
     clients: tuple[NcbiClient, ...]
@@ -94,15 +97,17 @@ def blast_options(settings: Settings) -> BlastOptions:
 def build_places(
     settings: Settings, gateway_dir: Path, sender: HttpSender, observer: RetrievalObserver | None = None
 ) -> BuiltPlaces:
-    """``sender`` is for everything but the gateway. The gateway's store is made here where it is sure to be asked.
+    """Build the clients and the destinations for each egress mode.
+
+    ``sender`` serves all clients but the gateway's. The gateway's store is opened here if calls are certain to use it.
 
     Raises:
-        GatewayDataError: that cannot be done.
+        GatewayDataError: the store cannot be opened.
     """
     mode = settings.egress.mode
     eutils, blast = settings.ncbi_urls
     off = _local_host(eutils), _local_host(blast)
-    # With mode off there is no outside, whatever a request asks for.
+    # With mode off no destination is remote, whatever mode a request names.
     outside = off if mode == "off" else (_host(eutils or _NCBI.eutils_url), _host(blast or _NCBI.blast_url))
     is_sure = mode == "local-first" or (mode == "off" and None in off)
     options = blast_options(settings)
@@ -128,12 +133,12 @@ def build_places(
 
 
 def _local_host(url: str | None) -> str | None:
-    """None is the built-in gateway, which stands in for every address on another machine."""
+    """Return the host of a loopback URL, None for the built-in gateway, which replaces all other URLs."""
     return _host(url) if url and is_loopback(urlsplit(url).hostname or "") else None
 
 
 def _host(url: str) -> str:
-    """NCBI's two hosts are one place: they share the limit on requests."""
+    """Return the host with its port, or "ncbi" for NCBI's two hosts, which share one rate limit."""
     host = urlsplit(url).netloc
     return "ncbi" if host.endswith(".ncbi.nlm.nih.gov") else host
 

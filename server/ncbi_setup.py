@@ -1,4 +1,4 @@
-"""Puts the way to NCBI together as the settings say: places, rules of leaving, audit log."""
+"""Assemble access to NCBI from the settings: destinations, egress policy, audit log."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ from server.settings import Settings
 from server.settings_loading import xdg_dir
 from server.version import installed_version
 
-# A line of the audit log has its length; every key's own lines have its mode.
+# Bounds the length of the line; the mode of every key is also in the key's own lines.
 _MAX_TOLD: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Ncbi:
-    """``begin`` is called once everything else is built: from then on the audit log is this process's. ``closers`` run
-    at the end, last one first."""
+    """Hold the parts of the access to NCBI.
+
+    ``begin`` is called after everything else is built: from then on the audit log belongs to this process. ``closers``
+    run at shutdown, last one first.
+    """
 
     egress: Egress
     sender: HttpSender
@@ -38,15 +41,21 @@ class Ncbi:
     closers: tuple[Callable[[], Awaitable[None]], ...]
 
     def begin(self) -> None:
-        """Raises AuditFailed: the audit log cannot be written."""
+        """Write the start record to the audit log.
+
+        Raises:
+            AuditFailed: the audit log cannot be written.
+        """
         self.auditor.begin(self.start)
 
 
 def build_ncbi(settings: Settings, keyring: Keyring | None = None, observer: RetrievalObserver | None = None) -> Ncbi:
-    """``keyring``: of a server, whose requests have keys.
+    """Build the access to NCBI.
+
+    ``keyring``: that of a server, whose requests have keys; None takes the keys of the settings.
 
     Raises:
-        GatewayError and its kind: the built-in gateway's store cannot be made.
+        GatewayError: the store of the built-in gateway cannot be built.
     """
     sender = HttpSender(send_limits(settings))
     built = build_places(settings, gateway_dir(settings), sender, observer)
@@ -60,7 +69,7 @@ def build_ncbi(settings: Settings, keyring: Keyring | None = None, observer: Ret
 
 @asynccontextmanager
 async def open_ncbi(settings: Settings) -> AsyncIterator[AnswerCalls]:
-    """For a command: its calls, by the server's rules and with the server's audit log."""
+    """Yield the calls of one command, under the server's egress policy and with its audit log."""
     ncbi = build_ncbi(settings)
     try:
         ncbi.begin()
@@ -75,7 +84,7 @@ def gateway_dir(settings: Settings) -> Path:
 
 
 def audit_log(settings: Settings) -> AuditLog | None:
-    """None where the operator keeps none: with mode off there is nothing to record unless a path is named."""
+    """Return the audit log, None if there is nothing to record: with mode off and no path set."""
     if settings.egress.mode == "off" and settings.audit.path is None:
         return None
     return AuditLog(audit_path(settings), level=settings.audit.level, max_bytes=settings.audit.max_bytes)
@@ -86,7 +95,10 @@ def audit_path(settings: Settings) -> Path:
 
 
 def start_record(policy: EgressPolicy, keyring: Keyring, spans_to: str | None) -> AuditRecord:
-    """What was allowed, and to whom, from here on; to keys that are made later, what their scopes say."""
+    """Return the record of what is permitted from now on, to which keys.
+
+    Keys that are created later are permitted what their scopes state.
+    """
     keys = {name: policy.ceiling(name) for name in keyring.ids[:_MAX_TOLD]}
     detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed), "keys": keys}
     detail |= {"spans_to": spans_to} if spans_to else {}

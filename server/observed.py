@@ -1,4 +1,4 @@
-"""Encoders and engines that tell how long they took. Everything else they pass on untouched."""
+"""Wrap encoders and engines to report how long their calls take; pass everything else through unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from server.observing import Generation, Observer
 
 
 class ObservedEncoder:
-    """An ``Encoder``."""
+    """Report the duration of each encoding; implements ``Encoder``."""
 
     def __init__(self, inner: Encoder, observer: RetrievalObserver) -> None:
         self._inner = inner
@@ -54,7 +54,7 @@ class ObservedEncoder:
 
 
 class ObservedCrossEncoder:
-    """A ``CrossEncoder``."""
+    """Report the duration of each scoring; implements ``CrossEncoder``."""
 
     def __init__(self, inner: CrossEncoder, observer: RetrievalObserver) -> None:
         self._inner = inner
@@ -72,7 +72,10 @@ class ObservedCrossEncoder:
 
 
 class ObservedEngine:
-    """An ``Engine``, for tracing: each continuation is told when it ends, however it does."""
+    """Report each continuation when it ends, for tracing; implements ``Engine``.
+
+    A continuation that fails or is cancelled is reported, too.
+    """
 
     def __init__(self, inner: Engine, observer: Observer) -> None:
         self.inner = inner
@@ -144,7 +147,10 @@ class ObservedEngine:
 
 
 class ObservedServingEngine(ObservedEngine, ServesOpenAi):
-    """Of an engine that has an OpenAI layer of its own; what that one generates has the answer's span alone."""
+    """Observe an engine that has an OpenAI layer of its own.
+
+    What that layer generates is covered by the span of the answer alone.
+    """
 
     async def openai_layer(self) -> OpenAiLayer:
         if not isinstance(self.inner, ServesOpenAi):

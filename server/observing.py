@@ -1,7 +1,8 @@
-"""What the server tells whoever counts, times and traces it. Names and numbers only, never what was asked or said.
+"""Define the reports of the server to metrics and tracing.
 
-``Observer`` is the seam: ``metrics.Metrics`` counts, ``tracing.Tracing`` makes spans of the same reports and passes
-them on, ``Unobserved`` drops them.
+Reports hold names and numbers only, never text of a request or an answer. ``Observer`` is the interface:
+``metrics.Metrics`` counts, ``tracing.Tracing`` creates spans from the same reports and passes them on, ``Unobserved``
+drops them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from retrieval.observing import RetrievalObserver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """One request that has ended. ``route`` is the template (``/v1/models/{model}``), "" where none was reached.
-    ``code``: of the error that was replied, "" for none."""
+    """Describe one request that has ended.
+
+    ``route``: the template (``/v1/models/{model}``), "" if none matched. ``code``: of the error reply, "" for none.
+    """
 
     route: str
     method: str
@@ -28,8 +31,11 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCounts:
-    """Of one request, counted as its ``usage`` does: choices of one prompt share it. ``prompt`` is without
-    ``injected``, so that ``usage.prompt_tokens`` is the sum of both and ``usage.completion_tokens`` is ``sampled``."""
+    """Count the tokens of one request as its ``usage`` does; choices of one prompt count it once.
+
+    ``prompt`` excludes ``injected``, so that ``usage.prompt_tokens`` is the sum of both and ``usage.completion_tokens``
+    is ``sampled``.
+    """
 
     prompt: int = 0
     sampled: int = 0
@@ -40,9 +46,11 @@ class TokenCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRecord:
-    """An answer that has ended. ``outcome``: ``ok``, ``cancelled`` or the code of the error. ``first_s``: seconds to
-    the model's first text, None where there was none. ``calls``: how many by (endpoint, status). ``tokens`` are those
-    of its finished choices."""
+    """Describe an answer that has ended.
+
+    ``outcome``: ``ok``, ``cancelled`` or the code of the error. ``first_s``: seconds to the model's first text, None if
+    there was none. ``calls``: number of calls by (endpoint, status). ``tokens``: those of its finished choices.
+    """
 
     id: str
     model: str
@@ -60,8 +68,11 @@ class AnswerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """One continuation by the engine; an answer with calls has several. ``failure``: the error's class name,
-    "cancelled" where its reader went away before the end, "" else. ``first_s``: seconds to its first token."""
+    """Describe one continuation by the engine; an answer with calls has several.
+
+    ``failure``: the error's class name, "cancelled" if the consumer stopped before the end, else "". ``first_s``:
+    seconds to its first token.
+    """
 
     model: str
     max_tokens: int
@@ -75,27 +86,30 @@ class Generation:
 
 
 class Observer(RetrievalObserver, Protocol):
-    """Called where things happen, from any thread; must not raise and must not block."""
+    """Receive reports of events as they happen, from any thread; methods must not raise or block."""
 
     def replied(self, request: HttpRequest) -> None:
-        """A request has ended; of a stream, its last byte is sent or its reader is gone."""
+        """Record a request that has ended; a stream ends when its last byte is sent or the client disconnects."""
         ...
 
     def answer_began(self, answer_id: str, model: str) -> None:
-        """``model`` is one of the served ids. What runs for the answer is started after this, in its context."""
+        """Record the start of an answer.
+
+        ``model`` is one of the served ids. The work for the answer starts after this call, in its context.
+        """
         ...
 
     def answer_ended(self, record: AnswerRecord) -> None:
-        """Once for every ``answer_began``."""
+        """Record the end of an answer, once for every ``answer_began``."""
         ...
 
     def generated(self, generation: Generation) -> None:
-        """Told only by engines that are observed, which they are where spans are made."""
+        """Record a continuation; only observed engines report it, and they exist only where spans are created."""
         ...
 
 
 class Unobserved(observing.Unobserved):
-    """Nobody counts."""
+    """Drop all reports."""
 
     def replied(self, request: HttpRequest) -> None: ...
 

@@ -1,4 +1,7 @@
-"""Puts metrics and, where a collector is named, spans together. Imports no tracing library where none is."""
+"""Assemble metrics and, if a collector is configured, tracing.
+
+No tracing library is imported without a collector.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,13 @@ from server.tracing_settings import TracingSettings
 
 
 class RequestSpans(Protocol):
-    """A span around each request."""
+    """Create a span for each request."""
 
     def begin_request(self, traceparent: str, tracestate: str) -> object:
-        """``traceparent``, ``tracestate``: W3C headers of the request, "" where they are not sent."""
+        """Start the span of a request.
+
+        ``traceparent``, ``tracestate``: W3C headers of the request, "" if they are absent.
+        """
         ...
 
     def end_request(self, span: object, request: HttpRequest) -> None: ...
@@ -24,8 +30,11 @@ class RequestSpans(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observing:
-    """``observer`` is told everything. ``spans`` None: none are made. ``send_through`` names the way out, on the
-    event loop that it runs on."""
+    """Hold metrics and tracing.
+
+    ``observer`` receives all reports. ``spans`` None: no spans are created. ``send_through`` sets the sender of the
+    spans; it is called on the event loop that the sender runs on.
+    """
 
     metrics: Metrics
     observer: Observer
@@ -35,13 +44,17 @@ class Observing:
 
 
 def counted() -> Observing:
-    """Metrics alone."""
+    """Return metrics without tracing."""
     metrics = Metrics()
     return Observing(metrics=metrics, observer=metrics)
 
 
 def build_observing(settings: TracingSettings) -> Observing:
-    """Raises SettingsInvalid: spans are wanted and their library is not installed."""
+    """Build metrics and, if an endpoint is set, tracing.
+
+    Raises:
+        SettingsInvalid: an endpoint is set and the tracing library is not installed.
+    """
     if settings.endpoint is None:
         return counted()
     try:

@@ -1,8 +1,8 @@
-"""Which web pages may use the server: what Host, Origin and Sec-Fetch headers tell. Pure.
+"""Decide from the Host, Origin and Sec-Fetch headers which web pages may use the server.
 
-A browser sends a page's requests to any address, loopback too, whatever page it is. It does name the page: by Origin
-where the request changes something or the page wants to read the answer, by Sec-Fetch-Site in any case. A page that
-reaches this machine under a name of its own (DNS rebinding) cannot help telling that name as Host.
+A browser sends the requests of any page to any address, including loopback. It identifies the page: by Origin if the
+request changes something or the page reads the reply, by Sec-Fetch-Site in every case. A page that reaches this machine
+under a name of its own (DNS rebinding) cannot avoid sending that name as Host. All functions are pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def origin_of(text: str) -> str:
-    """As browsers write it: small letters, without a port that goes without saying. ValueError where it is none."""
+    """Return an origin as browsers write it: in lower case, without the default port of its scheme.
+
+    Raises:
+        ValueError: the text is not an origin.
+    """
     try:
         parts = urlsplit(text.strip().lower())
         port = parts.port
@@ -34,13 +38,16 @@ def origin_of(text: str) -> str:
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, in small letters, without its port."""
+    """Return the name in a Host header, in lower case, without its port."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() and port.isascii() else host).lower()
 
 
 def is_same_origin(origin: str, host: str) -> bool:
-    """Whether the page is one of this server's own. The scheme does not count: a proxy may have taken TLS off."""
+    """Return whether the page is one of this server.
+
+    The scheme is ignored, since a proxy may have terminated TLS.
+    """
     try:
         page = urlsplit(origin_of(origin))
         here = urlsplit(origin_of(f"{page.scheme}://{host}"))
@@ -50,8 +57,9 @@ def is_same_origin(origin: str, host: str) -> bool:
 
 
 def is_embedded(site: str, mode: str, destination: str) -> bool:
-    """By the Sec-Fetch headers: whether a page of another origin loads this as a part of itself, and not somebody who
-    follows a link to it. False where the headers are missing, as from all that is no browser.
+    """Return whether a page of another origin loads this as a subresource, by the Sec-Fetch headers.
+
+    Following a link to it does not count. False if the headers are missing, as from clients other than browsers.
     """
     return site in _OTHER_SITES and (mode, destination) != ("navigate", "document")
 

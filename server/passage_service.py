@@ -1,6 +1,6 @@
-"""The passages that methods may read: which namespaces a request has, who searches them, all its queries at once.
+"""Search the namespaces that a request may read, with all its queries at once.
 
-Passages never leave this machine, and no query does: retrieval is local.
+Retrieval is local: no passage and no query leaves this machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _MAX_TAIL: Final = 8
 
 
 class PassageService:
-    """Of the process. Safe from many tasks of one event loop."""
+    """Search passages for the methods; one instance per process.
+
+    Safe for concurrent tasks of one event loop.
+    """
 
     def __init__(self, retrieval: Retrieval, settings: RetrievalSettings) -> None:
         self._retrieval = retrieval
@@ -46,12 +49,17 @@ class PassageService:
         return AllowedPassages(self, ask.namespaces)
 
     def names(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
-        """Those that may be read; a data folder without any has the notes of the package."""
+        """Return the readable namespaces; a data folder without any has the package's notes."""
         there = self._retrieval.namespaces.names() or [NOTES]
         return tuple(name for name in there if allowed is None or name in allowed)
 
     def check(self, wanted: Wanted, allowed: frozenset[str] | None) -> tuple[str, ...]:
-        """The namespaces of a request. Raises NamespaceUnknown, OptionInvalid."""
+        """Validate a request and return its namespaces.
+
+        Raises:
+            NamespaceUnknown: a namespace does not exist or may not be read.
+            OptionInvalid: ``rerank`` without a cross-encoder, or ``k`` above the server's limit.
+        """
         names = self.names(allowed)
         for name in wanted.namespaces:
             if name not in names:
@@ -107,13 +115,13 @@ class PassageService:
 
 
 def notes_dir(data_dir: Path) -> Path:
-    """Beside the namespaces of the data folder; no name of one begins with a dot."""
+    """Return the folder of the package's notes, beside the namespaces, whose names never begin with a dot."""
     return data_dir / ".built-in"
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedPassages:
-    """What one request may read."""
+    """Restrict the service to the namespaces that one request may read."""
 
     service: PassageService
     allowed: frozenset[str] | None
@@ -131,7 +139,7 @@ class AllowedPassages:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """One request's search, on a thread."""
+    """Run the search of one request on a worker thread."""
 
     searcher: Searcher
     namespaces: Namespaces
@@ -162,7 +170,10 @@ class _Search:
         return usual_retriever(targets)
 
     def _tail(self, query: str, retriever: Retriever) -> list[str]:
-        """The last sentences of a query that an encoder would cut: what is asked stands at the end of a case."""
+        """Return the last sentences of a query if an encoder would truncate it, else nothing.
+
+        A case description has its question at the end.
+        """
         if "dense" not in RANKERS[retriever]:
             return []
         cutting = [encoder for encoder in self._encoders() if _is_cut(query, encoder)]
@@ -182,7 +193,7 @@ class _Search:
 
 
 def last_sentences(query: str, encoder: Encoder) -> str:
-    """As many whole ones as the encoder takes, at least one."""
+    """Return as many whole sentences from the end as the encoder takes: at least one, at most ``_MAX_TAIL``."""
     sentences = _SENTENCE_END.split(query.strip())
     tail = sentences[-1]
     for sentence in reversed(sentences[-_MAX_TAIL:-1]):

@@ -1,7 +1,7 @@
-"""Requests and sampled tokens of a key by the minute: two buckets that fill evenly. Pure but for its clock.
+"""Limit requests and sampled tokens per minute and key, with two token buckets that fill evenly.
 
-A bucket holds a minute's worth, so a key that has been quiet may send that much at once. Tokens are known only when an
-answer has ended: its bucket can then be in debt, and the next request waits until that is paid.
+A bucket holds the quota of one minute, so a key that was idle may spend that much at once. Tokens are known only when
+an answer has ended: the bucket may then be negative, and requests are refused until it holds at least one token again.
 """
 
 from __future__ import annotations
@@ -35,16 +35,23 @@ class _Bucket:
 
 
 class Rates:
-    """For one thread. In memory: a server that is started anew has full buckets."""
+    """Apply the rate limits of keys; not thread-safe.
+
+    The state is in memory: after a restart, all buckets are full.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: OrderedDict[tuple[str, Unit], _Bucket] = OrderedDict()
-        # Requests since the start, by what there was none left of.
+        # Refused requests since the start, by the bucket that was empty.
         self.refused: dict[Unit, int] = {"requests": 0, "tokens": 0}
 
     def take(self, grant: Grant) -> None:
-        """One request. Raises RateExceeded, and takes nothing."""
+        """Count one request.
+
+        Raises:
+            RateExceeded: a bucket is empty; the request is not counted.
+        """
         buckets = self._of(grant)
         for unit, bucket in buckets.items():
             if bucket.level < 1:
@@ -56,12 +63,12 @@ class Rates:
             requests.level -= 1
 
     def spend(self, grant: Grant, tokens: int) -> None:
-        """What an answer has cost."""
+        """Charge the sampled tokens of an ended answer."""
         if (bucket := self._of(grant).get("tokens")) is not None:
             bucket.level -= tokens
 
     def headers(self, grant: Grant) -> dict[str, str]:
-        """As OpenAI names them. ``reset``: when the whole minute's worth is there again."""
+        """Return the rate-limit headers as OpenAI names them; ``reset`` is the time until the bucket is full."""
         told: dict[str, str] = {}
         for unit, bucket in self._of(grant).items():
             told[f"x-ratelimit-limit-{unit}"] = str(bucket.per_minute)
@@ -89,7 +96,7 @@ class Rates:
 
 
 def _span(seconds: float) -> str:
-    """As 250ms, 7s or 1m30s, rounded up."""
+    """Format a duration as 250ms, 7s or 1m30s, rounded up."""
     if seconds <= 0:
         return "0s"
     if seconds < 1:

@@ -1,4 +1,4 @@
-"""How often, and how soon, a dead engine is brought back. Knows no engine and no clock."""
+"""Decide how often and how soon a failed engine is restarted; knows no engine and no clock."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ MAX_DELAY_S: Final = 60.0
 
 @dataclass(slots=True)
 class Restarts:
-    """At most ``tries`` within ``window_s`` seconds; 0 is none at all. The first comes after ``backoff_s``, each
-    further one of the window after twice the time of the one before, up to ``MAX_DELAY_S``."""
+    """Limit the restarts of an engine, with exponential backoff.
+
+    At most ``tries`` within ``window_s`` seconds; 0 disables restarts. The first one waits ``backoff_s`` seconds, each
+    further one of the window twice as long as the one before, up to ``MAX_DELAY_S``.
+    """
 
     tries: int = 3
     window_s: float = 600.0
@@ -21,7 +24,10 @@ class Restarts:
     _begun: deque[float] = field(default_factory=deque)
 
     def next_delay(self, now: float) -> float | None:
-        """Counts a try. None where there is none left; ``now`` is of any clock that only goes on."""
+        """Count a restart and return its delay in seconds, None if none is left.
+
+        ``now``: seconds of any monotonic clock.
+        """
         while self._begun and now - self._begun[0] > self.window_s:
             self._begun.popleft()
         if len(self._begun) >= self.tries:

@@ -1,4 +1,4 @@
-"""What an operator chooses of encoders, indices and namespaces."""
+"""Define the settings of encoders, indices and namespaces."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from server.settings_group import SettingsGroup
 
 
 class RetrievalSettings(SettingsGroup):
+    """Configure encoders, indices and namespaces."""
+
     encoder: str = Field(default="minilm", description="encoder of new namespaces; a name, hub id or directory")
     encoders: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="further encoders that may be used; a,b"
@@ -46,5 +48,5 @@ class RetrievalSettings(SettingsGroup):
 
     @property
     def encoder_names(self) -> tuple[str, ...]:
-        """All that may be used, the default first."""
+        """Return all encoders that may be used, the default first."""
         return tuple(dict.fromkeys((self.encoder, *self.encoders)))

@@ -1,4 +1,4 @@
-"""Puts encoders, indices and namespaces together as the settings say. Loads nothing before it is needed."""
+"""Assemble encoders, indices and namespaces from the settings; load nothing before it is needed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """``encoders`` of the process, ``namespaces`` of its data folder, who searches them, and who changes them."""
+    """Hold the encoders, the namespaces of the data folder, their searcher and the jobs that change them."""
 
     encoders: EncoderPool
     namespaces: Namespaces
@@ -50,7 +50,10 @@ class Retrieval:
     readers: ThreadPoolExecutor
 
     async def run(self, work: Callable[[], _T]) -> _T:
-        """``work`` on one of the threads that search: theirs alone, so that a flood of searches holds up no stream."""
+        """Run ``work`` on a search thread.
+
+        Nothing else runs on these threads, so that many searches delay no stream.
+        """
         return await asyncio.get_running_loop().run_in_executor(self.readers, copy_context().run, work)
 
     async def close(self) -> None:
@@ -79,20 +82,25 @@ def build_retrieval(
 
 
 def backend_name(settings: RetrievalSettings) -> BackendName:
-    """``auto``: on the card where there is one that the encoders may use, else faiss on the processor."""
+    """Return the vector back end; ``auto`` is torch on a GPU that the encoders may use, else faiss on the CPU."""
     if settings.backend != "auto":
         return settings.backend
     return "torch" if uses_card(settings) else "faiss"
 
 
 def uses_card(settings: RetrievalSettings) -> bool:
-    """Whether encoders, and with them indices, run on a card. The driver is looked for: torch would take seconds."""
+    """Return whether encoders, and with them indices, run on a GPU.
+
+    The check looks for the driver, as importing torch would take seconds.
+    """
     return settings.device.startswith("cuda") or (settings.device == "auto" and _DRIVER.exists())
 
 
 class _VectorOpener:
-    """Opens vector indices for namespaces. What was read and checked of a folder once is not read again when the folder
-    has changed: its segments never do."""
+    """Open vector indices for namespaces, and reuse what was read and checked before.
+
+    When a folder has changed, its earlier segments are not read again, since segments are immutable.
+    """
 
     def __init__(self, backend: BackendName, device: str) -> None:
         self._backend = backend
@@ -101,17 +109,17 @@ class _VectorOpener:
         self._lock = threading.Lock()
 
     def vectors(self, folder: Path, encoder: Encoder, write: bool) -> VectorIndex:
-        # A writer needs no card: what it writes, any back end opens.
+        # A writer needs no GPU: every back end opens what it writes.
         backend: BackendName = "faiss" if write else self._backend
         options = OpenOptions(write=write, device="cpu" if write else self._device)
         spec = IndexSpec(dim=encoder.dim, metric=encoder.metric, encoder=encoder.fingerprint.as_dict(), backend=backend)
-        # A kill may have left the folders of one that was being made.
+        # A killed process may have left the folders of an incomplete index.
         if write and not Storage(folder, options.disk).exists():
             return create_index(folder, spec, options)
         if backend != self._backend:
             return open_index(folder, spec, options)
         with self._lock:
-            # Whose folder is gone must not keep its files on the disk.
+            # An open index of a deleted folder would keep its files on the disk.
             self._known = {place: view for place, view in self._known.items() if place.exists()}
             known = self._known.get(folder)
         index = open_index(folder, spec, options, known)
@@ -135,7 +143,7 @@ def _keywords(folder: Path) -> KeywordIndex:
 
 
 def search_keywords(index: KeywordIndex, query: str, k: int, where: RowFilter | None) -> list[Hit]:
-    """PES2. Keywords are those marked by hand; without marks, every word of the query that says something."""
+    """Search by PES2 for the marked keywords of a query or, without marks, for its content words."""
     marked = parse_marked(query)
     if marked is None or not marked.keywords:
         text = marked.question if marked else query
@@ -145,7 +153,7 @@ def search_keywords(index: KeywordIndex, query: str, k: int, where: RowFilter | 
 
 @dataclass(frozen=True, slots=True)
 class _CrossEncoder:
-    """Loaded when it is first asked."""
+    """Score with the cross-encoder of the pool, loaded at first use."""
 
     pool: EncoderPool
 

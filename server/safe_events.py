@@ -1,4 +1,4 @@
-"""An answer's events with their shown text made safe; the transcript stays what it was. Pure."""
+"""Sanitize the visible text of an answer's events, without I/O, and leave the transcript unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from server.safe_text import SafeText, safe_text
 
 
 class SafeEvents:
-    """Of one answer, in order. References keep pointing at their markers."""
+    """Sanitize the events of one answer, in order; references still point at their markers."""
 
     def __init__(self) -> None:
         self._texts: dict[Channel, SafeText] = {"answer": SafeText(), "reasoning": SafeText()}

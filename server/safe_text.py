@@ -1,17 +1,18 @@
-"""Text that a model wrote, so that showing it fetches nothing and its links lead to web pages only. Pure.
+"""Sanitize text of a model, so that displaying it fetches nothing and its links lead to web pages only.
 
-A chat client that renders Markdown or HTML fetches an image as soon as it is shown: an address with something of the
-conversation in it is then on its way to whoever wrote it, perhaps into an abstract that the model read. One space is
-enough to make such a construct plain text in Markdown, and it stays readable:
+A chat client that renders Markdown or HTML fetches an image as soon as it is displayed: a URL that contains part of the
+conversation brings it to an attacker, e.g. the author of an abstract that the model read. One space makes such a
+construct plain text in Markdown, and it stays readable:
 
     ![x](address)           ! [x](address)       an image becomes a link
-    <img src=address>       < img src=address>   so does every element that can have attributes
-    [x](javascript:...)     [x] (javascript:...) and addresses of other kinds than http and https
+    <img src=address>       < img src=address>   also every other element that can have attributes
+    [x](javascript:...)     [x] (javascript:...) also URLs of schemes other than http and https
     [x]: data:...           [x] : data:...
     <vbscript:...>          < vbscript:...>
 
-Nothing else is changed, and nothing removed. A construct is judged by the few characters behind its first, so text is
-held back for no more than ``MOST_HELD`` of them, and how the text was cut into pieces makes no difference.
+Nothing else is changed, and nothing is removed. A construct is judged by the few characters after its first, so at most
+``MOST_HELD`` characters are buffered, and the result does not depend on how the text was split. There is
+no I/O.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _TRIGGER: Final = re.compile(r"[!<\]]")
 _BLANKS: Final = " \t\n\r\f\v"
 _WEB: Final = frozenset({"http", "https"})
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*")
-# What HTML and SVG know; other names are dropped by whoever shows HTML of others at all.
+# Elements of HTML and SVG; renderers that accept untrusted HTML drop other names.
 _ELEMENT_NAMES: Final = (
     "a abbr address animate applet area article aside audio b base bdi bdo bgsound big blink blockquote body br "
     "button canvas caption center circle cite code col colgroup data datalist dd defs del desc details dfn dialog "
@@ -38,29 +39,32 @@ _ELEMENT_NAMES: Final = (
     "time title tr track tspan tt u ul use var video view wbr xmp "
 )
 _ELEMENTS: Final = frozenset(_ELEMENT_NAMES.split())
-# These do harm without attributes, too.
+# Harmful even without attributes.
 _BARE: Final = frozenset({"script", "style", "plaintext", "xmp", "textarea", "title", "noscript", "template", "iframe"})
 
 
 class SafeText:
-    """A stream of text: ``feed`` gives what is decided, ``flush`` the rest. ``place`` leads from a character in what
-    was fed to the same character in what was given."""
+    """Sanitize a stream of text.
+
+    ``feed`` returns what is decided, ``flush`` the rest. ``place`` maps a position in the input to that of the same
+    character in the output.
+    """
 
     def __init__(self) -> None:
         self._held = ""
-        self._last = ""  # a sign that was given before it could be judged
+        self._last = ""  # a character that was returned before it could be judged
         self._num_fed = 0
-        self._spaces: list[int] = []  # positions in what was fed before which there is a space now
+        self._spaces: list[int] = []  # positions in the input before which a space was inserted
 
     def feed(self, text: str) -> str:
         return self._give(text, ends=False)
 
     def flush(self) -> str:
-        """What is held back, which must be decided now."""
+        """Return the buffered text, which is decided now."""
         return self._give("", ends=True)
 
     def place(self, position: int) -> int:
-        """Right for what was given."""
+        """Return the position in the output; valid for characters that were already returned."""
         return position + bisect_right(self._spaces, position)
 
     def _give(self, text: str, *, ends: bool) -> str:
@@ -94,14 +98,16 @@ class SafeText:
 
 
 def safe_text(text: str) -> str:
-    """The whole of it at once."""
+    """Sanitize a complete text."""
     stream = SafeText()
     return stream.feed(text) + stream.flush()
 
 
 def is_safe(text: str, *, ends: bool) -> bool | None:
-    """Whether the sign at the beginning may be followed by what follows it; None where more must be seen. ``ends``:
-    nothing is known of what follows, if anything."""
+    """Return whether the rest of the text may follow its first character, None if more text is needed.
+
+    ``ends``: nothing is known of what follows, if anything.
+    """
     if len(text) == 1:
         return True if ends else None
     if not _opens(text[:2]):
@@ -109,17 +115,17 @@ def is_safe(text: str, *, ends: bool) -> bool | None:
     if text[0] == "!":
         return False
     decided = _element(text) if text[0] == "<" else _link(text)
-    # What has no end in sight is no link or element that anybody would miss.
+    # A construct that is incomplete or too long to judge is no useful link or element.
     return False if decided is None and (ends or len(text) >= MOST_HELD) else decided
 
 
 def _opens(signs: str) -> bool:
-    """Whether these two may begin something."""
+    """Return whether these two characters may begin a construct."""
     return signs in ("![", "](", "]:") or (signs[0] == "<" and signs[1].isascii() and signs[1].isalpha())
 
 
 def _element(text: str) -> bool | None:
-    """``<name``, or an address in angle brackets."""
+    """Return whether ``<name`` or a URL in angle brackets is safe, None if more text is needed."""
     name = _NAME.match(text, 1)
     assert name is not None
     if name.end() == len(text):
@@ -133,19 +139,22 @@ def _element(text: str) -> bool | None:
 
 
 def _link(text: str) -> bool | None:
-    """``](address`` or ``]: address``: nothing before the first colon but a web scheme."""
+    """Return whether ``](address`` or ``]: address`` is safe, None if more text is needed.
+
+    It is safe if nothing but a web scheme precedes the first colon.
+    """
     begin = 2
     while begin < len(text) and text[begin] in _BLANKS:
         begin += 1
     is_angled = text[begin : begin + 1] == "<"
     begin += is_angled
-    if text[begin : begin + 2] in ("/", "//"):  # of another host, by the scheme of whatever page shows it
+    if text[begin : begin + 2] in ("/", "//"):  # protocol-relative: another host, under the scheme of the page
         return None if len(text) == begin + 1 else False
     for place in range(begin, len(text)):
         sign = text[place]
         if sign == ":":
             return text[begin:place].lower() in _WEB
-        if sign in "&\\":  # they may stand for a colon, or hide in a scheme's name
+        if sign in "&\\":  # an escape, which may stand for a colon or be part of a scheme
             return False
         if sign in "/?#)>" or (sign in _BLANKS and not (is_angled and sign == "\t")):
             return True

@@ -1,4 +1,7 @@
-"""What the routes work with: the settings, the models that can be asked for, the traces. Built in ``bootstrap``."""
+"""Provide what the routes work with: settings, served models, admission, traces.
+
+``bootstrap`` builds the instance.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ DIRECT = "direct"
 
 
 class Served(NamedTuple):
-    """One entry of ``/v1/models``; ``id`` is ``BASE`` or ``BASE:METHOD``. ``name``: the method's, as in scopes."""
+    """Describe one entry of ``/v1/models``.
+
+    ``id`` is ``BASE`` or ``BASE:METHOD``; ``name`` is that of the method, as in scopes.
+    """
 
     id: str
     method: Method
@@ -41,8 +47,11 @@ class Served(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Components:
-    """``methods`` by name, the plain model under ``direct``. ``egress`` None: no method makes calls. ``closers`` run at
-    the end, last one first. ``keyring`` None: the settings' keys alone."""
+    """Hold the parts of ``Services``.
+
+    ``methods`` by name, the plain model under ``direct``. ``egress`` None: no method makes calls. ``closers`` run at
+    shutdown, last one first. ``keyring`` None: the keys of the settings alone.
+    """
 
     settings: Settings
     slot: EngineSlot
@@ -56,7 +65,7 @@ class Components:
 
 
 class Services:
-    """The running server without its HTTP."""
+    """Run the server without its HTTP layer."""
 
     def __init__(self, components: Components) -> None:
         self.settings = components.settings
@@ -84,11 +93,15 @@ class Services:
         self.observing.metrics.watch(self)
 
     def models(self, grant: Grant) -> list[Served]:
-        """Those that a key may ask."""
+        """Return the models that a key may use."""
         return [served for served in self._served.values() if grant.may_use(served.name)]
 
     def find(self, model: str, grant: Grant) -> Served:
-        """Raises ModelUnknown, with what there is for this key; what it may not ask is as if it were not there."""
+        """Return the entry of a model.
+
+        Raises:
+            ModelUnknown: there is no such model, or the key may not use it; the message lists those that it may use.
+        """
         served = self._served.get(model)
         if served is not None and grant.may_use(served.name):
             return served
@@ -96,13 +109,17 @@ class Services:
         raise ModelUnknown(f"there is no model {model[:100]!r}; served: {known}", param="model")
 
     def granted(self, owner: str, asks: Sequence[Ask]) -> list[Ask]:
-        """The asks of one key, with what it may read. Raises Unauthorized where it was revoked meanwhile."""
+        """Return the requests of one key with the namespaces that it may read now.
+
+        Raises:
+            Unauthorized: the key was revoked in the meantime.
+        """
         readable = self.access.readable(self.keyring.grant_of(owner))
         return [replace(ask, namespaces=readable) for ask in asks]
 
     def spend(self, owner: str, tokens: int) -> None:
-        """What an answer of this key has cost."""
-        with suppress(Unauthorized):  # revoked while it was answered
+        """Charge the tokens of an answer to the rate limit of its key."""
+        with suppress(Unauthorized):  # the key was revoked during the answer
             self.rates.spend(self.keyring.grant_of(owner), tokens)
 
     @property
@@ -119,33 +136,36 @@ class Services:
 
     @asynccontextmanager
     async def admitted(self, owner: str = "") -> AsyncIterator[None]:
-        """A place for one request that is not an answer; ``owner`` is the key's digest. Raises as ``place`` does."""
+        """Hold an admission slot for one request that is not an answer.
+
+        ``owner`` is the digest of the key. Raises what ``Admission.place`` raises.
+        """
         async with self.admission.place(Ticket(id_of_digest(owner))) as leash:
             with leash:
                 yield
 
     def drain(self) -> None:
-        """Begin nothing more; what runs goes on, and what waits gets its turn."""
+        """Refuse new requests; running and waiting ones continue."""
         self.admission.draining = True
         self.drained_at = self.drained_at or int(time.time())
 
     def end_answers(self) -> None:
-        """What runs and what waits ends with an error, now."""
+        """End all running and waiting requests with an error, now."""
         self.admission.end_all()
 
     def start(self) -> None:
-        """Begin to load the model; requests get 503 until it is there."""
+        """Start to load the model; requests get 503 until it is ready."""
         self._loading = asyncio.create_task(self._load())
 
     async def _load(self) -> None:
-        """An engine takes what is left of a card, so what shares it with the engine is loaded before."""
+        """Load what shares a GPU with the engine first, as the engine takes the memory that is left."""
         chosen = self.settings.retrieval
         if uses_card(chosen) if chosen.preload is None else chosen.preload:
             await self.retrieval.run(lambda: preload(self.retrieval))
         await self.slot.load()
 
     async def loaded(self) -> None:
-        """Wait for the end of loading, good or bad."""
+        """Wait until loading has ended, with success or failure."""
         if self._loading is not None:
             await asyncio.shield(self._loading)
 

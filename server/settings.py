@@ -1,7 +1,7 @@
-"""Every choice an operator can make, read once at start-up. Knows nothing of how the choices are carried out.
+"""Define all settings of the server, read once at start-up; how they are applied is decided elsewhere.
 
-Flags win over environment variables, those over the TOML file, that over the defaults. Nothing else in ``server``
-reads the environment.
+Flags override environment variables, which override the TOML file, which overrides the defaults. Apart from
+``server.settings_loading``, nothing else in ``server`` reads the environment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NCBI_HOME = "https://www.ncbi.nlm.nih.gov"
 
 
 def is_loopback(host: str) -> bool:
-    """True for localhost and loopback addresses; a name is never resolved."""
+    """Return whether a host is localhost or a loopback address; a name is never resolved."""
     if host.lower() in {"localhost", "localhost."}:
         return True
     try:
@@ -49,6 +49,8 @@ def _with_path(url: str, default_path: str) -> str:
 
 
 class ServerSettings(SettingsGroup):
+    """Configure the HTTP server: address, keys, limits and timeouts."""
+
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8000, ge=0, le=65_535, description="0 takes a free port")
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
@@ -89,7 +91,7 @@ class ServerSettings(SettingsGroup):
     @field_validator("api_keys", "allowed_hosts", "cors_origins", mode="before")
     @classmethod
     def _comma_list(cls, value: object) -> object:
-        """Environment and flags give one text: ``a,b``."""
+        """Split ``a,b``, the form of lists in the environment and in flags."""
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("api_keys")
@@ -106,6 +108,8 @@ class ServerSettings(SettingsGroup):
 
 
 class ModelSettings(SettingsGroup):
+    """Configure the model and its engine."""
+
     name: str | None = Field(default=None, description="directory or hub id; unset serves the embedded model")
     served_name: str | None = Field(default=None, description="name clients use")
     revision: str | None = Field(default=None, description="hub revision")
@@ -134,6 +138,8 @@ class ModelSettings(SettingsGroup):
 
 
 class NcbiSettings(SettingsGroup):
+    """Configure the access to NCBI or to a service in its place."""
+
     eutils_url: str | None = Field(
         default=None, description="stands for NCBI; with egress.mode off, unset is the built-in gateway"
     )
@@ -169,6 +175,8 @@ class NcbiSettings(SettingsGroup):
 
 
 class LoopSettings(SettingsGroup):
+    """Limit the calls, tokens and time of one answer."""
+
     max_calls: int = Field(default=10, ge=0, le=100, description="calls of one answer")
     max_reply_tokens: int = Field(default=1500, ge=16, description="tokens of one reply; the rest is cut")
     max_answer_tokens: int = Field(default=2048, ge=1, description="tokens the model may write for one answer")
@@ -177,6 +185,8 @@ class LoopSettings(SettingsGroup):
 
 
 class GatewaySettings(SettingsGroup):
+    """Configure the built-in gateway and its BLAST searches."""
+
     data_dir: Path | None = Field(default=None, description="store of the built-in gateway; unset: XDG data folder")
     blastdb_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(), description="further folders with BLAST databases, as NCBI's preformatted ones; a,b"
@@ -193,18 +203,25 @@ class GatewaySettings(SettingsGroup):
 
 
 class TraceSettings(SettingsGroup):
+    """Configure the storage of traces."""
+
     max_traces: int = Field(default=1000, ge=0, description="answers kept in memory")
     max_bytes: int = Field(default=67_108_864, ge=0, description="memory for them")
     dir: Path | None = Field(default=None, description="also append each trace to a JSONL file here")
 
 
 class LogSettings(SettingsGroup):
+    """Configure the log."""
+
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     format: Literal["text", "json"] = "text"
 
 
 class Settings(BaseSettings):
-    """All groups. Environment: ``ARROWHEAD_`` + group + ``__`` + field, e.g. ``ARROWHEAD_NCBI__EMAIL``."""
+    """Hold all groups of settings.
+
+    Environment: ``ARROWHEAD_`` + group + ``__`` + field, e.g. ``ARROWHEAD_NCBI__EMAIL``.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix="ARROWHEAD_",
@@ -261,7 +278,7 @@ class Settings(BaseSettings):
 
     @property
     def ncbi_urls(self) -> tuple[str | None, str | None]:
-        """Configured E-utilities and BLAST addresses; None where the mode decides."""
+        """Return the configured URLs of E-utilities and BLAST, None where the egress mode decides."""
         return self.ncbi.eutils_url, self.ncbi.blast_url
 
     @classmethod

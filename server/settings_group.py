@@ -1,4 +1,4 @@
-"""What every group of settings has in common: unknown fields are refused, values do not change."""
+"""Define the common base of all groups of settings."""
 
 from __future__ import annotations
 
@@ -6,4 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class SettingsGroup(BaseModel):
+    """Refuse unknown fields and changes of values."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())

@@ -1,6 +1,6 @@
-"""Reads the settings from flags, environment and file, and turns every mistake into one readable line.
+"""Load the settings from flags, environment and file, and report each mistake in one readable line.
 
-Owns where the file lies and what an error says; the fields themselves are in ``server.settings``.
+This module owns the location of the file and the error messages; ``server.settings`` defines the fields.
 """
 
 from __future__ import annotations
@@ -22,13 +22,19 @@ ENV_PREFIX = "ARROWHEAD_"
 
 
 class SettingsInvalid(ArrowheadError):
-    """The message has one line for each mistake: variable, field, what is wrong."""
+    """Signal invalid settings, with one line for each mistake: variable, field, cause."""
 
     hint = "`arrowhead serve --help` lists the flags; every setting has a variable ARROWHEAD_GROUP__FIELD"
 
 
 def config_file(flag: Path | None = None) -> Path | None:
-    """The TOML file to read: the flag's, else ``ARROWHEAD_CONFIG``, else the one in the XDG folder if it exists."""
+    """Return the TOML file to read, None for none.
+
+    The flag takes precedence over ``ARROWHEAD_CONFIG``, and that over the file in the XDG folder, which may be absent.
+
+    Raises:
+        SettingsInvalid: the file of the flag or variable does not exist.
+    """
     named = flag or (Path(os.environ["ARROWHEAD_CONFIG"]) if os.environ.get("ARROWHEAD_CONFIG") else None)
     if named is not None:
         if not named.is_file():
@@ -40,13 +46,15 @@ def config_file(flag: Path | None = None) -> Path | None:
 
 
 def xdg_dir(kind: str) -> Path:
-    """Our folder below XDG's ``data``, ``cache`` or ``state`` folder; not created."""
+    """Return our folder below XDG's ``data``, ``cache`` or ``state`` folder, without creating it."""
     fallback = {"data": ".local/share", "cache": ".cache", "state": ".local/state"}[kind]
     return Path(os.environ.get(f"XDG_{kind.upper()}_HOME") or Path.home() / fallback) / "arrowhead"
 
 
 def load_settings(flags: Mapping[str, Mapping[str, Any]] | None = None, config: Path | None = None) -> Settings:
-    """``flags``: group -> field -> value, only those given on the command line.
+    """Load and validate the settings.
+
+    ``flags``: group -> field -> value, only those given on the command line.
 
     Raises:
         SettingsInvalid: names each wrong variable.
@@ -68,7 +76,7 @@ def load_settings(flags: Mapping[str, Mapping[str, Any]] | None = None, config: 
 
 
 def variable_name(*path: str) -> str:
-    """The environment variable of a field, e.g. ``ARROWHEAD_NCBI__EMAIL``."""
+    """Return the environment variable of a field, e.g. ``ARROWHEAD_NCBI__EMAIL``."""
     return ENV_PREFIX + "__".join(part.upper() for part in path)
 
 
@@ -86,7 +94,7 @@ def _line(detail: ErrorDetails) -> str:
 
 
 def _refuse_unknown_variables() -> None:
-    """An environment variable with a misspelt group would otherwise be passed over in silence."""
+    """Refuse environment variables with an unknown group, which pydantic would silently ignore."""
     groups = {name.upper() for name in Settings.model_fields}
     for name in os.environ:
         if not name.startswith(ENV_PREFIX) or "__" not in name:

@@ -1,8 +1,8 @@
-"""Vectors of statements that came without one, kept for the next question: as float16, in a bounded number of bytes.
+"""Cache the vectors of statements that come without one, as float16 and in a bounded number of bytes.
 
-SPOKE's statements have no row in a store. A vector is one of a text under an encoder, so it is kept under both: the
-same statement of another release, with other sources, needs none of its own. As in a store, what is compared with a
-question is always what float16 holds, at the first question as at the second.
+SPOKE's statements have no row in a store. A vector depends on a text and an encoder, so both are part of its key: the
+same statement of another release, with other sources, needs no vector of its own. As in a store, a question is always
+compared with the float16 values, the first time as well as later.
 """
 
 from __future__ import annotations
@@ -19,20 +19,26 @@ import numpy as np
 from models.encoders.base import Floats
 
 DEFAULT_BYTES: Final = 64 << 20
-# Beside a vector: its key, both objects' heads and the table's entry.
+# Bytes per entry beside the vector: its key, the headers of both objects and the entry of the dict.
 _OVERHEAD: Final = 320
-# Between two batches questions of others get their turn in the encoder's one thread.
+# Between two batches, the one thread of the encoder serves other questions.
 _BATCH: Final = 128
-# float16 [n, dim] as bytes, for each text.
+# Key of a text -> float16 [dim] as bytes.
 _Rows = dict[bytes, bytes]
 Encode = Callable[[Sequence[str]], Awaitable[Floats]]
 
 
 class StatementVectors:
-    """One per encoder and process; for the tasks of one event loop. ``max_bytes`` 0 keeps nothing."""
+    """Encode statements and cache their vectors; one instance per encoder and process.
+
+    Safe for concurrent tasks of one event loop. ``max_bytes`` 0 disables the cache.
+    """
 
     def __init__(self, fingerprint: Mapping[str, Any], encode: Encode, max_bytes: int = DEFAULT_BYTES) -> None:
-        """``encode``: float32 [n, dim] of passages, from whatever thread."""
+        """Create an empty cache.
+
+        ``encode`` returns float32 [n, dim] of passages; it may compute them on any thread.
+        """
         self._salt = hashlib.blake2b(json.dumps(dict(fingerprint), sort_keys=True).encode()).digest()
         self._encode = encode
         self._max_bytes = max_bytes
@@ -48,9 +54,10 @@ class StatementVectors:
         return len(self._kept)
 
     async def of(self, texts: Sequence[str]) -> Floats:
-        """float32 [n, dim], in the order given. A text that another question has under way is waited for.
+        """Return float32 [n, dim], in the order of ``texts``.
 
-        Raises what ``encode`` raises; nothing of that is kept.
+        A text that another question is encoding is awaited and not encoded twice. Raises what ``encode`` raises;
+        nothing of that batch is cached.
         """
         keys = [self._key(text) for text in texts]
         rows: _Rows = {}
@@ -67,7 +74,7 @@ class StatementVectors:
         if new:
             waiting[self._begin(new)] = None
         for task in waiting:
-            # Who asked first may go away; others wait for the same.
+            # The question that started the task may be cancelled while others await it.
             rows |= await asyncio.shield(task)
         return np.frombuffer(b"".join(rows[key] for key in keys), np.float16).reshape(len(keys), -1).astype(np.float32)
 

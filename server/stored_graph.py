@@ -1,4 +1,4 @@
-"""A graph's store with the encoder of its vectors, for the methods that answer from it."""
+"""Combine the store of a graph with the encoder of its vectors, for the methods that answer from it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ _NO_ROW: Final = -1
 
 
 class StoredGraph:
-    """A store as a method wants it: off the event loop, and with vectors for statements that came without one."""
+    """Read a store off the event loop, and encode the statements that have no stored vector."""
 
     def __init__(
         self, store: GraphStore, pool: EncoderPool, encoder: Encoder, cache_bytes: int = DEFAULT_BYTES
     ) -> None:
-        """``encoder``: one of the pool's. ``cache_bytes`` bounds the vectors that are kept of other statements."""
+        """Combine a store with an encoder of the pool.
+
+        ``cache_bytes`` bounds the cached vectors of statements that the store does not hold.
+        """
         self._store = store
         self._pool = pool
         self._encoder = encoder

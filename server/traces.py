@@ -1,7 +1,7 @@
-"""Keeps the record of recent answers: what was asked, written, called, put in. Bounded; knows no HTTP.
+"""Record recent answers with their questions, transcripts and calls, in bounded memory; knows no HTTP.
 
-A trace holds the question and the whole transcript. It is shown only to the key that asked, and written to disk only
-where the operator named a folder.
+A trace holds the question and the whole transcript. It is returned only to the key that made the request, and written
+to disk only if the operator has set a folder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TraceHead:
-    """Who asked what of whom. ``owner`` is a digest of the key, "" without keys; ``created`` is Unix time."""
+    """Identify one traced request.
+
+    ``owner`` is a digest of the key, "" without keys; ``created`` is Unix time.
+    """
 
     id: str
     model: str
@@ -44,7 +47,7 @@ class TraceHead:
 
 
 class TraceRecorder:
-    """Collects the events of one answer into one JSON-able record."""
+    """Collect the events of one answer into one JSON-serializable record."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -82,7 +85,10 @@ class TraceRecorder:
             self._spans.append([origin, text])
 
     def record(self, error: str | None = None, left: str = NOTHING_LEFT) -> dict[str, Any]:
-        """``error``: the code of the error that ended the answer. ``left``: what it sent to other machines."""
+        """Return the record of the answer.
+
+        ``error``: the code of the error that ended the answer. ``left``: what it sent to other machines.
+        """
         done = self._done
         return {
             "question": self._ask.question,
@@ -105,7 +111,7 @@ class TraceRecorder:
 
 
 class TraceStore:
-    """The newest traces, at most ``max_traces`` and ``max_bytes`` of JSON text."""
+    """Store the newest traces, at most ``max_traces`` and ``max_bytes`` of JSON text."""
 
     def __init__(self, *, max_traces: int, max_bytes: int, folder: Path | None = None) -> None:
         self._max_traces = max_traces
@@ -115,7 +121,10 @@ class TraceStore:
         self._bytes = 0
 
     async def put(self, head: TraceHead, choices: Sequence[Mapping[str, Any]]) -> None:
-        """Keep one request's trace. A disk that fails is logged; the answer is not lost by it."""
+        """Store the trace of one request.
+
+        A write error is logged and does not affect the answer.
+        """
         body = {"id": head.id, "object": "arrowhead.trace", "model": head.model, "created": head.created}
         text = json.dumps(body | {"choices": list(choices)}, ensure_ascii=False)
         self._keep(head, text)
@@ -126,7 +135,7 @@ class TraceStore:
                 log.error("trace not written: id=%s cause=%s", head.id, error.strerror)
 
     def get(self, trace_id: str, owner: str) -> str | None:
-        """The JSON text, None where there is no such trace or another key asked."""
+        """Return the JSON text, None if there is no such trace or it belongs to another key."""
         found = self._texts.get(trace_id)
         return found[1] if found and found[0] == owner else None
 
@@ -142,7 +151,10 @@ class TraceStore:
 
 
 def _append(folder: Path, text: str) -> None:
-    """One line, one write: appends of several processes do not mix. Only the owner can read the file."""
+    """Append one line in one write, so that the lines of several processes do not mix.
+
+    Only the owner can read the file.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder / "traces.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:

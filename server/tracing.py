@@ -1,9 +1,9 @@
-"""Spans of requests for OpenTelemetry: request, answer and what takes time inside it. The only file that imports
-opentelemetry; imported only where ``tracing.endpoint`` is set.
+"""Create OpenTelemetry spans of requests, of answers and of the steps inside them that take time.
 
-Spans hold names, numbers and codes, never a text, an id of a person or a key. Those that have children are open while
-these are made; the others are made of the reports that the metrics count, when their time is over. The context that a
-report comes from says whose child it is. Names are OpenTelemetry's where it has some (``gen_ai.*``, ``http.*``).
+This is the only file that imports opentelemetry; it is imported only if ``tracing.endpoint`` is set. Spans hold names,
+numbers and codes, never a text, an id of a person or a key. Spans that have children are open while these are created;
+the others are created from the reports that the metrics count, after their time is over. The context that a report
+comes from determines the parent. Names are OpenTelemetry's where it defines them (``gen_ai.*``, ``http.*``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAX_OPEN: Final = 65_536
 _NS: Final = 1_000_000_000
 Attributes = Mapping[str, str | int | float | bool | tuple[str, ...]]
 _CANCELLED: Final = "cancelled"
-# Of parts, beside what is told of them.
+# Fixed attributes of parts, added to the reported ones.
 _KINDS: Final[dict[PartName, dict[str, str]]] = {
     "search": {"gen_ai.operation.name": "retrieval"},
     "call": {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "extension"},
@@ -51,7 +51,7 @@ _KINDS: Final[dict[PartName, dict[str, str]]] = {
     "round": {},
 }
 _NAMES: Final = {"tool": "gen_ai.tool.name"}
-# No other text of a part stands in a span, whatever is told.
+# The only texts of a part that a span holds, whatever is reported.
 _WORDS: Final = frozenset(
     (*get_args(Endpoint), *get_args(CallStatus), *get_args(Retriever), "here", "spoke", "dictionary", "model")
 )
@@ -59,8 +59,10 @@ _ENCODINGS: Final[dict[Encoded, str]] = {"query": "encode", "passage": "encode",
 
 
 class Tracing:
-    """An ``Observer`` that makes spans and passes every report on to ``inner``; parts are spans alone. ``close`` sends
-    what waits."""
+    """Create spans from reports and pass the reports on to ``inner``; implements ``Observer``.
+
+    Parts become spans and are not passed on. ``close`` exports the pending spans.
+    """
 
     def __init__(self, inner: Observer, settings: TracingSettings, exporter: SpanExporter) -> None:
         self._inner = inner
@@ -79,7 +81,7 @@ class Tracing:
         await asyncio.to_thread(self._provider.shutdown)
 
     def begin_request(self, traceparent: str, tracestate: str) -> object:
-        """The span of a request, in whose context the caller goes on; ``end_request`` takes it back."""
+        """Start the span of a request and attach its context to the caller; ``end_request`` ends the span."""
         carrier = {"traceparent": traceparent, "tracestate": tracestate}
         parent = TraceContextTextMapPropagator().extract(carrier, Context()) if traceparent else Context()
         span = self._tracer.start_span("request", parent, SpanKind.SERVER)
@@ -111,7 +113,7 @@ class Tracing:
         self._answers[answer_id] = span
         while len(self._answers) > _MAX_OPEN:
             self._answers.popitem(last=False)
-        # What runs for the answer has a copy of this context; nobody takes it back.
+        # The tasks of the answer run in copies of this context; it is never detached.
         otel_context.attach(set_span_in_context(span))
 
     def answer_ended(self, record: AnswerRecord) -> None:
@@ -178,7 +180,7 @@ class Tracing:
     def _span(
         self, name: str, seconds: float, attributes: Attributes, kind: SpanKind = SpanKind.INTERNAL, failure: str = ""
     ) -> None:
-        """One that has just ended."""
+        """Record a span of the given duration that ends now."""
         end = time.time_ns()
         span = self._tracer.start_span(name, kind=kind, attributes=attributes, start_time=end - int(seconds * _NS))
         _fail(span, failure)
@@ -186,7 +188,7 @@ class Tracing:
 
 
 class _Part:
-    """A span in whose context runs what is inside."""
+    """Run the enclosed block in the context of a span."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
@@ -224,7 +226,10 @@ def _number_or_word(value: object) -> str | int:
 
 
 def _fail(span: Span, failure: str) -> None:
-    """``failure``: "" for none, a class name, or that it was given up, which is no error."""
+    """Mark a span as failed or cancelled; a cancellation is no error.
+
+    ``failure``: "" for none, ``cancelled``, or a class name.
+    """
     if failure == _CANCELLED:
         span.set_attribute("arrowhead.outcome", _CANCELLED)
     elif failure:
@@ -233,8 +238,11 @@ def _fail(span: Span, failure: str) -> None:
 
 
 class SenderExporter(SpanExporter):
-    """Sends batches through the process's one way out, so nothing about proxies comes from the environment. Called
-    from the batch processor's thread. What a collector does not take is dropped."""
+    """Export batches of spans through the one outbound sender of the process.
+
+    Therefore no proxy settings come from the environment. It is called from the thread of the batch processor. Batches
+    that the collector does not accept are dropped.
+    """
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
@@ -242,7 +250,7 @@ class SenderExporter(SpanExporter):
         self._failing = False
 
     def send_through(self, sender: HttpSender) -> None:
-        """On the event loop that ``sender`` runs on."""
+        """Set the sender; called on the event loop that ``sender`` runs on."""
         self._way = sender, asyncio.get_running_loop()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -262,7 +270,7 @@ class SenderExporter(SpanExporter):
         return SpanExportResult.SUCCESS
 
     def _failed(self, cause: str) -> SpanExportResult:
-        """Said once, not for each batch."""
+        """Log the first of consecutive failures, not each batch, and return the result."""
         if not self._failing:
             log.warning("spans are not taken by the collector and are dropped: cause=%s", cause)
         self._failing = True

@@ -1,4 +1,4 @@
-"""Whether spans of requests are sent to an OpenTelemetry collector, and where."""
+"""Define whether and where spans of requests are sent to an OpenTelemetry collector."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from server.settings_group import SettingsGroup
 
 
 class TracingSettings(SettingsGroup):
+    """Configure the export of spans."""
+
     endpoint: str | None = Field(
         default=None, description="OTLP over HTTP, e.g. http://127.0.0.1:4318; unset: no spans"
     )
@@ -28,5 +30,5 @@ class TracingSettings(SettingsGroup):
 
     @property
     def host(self) -> str:
-        """Where spans go, "" where they go nowhere."""
+        """Return the host that spans are sent to, "" for none."""
         return urlsplit(self.endpoint or "").hostname or ""

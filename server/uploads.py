@@ -1,4 +1,4 @@
-"""Files that clients send, as long as a job reads them: in a private folder beside the namespaces."""
+"""Store uploaded files while a job reads them, in a private folder beside the namespaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_NAME: Final = re.compile(r"[\x00-\x1f\x7f/\\\ud800-\udfff]")
 
 
 class Upload:
-    """One file, open for writing. Use it from one thread at a time."""
+    """Write one uploaded file, from one thread at a time."""
 
     def __init__(self, folder: Path, filename: str, max_bytes: int) -> None:
         self.filename = filename
@@ -32,7 +32,12 @@ class Upload:
         self._file: IO[bytes] = self.path.open("xb")
 
     def write(self, data: bytes) -> None:
-        """Raises UploadTooLarge, UploadNotWritten."""
+        """Append to the file.
+
+        Raises:
+            UploadTooLarge: the file exceeds the limit.
+            UploadNotWritten: the disk does not take the data.
+        """
         self.size += len(data)
         if self.size > self._max_bytes:
             raise UploadTooLarge(f"the file is longer than {self._max_bytes} bytes")
@@ -42,7 +47,11 @@ class Upload:
             raise UploadNotWritten(f"the file cannot be kept: {error.strerror}") from error
 
     def close(self) -> None:
-        """It is whole. Raises UploadNotWritten."""
+        """Close the complete file.
+
+        Raises:
+            UploadNotWritten: the disk does not take the rest of the data.
+        """
         try:
             self._file.close()
         except OSError as error:
@@ -56,10 +65,16 @@ class Upload:
 
 
 class Uploads:
-    """Safe from many threads. What a killed process left is removed when the next one takes its first file."""
+    """Manage the uploaded files of one process.
+
+    Thread-safe. Files that a killed process left are removed at the first upload of the next process.
+    """
 
     def __init__(self, root: Path, *, max_bytes: int, at_once: int) -> None:
-        """``root`` is the namespaces' folder and need not be there yet; ``at_once`` files may be coming in."""
+        """Set folder and limits.
+
+        ``root`` is the namespaces' folder and may not exist yet; at most ``at_once`` files are received at a time.
+        """
         self._root = root
         self._max_bytes = max_bytes
         self._at_once = threading.BoundedSemaphore(at_once)
@@ -72,7 +87,11 @@ class Uploads:
         return self._max_bytes
 
     def begin(self) -> None:
-        """A place for one file that comes in; ``end`` gives it back. Raises TooManyRequests."""
+        """Reserve one of the concurrent uploads; ``end`` releases it.
+
+        Raises:
+            TooManyRequests: all of them are in use.
+        """
         if not self._at_once.acquire(blocking=False):
             raise TooManyRequests("as many files as may are coming in")
 
@@ -80,7 +99,12 @@ class Uploads:
         self._at_once.release()
 
     def open(self, filename: str) -> Upload:
-        """Raises InvalidRequest: no name of a file. UploadNotWritten."""
+        """Create an empty file for an upload.
+
+        Raises:
+            InvalidRequest: the name is not a valid file name.
+            UploadNotWritten: the file cannot be created.
+        """
         if not filename or _NO_NAME.search(filename) or filename[0] == "." or len(filename.encode()) > _MAX_NAME:
             raise InvalidRequest(
                 f"filename: a name without slashes, at most {_MAX_NAME} bytes, is needed", param="filename"
@@ -109,14 +133,17 @@ class Uploads:
             self._folder = self._held = None
 
     def conceal(self, text: str) -> str:
-        """The text without places of this machine: names of files and namespaces stay."""
+        """Return the text without local paths; names of files and namespaces remain."""
         places = [rf"{re.escape(str(self._root))}/(?:{re.escape(_PREFIX)}[^/]+/[0-9a-f]+/)?"]
         places.append(rf"{re.escape(tempfile.gettempdir())}/arrowhead-[^/]+/")  # where replies of NCBI are read
         return re.sub("|".join(places), "", text)
 
 
 def _remove_unless_held(folder: Path) -> None:
-    """A folder without a lock file is one that is just being made, or rubbish of one that was: it is left alone."""
+    """Delete an upload folder that has a lock file and that no process has locked.
+
+    A folder without a lock file is one that is being created, or an incomplete one that a killed process left.
+    """
     try:
         lock = FileLock(folder / _LOCK, create=False)
     except OSError:

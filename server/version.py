@@ -1,4 +1,4 @@
-"""The version that is installed, and the commit it was made from where that is known."""
+"""Report the installed version and, if known, the commit that it was built from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
 
 
 def installed_version() -> str:
-    """ "unknown" in a checkout that was not installed."""
+    """Return the installed version, "unknown" in a checkout that was not installed."""
     try:
         return version("arrowhead")
     except PackageNotFoundError:
@@ -19,7 +19,10 @@ def installed_version() -> str:
 
 
 def commit(package: Path | None = None) -> str | None:
-    """Of the file COMMIT beside this one, which an image's build writes, else of the checkout around it."""
+    """Return the commit from the file COMMIT beside this one, else from the surrounding checkout, None if unknown.
+
+    The build of an image writes the file.
+    """
     folder = package or Path(__file__).parent
     found = _read(folder / "COMMIT") or _checked_out(folder.parent / ".git")
     return found if _COMMIT.fullmatch(found) else None
@@ -35,7 +38,7 @@ def _checked_out(git: Path) -> str:
 
 
 def _read(path: Path) -> str:
-    """ "" for what is not there."""
+    """Return the text of a file, "" if it cannot be read."""
     try:
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):

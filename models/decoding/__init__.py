@@ -1,1 +1,4 @@
-"""The interception loop: stop at a call, fetch the reply, splice it in, go on. Knows no engine and no NCBI."""
+"""Run the interception loop: stop at a call, fetch the reply, insert it, continue.
+
+Knows no engine and no NCBI.
+"""

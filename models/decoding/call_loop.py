@@ -1,12 +1,13 @@
-"""The interception loop as a state machine without I/O: it says what to generate or fetch, and is told the result.
+"""Run the interception loop as a state machine without I/O.
 
-Knows tokens, calls and limits; does not know engines, handlers, clocks or event streams (``driver`` does the I/O).
+Returns what to generate or fetch next, and accepts the result. Knows tokens, calls and limits; does not know engines,
+handlers, clocks or event streams (``driver`` does the I/O).
 
     begin -> Generate -> on_segment -> Generate | Fetch | Finish
                                 Fetch -> on_reply -> Resumed(..., then=Generate | Finish)
 
-After ``max_calls`` the next call is not made: a short refusal stands in its place and the model may write once more,
-to answer from what it has. Whatever stops it then, or yet another call, ends the answer as ``call_limit``.
+After ``max_calls`` the next call is not made: a short refusal replaces its reply, and the model may write one more
+segment, to answer from what it has. A stop in that segment, or another call, ends the answer as ``call_limit``.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ from models.engines.base import Tokenizer
 from models.errors import UnsupportedParam
 from models.types import FinishReason, GenerateParams, Grammar, TokenLogprob
 
-# A resume should have room to write: a quarter of a small context, no more than this in a large one.
+# Tokens to free for the text after a reply: a quarter of a small context, at most this many in a large one.
 _COMFORTABLE_ROOM = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopRequest:
-    """One answer to generate. ``params.max_tokens`` bounds what the model writes, replies not counted.
+    """Describe one answer to generate.
 
-    ``first_grammar`` replaces ``params.grammar`` in the first segment only (an answer that must begin with a call).
+    ``params.max_tokens`` bounds what the model writes, replies not counted. ``first_grammar`` replaces
+    ``params.grammar`` in the first segment only (an answer that must begin with a call).
     """
 
     prompt_ids: tuple[int, ...]
@@ -46,9 +48,10 @@ class LoopRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """What one generation gave; ``text`` without its stop string, ``token_ids`` as sampled.
+    """Hold the result of one generation.
 
-    ``num_streamed`` characters of ``text`` were shown already. ``timeout``: cut off when the total time was up.
+    ``text`` excludes the stop string; ``token_ids`` are as sampled. ``num_streamed`` characters of ``text`` were
+    already shown. ``timeout``: the generation was cut off at the total time limit.
     """
 
     text: str
@@ -63,10 +66,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """Continue ``prompt_ids``. ``emit`` is text of the last segment to show now.
+    """Request a continuation of ``prompt_ids``.
 
-    ``held`` is text that may yet turn out to begin a stop string: show it in front of the segment's first text, not
-    before, and not at all if the segment ends without any.
+    ``emit`` is text of the last segment to show now. ``held`` is text that may yet turn out to begin a stop string:
+    show it in front of the segment's first text, not before, and not at all if the segment ends without any.
     """
 
     prompt_ids: tuple[int, ...]
@@ -78,7 +81,10 @@ class Generate:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Make ``call`` and report its reply. With ``refusal`` the call is not made and this is its reply."""
+    """Request the reply to ``call``.
+
+    With ``refusal`` the call is not made and ``refusal`` is its reply.
+    """
 
     call: Call
     emit: str
@@ -87,13 +93,15 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
+    """End the answer with ``done``, after showing ``emit``."""
+
     done: LoopDone
     emit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """``injected`` went into the sequence and took ``num_tokens``."""
+    """Report the text that was injected into the sequence, its token count, and the next action."""
 
     injected: str
     num_tokens: int
@@ -101,7 +109,10 @@ class Resumed:
 
 
 class CallLoop:
-    """One answer. ``at`` is always seconds since the answer began."""
+    """Decide the next action of one answer.
+
+    ``at`` is always seconds since the answer began.
+    """
 
     def __init__(self, request: LoopRequest, tokenizer: Tokenizer, max_model_len: int) -> None:
         grammars = (request.params.grammar, request.first_grammar)
@@ -120,7 +131,7 @@ class CallLoop:
         self._stop_by_ending: dict[str, str] = {}
 
     def begin(self) -> Generate:
-        # A prompt that leaves no room is the engine's to refuse, by name.
+        # The engine rejects a prompt that leaves no room, and names the field.
         room = max(1, self._max_model_len - len(self._request.prompt_ids))
         return self._generate(min(self._request.params.max_tokens, room))
 
@@ -163,7 +174,7 @@ class CallLoop:
         return Fetch(call, emit, refusal)
 
     def _put_back(self, segment: Segment, written: str, at: float) -> Generate | Finish:
-        """The stop was none: an arrow that ends no call is ordinary text, and generation goes on behind it."""
+        """Continue after a false stop, since an arrow that ends no call is ordinary text."""
         text = written + self._overshoot(segment, written)
         self._scanner.feed(text[len(written) :])
         unseen = self._unseen(segment, text)
@@ -172,9 +183,10 @@ class CallLoop:
         return self._resume(unseen[: len(unseen) - len(self._held)], at)
 
     def _overshoot(self, segment: Segment, written: str) -> str:
-        """What the last token spells beyond the stop, kept if nothing in it needs a second look.
+        """Return the text beyond the stop that the last token spells, or "" if it cannot be kept.
 
-        The model's own tokens then stay as they were sampled, as if nobody had stopped there.
+        It is kept if it completes no stop string and has no partial character. The model's own tokens then stay as
+        sampled, as if generation had not stopped there.
         """
         spelled = decode_continuation(segment.token_ids, self._tokenizer)
         if not spelled.startswith(written):
@@ -188,10 +200,10 @@ class CallLoop:
         return "" if "\ufffd" in extra else extra
 
     def _beginning_of_stop(self, unseen: str) -> str:
-        """The longest unseen end of the text that begins a user's stop string; sets up the engine to find the rest.
+        """Return the longest unseen suffix that begins a user's stop string, and make its possible endings stops.
 
-        The engine sees each segment's text alone, so the ending of such a stop string becomes a stop of its own,
-        which counts only at the very start of the next segment.
+        The engine sees only the text of the current segment, so the ending of such a stop string becomes a stop of its
+        own, which counts only at the very start of the next segment.
         """
         self._stop_by_ending = {}
         held = ""
@@ -203,7 +215,7 @@ class CallLoop:
         return held
 
     def _earliest_user_stop(self, text: str, written: str) -> tuple[int, str] | None:
-        """Where a user's stop string begins that ends inside the stop just found."""
+        """Return position and text of the earliest user's stop string that ends inside the stop just found, or None."""
         starts = []
         for stop in self._request.params.stop:
             at = written.find(stop, max(0, len(text) - len(stop) + 1))
@@ -236,7 +248,7 @@ class CallLoop:
         params = replace(
             params,
             max_tokens=max_tokens,
-            # The same seed again would repeat the same random stream.
+            # The same seed would repeat the same random numbers.
             seed=None if params.seed is None else params.seed + ordinal,
             stop=tuple(dict.fromkeys((*self._stops(), *self._stop_by_ending))),
             grammar=first_grammar or params.grammar,
@@ -274,7 +286,7 @@ class CallLoop:
 
     def _count(self, segment: Segment) -> None:
         usage, sampled = self._usage, len(segment.token_ids)
-        # An interrupted segment brings no counts; then everything may have been computed.
+        # An interrupted segment has no counts; then everything may have been computed.
         prefilled = (segment.num_prompt_tokens or self._transcript.num_tokens()) - segment.num_cached_tokens
         self._usage = replace(
             usage,

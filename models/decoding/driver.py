@@ -1,6 +1,7 @@
-"""Runs the interception loop: the only place where it meets engines, call handlers and time.
+"""Run the interception loop with an engine, call handlers and a clock.
 
-Owns deadlines, cancellation and the order of events; every decision about text and calls is ``call_loop``'s.
+Does all I/O of the loop and owns deadlines, cancellation and the order of events; ``call_loop`` makes every decision
+about text and calls.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ __all__ = ["LoopRequest", "run", "run_many"]
 
 log = logging.getLogger(__name__)
 
-# Far enough apart that the segments of one choice never take the seeds of the next.
+# Far enough apart that the segments of one choice never use the seeds of the next.
 _SEEDS_PER_CHOICE = 1000
 _QUEUED_EVENTS = 256
 
 
 async def run(engine: Engine, request: LoopRequest, handler: CallHandler) -> AsyncGenerator[LoopEvent, None]:
-    """Generate one answer, making its calls; ends with ``LoopDone``.
+    """Generate one answer, making its calls, and yield its events, the last of them ``LoopDone``.
 
-    The text of all ``TextSampled`` together is what the model wrote. An event's ids and logprobs are as sampled:
-    they may spell more than its text (a stop string, a token beyond an arrow). A handler that raises or overruns
-    ``call_timeout_s`` gives a reply with status ``error``. Cancelling the task cancels the pending call and frees
-    the engine; so does closing the iterator.
+    The text of all ``TextSampled`` together is what the model wrote. An event's ids and logprobs are as sampled: they
+    may spell more than its text (a stop string, a token beyond an arrow). A handler that raises or exceeds
+    ``call_timeout_s`` gives a reply with status ``error``. Cancelling the task cancels the pending call and frees the
+    engine; so does closing the iterator.
 
     Raises:
         UnsupportedParam, ContextTooLong, EngineOverloaded, EngineUnavailable: from the engine, at any segment.
@@ -63,9 +64,10 @@ async def run(engine: Engine, request: LoopRequest, handler: CallHandler) -> Asy
 async def run_many(
     engine: Engine, request: LoopRequest, handlers: Sequence[CallHandler]
 ) -> AsyncGenerator[tuple[int, LoopEvent], None]:
-    """Generate one answer per handler at once; events come as they happen, each with its answer's index.
+    """Generate one answer per handler concurrently and yield events as they occur, each with its answer's index.
 
-    Answer ``i`` has seed ``seed + 1000 * i``. When one answer raises, the others are cancelled and the error goes on.
+    Answer ``i`` has seed ``seed + 1000 * i``. When one answer raises, the others are cancelled and the error
+    propagates.
     """
     queue: asyncio.Queue[tuple[int, LoopEvent | Exception | None]] = asyncio.Queue(_QUEUED_EVENTS)
     tasks = [
@@ -89,7 +91,7 @@ async def run_many(
 
 
 class _Timer:
-    """Time since the answer began, on the event loop's monotonic clock."""
+    """Measure the time since the answer began, on the event loop's monotonic clock."""
 
     def __init__(self, total_s: float) -> None:
         self._clock = asyncio.get_running_loop()
@@ -100,13 +102,16 @@ class _Timer:
         return self._clock.time() - self._started
 
     def earlier(self, timeout_s: float) -> float:
-        """The deadline of something that may take ``timeout_s`` from now."""
+        """Return the deadline of an operation that may take ``timeout_s`` from now, at most the answer's own."""
         return min(self.deadline, self._clock.time() + timeout_s)
 
 
 @dataclass(slots=True)
 class _SegmentReader:
-    """Collects one generation. The last delta's text is left to the loop, which may turn it into a call."""
+    """Collect the deltas of one generation.
+
+    The last delta's text is left to the loop, which may turn it into a call.
+    """
 
     held: str
     last: Delta = field(default_factory=Delta)
@@ -114,7 +119,7 @@ class _SegmentReader:
     _timed_out: bool = False
 
     def add(self, delta: Delta) -> TextSampled | None:
-        """Returns what can be shown now."""
+        """Add a delta and return the event that can be shown now, if any."""
         self._deltas.append(delta)
         if delta.finish_reason is not None:
             self.last = delta
@@ -148,7 +153,7 @@ async def _generate(
     request_id = f"{request.request_id}-s{action.ordinal}"
     async with _generating(engine, action, request_id) as deltas:
         while True:
-            # No yield inside the timeout: it would cancel whoever reads the events instead of the engine.
+            # No yield inside the timeout: it would cancel the consumer of the events instead of the engine.
             try:
                 async with asyncio.timeout_at(timer.deadline) as timeout:
                     delta = await anext(deltas, None)
@@ -170,7 +175,7 @@ async def _generating(engine: Engine, action: Generate, request_id: str) -> Asyn
     try:
         yield deltas
     finally:
-        # The contract asks for an iterator; only a generator can be closed.
+        # The contract requires an iterator; only a generator can be closed.
         if isinstance(deltas, AsyncGenerator):
             await deltas.aclose()
         else:
@@ -184,7 +189,7 @@ async def _ask(handler: CallHandler, call: Call, request: LoopRequest, timer: _T
     except Exception as error:
         overran = isinstance(error, TimeoutError) and timeout.expired()
         kind = "CallTimeout" if overran else type(error).__name__
-        # The call's text may hold what the question asked; the log gets the kind of failure alone.
+        # The call's text may contain the question, so only the kind of failure is logged.
         log.warning("call failed request_id=%s ordinal=%d error=%s", request.request_id, call.ordinal, kind)
         text = "[error: the call took too long]" if overran else "[error: the call failed]"
         return CallReply(text, "error", {"error_type": kind})

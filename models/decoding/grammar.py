@@ -1,7 +1,8 @@
-"""Builds the grammar that lets a model write only well-formed calls. Pure text; compiling is the engine's work.
+"""Build the grammar that restricts a model to well-formed calls.
 
-Knows the shape of a call in text, not which calls are allowed: that expression comes from the call table. What the
-grammar admits must still be checked when it arrives: ``max_tokens`` can cut a call anywhere.
+Pure text; the engine compiles it. Knows the shape of a call in text, not which calls are allowed: that expression comes
+from the call table. What the grammar admits must still be checked when it arrives: ``max_tokens`` can cut a call
+anywhere.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ DEFAULT_CLOSER = "]->"
 def call_grammar(
     call_regex: str, tokenizer: Tokenizer, *, opener: str = DEFAULT_OPENER, closer: str = DEFAULT_CLOSER
 ) -> Grammar:
-    """Free text in which every ``opener`` begins a call that ``call_regex`` matches and ``closer`` ends.
+    """Build a grammar for free text in which every ``opener`` begins a call that ``call_regex`` matches.
 
-    ``call_regex`` matches what stands between the opener's bracket and the closer, so each of its alternatives must
-    begin with the rest of the opener (``https://``) literally.
+    ``closer`` ends the call. ``call_regex`` matches the text between the opener's bracket and the closer, so each of
+    its alternatives must begin with the rest of the opener (``https://``) literally.
 
     Raises:
-        GrammarInvalid: it does not.
+        GrammarInvalid: an alternative does not begin so.
     """
     return _structural_tag(_free_text_with_calls(call_regex, tokenizer, opener, closer))
 
@@ -36,7 +37,7 @@ def call_grammar(
 def forced_call_grammar(
     call_regex: str, tokenizer: Tokenizer, *, opener: str = DEFAULT_OPENER, closer: str = DEFAULT_CLOSER
 ) -> Grammar:
-    """Like ``call_grammar``, but the output begins with a call."""
+    """Build the grammar of ``call_grammar`` for an output that begins with a call."""
     free = _free_text_with_calls(call_regex, tokenizer, opener, closer)
     return _structural_tag({"type": "sequence", "elements": [free["tags"][0], free]})
 
@@ -48,8 +49,8 @@ def _free_text_with_calls(call_regex: str, tokenizer: Tokenizer, opener: str, cl
 
 
 def _end(tokenizer: Tokenizer, closer: str) -> Any:
-    # Ended by one token the call stops exactly at the arrow: no larger token can run beyond it. The id and not the
-    # token's text, which vLLM cannot look up when it validates the tag.
+    # With a single end token the call stops exactly at the arrow: no larger token can extend beyond it. The id and not
+    # the token's text, which vLLM cannot look up when it validates the tag.
     token_id = tokenizer.token_id(closer)
     return closer if token_id is None else {"type": "token", "token": token_id}
 
@@ -59,7 +60,7 @@ def _structural_tag(form: dict[str, Any]) -> Grammar:
 
 
 def _without_prefix(call_regex: str, prefix: str) -> str:
-    """Take the literal ``prefix``, which the trigger has already written, from every alternative."""
+    """Remove the literal ``prefix``, which the trigger has already written, from every alternative."""
     alternatives = _top_level_alternatives(call_regex)
     if len(alternatives) > 1:
         return "|".join(f"(?:{_without_prefix(a, prefix)})" for a in alternatives)
@@ -74,7 +75,7 @@ def _without_prefix(call_regex: str, prefix: str) -> str:
 
 
 def _unwrapped(pattern: str) -> str | None:
-    """What stands in a group around the whole pattern, or None."""
+    """Return the content of a group around the whole pattern, or None."""
     opened = re.match(r"\((?:\?:)?(?!\?)", pattern)
     if opened is None or next(end for end, depth in _depths(pattern) if depth == 0) != len(pattern) - 1:
         return None
@@ -88,7 +89,7 @@ def _top_level_alternatives(pattern: str) -> list[str]:
 
 
 def _depths(pattern: str) -> list[tuple[int, int]]:
-    """(position, depth of groups behind it) of every character that is neither escaped nor in a class."""
+    """Return the position, and the group depth after it, of every character that is neither escaped nor in a class."""
     depths, depth, in_class, position = [], 0, False, 0
     while position < len(pattern):
         char = pattern[position]

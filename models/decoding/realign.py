@@ -1,8 +1,8 @@
-"""Joins token ids and text where one ends inside the other. Pure; knows nothing of calls or engines.
+"""Align token ids and text where one ends inside the other.
 
-A stop string is cut from the *text*, while the last sampled token may spell more than the stop (``->{``) and two
-texts that meet may share one token (``]->[``). The model's own ids are kept as far as they spell the kept text;
-only the tail behind them is tokenised again, together with what follows.
+Pure; knows nothing of calls or engines. A stop string is cut from the *text*, while the last sampled token may spell
+more than the stop (``->{``), and two adjacent texts may share one token (``]->[``). The model's own ids are kept as far
+as they spell the kept text; only the text after them is tokenised again, together with what follows.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import NamedTuple
 
 from models.engines.base import Tokenizer
 
-# Behind an anchor a SentencePiece tokenizer treats text as a continuation: without one it adds a space in front
-# when it encodes and eats one when it decodes. The first anchor that does not melt into the text is used.
+# After an anchor a SentencePiece tokenizer treats text as a continuation: without one it adds a space in front
+# when it encodes and drops one when it decodes. The first anchor that does not merge with the text is used.
 _ANCHORS = ("\n", ".", "a")
 
-# Bytes that are no UTF-8 show as one or as several U+FFFD, depending on how the stream was cut.
+# Bytes that are no UTF-8 decode to one or to several U+FFFD, depending on how the stream was cut.
 _REPLACEMENTS = re.compile("\ufffd+")
 
-# An overshoot is a token or two; beyond this many the mismatch lies deeper and is searched by halving.
+# An overshoot is a token or two; a mismatch beyond this many is deeper and found by binary search.
 _LINEAR_STEPS = 8
 
 
 class Realigned(NamedTuple):
-    """``kept`` decodes to a prefix of the text, ``rest`` is the text behind it."""
+    """Split a text into ``kept``, ids that decode to a prefix of it, and ``rest``, the text after that prefix."""
 
     kept: tuple[int, ...]
     rest: str
@@ -54,9 +54,9 @@ def encode_continuation(text: str, tokenizer: Tokenizer) -> list[int]:
 
 
 def realign(token_ids: Sequence[int], text: str, tokenizer: Tokenizer) -> Realigned:
-    """Split ``text`` into the longest id prefix that decodes to a prefix of it, and the text behind that.
+    """Return the longest id prefix that decodes to a prefix of ``text``, and the rest of ``text``.
 
-    Ids at the end that decode to nothing (an EOS behind the stop) are not kept.
+    Ids at the end that decode to nothing (an EOS after the stop) are not kept.
     """
     target = _fold(text)
 
@@ -73,7 +73,7 @@ def realign(token_ids: Sequence[int], text: str, tokenizer: Tokenizer) -> Realig
 
 
 def count_covering(token_ids: Sequence[int], text: str, tokenizer: Tokenizer) -> int:
-    """The fewest leading ids that spell all of ``text``; the last of them may spell more."""
+    """Return the smallest number of leading ids that spell all of ``text``; the last of them may spell more."""
     kept, rest = realign(token_ids, text, tokenizer)
     count = len(kept)
     target = _fold(text)
@@ -85,10 +85,10 @@ def count_covering(token_ids: Sequence[int], text: str, tokenizer: Tokenizer) ->
 
 
 def _search_start(total: int, target: str, decoded: Callable[[int], str]) -> int:
-    """A count not below the answer: the whole, or the last before a mismatch that lies deep in the text."""
+    """Return a count not below the answer: all ids, or the last count before a mismatch deep in the text."""
 
     def fits(count: int) -> bool:
-        # A character cut in two is no mismatch: the caller walks back over it.
+        # A character cut in two is no mismatch: the caller steps back over it.
         return target.startswith(_fold(decoded(count)).rstrip("\ufffd"))
 
     for count in range(total, max(total - _LINEAR_STEPS, 0), -1):

@@ -1,6 +1,6 @@
-"""Makes a call's reply fit to stand in the sequence: harmless and within its token budget. Pure text and tokens.
+"""Make a call's reply safe to insert into the sequence, and fit it to its token budget.
 
-Knows nothing of what replies say; condensing to whole records is the caller's work and comes before this.
+Pure text and tokens. Knows nothing of the content of replies: the caller condenses them to whole records first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LIMIT_REPLY = "[no more calls: answer now]"
 
 
 def defuse(text: str, syntax: CallSyntax) -> str:
-    """Break up openers and closers, so that the model reads no text in a reply as a finished call."""
+    """Break up openers and closers, so that the model reads no text in a reply as a complete call."""
     for mark in (syntax.closer, syntax.opener):
         text = text.replace(mark, f"{mark[:1]} {mark[1:]}")
     return text
@@ -24,15 +24,15 @@ def defuse(text: str, syntax: CallSyntax) -> str:
 def cut_reply(text: str, suffix: str, max_tokens: int, tokenizer: Tokenizer) -> str:
     """Return ``text + suffix`` in at most ``max_tokens`` tokens.
 
-    What is too long is cut at a token boundary and ends in a mark that says so and, for a bracketed reply, in its
-    closing bracket. A budget too small for any text leaves the mark alone, which may exceed it.
+    A longer text is cut at a token boundary and ends in a mark that says so and, for a bracketed reply, in its closing
+    bracket. A budget too small for any text leaves only the mark, which may exceed the budget.
     """
     token_ids = encode_continuation(text + suffix, tokenizer)
     if len(token_ids) <= max_tokens:
         return text + suffix
     bracketed = text.startswith("[")
     tail = CUT_MARK + ("]" if bracketed else "") + suffix
-    # Decoded on its own the head may lose a leading space, so it is cut from the text by its length.
+    # Decoded on its own, the head may lose a leading space, so it is cut from the text by its length.
     kept = max_tokens - len(encode_continuation(tail, tokenizer))
     while kept > 0:
         head = tokenizer.decode(token_ids[:kept]).rstrip("\ufffd \n")

@@ -1,6 +1,7 @@
-"""Finds calls in sampled text, whatever the chunks it arrives in. Pure: no tokens, no engine, no I/O.
+"""Find calls in sampled text, whatever the chunks it arrives in.
 
-Knows where a call starts and ends, not what a call means: ``CallSyntax.is_call`` judges that.
+Pure: no tokens, no engine, no I/O. Knows where a call starts and ends, not what a call means: ``CallSyntax.is_call``
+judges that.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from models.decoding.types import CallSyntax
 
 DEFAULT_MAX_CALL_CHARS = 8000
 
-# Hostile text can hold hundreds of openers before one closer; each candidate costs one run of ``is_call``.
+# Hostile text can contain hundreds of openers before one closer; each candidate costs one run of ``is_call``.
 _MAX_CANDIDATES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """One closer that was written. ``end`` is the offset just behind it, in characters fed since the last reset.
+    """Mark one closer in the sampled text.
 
-    ``call`` is what ``is_call`` accepted, or None where the arrow is ordinary text.
+    ``end`` is the offset just after it, in characters fed since the last reset. ``call`` is what ``is_call`` accepted,
+    or None where the arrow is ordinary text.
     """
 
     end: int
@@ -27,11 +29,11 @@ class Arrow:
 
 
 class CallScanner:
-    """Feed it sampled text only: an opener in a reply must not start a call.
+    """Find the calls in sampled text that is fed in chunks.
 
-    A call never holds a closer, so each closer settles everything before it. Of several openers before one closer
-    the last that makes a call wins, and the call ends exactly at the closer. Candidates longer than
-    ``max_call_chars`` are ordinary text.
+    Feed sampled text only: an opener in a reply must not start a call. A call never contains a closer, so each closer
+    decides everything before it. Of several openers before one closer the last that makes a call wins, and the call
+    ends exactly at the closer. Candidates longer than ``max_call_chars`` are ordinary text.
     """
 
     def __init__(self, syntax: CallSyntax, max_call_chars: int = DEFAULT_MAX_CALL_CHARS) -> None:
@@ -44,7 +46,7 @@ class CallScanner:
 
     @property
     def num_fed(self) -> int:
-        """Characters fed since the last reset."""
+        """Return the number of characters fed since the last reset."""
         return self._base + len(self._buffer)
 
     def feed(self, text: str) -> list[Arrow]:
@@ -63,7 +65,7 @@ class CallScanner:
         return arrows
 
     def reset(self) -> None:
-        """Forget all text: what follows does not stand directly behind it (a reply lies between)."""
+        """Forget all text, because a reply separates it from the text that follows."""
         self._buffer = ""
         self._base = 0
 

@@ -1,7 +1,7 @@
-"""The token sequence of one answer: the prompt, what the model wrote, the replies between. Pure.
+"""Maintain the token sequence of one answer: the prompt, the sampled text and the replies between.
 
-Owns which ids stand in the sequence and how old replies give way when the context runs full; decides nothing about
-calls, limits or the end of the answer.
+Pure. Owns which ids are in the sequence and how old replies are shortened when the context is full; decides nothing
+about calls, limits or the end of the answer.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from models.decoding.types import Span
 from models.engines.base import Tokenizer
 from models.types import TokenLogprob
 
-# What an old reply is cut to before it is dropped altogether.
+# The length to which an old reply is cut before it is dropped.
 _SHORT_REPLY_TOKENS = 64
 
 
 @dataclass(slots=True)
 class _Sampled:
-    """``logprobs`` is parallel to ``token_ids``; None for re-tokenised text and where none are reported."""
+    """Hold one sampled part of the sequence.
+
+    ``logprobs`` is parallel to ``token_ids``; None for re-tokenised text and where none are reported.
+    """
 
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
@@ -30,7 +33,10 @@ class _Sampled:
 
 @dataclass(slots=True)
 class _Injected:
-    """``rest``: the end of the model's text that no id of its own spells; it is tokenised with the reply."""
+    """Hold one reply in the sequence.
+
+    ``rest`` is the end of the model's text that no id of its own spells; it is tokenised with the reply.
+    """
 
     span: Span
     rest: str
@@ -38,7 +44,7 @@ class _Injected:
 
 
 class Transcript:
-    """Grows at its end; only replies other than the latest ever change."""
+    """Append sampled text and replies to a prompt; only replies other than the latest ever change."""
 
     def __init__(self, prompt_ids: Sequence[int], tokenizer: Tokenizer, *, reply_suffix: str) -> None:
         self._prompt_ids = tuple(prompt_ids)
@@ -48,7 +54,7 @@ class Transcript:
         self._rest = ""
 
     def token_ids(self) -> tuple[int, ...]:
-        """Everything the engine has to continue."""
+        """Return all ids that the engine has to continue."""
         ids = list(self._prompt_ids)
         for part in self._parts:
             ids += part.token_ids if isinstance(part, _Sampled) else part.in_context
@@ -61,9 +67,9 @@ class Transcript:
     def add_sampled(
         self, text: str, token_ids: Sequence[int], logprobs: Sequence[TokenLogprob] | None, *, then_reply: bool
     ) -> None:
-        """Append what the model wrote; ids beyond ``text`` are left out.
+        """Append sampled text; ids beyond ``text`` are left out.
 
-        Text at the end that the kept ids do not spell is tokenised anew: at once, or together with the reply that
+        Text at the end that the kept ids do not spell is tokenised again: at once, or together with the reply that
         follows (``then_reply``), since the two may share a token.
         """
         kept, rest = realign(token_ids, text, self._tokenizer)
@@ -87,29 +93,29 @@ class Transcript:
         part.logprobs += _parallel(logprobs, count)
 
     def retract(self, num_chars: int) -> None:
-        """Take back the last characters the model wrote: they turned out to begin a stop string."""
+        """Remove the last ``num_chars`` sampled characters, which turned out to begin a stop string."""
         part = self._open_sampled()
         part.text = part.text[: len(part.text) - num_chars]
         count = count_covering(part.token_ids, part.text, self._tokenizer)
         del part.token_ids[count:], part.logprobs[count:]
 
     def add_reply(self, text: str) -> int:
-        """Append a reply (its suffix included); returns the number of tokens it took."""
+        """Append a reply (its suffix included) and return the number of tokens it took."""
         token_ids = encode_continuation(self._rest + text, self._tokenizer)
         self._parts.append(_Injected(Span("injected", text, tuple(token_ids)), self._rest, token_ids))
         self._rest = ""
         return len(token_ids)
 
     def room_for_reply(self, max_model_len: int) -> int:
-        """Tokens left for a new reply if every earlier reply were dropped."""
+        """Return the number of tokens left for a new reply if every earlier reply were dropped."""
         dropped = len(self._dropped_ids(""))
         shortest = sum(min(len(p.in_context), dropped) - len(p.in_context) for p in self._replies())
         return max_model_len - self.num_tokens() - shortest
 
     def make_room(self, wanted: int, max_model_len: int) -> int:
-        """Shorten, then drop, replies before the latest, oldest first, until ``wanted`` tokens fit; returns the room.
+        """Shorten, then drop, replies before the latest, oldest first, until ``wanted`` tokens fit.
 
-        The prompt, the model's own text and the latest reply stay as they are.
+        Returns the number of free tokens. The prompt, the model's own text and the latest reply stay as they are.
         """
         for shorten in (self._shorten, self._drop):
             for part in self._replies()[:-1]:
@@ -119,7 +125,7 @@ class Transcript:
         return max_model_len - self.num_tokens()
 
     def spans(self) -> tuple[Span, ...]:
-        """What was written and injected, in order. Replies show as they were first injected."""
+        """Return the sampled and injected spans in order, replies as they were first injected."""
         spans = [_sampled_span(p) if isinstance(p, _Sampled) else p.span for p in self._parts]
         return tuple(span for span in spans if span.text)
 

@@ -1,4 +1,4 @@
-"""Records of the interception loop: what a call is, what came back, and what the loop reports."""
+"""Define the records of the interception loop: calls, replies, limits and events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LoopFinish = Literal["stop", "length", "call_limit", "timeout", "abort"]
 
 @dataclass(frozen=True, slots=True)
 class CallSyntax:
-    """How a call looks in text: ``opener`` starts it, ``closer`` ends it, and ``is_call`` judges what lies between.
+    """Define how a call looks in text: ``opener`` starts it, ``closer`` ends it, ``is_call`` judges the text between.
 
     For GeneGPT: opener ``[https://``, closer ``]->``; ``is_call`` is given the text from ``https://`` up to but
     without the closer. A closer with no call before it is ordinary text.
@@ -27,7 +27,7 @@ class CallSyntax:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call the model wrote. ``ordinal`` counts from 0 within an answer."""
+    """Hold one call that the model wrote; ``ordinal`` counts from 0 within an answer."""
 
     text: str
     ordinal: int
@@ -35,9 +35,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallReply:
-    """What is put into the sequence after the arrow. ``text`` is data: it can trigger nothing.
+    """Hold the reply that is inserted into the sequence after the arrow.
 
-    ``record`` is free for the caller: it goes untouched into events and traces.
+    ``text`` is data: it cannot trigger a call. ``record`` is free for the caller: it passes unchanged into events and
+    traces.
     """
 
     text: str
@@ -50,7 +51,10 @@ CallHandler = Callable[[Call], Awaitable[CallReply]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopLimits:
-    """Bounds of one answer. Times in seconds; a reply over ``max_reply_tokens`` loses its end, and says so."""
+    """Set the limits of one answer, times in seconds.
+
+    A reply over ``max_reply_tokens`` is cut at its end and marked as cut.
+    """
 
     max_calls: int = 10
     max_reply_tokens: int = 1500
@@ -60,7 +64,10 @@ class LoopLimits:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of the answer. ``injected`` spans are call replies, put in by the loop, not written by the model."""
+    """Hold a contiguous part of the answer.
+
+    ``injected`` spans are call replies, inserted by the loop, not written by the model.
+    """
 
     kind: Literal["sampled", "injected"]
     text: str
@@ -70,7 +77,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class LoopUsage:
-    """Tokens of one answer, all segments together.
+    """Count the tokens of one answer, all segments together.
 
     ``prompt_tokens`` is the original prompt; ``sampled_tokens`` were written by the model and ``injected_tokens``
     are replies; ``cached_tokens`` of the *original prompt* came from the prefix cache at the first segment;
@@ -85,12 +92,12 @@ class LoopUsage:
     segments: int = 0
 
 
-# Events of the driver, in the order things happen.
+# Events of the driver, in the order in which they occur.
 
 
 @dataclass(frozen=True, slots=True)
 class TextSampled:
-    """New text by the model. A call's own text is included, its arrow too."""
+    """Report new text of the model, including a call's own text and its arrow."""
 
     text: str
     token_ids: tuple[int, ...] = ()
@@ -99,12 +106,17 @@ class TextSampled:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
+    """Report that a call begins."""
+
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class CallFinished:
-    """``injected`` is the text that went into the sequence (cut to the budget); ``seconds`` is the wait."""
+    """Report the reply to a call.
+
+    ``injected`` is the text that was inserted into the sequence (cut to the budget); ``seconds`` is the wait.
+    """
 
     call: Call
     reply: CallReply
@@ -115,7 +127,10 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True)
 class LoopDone:
-    """``finish_reason`` ``stop`` covers EOS and stop strings (``stop_reason`` says which)."""
+    """Report the end of the answer.
+
+    ``finish_reason`` ``stop`` covers EOS and stop strings (``stop_reason`` says which).
+    """
 
     finish_reason: LoopFinish
     stop_reason: str | int | None

@@ -1,1 +1,1 @@
-"""The small Llama that ships with Arrowhead: weights, tokenizer, model card."""
+"""Contain the small Llama that ships with Arrowhead: weights, tokenizer, model card."""

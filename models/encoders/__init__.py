@@ -1,1 +1,1 @@
-"""Encoders: texts to vectors, and pairs to scores."""
+"""Encode texts as vectors, and score pairs of texts."""

@@ -1,4 +1,7 @@
-"""The seam of encoders: texts to vectors. Free of torch, safe to import anywhere."""
+"""Define the protocols of encoders and cross-encoders.
+
+Free of torch, safe to import anywhere.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ Floats = NDArray[np.float32]
 
 
 class PassageText(NamedTuple):
-    """What is embedded of a passage. Encoders trained on pairs get a pair, the others one text of both."""
+    """Hold the text of a passage to embed.
+
+    Encoders trained on pairs get title and text as a pair, the others one text of both.
+    """
 
     title: str
     text: str
@@ -23,7 +29,7 @@ class PassageText(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderFingerprint:
-    """Everything that decides a vector. Two encoders with one fingerprint give the same vectors, up to ``dtype``.
+    """Identify everything that determines a vector: equal fingerprints mean equal vectors, up to ``dtype``.
 
     ``sha256`` maps file names of both towers (query, passage) to digests. ``max_query``, ``max_passage`` are tokens.
     ``separator`` stands between title and text where ``pairs`` is false; ". " becomes " " after a title that ends in
@@ -48,7 +54,10 @@ class EncoderFingerprint:
 
 
 class Encoder(Protocol):
-    """Loaded weights. Safe from many threads; calls run one after another."""
+    """Encode texts as vectors, with loaded weights.
+
+    Safe from many threads; calls run one after another.
+    """
 
     @property
     def name(self) -> str: ...
@@ -63,24 +72,30 @@ class Encoder(Protocol):
     def fingerprint(self) -> EncoderFingerprint: ...
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """float32 [n, dim], in the order given. Texts over the token limit are cut at their end."""
+        """Return one vector per text, float32 [n, dim], in the order given.
+
+        Texts over the token limit are cut at their end.
+        """
         ...
 
     def encode_passages(self, passages: Sequence[PassageText]) -> Floats:
-        """float32 [n, dim], in the order given."""
+        """Return one vector per passage, float32 [n, dim], in the order given."""
         ...
 
     def count_query_tokens(self, text: str) -> int:
-        """Tokens with the special ones, before any cut: more than ``max_query`` means that the end will not count."""
+        """Count the tokens of a query before truncation, special tokens included.
+
+        More than ``max_query`` means that ``encode_queries`` cuts the end of the text.
+        """
         ...
 
 
 class CrossEncoder(Protocol):
-    """Scores pairs of a query and a passage together."""
+    """Score a query and a passage together."""
 
     @property
     def name(self) -> str: ...
 
     def score(self, query: str, passages: Sequence[PassageText]) -> Floats:
-        """float32 [n], raw logits, higher for better, in the order given."""
+        """Return one raw logit per passage, float32 [n], higher for better, in the order given."""
         ...

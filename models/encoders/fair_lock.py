@@ -1,4 +1,4 @@
-"""A lock that is handed on in turn."""
+"""Provide a lock that does not starve a waiting thread."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from types import TracebackType
 
 
 class FairLock:
-    """Mutual exclusion in which a thread that lets go and asks again cannot overtake one that waits.
+    """Exclude other threads, and keep a thread that releases and re-acquires from overtaking one that waits.
 
-    Bulk encoding takes it once per batch; with a plain lock it would nearly always win it back and starve a query.
+    Bulk encoding acquires the lock once per batch; with a plain lock it would nearly always win and starve a query.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class FairLock:
         self._room = threading.Lock()
 
     def __enter__(self) -> None:
-        # Whoever waits for the room holds the door, so the one that leaves the room queues behind it.
+        # A waiting thread holds the outer lock, so a thread that releases the inner lock queues after it.
         with self._door:
             self._room.acquire()
 

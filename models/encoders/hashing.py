@@ -1,6 +1,7 @@
-"""Encoders without weights: for tests of other layers, and where no model's files are installed.
+"""Encode and score texts without model weights.
 
-They match words, not meanings: a synonym is as far away as any other word. Same numbers on every machine.
+For tests of other layers, and where no model's files are installed. Matches words, not meanings: a synonym is as far
+away as any other word. Results are the same on every machine.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _WORD: Final = re.compile(r"\w+")
 _VERSION: Final = "1"
 _MAX_WORDS: Final = 512
 _SIGN_BIT: Final = 1 << 31
-# An empty text has no words, but a vector of length 1 needs something.
+# An empty text has no words, but a vector of length 1 needs a feature.
 _NOTHING: Final = "\0"
 
 
 class HashingEncoder:
-    """Words and pairs of words, each hashed to a place and a sign, weighted 1 + ln(count), scaled to length 1."""
+    """Hash words and word pairs to a dimension and a sign, weighted 1 + ln(count), scaled to length 1."""
 
     def __init__(self, dim: int = 256) -> None:
         if dim < 8:
@@ -84,13 +85,13 @@ class HashingEncoder:
             vector[code % self.dim] += (1.0 + math.log(count)) * (1.0 if code & _SIGN_BIT else -1.0)
         length = float(np.linalg.norm(vector))
         if length == 0.0:
-            # Features of opposite sign met in one place and nothing was left.
+            # Features of opposite sign shared a dimension and cancelled.
             vector[zlib.crc32(" ".join(words).encode("utf-8", "replace")) % self.dim] = length = 1.0
         vector /= length
 
 
 class OverlapCrossEncoder:
-    """What share of the query's words the passage has, and of its neighbouring pairs, as a logit from -6 to 6."""
+    """Score the share of the query's words and adjacent word pairs in the passage, as a logit from -6 to 6."""
 
     @property
     def name(self) -> str:

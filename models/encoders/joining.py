@@ -1,4 +1,4 @@
-"""Makes one text of a title and a text."""
+"""Join a title and a text into one text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _ENDS: Final = (".", "?", "!")
 
 
 def one_text(passage: PassageText, separator: str = SENTENCE) -> str:
-    """Title and text with ``separator`` between; the other alone where one is empty.
+    """Join title and text with ``separator``; return the other alone if one is empty.
 
-    Between sentences only the space is put after a title that ends in a full stop, as PubMed's titles do.
+    With the default separator, only a space follows a title that ends a sentence, as PubMed's titles do.
     """
     title, text = passage.title.strip(), passage.text.strip()
     if not title or not text:

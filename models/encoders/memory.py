@@ -1,4 +1,4 @@
-"""How much device memory an encoder will take, from its files alone, for a ledger kept before anything is loaded."""
+"""Estimate an encoder's device memory from its files alone, so that it can be accounted for before loading."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from models.errors import ModelNotFound
 _ITEM_BYTES: Final = {"auto": 2, "bfloat16": 2, "float16": 2, "float32": 4}
 _GPU_BATCH_TOKENS: Final = 65_536
 _MAX_HEADER: Final = 100 * 2**20
-# Live at once in a layer: its input, the sum to be, queries, keys, values, attention's output.
+# Live at once in a layer: its input, the residual sum, queries, keys, values, attention's output.
 _HIDDEN_COPIES: Final = 6
 # Before and after the activation function.
 _INNER_COPIES: Final = 2
@@ -27,7 +27,10 @@ _FLOAT_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes. Without the CUDA context, which a process pays once (about half a GiB)."""
+    """Hold an estimate of device memory in bytes.
+
+    Excludes the CUDA context, which a process allocates once (about half a GiB).
+    """
 
     weights: int
     activations: int
@@ -38,7 +41,13 @@ class MemoryEstimate:
 
 
 def encoder_memory(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> MemoryEstimate:
-    """Of all towers; batches of both run one after another, so activations count once. Raises as ``create_encoder``."""
+    """Estimate the memory of all towers of an encoder.
+
+    Batches of both towers run one after another, so activations count once.
+
+    Raises:
+        ModelNotFound, EncoderUnusable, UnsupportedParam: as ``create_encoder``.
+    """
     if spec_or_id == HASHING:
         return MemoryEstimate(0, 0)
     resolved = resolve_encoder(spec_or_id, options)
@@ -47,7 +56,11 @@ def encoder_memory(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> Me
 
 
 def cross_encoder_memory(spec_or_id: CrossEncoderSpec | str, options: EncoderOptions) -> MemoryEstimate:
-    """Raises as ``create_cross_encoder``."""
+    """Estimate the memory of a cross-encoder.
+
+    Raises:
+        ModelNotFound, EncoderUnusable: as ``create_cross_encoder``.
+    """
     if spec_or_id == OVERLAP:
         return MemoryEstimate(0, 0)
     resolved = resolve_cross_encoder(spec_or_id, options)
@@ -55,11 +68,12 @@ def cross_encoder_memory(spec_or_id: CrossEncoderSpec | str, options: EncoderOpt
 
 
 def activation_bytes(config: dict[str, Any], tokens: int, longest: int, item_bytes: int) -> int:
-    """Peak of one batch of ``tokens`` (padding counted) in rows of up to ``longest``, with attention that is fused.
+    """Return the peak activations of one batch of ``tokens`` (padding counted) in rows of up to ``longest``.
 
-    ``config`` is a transformers config.json. A row's attention mask is ``longest`` x ``longest``, as bool and number.
+    Assumes fused attention. ``config`` is a transformers config.json. A row's attention mask is ``longest`` x
+    ``longest``, as bool and number.
     """
-    # DistilBERT has its own names.
+    # DistilBERT uses other keys.
     hidden = int(config.get("hidden_size") or config["dim"])
     inner = int(config.get("intermediate_size") or config.get("hidden_dim") or 4 * hidden)
     tokens = max(tokens, longest)
@@ -79,7 +93,11 @@ def _estimate(folders: list[ModelFolder], longest: int, options: EncoderOptions)
 
 
 def parameters(file: Path) -> int:
-    """How many numbers a safetensors file holds, from its header. Raises ModelNotFound for a damaged header."""
+    """Count the parameters in a safetensors file from its header.
+
+    Raises:
+        ModelNotFound: the header is damaged.
+    """
     try:
         with file.open("rb") as stream:
             (size,) = struct.unpack("<Q", stream.read(8))

@@ -1,4 +1,4 @@
-"""Finds the files of an encoder without a network, or fetches them where that is allowed, and says what they are.
+"""Find the files of an encoder locally, or download them where that is allowed, and compute their digests.
 
 Owns where files lie and their digests. Reads no weights into memory and knows no torch.
 """
@@ -33,7 +33,10 @@ _SENTENCE_CONFIG: Final = "sentence_bert_config.json"
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """``root`` is the downloaded folder, ``revision`` the commit or package version, "" for a local directory."""
+    """Locate the files of one model.
+
+    ``root`` is the downloaded folder, ``revision`` the commit or package version, "" for a local directory.
+    """
 
     root: Path
     revision: str = ""
@@ -41,15 +44,15 @@ class ModelFolder:
 
     @property
     def path(self) -> Path:
-        """Where config.json, tokenizer and weights lie."""
+        """Return the directory of config.json, tokenizer and weights."""
         return self.root / self.subfolder
 
 
 def locate(source: str, *, revision: str | None, allow_download: bool, package: str = "") -> ModelFolder:
-    """The folder of a package, a directory or a hub id; files already here go before a download.
+    """Return the folder of a package, a directory or a hub id, with local files preferred to a download.
 
     Raises:
-        ModelNotFound: it is nowhere on this machine and may not, or cannot, be fetched.
+        ModelNotFound: it is not on this machine and may not, or cannot, be downloaded.
     """
     if package:
         found = _in_package(package)
@@ -64,7 +67,7 @@ def locate(source: str, *, revision: str | None, allow_download: bool, package: 
 
 
 def _in_package(package: str) -> ModelFolder | None:
-    # Only looked for, not imported: the package's own code could pull anything in.
+    # Located, not imported: the package's own code could import anything.
     spec = importlib.util.find_spec(package)
     for location in (spec.submodule_search_locations or ()) if spec else ():
         folder = Path(location) / "model"
@@ -90,7 +93,7 @@ def _from_hub(source: str, revision: str | None, allow_download: bool) -> ModelF
         return ModelFolder(Path(path), Path(path).name)
 
     try:
-        # A folder in the cache may be a part of one: other programs fetch single files.
+        # A folder in the cache may be incomplete: other programs download single files.
         folder = snapshot(local_files_only=True)
         if _is_complete(folder.root) or not allow_download:
             return folder
@@ -103,7 +106,7 @@ def _from_hub(source: str, revision: str | None, allow_download: bool) -> ModelF
     try:
         return snapshot(local_files_only=False)
     except Exception as error:
-        # The library raises its own, its HTTP client's and the system's errors alike.
+        # The library raises its own errors, those of its HTTP client and those of the system.
         raise ModelNotFound(f"{source} could not be fetched: {type(error).__name__}: {error}") from error
 
 
@@ -112,10 +115,11 @@ def _is_complete(root: Path) -> bool:
 
 
 def weight_files(folder: ModelFolder) -> list[Path]:
-    """The safetensors files that are loaded.
+    """Return the safetensors files to load.
 
     Raises:
-        ModelNotFound: there are none. EncoderUnusable: there are only weights that run code when read.
+        ModelNotFound: there are none.
+        EncoderUnusable: there are only weights in a format that can run code when read.
     """
     path = folder.path
     if (path / _WEIGHTS).is_file():
@@ -139,7 +143,7 @@ def weight_files(folder: ModelFolder) -> list[Path]:
 
 
 def digests(folder: ModelFolder) -> tuple[tuple[str, str], ...]:
-    """Name and sha256 of every file that decides a vector: config, tokenizer, weights. Sorted by name.
+    """Return name and sha256 of every file that determines a vector (config, tokenizer, weights), sorted by name.
 
     Raises:
         ModelNotFound: one of them is missing.
@@ -169,7 +173,11 @@ def _digest_once(path: Path, size: int, mtime_ns: int) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises ModelNotFound when the file is missing or holds no JSON object."""
+    """Read a JSON object from a file.
+
+    Raises:
+        ModelNotFound: the file is missing or holds no JSON object.
+    """
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

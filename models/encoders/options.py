@@ -1,4 +1,7 @@
-"""How encoders are run on this machine. Decides speed and memory; vectors only as far as ``dtype`` does."""
+"""Define how encoders run on this machine.
+
+The options affect speed and memory; vectors only through ``dtype``.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,19 @@ from dataclasses import dataclass
 
 from models.types import Dtype
 
-# Called with (texts done, texts in all) after every batch. What it raises ends the work and goes to the caller.
+# Called with (texts done, total texts) after every batch. An error that it raises ends the work and propagates.
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderOptions:
-    """``device`` is ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+    """Set device, dtype, batch size, threads and file source of an encoder.
 
-    ``dtype`` ``auto``: bfloat16 on CUDA and on CPUs that multiply in it (AMX, AVX512-BF16), otherwise float32.
-    ``batch_tokens`` bounds one batch, padding counted; None takes what suits the device. ``threads`` of a CPU forward
-    pass; None leaves torch's own number. ``allow_download`` lets a hub id be fetched; otherwise only files already
-    here are used. ``revision`` of a hub id: commit, tag or branch; of two towers both, as ``query,passage``; None
-    takes the one the encoder is known by.
+    ``device`` is ``auto``, ``cpu``, ``cuda`` or ``cuda:N``. ``dtype`` ``auto``: bfloat16 on CUDA and on CPUs that
+    compute in it (AMX, AVX512-BF16), otherwise float32. ``batch_tokens`` bounds one batch, padding counted; None
+    selects a value for the device. ``threads`` of a CPU forward pass; None leaves torch's own number.
+    ``allow_download`` lets a hub id be downloaded; otherwise only local files are used. ``revision`` of a hub id:
+    commit, tag or branch; of two towers both, as ``query,passage``; None selects the revision of the known encoder.
     """
 
     device: str = "auto"

@@ -1,4 +1,7 @@
-"""Picks and builds encoders. torch is imported only when one with weights is asked for."""
+"""Select and build encoders.
+
+Imports torch only for an encoder with weights.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,16 @@ from models.encoders.specs import DEFAULT_ENCODER, HASHING, OVERLAP, CrossEncode
 
 
 def create_encoder(spec_or_id: EncoderSpec | str = DEFAULT_ENCODER, options: EncoderOptions | None = None) -> Encoder:
-    """Blocks until the weights are in memory.
+    """Build an encoder, blocking until the weights are in memory.
 
     ``spec_or_id``: a name of ``KNOWN_ENCODERS``, ``hashing`` (no weights, matches words alone), a hub id, a
     directory, or a spec.
 
     Raises:
-        ModelNotFound: files are missing or damaged. EncoderUnusable: they do not tell how vectors are made, hold no
-        safe weights, or not all of them. EngineUnavailable: this machine cannot run them. UnsupportedParam: options
-        that do not fit.
+        ModelNotFound: files are missing or damaged.
+        EncoderUnusable: the files do not specify how vectors are computed, or hold no safe or no complete weights.
+        EngineUnavailable: this machine cannot run them.
+        UnsupportedParam: the options do not fit.
     """
     if spec_or_id == HASHING:
         return HashingEncoder()
@@ -30,7 +34,11 @@ def create_encoder(spec_or_id: EncoderSpec | str = DEFAULT_ENCODER, options: Enc
 
 
 def create_cross_encoder(spec_or_id: CrossEncoderSpec | str, options: EncoderOptions | None = None) -> CrossEncoder:
-    """As ``create_encoder``, for a name of ``KNOWN_CROSS_ENCODERS``, ``overlap``, a hub id, a directory, or a spec."""
+    """Build a cross-encoder, blocking until the weights are in memory.
+
+    ``spec_or_id``: a name of ``KNOWN_CROSS_ENCODERS``, ``overlap``, a hub id, a directory, or a spec. Raises as
+    ``create_encoder`` does.
+    """
     if spec_or_id == OVERLAP:
         return OverlapCrossEncoder()
     options = options or EncoderOptions()

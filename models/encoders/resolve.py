@@ -1,4 +1,7 @@
-"""From a name, a hub id, a directory or a spec to files on this machine. Loads nothing and knows no torch."""
+"""Resolve a name, a hub id, a directory or a spec to files on this machine.
+
+Loads nothing and knows no torch.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ _NAMES: Final = (DEFAULT_ENCODER, *(name for name in KNOWN_ENCODERS if name != D
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEncoder:
-    """``query`` and ``passage`` are one folder where one tower does both."""
+    """Hold an encoder's spec and the folders of its towers.
+
+    ``query`` and ``passage`` are the same folder if one tower encodes both.
+    """
 
     spec: EncoderSpec
     query: ModelFolder
@@ -41,16 +47,21 @@ class ResolvedEncoder:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCrossEncoder:
+    """Hold a cross-encoder's spec and folder."""
+
     spec: CrossEncoderSpec
     folder: ModelFolder
 
 
 def resolve_encoder(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> ResolvedEncoder:
-    """A spec, a known name, a hub id, or a directory: sentence-transformers', or one of MedCPT's two folders' parent.
+    """Resolve a spec, a known name, a hub id or a directory to an encoder's files.
+
+    A directory is one of sentence-transformers, or the parent of MedCPT's two folders.
 
     Raises:
-        ModelNotFound: the files are not here. EncoderUnusable: they do not tell how vectors are made, or contradict
-        what is known. UnsupportedParam: the revision does not fit the number of towers.
+        ModelNotFound: the files are not on this machine.
+        EncoderUnusable: the files do not specify how vectors are computed, or contradict the known spec.
+        UnsupportedParam: the revision does not fit the number of towers.
     """
     spec = spec_or_id if isinstance(spec_or_id, EncoderSpec) else _known(spec_or_id)
     if spec is None:
@@ -60,7 +71,7 @@ def resolve_encoder(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> R
         folder = replace(folder, subfolder=spec.subfolder)
         return ResolvedEncoder(spec, folder, folder)
     revisions = _revisions(options.revision, spec)
-    # A revision that is asked for by name is one of the hub.
+    # An explicit revision is one of the hub, not of a package.
     package = spec.package if options.revision is None else ""
     folders = [
         replace(_locate(source, revision, options, package), subfolder=spec.subfolder)
@@ -72,7 +83,11 @@ def resolve_encoder(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> R
 
 
 def resolve_cross_encoder(spec_or_id: CrossEncoderSpec | str, options: EncoderOptions) -> ResolvedCrossEncoder:
-    """Raises ModelNotFound when the files are not here."""
+    """Resolve a spec, a known name, a hub id or a directory to a cross-encoder's files.
+
+    Raises:
+        ModelNotFound: the files are not on this machine.
+    """
     spec = spec_or_id
     if isinstance(spec, str):
         by_source = {known.source.lower(): known for known in KNOWN_CROSS_ENCODERS.values()}
@@ -93,7 +108,10 @@ def _known(name: str) -> EncoderSpec | None:
 
 
 def _known_by_folder_names(directory: Path) -> EncoderSpec | None:
-    """Copies carried over by hand keep the hub's last names: the model's own folder, or the parent of two towers'."""
+    """Recognise a known encoder by its folder names.
+
+    Manual copies keep the hub's last names: the model's own folder, or the parent of the folders of two towers.
+    """
     for spec in KNOWN_ENCODERS.values():
         names = [tower.rsplit("/", 1)[1] for tower in spec.towers]
         if len(names) == 1 and directory.is_dir() and directory.name == names[0]:

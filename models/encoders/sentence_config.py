@@ -1,7 +1,8 @@
-"""Reads how a sentence-transformers folder makes its vectors. Nothing is guessed: what is not said is refused.
+"""Read how a sentence-transformers folder computes its vectors, and reject a folder that leaves it open.
 
-A folder says it in modules.json (the steps), the pooling step's config.json, sentence_bert_config.json (length) and
-config_sentence_transformers.json (prompts, comparison); the names are those that sentence-transformers 2 to 6 write.
+A folder specifies it in modules.json (the steps), the pooling step's config.json, sentence_bert_config.json (length)
+and config_sentence_transformers.json (prompts, similarity); the names are those that sentence-transformers 2 to 6
+write.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _SWITCHES: Final = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _PASSAGE_PROMPTS: Final = ("document", "passage", "corpus")
-# Their position table begins after the padding's own place.
+# Their position table begins after the padding position.
 _OFFSET_POSITIONS: Final = ("roberta", "xlm-roberta", "camembert", "mpnet")
 
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """The steps of a folder that this project can do: one transformer, one pooling, perhaps a normalisation."""
+    """Describe the supported steps of a folder: one transformer, one pooling, optionally a normalisation."""
 
     subfolder: str
     pooling: Pooling
@@ -43,7 +44,11 @@ class Modules:
 
 
 def spec_from_folder(source: str, folder: ModelFolder) -> EncoderSpec:
-    """Raises EncoderUnusable when the folder does not say how its vectors are made, or in a way not supported here."""
+    """Build the spec of an encoder from its own files.
+
+    Raises:
+        EncoderUnusable: the folder does not specify how its vectors are computed, or in a way not supported here.
+    """
     modules = read_modules(folder.root)
     if modules is None:
         raise EncoderUnusable(
@@ -74,7 +79,11 @@ def spec_from_folder(source: str, folder: ModelFolder) -> EncoderSpec:
 
 
 def read_modules(root: Path) -> Modules | None:
-    """None where there is no modules.json. Raises EncoderUnusable for steps that are not supported."""
+    """Read the steps of a folder, or return None if it has no modules.json.
+
+    Raises:
+        EncoderUnusable: a step is not supported.
+    """
     path = root / MODULES
     if not path.is_file():
         return None
@@ -94,7 +103,11 @@ def read_modules(root: Path) -> Modules | None:
 
 
 def max_tokens(transformer: Path) -> int:
-    """Tokens with the special ones: the folder's own limit, never more than the position table holds."""
+    """Return the token limit of a folder, special tokens included, at most the size of the position table.
+
+    Raises:
+        EncoderUnusable: no file states a limit.
+    """
     config = read_json(transformer / "config.json")
     limits = [positions(config)]
     own = _optional(transformer / "sentence_bert_config.json").get("max_seq_length")
@@ -106,7 +119,7 @@ def max_tokens(transformer: Path) -> int:
 
 
 def positions(config: dict[str, Any]) -> int | None:
-    """How many tokens a model of this config.json can number; None where it does not say."""
+    """Return how many tokens a model of this config.json can number, or None if it does not say."""
     size = config.get("max_position_embeddings")
     if not isinstance(size, int):
         return None
@@ -115,7 +128,10 @@ def positions(config: dict[str, Any]) -> int | None:
 
 
 def _steps(path: Path) -> list[tuple[str, str]]:
-    """Class name without its module, which moved between versions, and folder, in order."""
+    """Return class name and folder of each step, in order.
+
+    The class name is without its module, which moved between versions.
+    """
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
         steps = [(str(e["type"]).rsplit(".", 1)[-1], str(e["path"])) for e in sorted(entries, key=lambda e: e["idx"])]
@@ -146,7 +162,10 @@ def _prefixes(settings: dict[str, Any]) -> tuple[str, str]:
 
 
 def _comparison(source: str, settings: dict[str, Any], normalised: bool) -> tuple[Metric, bool]:
-    """Cosine is the inner product of vectors of length 1; it is also what a folder means that says nothing."""
+    """Return the metric, and whether vectors are normalised.
+
+    Cosine is the inner product of vectors of length 1; it is also the default of a folder that names no similarity.
+    """
     match settings.get("similarity_fn_name") or "cosine":
         case "cosine":
             return "inner_product", True

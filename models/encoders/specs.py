@@ -1,4 +1,7 @@
-"""Which encoders are known by name, and what must be known of one to get its vectors. Data alone; loads nothing."""
+"""Define the encoders that are known by name, and the properties that determine an encoder's vectors.
+
+Data alone; loads nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,14 @@ OVERLAP: Final = "overlap"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderSpec:
-    """How one model's vectors are made. ``query`` and ``passage`` are directories or hub ids, equal for one tower.
+    """Specify how one model's vectors are computed.
 
-    ``package`` is an installed distribution's import name whose ``model`` folder holds the files; it goes before
-    ``query`` and ``passage``. ``revisions`` are the hub's commits, one per tower. ``subfolder`` is where below the
-    source the transformer lies. ``max_query`` and ``max_passage`` are tokens with the special ones. ``pairs``: title
-    and text are two segments; otherwise they are one text with ``separator`` between (". ", or the name of a special
-    token such as "[SEP]"). ``prefixes`` go before queries and passages. ``lower``: texts go in small letters.
+    ``query`` and ``passage`` are directories or hub ids, equal for one tower. ``package`` is an installed
+    distribution's import name whose ``model`` folder holds the files; it takes precedence over ``query`` and
+    ``passage``. ``revisions`` are the hub's commits, one per tower. ``subfolder`` is the transformer's directory below
+    the source. ``max_query`` and ``max_passage`` are tokens, special tokens included. ``pairs``: title and text are two
+    segments; otherwise they are one text with ``separator`` between (". ", or the name of a special token such as
+    "[SEP]"). ``prefixes`` go before queries and passages. ``lower``: texts are lowercased.
     """
 
     name: str
@@ -48,7 +52,10 @@ class EncoderSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossEncoderSpec:
-    """A model with one label. The query is the first segment, "title. text" the second; ``max_tokens`` for both."""
+    """Specify a cross-encoder, a model with one label.
+
+    The query is the first segment, "title. text" the second; ``max_tokens`` counts both.
+    """
 
     name: str
     source: str

@@ -1,4 +1,7 @@
-"""Groups token rows into batches of bounded cost. Pure: lengths in, row numbers out."""
+"""Group token rows into batches of bounded cost.
+
+Pure: lengths in, row indices out.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +14,32 @@ _STEP: Final = 32
 
 
 class Batch(NamedTuple):
-    """``rows`` are numbers into the lengths given; every row is padded to ``width`` tokens."""
+    """Group rows that run together.
+
+    ``rows`` are indices into the lengths given; every row is padded to ``width`` tokens.
+    """
 
     width: int
     rows: tuple[int, ...]
 
     @property
     def cost(self) -> int:
-        """Tokens computed, padding counted."""
+        """Return the number of tokens computed, padding counted."""
         return self.width * len(self.rows)
 
 
 def padded_width(length: int, limit: int) -> int:
-    """The multiple of 32 (of 8 up to 32) that ``length`` is padded to, never over ``limit``."""
+    """Return the multiple of 32 (of 8 up to 32) that ``length`` is padded to, never over ``limit``."""
     # Few widths mean few tensor shapes: allocators keep memory for every shape they have seen.
     step = _SHORT_STEP if length <= _SHORT else _STEP
     return max(length, min(-(-max(length, 1) // step) * step, limit))
 
 
 def plan_batches(lengths: Sequence[int], budget: int, limit: int) -> list[Batch]:
-    """Every row once, longest first, so that what does not fit into memory shows at the start.
+    """Assign every row to one batch, longest rows first, so that running out of memory shows at the start.
 
-    ``budget`` is tokens per batch, padding counted; only a single row may be over it. ``limit`` is the longest row
-    that the model takes. Which rows share a batch follows from their lengths and places alone.
+    ``budget`` is tokens per batch, padding counted; only a single row may exceed it. ``limit`` is the longest row that
+    the model accepts. Which rows share a batch depends on their lengths and order alone.
     """
     batches: list[Batch] = []
     width, rows = 0, list[int]()

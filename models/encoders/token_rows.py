@@ -1,6 +1,7 @@
-"""Adapter: a Hugging Face tokenizer that cuts texts to length, with its own padding and truncation settings off.
+"""Tokenise texts with a Hugging Face tokenizer and cut them to length.
 
-Published tokenizer files carry settings of their training (all-MiniLM's cuts at 128 and pads to 128); none is used.
+The tokenizer's own padding and truncation settings are off: published files carry settings of their training
+(all-MiniLM's cuts at 128 and pads to 128), and none is used.
 """
 
 from __future__ import annotations
@@ -18,20 +19,27 @@ Text = str | tuple[str, str]
 
 
 class TokenRow(NamedTuple):
-    """One text's token ids and, of equal length, segment numbers. Never empty."""
+    """Hold one text's token ids and, of equal length, its segment ids.
+
+    Never empty.
+    """
 
     ids: NDArray[np.int32]
     segments: NDArray[np.int32]
 
 
 class TokenCutter:
-    """Texts, or pairs of segments, to rows of at most ``max_tokens``, cut at the end; of a pair the longer part first.
+    """Tokenise texts, or pairs of segments, into rows of at most ``max_tokens``.
 
-    Safe from many threads: the tokenizer is set up once and only read after.
+    Rows are cut at the end; of a pair the longer part first. Safe from many threads: the tokenizer is configured once
+    and only read after.
     """
 
     def __init__(self, fast: Any, max_tokens: int, *, literal: bool = True) -> None:
-        """``literal``: names of special tokens inside a text are text."""
+        """Copy the tokenizer without its padding and truncation settings.
+
+        ``literal``: names of special tokens inside a text are plain text.
+        """
         from tokenizers import Tokenizer
 
         self._backend = Tokenizer.from_str(fast.backend_tokenizer.to_str())
@@ -52,19 +60,23 @@ class TokenCutter:
         return [self._row(encoding) for encoding in encodings]
 
     def count(self, text: str) -> int:
-        """Tokens with the special ones, uncut."""
+        """Count the tokens of an uncut text, special tokens included."""
         return len(self._whole.encode_batch_fast([_valid(text)])[0])
 
     def _row(self, encoding: Any) -> TokenRow:
         ids = encoding.ids
         if not ids:
-            # A tokenizer without special tokens makes nothing of an empty text, and nothing has no mean.
+            # Without special tokens an empty text has no ids, and no ids have no mean.
             return TokenRow(np.array([self._pad_id], np.int32), np.zeros(1, np.int32))
         return TokenRow(np.array(ids, np.int32), np.array(encoding.type_ids, np.int32))
 
 
 def load_tokenizer(directory: Path) -> Any:
-    """Raises ModelNotFound when there is no tokenizer, or one without a fast form."""
+    """Load the fast tokenizer of a directory.
+
+    Raises:
+        ModelNotFound: there is no tokenizer, or it has no fast form.
+    """
     from transformers import AutoTokenizer
 
     try:
@@ -78,7 +90,7 @@ def load_tokenizer(directory: Path) -> Any:
 
 
 def _valid(text: Text) -> Text:
-    """Lone surrogates, which JSON can carry, are no text that a tokenizer takes."""
+    """Replace lone surrogates, which JSON can contain and tokenizers reject."""
     if isinstance(text, tuple):
         return _valid_text(text[0]), _valid_text(text[1])
     return _valid_text(text)

@@ -1,8 +1,8 @@
-"""Adapter: runs token rows through a model in sorted batches of bounded size, and puts the results back in order.
+"""Run token rows through a model in sorted batches of bounded size, and restore their order.
 
-Plain transformers rather than sentence-transformers' ``encode``: that sorts by characters and batches by number of
-texts, so half of what it computes is padding; it pools a folder without modules.json by the mean without a word; and
-it puts a sigmoid on a cross-encoder's logit. All three are decided here in the open.
+Uses plain transformers rather than sentence-transformers' ``encode``: that sorts by characters and batches by number of
+texts, so half of what it computes is padding; it silently pools a folder without modules.json by the mean; and it
+applies a sigmoid to a cross-encoder's logit. All three are explicit here.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from models.encoders.torch_placement import Placement
 from models.errors import EncoderUnusable, EngineUnavailable
 from models.openmp import in_own_thread
 
-# Texts tokenised and sorted together: enough for full batches of like length, little enough to hold.
+# Texts tokenised and sorted together: enough for full batches of similar length, few enough for memory.
 _CHUNK: Final = 8192
 
 
 class Inputs(NamedTuple):
-    """[rows, width] each, on the model's device. ``mask`` is 1 for text and 0 for padding."""
+    """Hold the input tensors of one batch, [rows, width] each, on the model's device.
+
+    ``mask`` is 1 for text and 0 for padding.
+    """
 
     ids: torch.Tensor
     segments: torch.Tensor
@@ -40,7 +43,10 @@ Forward = Callable[[Inputs], torch.Tensor]
 
 
 class BatchRunner:
-    """``forward`` gives float32 [rows, width]; ``lock`` is held for one batch at a time."""
+    """Run texts through ``forward``, batch by batch.
+
+    ``forward`` returns float32 [rows, width]; ``lock`` is held for one batch at a time.
+    """
 
     def __init__(self, forward: Forward, width: int, placement: Placement, lock: FairLock) -> None:
         self._forward = forward
@@ -51,11 +57,13 @@ class BatchRunner:
     def run(
         self, cutter: TokenCutter, limit: int, texts: Iterator[Text], total: int, progress: Progress | None
     ) -> Floats:
-        """float32 [total, width], in the order of ``texts``. ``limit`` is the longest row in tokens.
+        """Return one row per text, float32 [total, width], in the order of ``texts``.
+
+        ``limit`` is the longest row in tokens. Errors that ``progress`` raises pass through.
 
         Raises:
-            EngineUnavailable: one text alone does not fit into the device's memory. EncoderUnusable: the numbers
-            overflowed. Whatever ``progress`` raises.
+            EngineUnavailable: one text alone does not fit into the device's memory.
+            EncoderUnusable: the results are not finite.
         """
         work = partial(self._run_all, cutter, limit, texts, total, progress)
         return in_own_thread(work) if self._placement.device.type == "cpu" else work()
@@ -77,7 +85,7 @@ class BatchRunner:
                 done += len(batch.rows)
                 if progress is not None:
                     progress(done, total)
-            # Copied from the device once per chunk: a copy waits for all that was asked of the device before.
+            # Copied from the device once per chunk: a copy waits for all work that the device has queued.
             result[start + np.array(order)] = torch.cat(outputs).cpu().numpy()
             start += len(chunk)
         if not np.isfinite(result).all():
@@ -95,7 +103,7 @@ class BatchRunner:
                 raise EngineUnavailable(
                     f"a text of {batch.width} tokens does not fit into the memory of {self._placement.device}"
                 ) from error
-        # Out of the handler: the traceback would keep the failed pass's memory alive.
+        # Outside the handler: the traceback would keep the failed pass's memory alive.
         if self._placement.device.type == "cuda":
             torch.cuda.empty_cache()
         half = len(batch.rows) // 2

@@ -1,4 +1,4 @@
-"""Adapter: loads a transformers model from a folder's safetensors, and refuses one that is not wholly there."""
+"""Load a transformers model from a folder's safetensors, and reject an incomplete one."""
 
 from __future__ import annotations
 
@@ -23,22 +23,30 @@ SEGMENTS: Final = "token_type_ids"
 
 
 def load_transformer(folder: ModelFolder, placement: Placement) -> Any:
-    """The bare transformer: token vectors out. Raises as ``load_classifier`` does."""
+    """Load the bare transformer, which returns token vectors.
+
+    Raises as ``load_classifier`` does.
+    """
     return in_own_thread(partial(_load, AutoModel, folder, placement))
 
 
 def load_classifier(folder: ModelFolder, placement: Placement) -> Any:
-    """The transformer with its head.
+    """Load the transformer with its classification head.
 
     Raises:
-        ModelNotFound: files are missing or damaged. EncoderUnusable: weights that the model needs are not in them.
+        ModelNotFound: files are missing or damaged.
+        EncoderUnusable: weights that the model needs are not in the files.
         EngineUnavailable: this machine cannot run it.
     """
     return in_own_thread(partial(_load, AutoModelForSequenceClassification, folder, placement))
 
 
 def check_lengths(model: Any, tokenizer: Any, max_tokens: int, name: str) -> None:
-    """Raises EncoderUnusable where a token or a place would have no row in the model's tables."""
+    """Check that every token and every position has a row in the model's tables.
+
+    Raises:
+        EncoderUnusable: one has none.
+    """
     limit = positions(model.config.to_dict())
     if limit is not None and max_tokens > limit:
         raise EncoderUnusable(f"{name} is to read {max_tokens} tokens, but its model has places for {limit}")
@@ -49,13 +57,13 @@ def check_lengths(model: Any, tokenizer: Any, max_tokens: int, name: str) -> Non
 
 
 def takes_segments(model: Any, tokenizer: Any) -> bool:
-    """Whether segment numbers are for this model: its tokenizer makes them and it has a use for them."""
+    """Return whether the tokenizer produces segment ids and the model accepts them."""
     return SEGMENTS in tokenizer.model_input_names and SEGMENTS in inspect.signature(model.forward).parameters
 
 
 def _load(auto: Any, folder: ModelFolder, placement: Placement) -> Any:
     weight_files(folder)
-    disable_progress_bar()  # it would stand in the midst of a command's own output
+    disable_progress_bar()  # it would interrupt a command's own output
     try:
         model, report = auto.from_pretrained(
             folder.path,
@@ -84,7 +92,10 @@ def _load(auto: Any, folder: ModelFolder, placement: Placement) -> Any:
 
 
 def _check_report(report: Any, folder: ModelFolder) -> None:
-    """Missing weights are filled with random numbers and no more than a warning."""
+    """Reject a model with missing or mismatched weights.
+
+    transformers fills missing weights with random numbers and only warns.
+    """
     missing = sorted(key for key in report["missing_keys"] if _UNUSED not in key)
     wrong = sorted(map(str, report["mismatched_keys"])) + sorted(map(str, report["error_msgs"]))
     if missing or wrong:

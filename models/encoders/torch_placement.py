@@ -1,4 +1,4 @@
-"""Adapter: where and in which numbers torch computes."""
+"""Select the device and the dtype in which torch computes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _CUDA_BATCH_TOKENS: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Placement:
+    """Hold the device, dtype, batch size and thread count of an encoder."""
+
     device: torch.device
     dtype: torch.dtype
     batch_tokens: int
@@ -25,7 +27,7 @@ class Placement:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Sets the number of threads for a forward pass, and puts it back: others of this process compute too."""
+        """Set the thread count for a forward pass and restore it after, since the process computes elsewhere too."""
         if self.threads is None or self.device.type != "cpu":
             yield
             return
@@ -38,7 +40,12 @@ class Placement:
 
 
 def place(options: EncoderOptions) -> Placement:
-    """Raises UnsupportedParam for no such device, EngineUnavailable for CUDA where there is none."""
+    """Select the placement for the options.
+
+    Raises:
+        UnsupportedParam: there is no such device.
+        EngineUnavailable: CUDA is requested and there is none.
+    """
     device = torch_device(options.device)
     on_cuda = device.type == "cuda"
     return Placement(

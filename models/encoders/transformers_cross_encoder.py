@@ -1,4 +1,4 @@
-"""Adapter: a cross-encoder, any sequence classification model with one label."""
+"""Run a cross-encoder, any sequence classification model with one label, on transformers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ from models.errors import EncoderUnusable
 
 
 class TransformersCrossEncoder:
-    """Blocks until the weights are in memory. Scores are the logit itself: a sigmoid would make good hits all equal.
+    """Score pairs with a transformers model, blocking on construction until the weights are in memory.
 
-    Raises what ``load_classifier`` and ``place`` do, and EncoderUnusable for a model with more than one label.
+    Scores are raw logits: a sigmoid would make good hits all equal. Raises what ``load_classifier`` and ``place`` do.
+
+    Raises:
+        EncoderUnusable: the model has more than one label.
     """
 
     def __init__(self, resolved: ResolvedCrossEncoder, options: EncoderOptions) -> None:

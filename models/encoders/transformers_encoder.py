@@ -1,4 +1,4 @@
-"""Adapter: an encoder of one or two transformers models, with its pooling set in the open."""
+"""Run an encoder of one or two transformers models with explicit pooling."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from models.errors import EncoderUnusable
 
 
 class TransformersEncoder:
-    """Blocks until the weights are in memory. Safe from many threads: batches of all callers run one after another.
+    """Encode texts with transformers models, blocking on construction until the weights are in memory.
 
-    Raises what ``load_transformer`` and ``place`` do.
+    Safe from many threads: batches of all callers run one after another. Raises what ``load_transformer`` and ``place``
+    do.
     """
 
     def __init__(self, resolved: ResolvedEncoder, options: EncoderOptions) -> None:
         self._spec = spec = resolved.spec
-        # Before the weights are loaded: a file that changes meanwhile must not go under the digest of the new one.
+        # Before the weights are loaded: a file that changes meanwhile must not get the digest of the new one.
         sha256 = _sha256(resolved)
         self._placement, lock = place(options), FairLock()
         weights = [_Weights.load(folder, self._placement) for folder in resolved.folders]
@@ -102,7 +103,7 @@ class TransformersEncoder:
 
 
 class _Tower:
-    """One model with its tokenizer, at one length."""
+    """Combine one model with its tokenizer, at one maximum length."""
 
     def __init__(self, weights: _Weights, spec: EncoderSpec, max_tokens: int, lock: FairLock) -> None:
         check_lengths(weights.model, weights.tokenizer, max_tokens, spec.name)
@@ -129,7 +130,7 @@ class _Weights:
 
 
 class PooledForward:
-    """Token vectors of one batch to one float32 vector per text."""
+    """Pool the token vectors of a batch to one float32 vector per text."""
 
     def __init__(self, model: Any, tokenizer: Any, pooling: Pooling, normalise: bool) -> None:
         self._model = model

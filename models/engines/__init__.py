@@ -1,1 +1,1 @@
-"""Engines turn token ids into more token ids. Every engine satisfies the Protocol in ``base``."""
+"""Continue token ids with engines, each of which satisfies the Protocol in ``base``."""

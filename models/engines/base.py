@@ -1,4 +1,7 @@
-"""The engine seam: what every engine promises. ``tests/contract/test_engine_contract.py`` holds all of them to it."""
+"""Define the contract of every engine.
+
+``tests/contract/test_engine_contract.py`` checks each engine against it.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,22 @@ AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class LayerCall:
-    """A request to an engine's own OpenAI layer. ``headers``: those that the layer may see, as ASGI has them."""
+    """Describe a request to an engine's own OpenAI layer.
+
+    ``headers`` are those that the layer may see, in ASGI form.
+    """
 
     path: str
     body: Mapping[str, Any]
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-# Sends one reply as ASGI's messages. Cancelling it ends what is generated for it, and frees the engine's slot.
+# Sends one reply as ASGI messages. Cancelling it aborts its generation and frees the engine's slot.
 OpenAiLayer = Callable[[LayerCall, AsgiSend], Awaitable[None]]
 
 
 class Tokenizer(Protocol):
-    """Text to token ids and back, without HTTP, prompts or torch."""
+    """Convert text to token ids and back, without HTTP, prompts or torch."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -41,19 +47,24 @@ class Tokenizer(Protocol):
     def has_chat_template(self) -> bool: ...
 
     def encode(self, text: str) -> list[int]:
-        """Plain text only: no BOS is added, and text that spells a special token becomes ordinary tokens."""
+        """Encode plain text, without BOS; text that spells a special token becomes ordinary tokens."""
         ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Exact inverse of ``encode`` up to incomplete UTF-8 (U+FFFD); special tokens decode to nothing."""
+        """Decode ids to text; special tokens decode to nothing.
+
+        Exact inverse of ``encode`` up to incomplete UTF-8 (U+FFFD).
+        """
         ...
 
     def token_id(self, token: str) -> int | None:
-        """The id of the single ordinary token that decodes to exactly ``token``, or None."""
+        """Return the id of the single ordinary token that decodes to exactly ``token``, or None."""
         ...
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> list[int]:
-        """Apply the model's chat template. Message text cannot produce special tokens (role markup is data).
+        """Apply the model's chat template.
+
+        Message text cannot produce special tokens (role markup is data).
 
         Raises:
             UnsupportedParam: the model has no chat template.
@@ -62,7 +73,10 @@ class Tokenizer(Protocol):
 
 
 class Engine(Protocol):
-    """Generates. One object per loaded model; all methods are safe to call from one event loop, many at once."""
+    """Generate continuations with one loaded model.
+
+    All methods may be called concurrently from one event loop.
+    """
 
     @property
     def name(self) -> str: ...
@@ -72,22 +86,27 @@ class Engine(Protocol):
 
     @property
     def max_model_len(self) -> int:
-        """Most tokens a prompt and its continuation may have together."""
+        """Return the most tokens that a prompt and its continuation may have together."""
         ...
 
     @property
     def block_size(self) -> int:
-        """Grain of the prefix cache, tokens."""
+        """Return the block size of the prefix cache in tokens."""
         ...
 
     async def start(self) -> None:
-        """Load the weights. Raises ModelNotFound or EngineUnavailable."""
+        """Load the weights.
+
+        Raises:
+            ModelNotFound: files are missing or damaged.
+            EngineUnavailable: this engine or machine cannot run them.
+        """
         ...
 
     async def close(self) -> None: ...
 
     def generate(self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str) -> AsyncIterator[Delta]:
-        """Continue ``prompt_ids``; yields deltas, the last with a ``finish_reason``.
+        """Continue ``prompt_ids`` and yield deltas, the last with a ``finish_reason``.
 
         A stop string ends the stream and ``stop_reason`` says which. EOS ends it with ``stop_reason`` None.
         ``max_tokens`` or the context's end gives ``length``. Closing the iterator (``aclose`` or cancelling its
@@ -108,14 +127,16 @@ class Engine(Protocol):
 
 
 class ServesOpenAi(ABC):
-    """An engine that has an OpenAI layer of its own for the plain model.
+    """Mark an engine that has its own OpenAI layer for the plain model.
 
-    To be inherited: every request asks for it, and whether a class has a protocol's members is found out each time.
+    A base class and not a Protocol: every request checks for it, and a Protocol check looks up its members each time.
     """
 
     @abstractmethod
     async def openai_layer(self) -> OpenAiLayer:
-        """The same one at every call. It checks no key and takes its prompts and limits as they come.
+        """Return the layer, the same object at every call.
+
+        It checks no API key and accepts prompts and limits as given.
 
         Raises:
             EngineUnavailable: the engine is not running, or its layer cannot be built.

@@ -1,4 +1,4 @@
-"""Continuous batching over one transformers model: requests join and leave between steps.
+"""Decode with continuous batching over one transformers model: requests join and leave between steps.
 
 Owns the waiting queue, the rows and the steps. Everything here runs on one thread and knows nothing of asyncio. A
 step prefills a bounded number of prompt tokens, then decodes one token for every sequence whose prompt is done.
@@ -23,13 +23,13 @@ from models.engines.sampling import choose_tokens, token_logprobs
 from models.errors import EngineOverloaded, ModelError
 from models.types import Delta, EngineStats, TokenLogprob
 
-# Idle rows above this size are given back to the machine instead of kept for the next request.
+# Idle rows above this size are freed instead of kept for the next request.
 _IDLE_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one step has to tell one request: a delta, or the error that ended it."""
+    """Hold the result of one step for one request: a delta, or the error that ended it."""
 
     request_id: str
     result: Delta | ModelError
@@ -37,7 +37,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """``prefill_tokens`` is how much of prompts one step computes before the running sequences get their turn."""
+    """Set the limits of one step.
+
+    ``prefill_tokens`` is the number of prompt tokens that a step computes before it decodes the running sequences.
+    """
 
     max_num_seqs: int
     block_size: int
@@ -45,7 +48,10 @@ class BatchLimits:
 
 
 class BatchDecoder:
-    """``model`` is a transformers causal LM in eval mode on the slots' device."""
+    """Decode all admitted sequences together, one step at a time.
+
+    ``model`` is a transformers causal LM in eval mode on the slots' device.
+    """
 
     def __init__(
         self, model: Any, tokenizer: Tokenizer, slots: KvSlots, prefixes: PrefixCache, limits: BatchLimits
@@ -83,7 +89,7 @@ class BatchDecoder:
 
     @torch.inference_mode()
     def abort(self, request_id: str) -> list[Output]:
-        """Drop a request wherever it is; unknown ids are ignored."""
+        """Drop a running or waiting request; ignore unknown ids."""
         for sequence in self._rows:
             if sequence.request_id == request_id:
                 output = Output(request_id, sequence.abort(self._tokenizer))
@@ -99,7 +105,7 @@ class BatchDecoder:
 
     @torch.inference_mode()
     def fail_all(self, error: ModelError) -> list[Output]:
-        """End every request with the same error, after a step that broke; rows start afresh."""
+        """End every request with the same error after a failed step, and release all rows."""
         sequences = [*self._rows, *(entry[2] for entry in self._waiting)]
         self._rows, self._waiting = [], []
         self._finished += len(sequences)
@@ -108,7 +114,7 @@ class BatchDecoder:
 
     @torch.inference_mode()
     def step(self) -> list[Output]:
-        """One round for everybody; outputs are in order for each request."""
+        """Run one prefill and decode step; outputs are in order for each request."""
         outputs = self._admit()
         ready, logits = self._prefill()
         outputs += self._sample(ready, logits)
@@ -170,7 +176,7 @@ class BatchDecoder:
     # Computing
 
     def _prefill(self) -> tuple[list[RunningSequence], Tensor]:
-        """Sequences whose prompts are now done, and the logits after them, [sequences, vocabulary]."""
+        """Return the sequences whose prompts are now done, and the logits after them, [sequences, vocabulary]."""
         budget = self._limits.prefill_tokens
         ready: list[RunningSequence] = []
         logits: list[Tensor] = []
@@ -186,7 +192,7 @@ class BatchDecoder:
             budget -= end - start
             self._prompt_computed += end - start
             if end == sequence.num_prompt:
-                # Stored at once, so that a request right behind with the same header finds it.
+                # Stored at once, so that the next request with the same prefix finds it.
                 self._store(sequence)
                 ready.append(sequence)
                 logits.append(last)
@@ -201,7 +207,7 @@ class BatchDecoder:
         return logits
 
     def _forward(self, rows: Sequence[int], positions: Sequence[int], tokens: Sequence[Sequence[int]]) -> Tensor:
-        """Logits after the last token of each row, float32 [rows, vocabulary of the tokenizer]."""
+        """Return the logits after the last token of each row, float32 [rows, vocabulary of the tokenizer]."""
         self._slots.aim(rows, positions, len(tokens[0]))
         output = self._model(
             input_ids=torch.tensor(tokens, device=self._slots.shape.device),
@@ -211,7 +217,7 @@ class BatchDecoder:
             use_cache=True,
             logits_to_keep=1,
         )
-        # Models pad their vocabulary; the ids beyond the tokenizer's mean nothing.
+        # Models pad their vocabulary; ids beyond the tokenizer's have no token.
         logits: Tensor = output.logits[:, -1, : self._tokenizer.vocab_size]
         return logits.float()
 
@@ -231,7 +237,7 @@ class BatchDecoder:
     def _masked(
         self, sequences: Sequence[RunningSequence], logits: Tensor
     ) -> tuple[list[tuple[int, RunningSequence]], list[Output]]:
-        """Apply the grammars in place; sequences whose grammar is stuck leave with the error."""
+        """Apply the grammars in place; sequences whose grammar allows no token leave with the error."""
         alive: list[tuple[int, RunningSequence]] = []
         outputs: list[Output] = []
         for index, sequence in enumerate(sequences):

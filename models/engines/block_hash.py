@@ -1,4 +1,7 @@
-"""Names the blocks of a token sequence so that equal prefixes get equal names. Pure; shared by every prefix cache."""
+"""Hash the blocks of a token sequence so that equal prefixes have equal digests.
+
+Pure; shared by every prefix cache.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from collections.abc import Sequence
 def block_hashes(
     token_ids: Sequence[int], block_size: int, cache_salt: str | None, known: Sequence[bytes] = ()
 ) -> list[bytes]:
-    """One digest per full block, in order. Each covers the salt and every token up to the block's end.
+    """Return one digest per full block, in order.
 
-    ``known``: digests of the first blocks, from an earlier call for a prefix of the same tokens.
+    Each covers the salt and every token up to the block's end. ``known`` are the digests of the first blocks, from an
+    earlier call for a prefix of the same tokens.
     """
     digests = list(known)
     root = b"open" if cache_salt is None else b"salt" + cache_salt.encode("utf-8", errors="surrogatepass")

@@ -1,6 +1,6 @@
-"""A tokenizer without files: one token per UTF-8 byte, a few specials, and extra whole-string tokens if wanted.
+"""Tokenise without files: one token per UTF-8 byte, a few special tokens, and optional whole-string tokens.
 
-Used by the scripted engine. The extra tokens let tests have vocabularies where an arrow hides inside a larger token.
+Used by the scripted engine. The extra tokens let tests have vocabularies where an arrow is part of a larger token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _END_OF_TURN = 261
 
 
 class ByteTokenizer:
-    """Ids 0-255 are bytes, then the specials, then ``extra_tokens`` (matched longest first)."""
+    """Map ids 0-255 to bytes, the next ones to special tokens, then to ``extra_tokens`` (matched longest first)."""
 
     def __init__(self, extra_tokens: Sequence[str] = (), *, chat: bool = True) -> None:
         self._chat = chat
@@ -79,5 +79,5 @@ class ByteTokenizer:
 
 
 def _utf8(text: str) -> bytes:
-    # Half of a surrogate pair, which JSON can smuggle in, has no bytes.
+    # A lone surrogate, which JSON can contain, has no UTF-8 encoding.
     return text.encode("utf-8", errors="replace")

@@ -1,4 +1,7 @@
-"""The thread that owns torch: takes requests from any thread, runs steps, hands the outputs on."""
+"""Run decode steps on one thread, the only one that runs the model.
+
+Accepts requests from any thread and delivers the outputs.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,15 @@ from models.types import EngineStats
 
 log = logging.getLogger(__name__)
 
-# A single broken step can be a request that ran out of memory; several in a row are a broken engine.
+# A single failed step can be a request that ran out of memory; several in a row are a failed engine.
 _MAX_FAILURES = 3
 
 
 class DecodeWorker:
-    """``deliver`` is called on the worker's thread with the outputs of each step, in order."""
+    """Run a ``BatchDecoder`` on a thread of its own.
+
+    ``deliver`` is called on that thread with the outputs of each step, in order.
+    """
 
     def __init__(self, decoder: BatchDecoder, deliver: Callable[[list[Output]], None]) -> None:
         self._decoder = decoder
@@ -37,7 +43,7 @@ class DecodeWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Blocks until the step in progress is over."""
+        """Stop the thread, blocking until the step in progress is over."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -47,7 +53,11 @@ class DecodeWorker:
         return self._thread.is_alive() and not self._stopping
 
     def submit(self, sequence: RunningSequence) -> None:
-        """Raises EngineUnavailable when nobody would ever answer."""
+        """Queue a sequence.
+
+        Raises:
+            EngineUnavailable: the worker has ended, so the sequence would never finish.
+        """
         if not self._post(sequence):
             raise EngineUnavailable("the engine was stopped")
 
@@ -69,7 +79,7 @@ class DecodeWorker:
     def _run(self) -> None:
         try:
             self._serve()
-        except Exception:  # outside a step, where nothing is expected: nobody may wait for a dead thread
+        except Exception:  # unexpected outside a step: fail all requests, or they would wait for ever
             log.exception("decode worker died")
         with self._wake:
             self._closed = True
@@ -107,7 +117,7 @@ class DecodeWorker:
             return []
         try:
             outputs = self._decoder.step()
-        except Exception as error:  # whatever torch raises: the requests end, the server lives on
+        except Exception as error:  # whatever torch raises, end the requests and keep the server running
             self._failures += 1
             log.exception("decode step failed failures=%d", self._failures)
             with self._wake:

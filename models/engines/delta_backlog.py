@@ -1,4 +1,7 @@
-"""What an engine wrote and nobody has read yet: short however slow the reader is. Belongs to one event loop."""
+"""Queue an engine's output until it is read, with a bounded length however slow the reader is.
+
+Belongs to one event loop.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,11 @@ _MOST: Final = 64
 
 
 class DeltaBacklog:
-    """One request's results, in order. Beyond ``most`` deltas they become one, as if they had been one step: the text,
-    ids and logprobs are the same, and what is held grows by tokens alone."""
+    """Queue one request's results, in order, and merge deltas when there are more than ``most``.
+
+    The merged delta is what a single step would have given: text, ids and logprobs are the same, and memory grows by
+    tokens alone.
+    """
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
@@ -28,7 +34,7 @@ class DeltaBacklog:
         return len(self._deltas)
 
     def put(self, result: Delta | ModelError) -> None:
-        """An error comes after all deltas that were put before; the first one counts."""
+        """Append a delta, or an error that follows all deltas put before it; only the first error counts."""
         if isinstance(result, ModelError):
             self._error = self._error or result
         else:
@@ -38,7 +44,11 @@ class DeltaBacklog:
         self._some.set()
 
     async def get(self) -> Delta:
-        """Waits for the next. Raises the error that was put."""
+        """Wait for the next delta and return it.
+
+        Raises:
+            ModelError: the error that was put, after all deltas.
+        """
         while not self._deltas:
             if self._error is not None:
                 raise self._error
@@ -48,7 +58,7 @@ class DeltaBacklog:
 
 
 def joined(deltas: Sequence[Delta]) -> Delta:
-    """Neighbours as one; the last one says how it ended."""
+    """Merge consecutive deltas into one, with the end of the last."""
     logprobs: tuple[TokenLogprob, ...] | None = None
     if any(delta.logprobs is not None for delta in deltas):
         logprobs = tuple(logprob for delta in deltas for logprob in delta.logprobs or ())

@@ -1,4 +1,4 @@
-"""Turns a stream of token ids into a stream of text: whole characters only, nothing of a stop string.
+"""Turn a stream of token ids into a stream of text: whole characters only, and no part of a stop string.
 
 Works over any ``Tokenizer``; knows nothing of models or sampling.
 """
@@ -12,14 +12,14 @@ from models.engines.stop_strings import StopScanner
 from models.types import FinishReason
 
 _REPLACEMENT = "�"
-# A UTF-8 character has at most four bytes, so an unfinished one reaches back at most three tokens. Bytes that never
-# become characters would otherwise be decoded again and again.
+# A UTF-8 character has at most four bytes, so an unfinished one spans at most the last three tokens. Without the bound,
+# bytes that never become characters would be decoded again and again.
 _MAX_PENDING = 8
 _UNFINISHED = 3
 
 
 class IncrementalDecoder:
-    """Feed ids, get the new text. A character whose bytes are not all there yet is withheld.
+    """Decode ids as they come, withholding a character until all its bytes are there.
 
     All pieces and the flush together are ``tokenizer.decode`` of all ids.
     """
@@ -27,7 +27,7 @@ class IncrementalDecoder:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._pending: list[int] = []
-        self._shown = 0  # characters of the pending ids' text already given out
+        self._shown = 0  # characters of the pending ids' text already returned
 
     def feed(self, token_ids: Sequence[int]) -> str:
         pieces = []
@@ -37,7 +37,7 @@ class IncrementalDecoder:
         return "".join(pieces)
 
     def flush(self) -> str:
-        """What was withheld; unfinished characters come out as U+FFFD."""
+        """Return the withheld text; unfinished characters become U+FFFD."""
         text = self._tokenizer.decode(self._pending)[self._shown :]
         self._pending, self._shown = [], 0
         return text
@@ -68,7 +68,7 @@ class IncrementalDecoder:
 
 
 class TextStream:
-    """Token ids to text that is safe to send: an ``IncrementalDecoder`` followed by a ``StopScanner``."""
+    """Turn token ids into text that is safe to send: an ``IncrementalDecoder`` followed by a ``StopScanner``."""
 
     def __init__(self, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
         self._decoder = IncrementalDecoder(tokenizer)
@@ -79,7 +79,7 @@ class TextStream:
         return self._scanner.matched
 
     def advance(self, token_id: int, *, is_eos: bool, is_last: bool) -> tuple[str, FinishReason | None]:
-        """New text, and why the stream ends with this token, if it does. EOS itself has no text."""
+        """Return the new text, and the finish reason if the stream ends with this token; EOS itself has no text."""
         text = "" if is_eos else self._scanner.feed(self._decoder.feed((token_id,)))
         if is_eos or is_last:
             text += self.flush()
@@ -88,5 +88,5 @@ class TextStream:
         return text, "length" if is_last else None
 
     def flush(self) -> str:
-        """The rest, when generation ends for another reason than a stop string (which it may still complete)."""
+        """Return the rest, when generation ends for another reason than a stop string (which it may still complete)."""
         return self._scanner.feed(self._decoder.flush()) + self._scanner.flush()

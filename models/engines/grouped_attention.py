@@ -1,4 +1,4 @@
-"""Attention for models whose query heads share key and value heads, without copying those for every query head.
+"""Compute attention for query heads that share key and value heads, without copying these for every query head.
 
 Registered with transformers under ``NAME``.
 """
@@ -13,7 +13,7 @@ NAME = "arrowhead_grouped"
 
 
 def register() -> None:
-    """Make ``NAME`` known to transformers; doing it again changes nothing."""
+    """Register the attention with transformers under ``NAME``; idempotent."""
     AttentionInterface.register(NAME, grouped_attention)
 
 
@@ -26,28 +26,33 @@ def grouped_attention(
     scaling: float | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """``query`` [rows, heads, tokens, dim], ``key`` and ``value`` [rows, shared heads, width, dim].
+    """Compute attention as transformers calls it, and return [rows, tokens, heads, dim].
 
-    ``attention_mask`` [rows, 1, tokens, width], what is added to the scores; it must be given for more than one token,
-    since causality is nowhere else. Returns [rows, tokens, heads, dim].
+    ``query`` is [rows, heads, tokens, dim], ``key`` and ``value`` [rows, shared heads, width, dim]. ``attention_mask``
+    [rows, 1, tokens, width] is added to the scores; it carries the causality.
+
+    Raises:
+        ValueError: there is no mask for more than one token.
     """
     tokens = query.shape[2]
     if attention_mask is None and tokens > 1:
         raise ValueError("several tokens need a mask that says what each may see")
-    # Several tokens by layout need a mask for each head of a group; torch's kernel does without, but not on every card.
+    # For several tokens by_layout repeats the mask per head of a group; torch's kernel does not, but not on every GPU.
     attend = by_kernel if tokens > 1 and query.device.type == "cpu" else by_layout
     attended = attend(query, key, value, attention_mask, scaling)
     return attended.transpose(1, 2).contiguous(), None
 
 
 def by_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
-    """torch's own kernel shares the heads. As ``by_layout``."""
+    """Compute attention with torch's own sharing of heads; shapes as of ``by_layout``."""
     return scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling, enable_gqa=True)
 
 
 def by_layout(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
-    """The query heads of one group become further query positions of their shared head: same keys, same values, read
-    once. Shapes as of ``grouped_attention``; returns [rows, heads, tokens, dim]."""
+    """Compute attention with a group's query heads as further query positions of their shared head.
+
+    Keys and values are read once. Shapes as of ``grouped_attention``; returns [rows, heads, tokens, dim].
+    """
     rows, heads, tokens, dim = query.shape
     group = heads // key.shape[1]
     if mask is not None and group > 1 and tokens > 1:

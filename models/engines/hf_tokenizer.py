@@ -1,7 +1,7 @@
-"""Adapter: a Hugging Face fast tokenizer as our ``Tokenizer``.
+"""Adapt a Hugging Face fast tokenizer to our ``Tokenizer``.
 
-Owns the promise that text is data: plain text never yields a special token, chat markup comes from the template
-alone. Knows nothing of models or sampling.
+Ensures that text is data: plain text never yields a special token, chat markup comes from the template alone. Knows
+nothing of models or sampling.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from typing import Any
 
 from models.errors import ModelNotFound, UnsupportedParam
 
-# Tokenised in front of text (and cut off again) where the tokenizer treats the start of a text specially.
+# Tokenised in front of text (and removed again) where the tokenizer treats the start of a text specially.
 _ANCHOR = "\n"
 _ROLE = re.compile(r"[a-z_]{1,32}")
 
 
 class HfTokenizer:
-    """``fast`` is a transformers fast tokenizer; ``eos_token_ids`` adds to its own (generation configs list more)."""
+    """Implement ``Tokenizer`` with a transformers fast tokenizer.
+
+    ``eos_token_ids`` are added to the tokenizer's own (generation configs list more).
+    """
 
     def __init__(self, fast: Any, eos_token_ids: Iterable[int] = ()) -> None:
         from tokenizers import Tokenizer as Backend
@@ -60,7 +63,7 @@ class HfTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """One more than the largest id."""
+        """Return the largest id plus one."""
         return self._vocab_size
 
     @property
@@ -121,7 +124,7 @@ class HfTokenizer:
             # A role is written into the markup as it stands, so it must not be free text.
             if not _ROLE.fullmatch(message["role"]):
                 raise UnsupportedParam(f"not a role: {message['role'][:32]!r}", param="messages")
-        # The tabs, which no template writes itself, show whether it trims what it is given.
+        # The tabs, which no template writes itself, show whether the template strips its input.
         stand_ins = [{"role": m["role"], "content": f"\t{mark}\t"} for m, mark in zip(messages, marks, strict=True)]
         try:
             return str(
@@ -144,7 +147,7 @@ class HfTokenizer:
 
     @staticmethod
     def _encode_raw(backend: Any, text: str) -> list[int]:
-        # Half of a surrogate pair, which JSON can smuggle in, has no UTF-8 and would be an error.
+        # A lone surrogate, which JSON can contain, has no UTF-8 encoding and would raise.
         clean = text.encode("utf-8", errors="replace").decode()
         return list(backend.encode(clean, add_special_tokens=False).ids)
 

@@ -1,8 +1,8 @@
-"""Keys and values of the running sequences: one row each, and the column is the token's position.
+"""Store keys and values of the running sequences: one row each, and the column is the token's position.
 
-Because every row starts at column 0, sequences of any length decode together without padding on the left, join and
-leave without being moved (only the last row fills a hole), and what lies beyond a row's length is hidden by the mask.
-Presents itself to a transformers model as its ``Cache``. Knows nothing of requests or sampling.
+Because every row starts at column 0, sequences of any length decode together without padding on the left, and join and
+leave without being moved (only the last row fills a gap); the mask hides the columns beyond a row's length. Presents
+itself to a transformers model as its ``Cache``. Knows nothing of requests or sampling.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COLUMN_STEP = 256
 
 @dataclass(frozen=True, slots=True)
 class KvShape:
-    """Of one token: the same for every layer."""
+    """Describe the keys and values of one token, the same for every layer."""
 
     num_layers: int
     num_heads: int
@@ -34,7 +34,10 @@ class KvShape:
 
 
 class KvSlots:
-    """``max_bytes`` bounds the rows times columns held at once; ``max_columns`` is the context length."""
+    """Hold the KV cache of the running sequences.
+
+    ``max_bytes`` bounds the allocated rows times columns; ``max_columns`` is the context length.
+    """
 
     def __init__(self, shape: KvShape, *, max_bytes: int, max_rows: int, max_columns: int) -> None:
         self.shape = shape
@@ -50,12 +53,12 @@ class KvSlots:
         return self._kv.nbytes
 
     def fits(self, rows: int, columns: int) -> bool:
-        """Whether ``reserve`` would stay within the byte bound."""
+        """Return whether ``reserve`` would stay within the byte bound."""
         rows, columns = self._grown(rows, columns)
         return rows * columns * self.shape.bytes_per_token <= self._max_bytes
 
     def reserve(self, rows: int, columns: int) -> None:
-        """Make room for row numbers below ``rows`` of ``columns`` tokens each; what is stored stays."""
+        """Grow to at least ``rows`` rows of ``columns`` tokens each, and keep the stored states."""
         rows, columns = self._grown(rows, columns)
         old = self._kv
         if (rows, columns) == (old.shape[2], old.shape[4]):
@@ -64,21 +67,21 @@ class KvSlots:
         self._kv[:, :, : old.shape[2], :, : old.shape[4]] = old
 
     def release(self) -> None:
-        """Give the memory back; no row may be in use."""
+        """Free the memory; no row may be in use."""
         self._kv = self._empty(0, 0)
 
     def move(self, source: int, target: int, length: int) -> None:
         self._kv[:, :, target, :, :length] = self._kv[:, :, source, :, :length]
 
     def read(self, row: int, start: int, end: int) -> Tensor:
-        """A copy, [layers, 2, heads, end - start, head_dim]."""
+        """Return a copy of a row's states, [layers, 2, heads, end - start, head_dim]."""
         return self._kv[:, :, row, :, start:end].clone()
 
     def write(self, row: int, start: int, block: Tensor) -> None:
         self._kv[:, :, row, :, start : start + block.shape[3]] = block
 
     def aim(self, rows: Sequence[int], positions: Sequence[int], tokens: int) -> None:
-        """Say where the next forward pass writes: ``tokens`` columns from ``positions[i]`` on in ``rows[i]``.
+        """Set where the next forward pass writes: ``tokens`` columns from ``positions[i]`` on in ``rows[i]``.
 
         Several rows take one token each.
         """
@@ -88,8 +91,10 @@ class KvSlots:
         self._is_run = self._rows == list(range(self._rows[0], self._rows[0] + len(self._rows)))
 
     def attention_mask(self) -> Tensor | None:
-        """[rows, 1, tokens, width], what is added to the scores: 0 for a token's own row up to itself, -inf beyond.
-        None when it sees everything. Not bool, which every layer would make into this again."""
+        """Return what is added to the scores, [rows, 1, tokens, width], or None when the token sees everything.
+
+        0 for a token's own row up to itself, -inf beyond. Not bool: every layer would convert it to this again.
+        """
         if self._tokens == 1 and len(self._rows) == 1:
             return None
         device = self.shape.device
@@ -127,13 +132,13 @@ class KvSlots:
         if columns > have_columns:
             have_columns = min(self._max_columns, -(-columns // _COLUMN_STEP) * _COLUMN_STEP)
         if rows > have_rows:
-            # Doubling keeps the copying rare; near the byte bound only what is needed.
+            # Doubling makes copies rare; near the byte bound, grow only by what is needed.
             affordable = self._max_bytes // (have_columns * self.shape.bytes_per_token)
             have_rows = max(rows, min(self._max_rows, 2 * have_rows, affordable))
         return have_rows, have_columns
 
     def _empty(self, rows: int, columns: int) -> Tensor:
-        # Zeros, not garbage: a masked NaN would still poison the weighted sum.
+        # Zeros, not uninitialised memory: a masked NaN would still make the weighted sum NaN.
         shape = self.shape
         return torch.zeros(
             (shape.num_layers, 2, rows, shape.num_heads, columns, shape.head_dim),
@@ -143,7 +148,7 @@ class KvSlots:
 
 
 class _SlotLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no type information
-    """One layer as the model sees it."""
+    """Present one layer to the model."""
 
     def __init__(self, slots: KvSlots, layer: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Loads a transformers model and its tokenizer from files, and finds out what its cache looks like.
+"""Load a transformers model and its tokenizer from files, and determine the shape of its cache.
 
 Owns devices, dtypes and the memory budget. Knows nothing of requests.
 """
@@ -25,7 +25,7 @@ from models.packed_linear import pack_linears
 from models.torch_devices import DTYPES, cpu_has_bfloat16, torch_device
 from models.types import Dtype
 
-# Growing holds the old and the new rows for a moment, so this is less than half.
+# Growing keeps the old and the new rows for a moment, so this is less than half.
 _SLOTS_SHARE = 0.4
 _PREFIX_SHARE = 0.15
 _MAX_PREFIX_BYTES = 4 * 2**30
@@ -33,7 +33,10 @@ _MAX_PREFIX_BYTES = 4 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """``slot_bytes`` and ``prefix_bytes`` bound the keys and values of running and of finished sequences."""
+    """Hold a model, its tokenizer and its limits.
+
+    ``slot_bytes`` bounds the keys and values of running sequences, ``prefix_bytes`` those of finished ones.
+    """
 
     model: Any
     tokenizer: HfTokenizer
@@ -45,10 +48,11 @@ class LoadedModel:
 
 
 def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
-    """Blocks until the weights are in memory.
+    """Load a model, blocking until the weights are in memory.
 
     Raises:
-        ModelNotFound: files are missing or damaged. EngineUnavailable: this engine or machine cannot run them.
+        ModelNotFound: files are missing or damaged.
+        EngineUnavailable: this engine or machine cannot run them.
         UnsupportedParam: the options ask for what the model does not have.
     """
     device = torch_device(options.device)
@@ -82,7 +86,10 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
 
 
 def chosen_dtype(wish: Dtype, device: torch.device, saved: torch.dtype | None, *, cpu_bfloat16: bool) -> torch.dtype:
-    """``saved``: of the files. ``cpu_bfloat16``: whether the processor has instructions for it."""
+    """Return the dtype to compute in.
+
+    ``saved`` is the dtype of the files; ``cpu_bfloat16`` says whether the CPU has instructions for bfloat16.
+    """
     if wish != "auto":
         return DTYPES[wish]
     if device.type == "cuda":
@@ -98,7 +105,7 @@ def _load_weights(card: ModelCard, options: EngineOptions, device: torch.device,
         saved = AutoConfig.from_pretrained(card.source, **where).get_text_config().dtype
         dtype = chosen_dtype(card.dtype_for(options.dtype), device, saved, cpu_bfloat16=cpu_has_bfloat16())
         model = AutoModelForCausalLM.from_pretrained(card.source, dtype=dtype, attn_implementation="sdpa", **where)
-        # Only a model that runs on torch's own attention runs the same on ours.
+        # Loaded with "sdpa" first: only a model that supports torch's own attention gives the same results with ours.
         grouped_attention.register()
         model.set_attn_implementation(grouped_attention.NAME)
         model = model.to(device).eval()
@@ -115,7 +122,7 @@ def _load_weights(card: ModelCard, options: EngineOptions, device: torch.device,
 def _context_length(card: ModelCard, options: EngineOptions, config: Any) -> int:
     limit = getattr(config, "max_position_embeddings", None) or card.context_length
     if options.max_model_len is None:
-        # A card made from a hub id has not seen the model's own config.
+        # The card of a hub id is built without the model's own config.
         return min(card.context_length, limit) if card.is_local else int(limit)
     if options.max_model_len > limit:
         raise UnsupportedParam(
@@ -127,7 +134,11 @@ def _context_length(card: ModelCard, options: EngineOptions, config: Any) -> int
 
 @torch.inference_mode()
 def _cache_shape(card: ModelCard, model: Any, max_model_len: int) -> KvShape:
-    """One token is run to see the cache; no config key says it for every architecture."""
+    """Run one token to see the cache, whose shape no config key states for every architecture.
+
+    Raises:
+        EngineUnavailable: the cache is of a form that this engine does not support.
+    """
     cache = DynamicCache(config=model.config)
     model(input_ids=torch.zeros((1, 1), dtype=torch.long, device=model.device), past_key_values=cache, use_cache=True)
     for layer in cache.layers:

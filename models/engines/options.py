@@ -1,4 +1,4 @@
-"""How an engine is run: sizes and bounds that hold for a whole process, not for one request.
+"""Define how an engine runs: sizes and bounds of a whole process, not of one request.
 
 Owns no defaults of a particular model (those are on its card) and reads no environment.
 """
@@ -16,16 +16,16 @@ EngineKind = Literal["auto", "transformers", "vllm", "scripted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """``dtype`` ``auto``: what the card says, else bfloat16 on CUDA and float32 on CPU; with transformers on a CPU that
-    has instructions for it also bfloat16, for weights that are saved in it.
+    """Set device, dtype, limits and parsers of an engine.
 
-    ``device`` is ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-    ``max_model_len`` None takes the card's context length. ``max_num_seqs`` sequences decode together;
-    ``max_queue`` more may wait, after which requests are refused. ``kv_cache_bytes`` bounds the prefix cache
-    (transformers) or the whole KV cache (vLLM); None leaves the size to the engine. ``block_size`` is the grain of
-    the prefix cache in tokens. ``seed`` is the base for requests that bring none. ``tool_call_parser`` and
-    ``reasoning_parser`` are vLLM's names for how a model writes tool calls and thoughts, ``chat_template`` a Jinja file
-    in place of the model's own; the plain model on vLLM alone uses them.
+    ``dtype`` ``auto`` is the card's dtype, else bfloat16 on CUDA and float32 on CPU; with transformers also bfloat16 on
+    a CPU that has instructions for it, for weights that are saved in it. ``device`` is ``auto``, ``cpu``, ``cuda`` or
+    ``cuda:N``. ``max_model_len`` None takes the card's context length. ``max_num_seqs`` sequences decode together;
+    ``max_queue`` more may wait, after which requests are rejected. ``kv_cache_bytes`` bounds the prefix cache
+    (transformers) or the whole KV cache (vLLM); None leaves the size to the engine. ``block_size`` is the block size of
+    the prefix cache in tokens. ``seed`` is the base for requests without one. ``tool_call_parser`` and
+    ``reasoning_parser`` are vLLM's names for how a model writes tool calls and reasoning, ``chat_template`` is a Jinja
+    file in place of the model's own; only the plain model on vLLM uses them.
     """
 
     dtype: Dtype = "auto"

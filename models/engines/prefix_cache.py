@@ -1,6 +1,6 @@
-"""Keeps the keys and values of finished token blocks, so that equal prefixes are computed once.
+"""Cache the keys and values of finished token blocks, so that equal prefixes are computed once.
 
-Owns tensors by block digest and throws the least recently used away; knows neither the model nor the requests.
+Owns tensors by block digest and evicts the least recently used; knows neither the model nor the requests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from torch import Tensor
 
 
 class PrefixCache:
-    """At most ``max_bytes`` of blocks. Not thread-safe: the decode thread owns it."""
+    """Hold at most ``max_bytes`` of blocks.
+
+    Not thread-safe: the decode thread owns it.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -31,11 +34,11 @@ class PrefixCache:
 
     @property
     def used(self) -> float | None:
-        """Share of its bytes, None where it may have none."""
+        """Return the share of the byte limit in use, or None if the limit is 0."""
         return self._bytes / self._max_bytes if self._max_bytes > 0 else None
 
     def longest_prefix(self, digests: Sequence[bytes]) -> list[Tensor]:
-        """The cached blocks of the longest prefix, in order."""
+        """Return the cached blocks of the longest prefix, in order."""
         found: list[Tensor] = []
         for digest in digests:
             block = self._blocks.get(digest)
@@ -46,7 +49,7 @@ class PrefixCache:
         return found
 
     def touch(self, digests: Sequence[bytes]) -> None:
-        """Mark as used, the last block first: a tail is useless without its head, so it must go before it."""
+        """Mark blocks as used, the last first, since a tail is useless without its head and must be evicted first."""
         for digest in reversed(digests):
             if digest in self._blocks:
                 self._blocks.move_to_end(digest)

@@ -1,8 +1,8 @@
-"""Ends an engine's child processes when this process goes away without closing it (SIGKILL, a crash).
+"""End an engine's child processes when this process ends without closing it (SIGKILL, a crash).
 
-Owns one small helper process and the pipe to it. The helper sees its parent change when this process ends, however
-it ends; it then ends the processes it was told of and their descendants. Knows nothing of engines. Linux only: it
-reads /proc; elsewhere nothing is guarded.
+Owns one small helper process and the pipe to it. The helper sees its parent change when this process ends, however it
+ends; it then ends the registered processes and their descendants. Knows nothing of engines. Linux only, since it reads
+/proc; elsewhere it has no effect.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 _GRACE_S = 5.0
 
-# Runs alone in a bare interpreter. A process is known by its id and its start time, as ids are used again. That the
-# pipe closes would be no sign: processes forked from the parent hold it open.
+# Runs alone in a bare interpreter. A process is identified by its id and its start time, since ids are reused. The end
+# of the pipe does not show that the parent has ended: processes forked from the parent keep it open.
 _HELPER = """
 import os, select, signal, sys, time
 def stat(pid):
@@ -77,7 +77,10 @@ send(doomed, signal.SIGKILL)
 
 
 class ProcessGuard:
-    """``watch`` what was started since the guard was made; ``release`` when it has been ended in good order."""
+    """End the watched child processes if this process ends without ``release``.
+
+    ``watch`` registers what was started since construction; call ``release`` after an orderly shutdown.
+    """
 
     def __init__(self) -> None:
         self._before = _children()
@@ -91,23 +94,23 @@ class ProcessGuard:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
-            # A signal to our process group (Ctrl-C, a closed terminal) must not end the guard before its work.
+            # A signal to our process group (Ctrl-C, a closed terminal) must not end the helper before its work.
             start_new_session=True,
         )
 
     @property
     def watched(self) -> frozenset[int]:
-        """Process ids."""
+        """Return the registered process ids."""
         return frozenset(self._watched)
 
     def watch(self) -> None:
-        """Take in the child processes that multiprocessing has started since."""
+        """Register the child processes that multiprocessing has started since construction."""
         for pid in _children() - self._before - self._watched:
             self._watched.add(pid)
             self._tell(str(pid))
 
     def release(self) -> None:
-        """End the helper without ending anything else."""
+        """End the helper without ending any other process."""
         self._tell("done")
         helper, self._helper = self._helper, None
         if helper is None:

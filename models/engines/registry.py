@@ -1,4 +1,7 @@
-"""Picks and builds an engine. Each engine's libraries are imported only when that engine is asked for."""
+"""Select and build an engine.
+
+Imports an engine's libraries only when that engine is requested.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ _DEFAULT_SCRIPT_TEXT = "This is the scripted engine: it has no model and always 
 
 
 def create_engine(kind: EngineKind, card: ModelCard, options: EngineOptions) -> Engine:
-    """Build an engine that is not started yet. ``auto``: vLLM where it can run on CUDA, otherwise transformers.
+    """Build an engine that is not started yet.
 
-    For ``scripted`` the card's source may be a JSON file: a list of ``{"suffix" or "regex": ..., "text": ...}``, or
-    ``{"rules": that list, "behaviour": the fields of ScriptedBehaviour}``.
+    ``auto``: vLLM where it can run on CUDA, otherwise transformers. For ``scripted`` the card's source may be a JSON
+    file: a list of ``{"suffix" or "regex": ..., "text": ...}``, or ``{"rules": that list, "behaviour": the fields of
+    ScriptedBehaviour}``.
 
     Raises:
         ModelNotFound: the script file is no script.
@@ -38,7 +42,7 @@ def create_engine(kind: EngineKind, card: ModelCard, options: EngineOptions) -> 
 
 
 def resolve_kind(kind: EngineKind) -> EngineKind:
-    """What ``auto`` means on this machine; any other kind is itself."""
+    """Return the kind that ``auto`` means on this machine, or any other kind unchanged."""
     if kind != "auto":
         return kind
     if importlib.util.find_spec("vllm") is None:

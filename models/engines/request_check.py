@@ -1,4 +1,7 @@
-"""Refuses requests no engine can serve, naming the field. Shared by the engines; holds no state."""
+"""Reject requests that no engine can serve, naming the field.
+
+Shared by the engines; holds no state.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,12 @@ MAX_LOGPROBS = 20
 
 
 def check_request(prompt_ids: Sequence[int], params: GenerateParams, *, vocab_size: int, max_model_len: int) -> None:
-    """Raise ContextTooLong or UnsupportedParam when the request cannot be served as it stands."""
+    """Check the prompt and the parameters of a request.
+
+    Raises:
+        ContextTooLong: the prompt leaves no room for one token.
+        UnsupportedParam: the prompt or a parameter is invalid.
+    """
     if not prompt_ids:
         raise UnsupportedParam("the prompt is empty", param="prompt")
     if min(prompt_ids) < 0 or max(prompt_ids) >= vocab_size:

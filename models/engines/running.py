@@ -1,4 +1,4 @@
-"""The state of one request inside the batch: its tokens, its text, its randomness, its grammar."""
+"""Hold the state of one request inside the batch: its tokens, its text, its random numbers, its grammar."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from models.types import Delta, FinishReason, GenerateParams, TokenLogprob
 
 
 class RunningSequence:
-    """``tokens`` are prompt and continuation; the keys and values of the first ``num_computed`` exist in ``row``.
+    """Track one sequence from its prompt to its last token.
 
+    ``tokens`` are prompt and continuation; the keys and values of the first ``num_computed`` exist in ``row``.
     ``max_tokens`` counts the continuation and already respects the context's end. ``seed`` fixes every draw.
     """
 
@@ -31,7 +32,7 @@ class RunningSequence:
         self.num_prompt = len(self.tokens)
         self.max_tokens = max_tokens
         self.num_computed = 0
-        self.num_cached: int | None = None  # unknown until the prefix cache was asked
+        self.num_cached: int | None = None  # unknown until the prefix cache lookup
         self.digests: list[bytes] = []
         self.row = -1
         self.grammar: GrammarState | None = None
@@ -41,7 +42,7 @@ class RunningSequence:
 
     @property
     def is_prefilling(self) -> bool:
-        """Whether tokens besides the last one still have to be computed."""
+        """Return whether tokens of the prompt still have to be computed."""
         return self.num_computed < self.num_prompt
 
     @property
@@ -49,7 +50,7 @@ class RunningSequence:
         return self.num_prompt + self.max_tokens
 
     def update_digests(self, block_size: int, num_tokens: int) -> list[bytes]:
-        """Digests of the full blocks among the first ``num_tokens`` tokens."""
+        """Return the digests of the full blocks among the first ``num_tokens`` tokens, and store them."""
         self.digests = block_hashes(self.tokens[:num_tokens], block_size, self.params.cache_salt, self.digests)
         return self.digests
 
@@ -57,12 +58,12 @@ class RunningSequence:
         return Draw.of(self.params, self._random.random())
 
     def mask(self, logits: Tensor) -> None:
-        """Forbid, in place, what the grammar does not allow next."""
+        """Set the logits of tokens that the grammar does not allow next to -inf, in place."""
         if self.grammar is not None:
             self.grammar.mask(logits)
 
     def append(self, token_id: int, logprob: TokenLogprob | None, tokenizer: Tokenizer) -> Delta:
-        """Take one sampled token; the delta it makes says whether the sequence ends with it."""
+        """Append one sampled token and return its delta, which says whether the sequence ends with it."""
         self.tokens.append(token_id)
         if self.grammar is not None:
             self.grammar.accept(token_id)
@@ -84,7 +85,7 @@ class RunningSequence:
         return self.finish(Delta(text=self._text_stream(tokenizer).flush()), "abort")
 
     def finish(self, delta: Delta, reason: FinishReason) -> Delta:
-        """The last delta, with the counts."""
+        """Mark the sequence as finished and return the last delta, with the counts."""
         self.finished = True
         return replace(
             delta,

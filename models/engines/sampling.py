@@ -1,8 +1,8 @@
-"""Chooses the next token of each row from its logits. Pure functions over torch tensors; knows no model.
+"""Choose the next token of each row from its logits.
 
-The randomness comes in as one uniform number per row, and tokens are laid out on the unit interval in id order. So a
-row's choice does not depend on its neighbours in the batch, and a last-digit difference between two batch shapes
-moves interval borders a little instead of reordering candidates.
+Pure functions over torch tensors; knows no model. The caller passes one uniform random number per row, and tokens are
+laid out on the unit interval in id order. So a row's choice does not depend on its neighbours in the batch, and a
+last-digit difference between two batch shapes moves interval borders a little instead of reordering candidates.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from models.types import GenerateParams, TokenLogprob
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How one row is sampled; ``uniform`` lies in [0, 1)."""
+    """Describe how one row is sampled; ``uniform`` lies in [0, 1)."""
 
     temperature: float
     top_p: float
@@ -31,7 +31,7 @@ class Draw:
 
 
 def choose_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
-    """``logits`` float32 [rows, vocabulary]; one token id per row."""
+    """Choose one token id per row of ``logits``, float32 [rows, vocabulary]."""
     chosen = logits.argmax(dim=-1)
     rows = [i for i, draw in enumerate(draws) if draw.temperature > 0]
     if rows:
@@ -41,7 +41,7 @@ def choose_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
 
 
 def token_logprobs(logits: Tensor, tokens: Sequence[int], wanted: Sequence[int]) -> list[TokenLogprob]:
-    """Log-probabilities of the chosen tokens and the ``wanted[i]`` best of each row.
+    """Return the log-probabilities of the chosen tokens and the ``wanted[i]`` best of each row.
 
     They are those of the logits as given: after a grammar's mask, before temperature, top_p and top_k. Tokens a
     mask forbids are not listed.
@@ -63,19 +63,19 @@ def token_logprobs(logits: Tensor, tokens: Sequence[int], wanted: Sequence[int])
 def _sample(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     device = logits.device
     temperature = torch.tensor([d.temperature for d in draws], device=device).unsqueeze(1)
-    # The largest logit is taken off first, so that a tiny temperature cannot overflow.
+    # The largest logit is subtracted first, so that a tiny temperature cannot overflow.
     scaled = (logits - logits.amax(dim=-1, keepdim=True)) / temperature
     if any(d.top_p < 1 or d.top_k > 0 for d in draws):
         scaled = _keep_likely(scaled, draws)
     cumulative = torch.softmax(scaled.double(), dim=-1).cumsum(dim=-1)
     uniform = torch.tensor([d.uniform for d in draws], dtype=torch.float64, device=device).unsqueeze(1)
     index = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True).squeeze(1)
-    # Rounding can push the point onto the interval's very end.
+    # Rounding can move the point to the very end of the interval.
     return torch.where(index < logits.shape[1], index, logits.argmax(dim=-1))
 
 
 def _keep_likely(scaled: Tensor, draws: Sequence[Draw]) -> Tensor:
-    """Everything below each row's top_k and top_p threshold set to -inf; ties at the threshold stay."""
+    """Set everything below each row's top_k and top_p threshold to -inf; ties at the threshold stay."""
     vocabulary = scaled.shape[1]
     ordered = scaled.sort(dim=-1, descending=True).values
     top_k = torch.tensor([d.top_k or vocabulary for d in draws], device=scaled.device).unsqueeze(1)

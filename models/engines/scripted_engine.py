@@ -1,7 +1,8 @@
-"""A deterministic engine without weights: it writes what a script says, token by token, under the real contract.
+"""Generate the text of a script, token by token, under the real engine contract and without weights.
 
-Owns scripts, slots and a prefix count; the text runs through the same stop, length and withholding code as a real
-model's. It samples nothing, so seeds and temperature change nothing, and a grammar is recorded but not enforced.
+Deterministic. Owns scripts, slots and a prefix count; the text runs through the same stop, length and withholding code
+as a real model's. It samples nothing, so seeds and temperature change nothing, and a grammar is recorded but not
+enforced.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MAX_CACHED_BLOCKS = 65536
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When the prompt's text ends with ``when`` (or matches it, where it is a pattern), continue with ``text``.
+    """Continue a prompt whose text ends with ``when`` (or matches it, if it is a pattern) with ``text``.
 
     After ``text`` comes EOS.
     """
@@ -47,8 +48,11 @@ Script = Sequence[Rule] | Callable[[str], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedBehaviour:
-    """Delays in seconds; ``fail_after_tokens`` makes every request die with EngineUnavailable after so many tokens.
-    ``die_after_tokens`` ends the engine itself, with all its requests, when one of them has so many."""
+    """Set the delays and failures of a scripted engine, delays in seconds.
+
+    ``fail_after_tokens`` makes every request fail with EngineUnavailable after so many tokens. ``die_after_tokens``
+    ends the engine itself, with all its requests, when one of them has so many.
+    """
 
     token_delay_s: float = 0.0
     fail_after_tokens: int | None = None
@@ -57,7 +61,7 @@ class ScriptedBehaviour:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedRequest:
-    """What one request asked for, kept for assertions."""
+    """Record the parameters of one request for assertions."""
 
     request_id: str
     prompt: str
@@ -66,7 +70,7 @@ class ScriptedRequest:
 
 
 class ScriptedEngine:
-    """``script`` is a list of rules, tried in order, or a function of the prompt's text.
+    """Generate text from ``script``, a list of rules, tried in order, or a function of the prompt's text.
 
     ``requests`` holds every request that got a slot, oldest first.
     """
@@ -155,7 +159,7 @@ class ScriptedEngine:
             raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
 
     async def _take_slot(self, aborted: asyncio.Event) -> bool:
-        """False when the request was aborted while it waited."""
+        """Wait for a slot; return False if the request was aborted meanwhile."""
         self._count(waiting=1)
         slot = asyncio.create_task(self._slots.acquire())
         gone = asyncio.create_task(aborted.wait())
@@ -251,7 +255,7 @@ class ScriptedEngine:
             self._cached.popitem(last=False)
 
     def _logprobs(self, token: int, wanted: int | None) -> tuple[TokenLogprob, ...] | None:
-        """The scripted token has probability 0.9; the alternatives are the ids after it and share the rest."""
+        """Return probability 0.9 for the scripted token; the alternatives are the ids after it and share the rest."""
         if wanted is None:
             return None
         sure = math.log(_CERTAINTY)

@@ -1,4 +1,4 @@
-"""Finds stop strings in text that arrives in pieces, and withholds what could still become one.
+"""Find stop strings in text that arrives in pieces, and withhold what could still become one.
 
 Owns text only: knows neither tokens nor engines. The result does not depend on how the text was cut into pieces.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 class StopScanner:
-    """Feed text; get back what is safe to show.
+    """Pass on the text that is fed, up to the first stop string.
 
     The stop string whose last character comes first wins; of two ending together, the longer one.
     """
@@ -21,7 +21,7 @@ class StopScanner:
         self.matched: str | None = None
 
     def feed(self, text: str) -> str:
-        """Text that no stop string can reach any more. After a match everything further is dropped."""
+        """Return the text that no stop string can include any more; after a match, drop everything."""
         if self.matched is not None:
             return ""
         if not self._stops:
@@ -37,7 +37,7 @@ class StopScanner:
         return buffer[: len(buffer) - keep]
 
     def flush(self) -> str:
-        """The withheld rest, when the text ends without a stop string."""
+        """Return the withheld rest, when the text ends without a stop string."""
         held, self._held = self._held, ""
         return held
 

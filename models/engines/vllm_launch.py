@@ -1,4 +1,4 @@
-"""How vLLM is started: its environment and its arguments, from a model card and our options.
+"""Build vLLM's environment and arguments from a model card and our options.
 
 Pure, and free of vLLM: what is passed to it can be read and tested without starting it.
 """
@@ -15,20 +15,24 @@ from models.errors import EngineUnavailable, UnsupportedParam
 from models.openmp import usual_wait
 from models.types import Dtype
 
-# The attention kernels of the CPU build take no other grain; smaller ones do not start.
+# The attention kernels of the CPU build accept only multiples of this block size; they do not start with a smaller one.
 _CPU_BLOCK_MULTIPLE = 32
-# Without a number vLLM's CPU build takes nine tenths of the machine's memory.
+# Without a limit vLLM's CPU build takes nine tenths of the machine's memory.
 _MAX_DEFAULT_CPU_CACHE = 4 * 2**30
 _SHARE_OF_MEMORY = 4
 
 
-# The CPU build runs eagerly, yet compiles a helper of its logprobs: seconds at the first request that wants them, and
-# the end of the engine on a machine without a C++ compiler.
+# The CPU build runs eagerly, yet compiles a helper of its logprobs: that takes seconds at the first request for them
+# and ends the engine on a machine without a C++ compiler.
 CPU_ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
 
 
 def refuse_unsupported(environ: Mapping[str, str]) -> None:
-    """Raises EngineUnavailable where a setting takes Python's side of vLLM, and so this engine, out of the path."""
+    """Reject settings that take the Python side of vLLM, and so this engine, out of the request path.
+
+    Raises:
+        EngineUnavailable: such a setting is on.
+    """
     if environ.get("VLLM_USE_RUST_FRONTEND", "0").strip() not in ("", "0"):
         raise EngineUnavailable(
             "VLLM_USE_RUST_FRONTEND is set: with it requests go round the Python engine and calls cannot be "
@@ -37,10 +41,11 @@ def refuse_unsupported(environ: Mapping[str, str]) -> None:
 
 
 def environment(card: ModelCard, options: EngineOptions, environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables to set before vLLM is imported. They stay set: its child processes and later imports read them.
+    """Return the variables to set before vLLM is imported.
 
-    Nothing is reported to anyone and nothing listens on, or looks up, an address beyond loopback. Where the
-    operator has set a variable that is no matter of privacy, that value is kept.
+    They stay set: its child processes and later imports read them. No usage is reported, and nothing listens on, or
+    looks up, an address beyond loopback. A variable that does not concern privacy keeps the value that the operator has
+    set.
     """
     fixed = {
         "VLLM_NO_USAGE_STATS": "1",
@@ -55,7 +60,7 @@ def environment(card: ModelCard, options: EngineOptions, environ: Mapping[str, s
         fixed["CUDA_VISIBLE_DEVICES"] = options.device.removeprefix("cuda:")
     defaults = {
         "VLLM_LOGGING_LEVEL": "ERROR",
-        # Said by libraries of libraries, once per process.
+        # Raised by transitive dependencies, once per process.
         "PYTHONWARNINGS": "ignore::FutureWarning",
         "GLOO_SOCKET_IFNAME": "lo",
         # Forking a process that runs threads, as this one does, can deadlock in the child.
@@ -65,13 +70,14 @@ def environment(card: ModelCard, options: EngineOptions, environ: Mapping[str, s
 
 
 def engine_arguments(card: ModelCard, options: EngineOptions, device_type: str) -> dict[str, Any]:
-    """Arguments of vLLM's engine, checked against what the installed build runs on.
+    """Return the arguments of vLLM's engine, checked against the device of the installed build.
 
     Raises:
-        EngineUnavailable: another device was asked for. UnsupportedParam: the block size does not exist here.
+        EngineUnavailable: another device is requested.
+        UnsupportedParam: the block size does not exist here.
     """
     _check_device(options.device, device_type)
-    # A card made from a hub id has not seen the model's own config; vLLM will.
+    # The card of a hub id is built without the model's own config; vLLM reads it.
     max_model_len = options.max_model_len or (card.context_length if card.is_local else None)
     arguments: dict[str, Any] = {
         "model": card.source,

@@ -1,7 +1,7 @@
-"""vLLM's own OpenAI layer over the client that already runs, for the plain model: tools, JSON schemas, logprobs, n.
+"""Run vLLM's own OpenAI layer over the running client, for the plain model: tools, JSON schemas, logprobs, n.
 
 It is called in this process and listens nowhere. It has more endpoints than may be reached from outside
-(``/v1/chat/completions/batch``, …) and asks for no key: who calls it chooses the paths and checks the request.
+(``/v1/chat/completions/batch``, …) and asks for no key: the caller chooses the paths and checks the request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from models.types import EngineStats
 
 
 class WatchedClient:
-    """vLLM's client, counted: what its own layer generates must show in the engine's statistics like all else."""
+    """Count what vLLM's own layer generates through the client, so that the engine's statistics include it."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -66,8 +66,8 @@ class WatchedClient:
 
 
 async def build_layer(client: WatchedClient, card: ModelCard, options: EngineOptions) -> OpenAiLayer:
-    """Takes a second: the layer's modules are imported and its renderer warmed up."""
-    # It logs a traceback for every request that it refuses; the refusal is in the reply, the request is private.
+    """Build the layer, which takes a second to import its modules and to warm up its renderer."""
+    # The layer logs a traceback for every request that it rejects; the reply has the error, and the request is private.
     logging.getLogger("vllm.entrypoints").setLevel(logging.CRITICAL)
     settings = {
         "model": card.source,

@@ -1,4 +1,7 @@
-"""What vLLM's scheduler last said of itself. Reads its records by attribute and imports none of it."""
+"""Store the last statistics of vLLM's scheduler.
+
+Reads its records by attribute and imports none of it.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +13,46 @@ from models.types import EngineStats
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """After one step. ``waiting``: not taken in, for want of memory or of a place, or held back (a grammar is still
-    compiled). ``kv_cache_used``: share of the blocks that sequences hold; a prefix that nobody holds counts as free."""
+    """Hold the scheduler's statistics after one step.
+
+    ``waiting`` counts requests that are not admitted, for lack of memory or of a slot, or because their grammar is
+    still being compiled. ``kv_cache_used`` is the share of the blocks in use by sequences; a prefix that no sequence
+    uses counts as free.
+    """
 
     waiting: int
     kv_cache_used: float
 
 
 class SchedulerView:
-    """Keeps the last step alone. Told and asked on one event loop; in the engine's process, where the numbers are made,
-    steps are told only while there are any."""
+    """Store the statistics of the last step alone.
+
+    Written and read on one event loop. The engine's process, which makes the numbers, reports steps only while it runs
+    any.
+    """
 
     def __init__(self) -> None:
         self._last: Scheduled | None = None
 
     def tell(self, stats: Any) -> None:
-        """``stats``: vLLM's ``SchedulerStats`` of a step."""
+        """Store vLLM's ``SchedulerStats`` of a step."""
         waiting = stats.num_waiting_reqs + stats.num_skipped_waiting_reqs
         self._last = Scheduled(waiting=int(waiting), kv_cache_used=float(stats.kv_cache_usage))
 
     def forget(self) -> None:
-        """Of an engine that has ended."""
+        """Clear the statistics, when the engine has ended."""
         self._last = None
 
     def over(self, counted: EngineStats) -> EngineStats:
-        """``counted`` of all that is open, with what the scheduler knows better: who waits, and the memory. A request
-        that is on its way to it counts as running."""
+        """Combine ``counted``, of all open requests, with the scheduler's own count of waiting requests and memory.
+
+        A request that has not reached the scheduler yet counts as running.
+        """
         last, num_open = self._last, counted.running + counted.waiting
         if last is None:
             return counted
         if not num_open:
-            # Who was given up left without a step that would tell.
+            # Aborted requests leave without a step that would report the freed memory.
             return replace(counted, kv_cache_used=0.0)
         waiting = min(last.waiting, num_open)
         return replace(counted, running=num_open - waiting, waiting=waiting, kv_cache_used=last.kv_cache_used)

@@ -1,4 +1,4 @@
-"""Turns what vLLM reports for one request into our deltas.
+"""Convert what vLLM reports for one request into our deltas.
 
 Owns the text: vLLM is asked for ids only, and the detokeniser and the stop scanner that all engines share make the
 text, so an answer does not depend on which engine wrote it. Reads vLLM's outputs by attribute and imports none of it.
@@ -17,7 +17,10 @@ from models.types import Delta, FinishReason, GenerateParams, TokenLogprob
 
 
 class VllmStream:
-    """One request's outputs, in order. ``started``: a first output has come, so its prompt is computed."""
+    """Convert one request's outputs, in order.
+
+    ``started``: the first output has arrived, so the prompt is computed.
+    """
 
     def __init__(self, prompt_length: int, params: GenerateParams, tokenizer: Tokenizer) -> None:
         self._params = params
@@ -31,12 +34,12 @@ class VllmStream:
         self.finished = False
 
     def advance(self, output: Any) -> Delta:
-        """The delta of one output.
+        """Return the delta of one output.
 
         Its ids end with the token that completes a stop string; what the engine sampled beyond it is dropped.
 
         Raises:
-            GrammarInvalid, EngineUnavailable: the engine gave this request up.
+            GrammarInvalid, EngineUnavailable: the engine failed this request.
         """
         completion = output.outputs[0]
         self.started = True
@@ -53,15 +56,15 @@ class VllmStream:
         return self._delta(text, tuple(ids[:used]), logprobs, finish)
 
     def abort(self) -> Delta:
-        """The last delta of a request that was stopped from outside."""
+        """Return the last delta of a request that was aborted from outside."""
         return self._delta(self._stream.flush(), (), None, "abort")
 
     def _read(self, ids: Sequence[int], reason: str | None) -> tuple[str, int, FinishReason | None]:
-        """New text, how many of the ids belong to the answer, and why it ends, if it does."""
+        """Return the new text, how many of the ids belong to the answer, and the finish reason, if any."""
         pieces: list[str] = []
         for position, token_id in enumerate(ids, start=1):
             is_last = position == len(ids)
-            # vLLM stops by itself at end tokens only: stop strings are looked for here.
+            # vLLM itself stops at end tokens only: stop strings are detected here.
             piece, finish = self._stream.advance(
                 token_id, is_eos=is_last and reason == "stop", is_last=is_last and reason == "length"
             )
@@ -95,8 +98,10 @@ class VllmStream:
     def _logprobs(
         self, ids: Sequence[int], entries: Sequence[Mapping[int, Any]], wanted: int
     ) -> tuple[TokenLogprob, ...]:
-        """``entries`` hold the sampled token and the likeliest, one for each id at least; what could
-        not be sampled is left out.
+        """Return the log-probabilities of ``ids``, each with its ``wanted`` likeliest alternatives.
+
+        ``entries`` hold the sampled token and the likeliest, at least one entry for each id; tokens that could not be
+        sampled are left out.
         """
         found = []
         for token_id, entry in zip(ids, entries, strict=False):

@@ -1,4 +1,7 @@
-"""Grammars as logits masks, by xgrammar. Owns compiled grammars and the state of one sequence inside its grammar."""
+"""Turn grammars into logits masks with xgrammar.
+
+Owns compiled grammars and the state of one sequence inside its grammar.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _BITS = 32
 
 
 class GrammarCompiler:
-    """Compiles each grammar once. ``compile`` may take a second: call it off the event loop. Thread-safe."""
+    """Compile each grammar once.
+
+    ``compile`` may take a second: call it off the event loop. Thread-safe.
+    """
 
     def __init__(self, tokenizer: HfTokenizer, vocab_size: int) -> None:
         self._tokenizer = tokenizer
@@ -27,7 +33,12 @@ class GrammarCompiler:
         self._compiler: xgr.GrammarCompiler | None = None
 
     def compile(self, grammar: Grammar) -> xgr.CompiledGrammar:
-        """Raises GrammarInvalid, or UnsupportedParam when the model has no end token to close a grammar with."""
+        """Compile a grammar, or return it from the cache.
+
+        Raises:
+            GrammarInvalid: the grammar is too long or does not compile.
+            UnsupportedParam: the model has no end token to close a grammar with.
+        """
         if len(grammar.spec) > _MAX_SPEC_CHARS:
             raise GrammarInvalid(f"the grammar is longer than {_MAX_SPEC_CHARS} characters", param="grammar")
         with self._lock:
@@ -56,7 +67,7 @@ class GrammarCompiler:
 
 
 class GrammarState:
-    """Where one sequence stands in its grammar."""
+    """Track the position of one sequence in its grammar."""
 
     def __init__(self, compiled: xgr.CompiledGrammar, vocab_size: int) -> None:
         self._matcher = xgr.GrammarMatcher(compiled)
@@ -64,7 +75,7 @@ class GrammarState:
 
     @property
     def is_complete(self) -> bool:
-        """The grammar has ended: nothing may follow."""
+        """Return whether the grammar has ended, so that nothing may follow."""
         return bool(self._matcher.is_terminated())
 
     def mask(self, logits: Tensor) -> None:
@@ -83,12 +94,16 @@ class GrammarState:
             logits.masked_fill_(~_unpack(self._bitmask[0].to(logits.device), logits.shape[0]), float("-inf"))
 
     def accept(self, token_id: int) -> None:
-        """Raises GrammarInvalid when the token is not allowed here (it was not drawn under ``mask``)."""
+        """Advance the grammar by one token.
+
+        Raises:
+            GrammarInvalid: the token is not allowed here (it was not drawn under ``mask``).
+        """
         if not self._matcher.accept_token(token_id):
             raise GrammarInvalid(f"token {token_id} is not allowed by the grammar here", param="grammar")
 
 
 def _unpack(words: Tensor, size: int) -> Tensor:
-    """int32 words, lowest bit first, to bool [size]."""
+    """Unpack int32 words, lowest bit first, to bool [size]."""
     bits = (words.unsqueeze(1) >> torch.arange(_BITS, dtype=torch.int32, device=words.device)) & 1
     return bits.flatten()[:size].bool()

@@ -1,1 +1,1 @@
-"""Documents and namespaces: reading, cutting into passages, keeping, updating."""
+"""Read documents, cut them into passages, and store and update these in namespaces."""

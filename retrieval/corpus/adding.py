@@ -1,7 +1,7 @@
-"""Adds, updates and removes documents of a namespace, and lets its indices catch up.
+"""Add, update and remove documents of a namespace, and bring its indices up to date.
 
-Documents are written in transactions of a few hundred with a journal of what indices lack; the journal is worked off in
-batches. A kill at any moment leaves whole documents; the next change goes on with the journal.
+Documents are written in transactions of a few hundred, with a journal of what the indices lack; the journal is
+processed in batches. A kill at any moment leaves whole documents, and the next change continues with the journal.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from retrieval.corpus.store_write import StoreWriter
 _DOCUMENTS: Final = 256
 _CHARS: Final = 4 * 2**20  # a few full texts may be as large as hundreds of abstracts
 _MAX_SHOWN: Final = 20
-_MAX_WAITING: Final = 100_000  # beyond it, counting them after every batch would cost more than it tells
+_MAX_WAITING: Final = 100_000  # counting more after every batch would cost too much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """``read`` documents so far, ``indexed`` passages so far (counted for each index), ``waiting`` ones in the journal
-    (at most 100,000 of each index are counted); rates over the whole time."""
+    """Report the progress of a change.
+
+    ``read``: documents so far. ``indexed``: passages so far, counted for each index. ``waiting``: entries in the
+    journal (at most 100,000 of each index are counted). Rates are over the whole time.
+    """
 
     read: int
     indexed: int
@@ -48,8 +51,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """``noted``: only what stands beside the text changed. ``indexed``: passages, for each index. ``already``: this
-    very file was added before. ``cancelled``: the rest is to be added again; what is there is whole."""
+    """Report the result of a change.
+
+    ``noted``: documents of which only metadata outside the indices changed. ``indexed``: passages, counted for each
+    index. ``already``: this very file was added before. ``cancelled``: the rest must be added again; what is stored is
+    whole.
+    """
 
     added: int = 0
     changed: int = 0
@@ -65,7 +72,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """``progress`` hears after every transaction and batch; ``cancelled`` is asked as often."""
+    """Observe and cancel a change; both callbacks run after every transaction and batch."""
 
     progress: Callable[[Progress], None] = lambda _: None
     cancelled: Callable[[], bool] = lambda: False
@@ -78,12 +85,14 @@ NO_WATCH: Final = Watch()
 def add_file(
     namespaces: Namespaces, name: str, path: Path, options: ReadOptions = NO_OPTIONS, watch: Watch = NO_WATCH
 ) -> Added:
-    """Add what is new or changed in a file. Unchanged documents cost no encoding, a file that was added before and has
-    not changed costs only its digest.
+    """Add the new and changed documents of a file.
+
+    Unchanged documents cost no encoding; a file that was added before and has not changed costs only its digest.
 
     Raises:
         DocumentUnreadable, DocumentTooLarge: what was read before that point is kept and indexed.
-        CorpusError: another of its kinds. IndexFault: an index failed; the journal keeps what it lacks.
+        CorpusError: another of its kinds.
+        IndexFault: an index failed; the journal keeps what it lacks.
     """
     kind = options.kind or guess_reader(path)
     read = reader(kind)
@@ -104,7 +113,7 @@ def add_file(
 
 
 def add_items(namespaces: Namespaces, name: str, items: Iterable[Item], watch: Watch = NO_WATCH) -> Added:
-    """As ``add_file``, of any source."""
+    """Add new and changed documents from any source, in the same way as ``add_file``."""
     with namespaces.writing(name) as (namespace, writer):
         run = _Run(namespace, writer, watch)
         run.take(iter(items))
@@ -113,7 +122,7 @@ def add_items(namespaces: Namespaces, name: str, items: Iterable[Item], watch: W
 
 
 def remove(namespaces: Namespaces, name: str, document_ids: Sequence[str], watch: Watch = NO_WATCH) -> Added:
-    """Take documents away, from every index; files that held them can be added again."""
+    """Remove documents from the store and every index; files that contained them can be added again."""
     with namespaces.writing(name) as (namespace, writer):
         run = _Run(namespace, writer, watch)
         with writer.transaction():
@@ -124,12 +133,12 @@ def remove(namespaces: Namespaces, name: str, document_ids: Sequence[str], watch
 
 
 def catch_up(namespaces: Namespaces, name: str, watch: Watch = NO_WATCH) -> Added:
-    """Only work the journal off."""
+    """Process the journal without adding documents."""
     return add_items(namespaces, name, (), watch)
 
 
 class _Run:
-    """One change of a namespace."""
+    """Execute one change of a namespace."""
 
     def __init__(self, namespace: Namespace, writer: StoreWriter, watch: Watch) -> None:
         self._namespace = namespace
@@ -143,7 +152,10 @@ class _Run:
         self.stopped = False
 
     def take(self, items: Iterator[Item]) -> None:
-        """Write documents, and index whenever enough of them wait. What came before an error is kept."""
+        """Write documents, and index whenever the journal has enough entries.
+
+        What came before an error is kept and indexed.
+        """
         while not self.stopped:
             batch, error = _batch(items)
             with self._writer.transaction():
@@ -203,7 +215,7 @@ class _Run:
 
 
 def _batch(items: Iterator[Item]) -> tuple[list[Item], CorpusError | None]:
-    """The next items for one transaction; with them the error that the source ended with, if it did."""
+    """Return the items of the next transaction, with the error that ended the source, if any."""
     batch: list[Item] = []
     chars = 0
     try:

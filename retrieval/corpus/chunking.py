@@ -1,4 +1,4 @@
-"""Cuts a document's text into passages. Pure: every passage is a slice of the text, letter for letter."""
+"""Cut a document's text into passages; pure: every passage is an exact slice of the text."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from retrieval.corpus.items import Reading, Span
 MIN_SIZE: Final = 50
 MAX_SIZE: Final = 100_000
 _WORDS: Final = re.compile(r"\w")
-# The splitter's time grows faster than a text without any place to break: longer ones are cut at blanks before.
+# The splitter's time grows superlinearly where a text has no break points: longer texts are first cut at blanks.
 _WINDOW: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunking:
-    """``size``, ``overlap``: characters. ``by_section``: no passage goes from one section into the next.
+    """Configure the size and overlap of passages, in characters.
+
+    ``by_section``: no passage crosses a section boundary.
 
     Raises:
-        NamespaceInvalid: sizes that cannot be.
+        NamespaceInvalid: a size or an overlap out of range.
     """
 
     size: int = 2000
@@ -41,16 +43,20 @@ class Chunking:
 
 
 class Chunker:
-    """Cuts at the highest of paragraphs, sentences, words that lets a passage fit. Safe from many threads."""
+    """Cut at the highest boundary (paragraph, sentence, word) that lets a passage fit.
+
+    Thread-safe.
+    """
 
     def __init__(self, chunking: Chunking) -> None:
         self.chunking = chunking
         self._splitter = TextSplitter(chunking.size, overlap=chunking.overlap)
 
     def cut(self, reading: Reading) -> list[Span]:
-        """Ascending; ``text[start:end]`` is the passage. Section and page are those where it begins.
+        """Return the spans of the passages, ascending; ``text[start:end]`` is the passage.
 
-        A text that fits is one passage, an abstract above all; one that its source cut already stays as it is.
+        Section and page are those at the start of the passage. A text that fits, such as most abstracts, is one
+        passage; a text that its source already split stays as it is.
         """
         if reading.whole:
             return [self._span(reading, span.start, span.end) for span in reading.spans]
@@ -61,7 +67,7 @@ class Chunker:
         ]
 
     def _stretches(self, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
-        """What is cut as one: the parts of one section on end, or everything."""
+        """Yield the ranges to split separately: consecutive parts of one section, or the whole text."""
         if not self.chunking.by_section:
             if spans:
                 yield spans[0].start, spans[-1].end

@@ -1,4 +1,4 @@
-"""Publication types as filters know them, from the names that PubMed and JATS use."""
+"""Map the publication types of PubMed and JATS to the names that filters use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 RETRACTED: Final = "retracted publication"
-# Under their new or shorter names; PubMed has called a notice by both.
+# Current or shorter names; PubMed has used both for retraction notices.
 _SAME: Final = {
     "retraction of publication": "retraction notice",
     "research-article": "journal article",
@@ -18,7 +18,7 @@ _SAME: Final = {
     "expression-of-concern": "expression of concern",
     "article-commentary": "comment",
 }
-# What is one is the other too (the tree of publication types in MeSH, branch V03).
+# Special types and the general ones that they imply (publication types in MeSH, branch V03).
 _KINDS: Final = {
     "randomized controlled trial": ("clinical trial",),
     "controlled clinical trial": ("clinical trial",),
@@ -28,9 +28,10 @@ _KINDS: Final = {
 
 
 def document_types(names: Iterable[str], *, retracted: bool = False) -> tuple[str, ...]:
-    """Small letters, each once, in the order given, general types behind the special ones that stand for them.
+    """Return normalized types, each once, in the order given.
 
-    ``retracted``: a notice says so, whether or not the record's types do.
+    Types are in lower case; a general type follows the special one that implies it. ``retracted``: a notice reports the
+    retraction, whether or not the record's types do.
     """
     found: dict[str, None] = {}
     for written in names:

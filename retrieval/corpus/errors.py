@@ -1,13 +1,13 @@
-"""Errors of documents and namespaces.
+"""Define the errors of documents and namespaces.
 
 CorpusError
-├── NamespaceInvalid      a name or a setting that cannot be; ``param`` names it
-├── NamespaceUnknown      there is none of this name
-├── NamespaceExists       there is one already
+├── NamespaceInvalid      an invalid name or setting; ``param`` names it
+├── NamespaceUnknown      no namespace has this name
+├── NamespaceExists       a namespace of this name exists already
 ├── NamespaceBusy         another process changes it
 ├── NamespaceDamaged      its store cannot be read, or does not agree with its indices
-├── DocumentUnreadable    a file is no document of its kind, or is cut, damaged or locked
-└── DocumentTooLarge      reading it took more time or memory than it may
+├── DocumentUnreadable    a file is not a document of its kind, or is truncated, damaged or locked
+└── DocumentTooLarge      reading it exceeds the limit of time or memory
 """
 
 from __future__ import annotations
@@ -16,33 +16,43 @@ from retrieval.errors import RetrievalError
 
 
 class CorpusError(RetrievalError):
-    """Anything wrong with documents or namespaces."""
+    """Report any fault of documents or namespaces."""
 
 
 class NamespaceInvalid(CorpusError):
-    pass
+    """Report an invalid name or setting; ``param`` names it."""
 
 
 class NamespaceUnknown(CorpusError):
+    """Report that no namespace has this name."""
+
     hint = "arrowhead namespace list shows what there is"
 
 
 class NamespaceExists(CorpusError):
+    """Report that a namespace of this name exists already."""
+
     hint = "choose another name, or add to the one there is"
 
 
 class NamespaceBusy(CorpusError):
+    """Report that another process changes the namespace."""
+
     retryable = True
     hint = "wait until the other process is done"
 
 
 class NamespaceDamaged(CorpusError):
+    """Report a store that cannot be read or does not agree with its indices."""
+
     hint = "arrowhead namespace verify tells what is wrong; restore it from an export, or add its sources again"
 
 
 class DocumentUnreadable(CorpusError):
-    pass
+    """Report a file that is not a document of its kind, or is truncated, damaged or locked."""
 
 
 class DocumentTooLarge(CorpusError):
+    """Report a document whose reading exceeds its limit of time or memory."""
+
     hint = "split the file, or raise the limits of corpus.* in the settings"

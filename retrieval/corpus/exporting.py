@@ -1,5 +1,8 @@
-"""Writes a namespace as one tar file, or as a folder: ``manifest.json`` with the SHA-256 of every part, and parts of
-JSON lines, a document with its passages each. Vectors are not in it: an import makes them anew."""
+"""Export a namespace as one tar file or as a folder.
+
+``manifest.json`` has the SHA-256 of every part; parts are JSON lines, each a document with its passages. Vectors are
+not exported: an import computes them again.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _PART_BYTES: Final = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of an export."""
+    """Describe one file of an export."""
 
     name: str
     bytes: int
@@ -38,10 +41,12 @@ class Part:
 
 
 def export(namespaces: Namespaces, name: str, target: Path) -> list[Part]:
-    """``target`` is a tar where its name ends with .tar, else a folder; it must not be there yet, and appears whole.
+    """Write a namespace to ``target``, which appears only when it is complete.
+
+    ``target`` is a tar where its name ends with .tar, else a folder; it must not exist yet.
 
     Raises:
-        NamespaceExists: there is something at ``target``.
+        NamespaceExists: ``target`` exists.
         NamespaceBusy, NamespaceUnknown, NamespaceDamaged
     """
     if target.exists():
@@ -78,7 +83,7 @@ def _export(namespace: Namespace, target: Path) -> list[Part]:
 
 
 def seal(manifest: dict[str, Any]) -> str:
-    """A digest of all that the manifest says but the digest itself."""
+    """Return the SHA-256 of the manifest without its own digest field."""
     said = {name: value for name, value in manifest.items() if name != SEAL}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
@@ -100,7 +105,7 @@ def _manifest(namespace: Namespace, parts: list[Part]) -> dict[str, Any]:
 
 
 def _write_parts(namespace: Namespace, folder: Path) -> Iterator[Part]:
-    """By content of at most so many bytes each, and one document."""
+    """Write the documents into parts of at most ``_PART_BYTES`` each, or of one larger document."""
     lines = _lines(namespace)
     line = next(lines, None)
     number = 0
@@ -122,7 +127,7 @@ def _lines(namespace: Namespace) -> Iterator[bytes]:
 
 
 def _row(namespace: Namespace, reading: Reading) -> dict[str, Any]:
-    """All of a document's passages, those that another document's stand for among them."""
+    """Return the JSON fields of a document, with all its passages including duplicates of other documents'."""
     return {
         "document": json.loads(document_text(reading.document)),
         "text": reading.text,
@@ -133,7 +138,7 @@ def _row(namespace: Namespace, reading: Reading) -> dict[str, Any]:
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The same bytes for the same content, whoever exports it."""
+    """Normalize owner, time and mode, so that equal content gives equal bytes on every machine."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     member.mode = 0o644

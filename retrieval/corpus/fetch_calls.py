@@ -1,4 +1,7 @@
-"""The NCBI calls that filling a namespace takes: all PMIDs of a query, records, full texts. Knows no namespace."""
+"""Make the NCBI calls that fill a namespace: all PMIDs of a query, records, full texts.
+
+It knows nothing of namespaces.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from retrieval.ncbi.parsing import parse_reply
 from retrieval.ncbi.records import IdList
 from retrieval.types import NcbiCall, RawReply
 
-# PubMed gives the first 9,999 records of a search and no more, however they are paged.
+# PubMed returns at most the first 9,999 records of a search, however they are paged.
 MAX_LISTED: Final = 9_999
 RECORDS: Final = 200
 FULL_TEXTS: Final = 10
@@ -26,18 +29,21 @@ _LAST_DAY: Final = date(3000, 12, 31)
 
 
 class NcbiAccess(Protocol):
-    """The client, or what decides whether a call may leave before it asks the client."""
+    """Send NCBI calls, either directly by the client or after an egress check."""
 
     async def fetch(self, call: NcbiCall) -> RawReply: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PubmedQuery:
-    """``term`` in PubMed's syntax, sent as it is: no type of article is left out unless it says so. Days as
-    "2020/01/31", inclusive, of publication. ``limit``: only so many, the newest. ``full_text``: PMC's too, where open.
+    """Describe a PubMed query.
+
+    ``term`` is in PubMed's syntax and sent unchanged: no article type is excluded unless the term says so. Dates are
+    days of publication as "2020/01/31", inclusive. ``limit``: at most so many articles, the newest, 0 for all.
+    ``full_text``: also PMC's full texts, where open.
 
     Raises:
-        NamespaceInvalid: an empty term, or days that cannot be.
+        NamespaceInvalid: an empty term, invalid dates or a negative limit.
     """
 
     term: str
@@ -61,8 +67,11 @@ class PubmedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """``count`` is NCBI's; ``pmids`` the newest first. ``unlisted``: days with more than PubMed lists of one search.
-    ``not_found``: words of the term that PubMed left out, because they stand nowhere."""
+    """Hold the PMIDs that a query found.
+
+    ``count`` is NCBI's; ``pmids`` are the newest first. ``unlisted``: days with more articles than PubMed lists for one
+    search. ``not_found``: words of the term that PubMed ignored because no record has them.
+    """
 
     count: int
     pmids: tuple[str, ...]
@@ -72,7 +81,10 @@ class Listed:
 
 @dataclass(slots=True)
 class _Listing:
-    """``dates``: which date of an article a span is meant of, of publication or of its record's last change."""
+    """Collect the PMIDs of one query.
+
+    ``dates``: whether spans refer to the date of publication or to that of the record's last change.
+    """
 
     term: str
     limit: int
@@ -86,7 +98,9 @@ class _Listing:
 
 
 async def list_pmids(access: NcbiAccess, query: PubmedQuery) -> Listed:
-    """All PMIDs of a query; more than 9,999 by halving the time until each part has fewer.
+    """Return all PMIDs of a query.
+
+    More than 9,999 are listed by halving the time span until each part has fewer.
 
     Raises:
         NcbiError: one of its kinds, NcbiMalformed where a search sends fewer PMIDs than it counts.
@@ -101,8 +115,10 @@ async def list_pmids(access: NcbiAccess, query: PubmedQuery) -> Listed:
 
 
 async def list_revised(access: NcbiAccess, query: PubmedQuery, since: date) -> Listed:
-    """PMIDs of the query's term, whenever published, whose records PubMed changed on that day or later: by a notice of
-    retraction or correction above all."""
+    """Return the PMIDs of the query's term whose records PubMed changed on or after a day.
+
+    Their date of publication does not matter. Most important are notices of retraction or correction.
+    """
     listing = _Listing(query.term, 0, "mdat")
     span = (since, _LAST_DAY)
     first = await _search(access, listing, span)
@@ -111,7 +127,7 @@ async def list_revised(access: NcbiAccess, query: PubmedQuery, since: date) -> L
 
 
 async def _list(access: NcbiAccess, listing: _Listing, span: tuple[date, date], found: IdList) -> None:
-    """Adds what a search over ``span`` has found, the newer half before the older one."""
+    """Add the PMIDs of ``span`` to the listing, given its search result, the newer half before the older one."""
     low, high = span
     wanted = listing.limit - len(listing.pmids) if listing.limit else found.count
     if min(found.count, wanted) <= len(found.ids):
@@ -139,7 +155,7 @@ async def _search(access: NcbiAccess, listing: _Listing, span: tuple[date, date]
 
 
 async def linked_pmcids(access: NcbiAccess, pmids: Sequence[str]) -> list[str]:
-    """Of the articles that have a full text in PMC, its number."""
+    """Return the PMC ids of those articles that have a full text in PMC."""
     params = {"dbfrom": "pubmed", "db": "pmc", "linkname": "pubmed_pmc", "retmode": "json", "id": ",".join(pmids)}
     call = NcbiCall("elink", "pmc", params)
     return list(_ids(call, await access.fetch(call)).ids)
@@ -156,8 +172,10 @@ async def fetch_records(
     access: NcbiAccess, db: str, ids: Sequence[str], read: Callable[[Path, ReadOptions], Iterator[Item]],
     options: ReadOptions,
 ) -> AsyncIterator[list[Item]]:  # fmt: skip
-    """Records by efetch as what their reader makes of them. A reply over the size limit is asked for in halves; a
-    single record over it is passed over."""
+    """Fetch records by efetch and yield the items that their reader makes of each reply.
+
+    A reply over the size limit is requested again in halves; a single record over it is yielded as ``Passed``.
+    """
     waiting = [list(ids)]
     while waiting:
         batch = waiting.pop()
@@ -171,14 +189,17 @@ async def fetch_records(
                 half = len(batch) // 2
                 waiting += [batch[half:], batch[:half]]
             continue
-        # On a thread: full texts take long enough to parse for others on this loop to notice.
+        # On a thread, since parsing full texts would block the event loop noticeably.
         yield await asyncio.to_thread(_read, reply.body, f"efetch {db} {batch[0]}", read, options)
 
 
 def _read(
     body: str, name: str, read: Callable[[Path, ReadOptions], Iterator[Item]], options: ReadOptions
 ) -> list[Item]:
-    """Readers take files, since most of theirs are larger than memory."""
+    """Read a reply through a temporary file.
+
+    Readers take files, since most of their sources are larger than memory.
+    """
     with tempfile.TemporaryDirectory(prefix="arrowhead-") as folder:
         path = Path(folder) / name
         path.write_text(body, encoding="utf-8")

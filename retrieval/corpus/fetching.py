@@ -1,4 +1,4 @@
-"""Fills a namespace with what a PubMed query finds, and keeps it up to date: only new articles are fetched."""
+"""Fill a namespace with the articles of a PubMed query, and update it by fetching only new and revised ones."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ from retrieval.corpus.namespaces import Namespaces
 from retrieval.corpus.readers import pmc, pubmed
 
 _QUERIES: Final = "queries"
-_WAITING: Final = 2  # replies held in memory while documents are written
+_WAITING: Final = 2  # replies buffered in memory while documents are written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """``known`` articles were there already; ``revised`` of them were fetched again, because PubMed changed their
-    records since the query was last run. ``missing``: PMIDs that NCBI listed and did not send. ``full_texts``: of PMC,
-    those that came with a body. ``added`` says what became of it all."""
+    """Report the result of running a query.
+
+    ``known`` articles were stored before; ``revised`` of them were fetched again, because PubMed changed their records
+    since the query was last run. ``missing``: PMIDs that NCBI listed but did not send. ``full_texts``: PMC articles
+    that came with a body. ``added``: the resulting changes of the namespace.
+    """
 
     listed: Listed
     known: int
@@ -46,7 +49,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedQuery:
-    """A query as it was last run: the day, and how many articles NCBI counted."""
+    """Record a query as it was last run, with the day and NCBI's count of articles."""
 
     query: PubmedQuery
     day: str
@@ -55,7 +58,7 @@ class SavedQuery:
 
 @dataclass(slots=True)
 class _Sent:
-    """What came, counted on the way."""
+    """Count the records and full texts that NCBI sent."""
 
     pmids: set[str] = field(default_factory=set)
     full_texts: int = 0
@@ -64,13 +67,14 @@ class _Sent:
 async def add_query(
     access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery, watch: Watch = NO_WATCH
 ) -> Fetched:
-    """Fetch every article of a query that the namespace does not have, and remember the query.
+    """Fetch every article of a query that the namespace lacks, and save the query.
 
-    Run again it is an update: of the articles that are there only those are fetched whose records PubMed changed since,
-    as it does where one is retracted. What was fetched before an error is kept and indexed.
+    A repeated run is an update: of the known articles it fetches only those whose records PubMed changed since, for
+    example by a retraction. What was fetched before an error is kept and indexed.
 
     Raises:
-        NcbiError: NCBI, or what decides over leaving calls. CorpusError, IndexFault: the namespace.
+        NcbiError: NCBI or the egress policy failed a call.
+        CorpusError, IndexFault: the namespace failed.
     """
     return await _run(access, namespaces, (name, query), watch, refresh=False)
 
@@ -78,17 +82,20 @@ async def add_query(
 async def refresh(
     access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery, watch: Watch = NO_WATCH
 ) -> Fetched:
-    """As ``add_query``, and all articles that are there are fetched again: unchanged ones cost no encoding."""
+    """Fetch all articles of a query again, including known ones, and save the query.
+
+    Unchanged articles cost no encoding.
+    """
     return await _run(access, namespaces, (name, query), watch, refresh=True)
 
 
 async def update(access: NcbiAccess, namespaces: Namespaces, name: str, watch: Watch = NO_WATCH) -> list[Fetched]:
-    """``add_query`` for every query that the namespace remembers."""
+    """Run ``add_query`` for every saved query of the namespace."""
     return [await add_query(access, namespaces, name, saved.query, watch) for saved in queries_of(namespaces, name)]
 
 
 def queries_of(namespaces: Namespaces, name: str) -> list[SavedQuery]:
-    """In the order in which they were first run."""
+    """Return the saved queries in the order of their first runs."""
     with namespaces.using(name) as namespace:
         text = namespace.store.meta(_QUERIES)
     try:
@@ -132,7 +139,7 @@ async def _run(
 
 
 async def _revised(access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery) -> tuple[str, ...]:
-    """Changed since the query was last run; none where it never was."""
+    """Return the PMIDs whose records changed since the query was last run; none for a new query."""
     saved = await asyncio.to_thread(queries_of, namespaces, name)
     last = next((date.fromisoformat(run.day) for run in saved if run.query == query), None)
     return (await list_revised(access, query, last)).pmids if last else ()
@@ -154,7 +161,10 @@ def _remember(namespaces: Namespaces, name: str, run: SavedQuery) -> None:
 async def _batches(
     access: NcbiAccess, wanted: tuple[list[str], bool], sent: _Sent, options: ReadOptions
 ) -> AsyncIterator[list[Item]]:
-    """Full texts before the records of their articles: who has the record has tried for its full text."""
+    """Yield fetched items, full texts before the records of their articles.
+
+    A stored record therefore implies that its full text was requested.
+    """
     pmids, full_text = wanted
     for first in range(0, len(pmids), RECORDS):
         batch = pmids[first : first + RECORDS]
@@ -172,9 +182,9 @@ async def _batches(
 
 
 async def _pump(batches: AsyncIterator[list[Item]], consume: Callable[[Iterator[Item]], Added]) -> Added:
-    """Fetch on the loop and write on a thread at the same time, a few batches apart.
+    """Fetch on the event loop and write on a thread concurrently, a few batches apart.
 
-    An error of fetching is raised when all that came before is written; one of writing stops the fetching.
+    An error of fetching is raised after everything before it is written; an error of writing stops the fetching.
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[list[Item] | None] = asyncio.Queue()

@@ -1,5 +1,7 @@
-"""Makes a namespace from an export. Nothing is unpacked to a path that the file names, and no byte is believed before
-its part's SHA-256 is."""
+"""Create a namespace from an export.
+
+Nothing is unpacked to a path that the export names, and no content is accepted before the SHA-256 of its part matches.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,14 @@ class _Manifest:
 def import_namespace(
     namespaces: Namespaces, source: Path, name: str = "", settings: NamespaceSettings | None = None
 ) -> str:
-    """Its name, ``name`` or that of the export. ``settings`` may name other back ends than it was made with; passages
-    stay as they were cut. The indices are empty: ``adding.catch_up`` fills them.
+    """Import an export and return the name of the new namespace.
+
+    ``name`` replaces the name in the export. ``settings`` may choose other back ends than the exported ones; passages
+    keep their boundaries. The indices are empty: ``adding.catch_up`` fills them.
 
     Raises:
-        DocumentUnreadable: no export, of another version, damaged, or with members that do not belong there.
-        NamespaceExists, NamespaceInvalid, NamespaceBusy; nothing is left behind.
+        DocumentUnreadable: not an export, of another version, damaged, or with unexpected members.
+        NamespaceExists, NamespaceInvalid, NamespaceBusy; an error leaves nothing behind.
     """
     with ExitStack() as stack:
         try:
@@ -90,7 +94,7 @@ def _fill(draft: Path, name: str, export: tuple[_Export, _Manifest], settings: N
 
 
 class _Export:
-    """A tar read from front to end, or a folder."""
+    """Read an export from a tar, front to end, or from a folder."""
 
     def __init__(self, source: Path) -> None:
         self._source = source
@@ -143,7 +147,11 @@ class _Export:
         )
 
     def parts(self, manifest: _Manifest) -> Iterator[tuple[Part, IO[bytes]]]:
-        """Each with an open file; a member that the manifest does not name is an error."""
+        """Yield each part with an open file.
+
+        Raises:
+            DocumentUnreadable: a member that the manifest does not name.
+        """
         if self._archive is None:
             for part in manifest.parts.values():
                 path = self._source / part.name
@@ -164,7 +172,10 @@ class _Export:
                 yield known, opened
 
     def lines(self, part: Part, handle: IO[bytes]) -> Iterator[tuple[Reading, tuple[Span, ...]]]:
-        """Documents with their passages. The digest is known at the end only: what came before is in a draft."""
+        """Yield documents with their passages.
+
+        The digest is known only at the end of the part; until then documents go into a draft.
+        """
         digest, size, number = hashlib.sha256(), 0, 0
         while line := handle.readline(_MAX_LINE):
             digest.update(line)
@@ -181,7 +192,11 @@ class _Export:
 
 
 def _row(line: bytes) -> tuple[Reading, tuple[Span, ...]]:
-    """ValueError and the like where it is no document, or its passages do not lie in its text."""
+    """Parse one line of a part.
+
+    Raises:
+        ValueError, TypeError, KeyError, IndexError, RecursionError: not a document, or passages outside its text.
+    """
     row = json.loads(line)
     text = row["text"]
     spans, cuts = (spans_of(json.dumps(row[name])) for name in ("spans", "passages"))

@@ -1,4 +1,4 @@
-"""What readers yield: documents with their text and its parts, records that are passed over, withdrawals."""
+"""Define what readers yield: documents with their text and its parts, skipped records, withdrawals."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from retrieval.passages import Document
 
 SECTION_SEPARATOR: Final = " > "
 _BETWEEN: Final = "\n\n"
-# Half of a surrogate pair is no character, and SQLite ends a text at a NUL.
+# A lone surrogate is not a character, and SQLite ends a text at a NUL.
 _NOT_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 _DATE: Final = re.compile(r"([0-9]{4})(?:-?([0-9]{2})(?:-?([0-9]{2}))?)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a text: characters ``start`` to ``end``, of one section and page (see ``Passage``)."""
+    """Mark a part of a text: characters ``start`` to ``end``, of one section and page (see ``Passage``)."""
 
     start: int
     end: int
@@ -33,9 +33,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One document as read. ``spans`` are ascending and do not overlap; ``line`` is where it begins, 0 unknown.
+    """Hold one document as read.
 
-    ``whole``: the text is a passage as it stands, because its source cut it already.
+    ``spans`` are ascending and do not overlap; ``line`` is where it begins, 0 if unknown. ``whole``: the spans are
+    passages as they are, because the source already split the text.
     """
 
     document: Document
@@ -47,14 +48,17 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The source took this document back; there may be none of it."""
+    """Report that the source withdrew a document, which may not be stored."""
 
     document_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A record that is passed over: in ``file``, at ``line`` (1-based; a tar's member number), for ``reason``."""
+    """Report a skipped record: in ``file``, at ``line``, for ``reason``.
+
+    Lines are 1-based; in a tar, ``line`` is the number of the member.
+    """
 
     file: str
     line: int
@@ -66,7 +70,7 @@ Item = Reading | Withdrawn | Passed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PdfLimits:
-    """Of one PDF: seconds, address space of the child process in bytes, pages, characters of text."""
+    """Limit one PDF: seconds, address space of the child process in bytes, pages, characters of text."""
 
     seconds: float = 120.0
     memory_bytes: int = 1024 * 2**20
@@ -76,8 +80,11 @@ class PdfLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """``kind``: the reader's name, "" is guessed. ``retrieved``: the day (yyyy-mm-dd) and ``licence`` to write into
-    documents that name none; ``provenance`` takes the place of the path."""
+    """Configure a reader.
+
+    ``kind``: the reader's name, "" to guess it. ``retrieved``: the day (yyyy-mm-dd) and ``licence`` for documents that
+    name none; ``provenance`` replaces the path.
+    """
 
     kind: str = ""
     retrieved: str = ""
@@ -90,18 +97,18 @@ NO_OPTIONS: Final = ReadOptions()
 
 
 class Reader(Protocol):
-    """Reads one file from its beginning; memory is bounded by the largest record, not by the file.
+    """Read one file from its beginning; memory is bounded by the largest record, not by the file.
 
     Raises:
-        DocumentUnreadable: the file is of another kind, cut, damaged or locked; items before that point are sound.
-        DocumentTooLarge: a limit of time or memory was met.
+        DocumentUnreadable: the file is of another kind, truncated, damaged or locked; items before that are sound.
+        DocumentTooLarge: a limit of time or memory was reached.
     """
 
     def __call__(self, path: Path, options: ReadOptions = ..., /) -> Iterator[Item]: ...
 
 
 class TextBuilder:
-    """Joins the parts of a document to one text, a blank line between them, and knows where each one lies."""
+    """Join the parts of a document to one text, a blank line between them, and record their spans."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -112,7 +119,7 @@ class TextBuilder:
         return self._size
 
     def add(self, text: str, section: str = "", page: int = 0) -> None:
-        """Parts without words are left out."""
+        """Append a part, unless it is blank."""
         text = clean(text)
         if not text.strip():
             return
@@ -124,14 +131,14 @@ class TextBuilder:
         self._size += len(text)
 
     def reading(self, document: Document, line: int = 0, *, whole: bool = False) -> Reading:
-        """A document without words of its own is its title."""
+        """Return the document with the joined text; its title is the text where no part was added."""
         if not self._parts:
             self.add(document.title)
         return Reading(document, "".join(self._parts), tuple(self._spans), line, whole)
 
 
 def clean(text: str) -> str:
-    """The text without what is no character."""
+    """Replace NULs and lone surrogates with U+FFFD."""
     return _NOT_TEXT.sub("\ufffd", text) if _NOT_TEXT.search(text) else text
 
 
@@ -140,14 +147,17 @@ def path_of(headings: Iterable[str]) -> str:
 
 
 def date_number(text: str) -> int:
-    """ "2003-05-02", "2003-05", "2003" or "20030502" as yyyymmdd with zeros where unknown; 0 for anything else."""
+    """Return a date as yyyymmdd with zeros where unknown, or 0 for any other text.
+
+    Accepted are "2003-05-02", "2003-05", "2003" and "20030502".
+    """
     found = _DATE.fullmatch(text.strip())
     return int(found[1]) * 10_000 + int(found[2] or 0) * 100 + int(found[3] or 0) if found else 0
 
 
 @contextlib.contextmanager
 def unreadable_file() -> Iterator[None]:
-    """Errors of the gateway's readers as errors of documents."""
+    """Translate errors of the gateway's readers to DocumentUnreadable."""
     try:
         yield
     except ImportFileError as error:
@@ -155,7 +165,11 @@ def unreadable_file() -> Iterator[None]:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a document's file. DocumentUnreadable where it cannot be read."""
+    """Return the SHA-256 of a document's file.
+
+    Raises:
+        DocumentUnreadable: the file cannot be read.
+    """
     try:
         return fact_of(path).sha256
     except OSError as error:

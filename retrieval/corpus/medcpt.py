@@ -1,4 +1,4 @@
-"""Takes NCBI's published MedCPT embeddings of PubMed into a namespace: nothing is encoded, texts come with them."""
+"""Import NCBI's published MedCPT embeddings of PubMed, with their texts; nothing is encoded."""
 
 from __future__ import annotations
 
@@ -23,20 +23,26 @@ _STATE = "medcpt.json"
 
 
 def estimate_medcpt(folder: Path) -> Estimate:
-    """What the vectors of all chunks in the folder will take. IndexInputInvalid where they are none."""
+    """Estimate memory and disk for the vectors of all chunks in the folder.
+
+    Raises:
+        IndexInputInvalid: the files are not MedCPT embeddings.
+    """
     return MedcptImport(folder=folder, state=folder / _STATE, namespace="").estimate()
 
 
 def add_medcpt(
     namespaces: Namespaces, name: str, folder: Path, watch: Callable[[int], None] = lambda _: None
 ) -> ImportReport:
-    """Chunk by chunk; killed, it goes on at the chunk it was in. ``watch`` hears how many articles there are so far.
+    """Import the folder chunk by chunk; a killed import continues with the chunk it was in.
 
-    The other indices of the namespace catch up afterwards (``adding.catch_up``).
+    ``watch`` receives the number of articles so far. The other indices of the namespace are updated afterwards
+    (``adding.catch_up``).
 
     Raises:
-        NamespaceInvalid: the namespace's encoder is not MedCPT. IndexTooLarge: the disk has not the room.
-        IndexInputInvalid: files that are cut or do not belong together; the chunks before them are there.
+        NamespaceInvalid: the namespace's encoder is not MedCPT.
+        IndexTooLarge: the disk has too little space.
+        IndexInputInvalid: files are truncated or do not belong together; the chunks before them are stored.
     """
     with namespaces.writing(name) as (namespace, writer):
         encoder = namespace.encoder
@@ -48,7 +54,10 @@ def add_medcpt(
 
 
 class _Intake:
-    """First the texts, then their vectors, then the journal: after a crash the journal has what lacks vectors."""
+    """Store texts, then their vectors, then the journal.
+
+    After a crash the journal therefore lists the passages that lack vectors.
+    """
 
     def __init__(self, namespace: Namespace, writer: StoreWriter, watch: Callable[[int], None]) -> None:
         self._namespace = namespace
@@ -66,7 +75,10 @@ class _Intake:
         self._watch(self._articles)
 
     def add(self, rows: Rows) -> None:
-        """Of the passages that are there: one whose text another one has is not."""
+        """Add the vectors of stored passages.
+
+        A passage whose text duplicates that of another one is not stored.
+        """
         there = {passage.passage_id for passage, _ in self._namespace.store.get([int(number) for number in rows.ids])}
         keep = np.array([int(number) in there for number in rows.ids], np.bool_)
         self._namespace.vectors.add(_kept(rows, keep))
@@ -82,7 +94,10 @@ class _Intake:
 
 
 def _kept(rows: Rows, keep: np.ndarray[Any, np.dtype[np.bool_]]) -> Rows:
-    """Namespaces have an index each, so their numbers are of no use here."""
+    """Return the selected rows without namespace numbers.
+
+    Each namespace has an index of its own, which needs no numbers.
+    """
     ids = rows.ids[keep]
     dates = np.zeros(len(ids), np.int32) if rows.dates is None else rows.dates[keep]
     types = np.zeros(len(ids), np.int64) if rows.types is None else rows.types[keep]

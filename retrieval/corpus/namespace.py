@@ -1,4 +1,4 @@
-"""One open namespace: its store and its indices, and how these catch up with the store."""
+"""Open one namespace, its store and its indices, and bring the indices up to date with the store."""
 
 from __future__ import annotations
 
@@ -23,17 +23,26 @@ from retrieval.lexical.base import LexicalIndex
 from retrieval.passages import Passage, type_bits
 
 BATCH: Final = 4096
-# So many entries of the journal are worked off before an index is made durable. A crash costs encoding them again;
-# fewer would cost the index as many more of its parts.
+# Journal entries between two commits of an index. A crash costs encoding them again; a smaller number would split the
+# index into more segments.
 COMMIT: Final = 8 * BATCH
 Done = Callable[[int], bool]
 
 
 class Namespace:
-    """Safe from many threads. Encoder and indices are opened when they are first needed."""
+    """Hold the store and the indices of one namespace.
+
+    Thread-safe. Encoder and indices are opened on first use.
+    """
 
     def __init__(self, folder: Path, backends: Backends, *, write: bool = False) -> None:
-        """``write``: only for who holds the namespace's lock. NamespaceDamaged where its store cannot be read."""
+        """Open the store.
+
+        ``write`` requires the namespace's lock.
+
+        Raises:
+            NamespaceDamaged: the store cannot be read.
+        """
         self.folder = folder
         self.name = folder.name
         self.store = PassageStore(folder / STORE_NAME)
@@ -54,7 +63,12 @@ class Namespace:
 
     @property
     def encoder(self) -> Encoder:
-        """NamespaceInvalid where it has none; IndexMismatch where it is not the one that its vectors are of."""
+        """Return the encoder of the vectors.
+
+        Raises:
+            NamespaceInvalid: the namespace has no encoder.
+            IndexMismatch: the stored vectors are of another encoder.
+        """
         if not self.settings.encoder:
             raise NamespaceInvalid(f"namespace {self.name} has no encoder, so no vectors", param="retriever")
         with self._lock:
@@ -89,7 +103,12 @@ class Namespace:
             return self._keywords
 
     def _folder(self, target: Target) -> Path:
-        """NamespaceInvalid where it has no such index; NamespaceDamaged for a reader, where there is none yet."""
+        """Return the folder of an index.
+
+        Raises:
+            NamespaceInvalid: the namespace has no such index.
+            NamespaceDamaged: the index does not exist yet, so it cannot be read.
+        """
         if target not in self.settings.targets:
             raise NamespaceInvalid(f"namespace {self.name} has no index of {target}", param="retriever")
         if not self._write and not self.has(target):
@@ -97,12 +116,12 @@ class Namespace:
         return self.folder / target
 
     def has(self, target: Target) -> bool:
-        """Whether there is anything of an index on the disk; before the first passage there need not be."""
+        """Return whether an index has files; before the first passage it may have none."""
         folder = self.folder / target
         return folder.is_dir() and any(folder.iterdir())
 
     def rows(self, target: Target) -> int:
-        """How many passages an index holds."""
+        """Return how many passages an index holds."""
         if not self.has(target):
             return 0
         return self.vectors.stats().rows if target == "vectors" else len(self._texts(target))
@@ -111,7 +130,7 @@ class Namespace:
         return self.words if target == "words" else self.keywords
 
     def is_stale(self) -> bool:
-        """Its indices were changed since it was opened, or another namespace is in its place."""
+        """Return whether the indices changed since they were opened, or another namespace replaced this one."""
         try:
             return self._inode != self._store_inode() or self._indexed != self.store.meta("indexed")
         except (OSError, NamespaceDamaged):
@@ -126,14 +145,15 @@ class Namespace:
             self.store.close()
 
     def writer(self) -> StoreWriter:
-        """Only for who holds the namespace's lock."""
+        """Return a writer of the store; requires the namespace's lock."""
         chunker = Chunker(self.settings.chunking)
         return StoreWriter(self.folder / STORE_NAME, self.name, chunker, self.settings.targets)
 
     def catch_up(self, writer: StoreWriter, done: Done, *, at_least: int = 1) -> int:
-        """Bring every index to the store's state, if it lacks ``at_least`` entries; how many passages were indexed.
+        """Update every index that lacks ``at_least`` entries; return how many passages were indexed.
 
-        ``done`` hears after each batch how many passages were indexed since it last did; it returns whether to stop.
+        After each batch ``done`` receives the number of passages indexed since its last call; it returns whether to
+        stop.
         """
         return sum(
             self._catch_up(writer, target, done)
@@ -158,7 +178,10 @@ class Namespace:
         return indexed
 
     def _commit(self, writer: StoreWriter, target: Target, entries: list[tuple[int, bool]]) -> None:
-        """First the index, then the journal: a crash in between has the entries indexed again, to the same end."""
+        """Commit the index, then the journal.
+
+        After a crash in between, the entries are indexed again with the same result.
+        """
         if target == "vectors":
             self.vectors.commit()
         else:
@@ -193,7 +216,7 @@ class Namespace:
         self.vectors.add(rows)
 
     def note_encoder(self, writer: StoreWriter) -> None:
-        """Whose vectors it holds from now on."""
+        """Record the fingerprint of the encoder, unless one is recorded already."""
         if not self.store.meta("fingerprint"):
             with writer.transaction():
                 writer.set_meta("fingerprint", fingerprint_text(self.encoder))

@@ -1,4 +1,4 @@
-"""How a namespace is called and made: chosen once, kept in its store."""
+"""Define the name and the settings of a namespace, which are chosen once and stored with it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ NO_WORDS: Final = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceSettings:
-    """``encoder``: the id of the one whose vectors it holds, "" for none. ``words``: the lexical back end, or "none".
-    ``keywords``: whether it can rank by how often keywords stand in passages (PES2).
+    """Choose the encoder, the indices and the chunking of a namespace.
+
+    ``encoder``: the id of the encoder of its vectors, "" for none. ``words``: the lexical back end, or "none".
+    ``keywords``: whether it can rank by keyword frequency (PES2).
 
     Raises:
-        NamespaceInvalid: something that cannot be.
+        NamespaceInvalid: an invalid value.
     """
 
     encoder: str = ""
@@ -45,7 +47,7 @@ class NamespaceSettings:
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """The indices that it has."""
+        """Return the indices that the namespace has."""
         has = {"vectors": bool(self.encoder), "words": self.words != NO_WORDS, "keywords": self.keywords}
         return tuple(target for target in TARGETS if has[target])
 
@@ -54,7 +56,7 @@ class NamespaceSettings:
 
 
 class TextIndex(Protocol):
-    """An index of words or of keywords, as far as filling it goes. See ``LexicalIndex``."""
+    """Fill an index of words or of keywords, under the contract of ``LexicalIndex``."""
 
     def add(self, passages: Iterable[Passage]) -> int: ...
 
@@ -69,11 +71,13 @@ class TextIndex(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backends:
-    """What a namespace is built from. Each opens what lies in a folder, as its one writer where the last argument says
-    so, else as one of many readers. A writer finds its folder missing or empty the first time, and leaves an index
-    there that readers can open, empty as it is.
+    """Open the encoders and indices of namespaces.
 
-    ``encoders`` gives the same object for the same id as long as it is loaded; ``words`` takes the back end's name.
+    Each callable opens what a folder contains, as its single writer where the last argument says so, else as one of
+    many readers. A writer finds its folder missing or empty the first time, and leaves an index there that readers can
+    open, even an empty one.
+
+    ``encoders`` returns the same object for the same id as long as it is loaded; ``words`` takes the back end's name.
     """
 
     encoders: Callable[[str], Encoder]
@@ -87,7 +91,11 @@ def is_name(name: str) -> bool:
 
 
 def checked_name(name: str) -> str:
-    """The name, which is a folder's too. NamespaceInvalid for any other."""
+    """Return the name, which is also the name of a folder.
+
+    Raises:
+        NamespaceInvalid: not a valid name.
+    """
     if not is_name(name):
         raise NamespaceInvalid(
             f"{name[:70]!r} is no name: 1 to 63 small letters, digits, _ and -, the first a letter or digit",
@@ -97,7 +105,11 @@ def checked_name(name: str) -> str:
 
 
 def settings_of(text: str) -> NamespaceSettings:
-    """Of ``as_text``. NamespaceInvalid for anything else."""
+    """Parse settings from the output of ``as_text``.
+
+    Raises:
+        NamespaceInvalid: any other text.
+    """
     try:
         fields: dict[str, Any] = json.loads(text)
         chunking = fields["chunking"]
@@ -116,5 +128,5 @@ def settings_of(text: str) -> NamespaceSettings:
 
 
 def embedded_title(passage: Passage) -> str:
-    """What stands beside a passage's text when it is embedded or judged: its document, and where in it it lies."""
+    """Return the title of the document and the section, which encoders receive beside a passage's text."""
     return f"{passage.title} -- {passage.section}" if passage.section else passage.title

@@ -1,8 +1,8 @@
-"""All namespaces of a data folder: made, listed, opened, deleted, one writer at a time.
+"""Create, list, open and delete the namespaces of a data folder, with one writer at a time.
 
 A namespace is a folder ``NAME/`` with ``passages.sqlite``, the system of record, and the folders ``vectors/``,
-``words/`` and ``keywords/``, which can be made from it at any time. One folder each: to delete one is one rename, to
-copy one is to copy a folder, and a damaged one harms no other.
+``words/`` and ``keywords/``, which can be rebuilt from it at any time. With one folder each, a deletion is one rename,
+a copy is the copy of a folder, and a damaged namespace harms no other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from retrieval.gateway.atomic_folders import draft_beside, put_in_place, recover
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """``counts`` is None, and ``damage`` says why, where the store cannot be read. ``bytes_disk``: all its files."""
+    """Describe a namespace.
+
+    ``counts`` is None, and ``damage`` gives the reason, where the store cannot be read. ``bytes_disk``: all its files.
+    """
 
     name: str
     settings: NamespaceSettings | None
@@ -43,10 +46,13 @@ class _Lease:
 
 
 class Namespaces:
-    """Safe from many threads. What it opens stays open until ``close``, a change by another process, or its end."""
+    """Manage the namespaces below one folder.
+
+    Thread-safe. An opened namespace stays open until ``close``, a change by another process, or its deletion.
+    """
 
     def __init__(self, root: Path, backends: Backends) -> None:
-        """``root`` need not be there yet."""
+        """Manage the namespaces below ``root``, which need not exist yet."""
         self.root = root
         self.backends = backends
         self._lock = threading.Lock()
@@ -55,8 +61,9 @@ class Namespaces:
     def create(
         self, name: str, settings: NamespaceSettings, created: str = "", notes: Mapping[str, str] | None = None
     ) -> None:
-        """``created``: the day, yyyy-mm-dd. ``notes``: further values for its store, as ``note`` writes them. A kill at
-        any moment leaves it whole, or not there.
+        """Create a namespace; a kill at any moment leaves it whole or absent.
+
+        ``created``: the day, yyyy-mm-dd. ``notes``: further values for its store, as ``note`` writes them.
 
         Raises:
             NamespaceInvalid, NamespaceExists, NamespaceBusy
@@ -77,13 +84,17 @@ class Namespaces:
                 shutil.rmtree(draft, ignore_errors=True)
 
     def names(self) -> list[str]:
-        """In alphabetical order."""
+        """Return the names in alphabetical order."""
         if not self.root.is_dir():
             return []
         return sorted(path.name for path in self.root.iterdir() if is_name(path.name) and path.is_dir())
 
     def describe(self, name: str) -> Description:
-        """Also of a damaged one. NamespaceUnknown where there is none."""
+        """Describe a namespace, even a damaged one.
+
+        Raises:
+            NamespaceUnknown: no namespace has this name.
+        """
         folder = self._folder(name)
         size = _size(folder)
         try:
@@ -101,7 +112,7 @@ class Namespaces:
 
     @contextlib.contextmanager
     def using(self, name: str) -> Iterator[Namespace]:
-        """For reading and searching. What another process changed since the last time is seen.
+        """Open a namespace for reading and searching, including changes of other processes since its last use.
 
         Raises:
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
@@ -125,8 +136,9 @@ class Namespaces:
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Iterator[tuple[Namespace, StoreWriter]]:
-        """For changes; who searches meanwhile sees each of them when it is done. An index that lost what the journal
-        says it holds is written down to be filled anew.
+        """Open a namespace for changes; concurrent searches see each change when it is complete.
+
+        An index that lost rows which the journal counts as indexed is marked for a rebuild.
 
         Raises:
             NamespaceBusy: another process, or another thread, changes it.
@@ -148,7 +160,12 @@ class Namespaces:
 
     @contextlib.contextmanager
     def sole_writer(self, name: str) -> Iterator[None]:
-        """Holds the name's lock, whether or not there is such a namespace. NamespaceBusy where another one does."""
+        """Lock a name, whether or not there is such a namespace.
+
+        Raises:
+            NamespaceBusy: another process, or another thread, holds the lock.
+            NamespaceDamaged: the folder cannot be written.
+        """
         target = self.root / checked_name(name)
         lock = sole_builder(target, wait_s=0.0)
         try:
@@ -164,7 +181,10 @@ class Namespaces:
             lock.__exit__(None, None, None)
 
     def delete(self, name: str) -> None:
-        """It is gone at once, its files soon; a kill in between leaves rubbish that the next change sweeps up."""
+        """Delete a namespace, at once by name and soon after on the disk.
+
+        A kill in between leaves files that the next change removes.
+        """
         folder = self._folder(name)
         with self.sole_writer(name):
             with self._lock:
@@ -174,7 +194,11 @@ class Namespaces:
             shutil.rmtree(draft, ignore_errors=True)
 
     def note(self, name: str, key: str, value: str) -> None:
-        """Write one value into its store; no index is opened. NamespaceBusy and the like as ``writing``."""
+        """Write one value into the store of a namespace, without opening an index.
+
+        Raises:
+            NamespaceBusy and the like, as ``writing``.
+        """
         folder = self._folder(name)
         with (
             self.sole_writer(name),
@@ -185,7 +209,7 @@ class Namespaces:
             writer.set_meta(key, value)
 
     def empty_index(self, name: str, target: Target) -> None:
-        """Take an index away and write down that it is to be filled anew; the next change or ``catch_up`` does."""
+        """Remove an index and mark it for a rebuild by the next change or ``catch_up``."""
         folder = self._folder(name)
         with (
             self.sole_writer(name),
@@ -204,7 +228,7 @@ class Namespaces:
                 self._retire(name)
 
     def _retire(self, name: str) -> None:
-        """Closed now, or by its last user."""
+        """Close a namespace now, or at the end of its last use."""
         lease = self._leases.pop(name, None)
         if lease is not None:
             lease.retired = True
@@ -219,7 +243,7 @@ class Namespaces:
 
 
 def _size(folder: Path) -> int:
-    """Of all files; those that a writer takes away meanwhile do not count."""
+    """Return the size of all files in bytes, without those that a writer removes meanwhile."""
     size = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The small namespace of notes that comes with the package: made at its first use, read-only, for trying out."""
+"""Provide the small namespace of notes for trials that comes with the package, created at first use, read-only."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ _POLL_S: Final = 0.2
 
 
 def notes_namespaces(root: Path, backends: Backends, encoder: str) -> Namespaces:
-    """Namespaces with the one of notes in it; ``encoder`` "" leaves vectors out. Each version of the notes and each
-    encoder has a folder below ``root``. Blocks while it is made; killed, it is made whole by the next call.
+    """Return namespaces that include the notes, which the first call creates.
+
+    ``encoder`` "" leaves vectors out. Each version of the notes and each encoder has a folder below ``root``. Blocks
+    during the creation; the next call completes one that was killed.
 
     Raises:
-        NamespaceBusy: another process has been making it for two minutes. CorpusError: the folder cannot be written.
+        NamespaceBusy: another process has been creating it for two minutes.
+        CorpusError: the folder cannot be written.
         ModelError, IndexFault: the encoder or an index failed.
     """
     text = NOTES_FILE.read_text(encoding="utf-8")
@@ -71,7 +74,7 @@ def _is_whole(namespaces: Namespaces) -> bool:
 
 
 def _make(namespaces: Namespaces, encoder: str, text: str) -> None:
-    # One may be there, begun by a process that was killed or that is at it.
+    # Another process may have begun it, and been killed or still be running.
     with contextlib.suppress(NamespaceExists):
         namespaces.create(NOTES, NamespaceSettings(encoder=encoder))
     add_items(namespaces, NOTES, read_notes(text))

@@ -1,4 +1,4 @@
-"""Which passages may be found, in words; the store turns it into what the indices take."""
+"""Filter passages by the properties of their documents; the store translates the filter for the indices."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from retrieval.passages import Document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageFilter:
-    """Every condition must hold. Dates yyyymmdd, inclusive, 0 for none: a passage without date fails where one is set.
+    """Restrict which passages may be found; every condition must be met.
 
-    ``types``: the document has one of these (any, where empty); ``without_types``: it has none of them. ``documents``:
-    ids, any where None.
+    Dates are yyyymmdd, inclusive, 0 for none: a passage without date fails where one is set. ``types``: the document
+    has one of these (any, where empty); ``without_types``: it has none of them. ``documents``: ids, any where None.
 
     Raises:
-        NamespaceInvalid: dates that cannot be, or in the wrong order.
+        NamespaceInvalid: invalid dates, or dates in the wrong order.
     """
 
     date_from: int = 0
@@ -39,7 +39,7 @@ class PassageFilter:
         return self == OPEN
 
     def admits(self, document: Document) -> bool:
-        """Judged by the document alone: what every index must come to."""
+        """Return whether a document passes, by its own fields; every index must agree with this result."""
         dated = bool(self.date_from or self.date_to)
         return (
             (not dated or (document.date > 0 and self.date_from <= document.date <= (self.date_to or 99_999_999)))

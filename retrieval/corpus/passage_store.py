@@ -1,4 +1,7 @@
-"""Reads a namespace's store: documents, passages, what indices still lack. The system of record, one SQLite file."""
+"""Read documents, passages and pending index changes from a namespace's store.
+
+The store is the system of record, one SQLite file.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,11 @@ _PASSAGE: Final = "p.passage_id, p.start, p.stop, p.section, p.page"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """``twins``: passages kept for their provenance only. ``pending``, ``gone``: entries of the journal for each index,
-    all of them and those of passages that are no more."""
+    """Count the rows of a store.
+
+    ``twins``: duplicate passages that are stored for their provenance only. ``pending``, ``gone``: entries of the
+    journal for each index, all of them and those of deleted passages.
+    """
 
     documents: int
     passages: int
@@ -39,13 +45,18 @@ class Counts:
 
 
 class PassageStore:
-    """Safe from many threads; every call is short, iterators keep to one batch in memory.
+    """Read a namespace's store.
 
-    A reader sees whole transactions of a writer, in this process or another.
+    Thread-safe; every call is short, iterators hold one batch in memory. A reader sees whole transactions of a writer,
+    in this process or another.
     """
 
     def __init__(self, path: Path) -> None:
-        """NamespaceDamaged where the file is missing, no store, or of another schema."""
+        """Open the store.
+
+        Raises:
+            NamespaceDamaged: the file is missing, not a store, or of another schema.
+        """
         self.path = path
         self._lock = threading.Lock()
         self._counts: tuple[int, Counts] | None = None
@@ -66,7 +77,11 @@ class PassageStore:
         self._pool.close()
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """NamespaceDamaged where SQLite cannot read its file."""
+        """Run a statement and return all its rows.
+
+        Raises:
+            NamespaceDamaged: SQLite cannot read its file.
+        """
         with self._pool.lent() as connection:
             try:
                 return connection.execute(sql, parameters).fetchall()
@@ -78,11 +93,14 @@ class PassageStore:
         return str(rows[0][0]) if rows else ""
 
     def generation(self) -> int:
-        """Grows with every change: what was found or counted before may be out of date."""
+        """Return the generation, which grows with every change.
+
+        Results of an earlier generation may be out of date.
+        """
         return int(self.meta("generation") or 0)
 
     def counts(self) -> Counts:
-        """Counted once in each generation."""
+        """Return the counts, which are computed once in each generation."""
         generation = self.generation()
         with self._lock:
             if self._counts is not None and self._counts[0] == generation:
@@ -100,7 +118,7 @@ class PassageStore:
         return counts
 
     def get(self, ids: Sequence[int]) -> list[tuple[Passage, Document]]:
-        """In the order given; ids that are not there are left out."""
+        """Return passages with their documents in the order given; unknown ids are left out."""
         found: dict[int, tuple[Passage, Document]] = {}
         for first in range(0, len(ids), _BATCH):
             batch = [int(number) for number in ids[first : first + _BATCH]]
@@ -121,7 +139,10 @@ class PassageStore:
             yield passage_of((cut[0], cut[1], cut[2], cut[3], cut[4]), document, text), document
 
     def _snapshot(self, sql: str, parameters: Sequence[object]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-        """Rows of passages, and of their documents at the same moment: offsets count in just that text."""
+        """Return rows of passages and of their documents as of the same moment.
+
+        Offsets of a passage are valid only in that text.
+        """
         with self._pool.lent() as connection:
             try:
                 connection.execute("BEGIN")
@@ -138,7 +159,10 @@ class PassageStore:
                 connection.rollback()
 
     def passages(self, where: PassageFilter | None = None) -> Iterator[Passage]:
-        """All that the filter admits, document by document; the store may change meanwhile."""
+        """Yield all passages that the filter admits, document by document.
+
+        The store may change meanwhile.
+        """
         low = 0
         while True:
             rows = self.query("SELECT number FROM document WHERE number > ? ORDER BY number LIMIT 200", (low,))
@@ -151,7 +175,7 @@ class PassageStore:
             low = high
 
     def readings(self) -> Iterator[tuple[Reading, bytes]]:
-        """Documents with their texts as they were read, and their digests."""
+        """Yield documents with their texts as they were read, and their digests."""
         low = 0
         columns = "number, body, content, spans, whole, digest"
         sql = f"SELECT {columns} FROM document WHERE number > ? ORDER BY number LIMIT 50"
@@ -162,7 +186,7 @@ class PassageStore:
                 yield Reading(document_of(body), text, schema.spans_of(spans), whole=bool(whole)), bytes(digest)
 
     def spans(self, document_id: str) -> list[Span]:
-        """Of all passages of a document, those that another document's stand for among them."""
+        """Return the spans of all passages of a document, including duplicates of other documents' passages."""
         columns = "start, stop, section, page"
         sql = " UNION ALL ".join(
             f"SELECT {columns} FROM {table} WHERE document = (SELECT number FROM document WHERE document_id = ?)"
@@ -171,12 +195,12 @@ class PassageStore:
         return [Span(*row) for row in self.query(f"{sql} ORDER BY start, stop", (document_id, document_id))]
 
     def document(self, document_id: str) -> tuple[Document, str] | None:
-        """With its text."""
+        """Return a document with its text, or None for an unknown id."""
         rows = self.query("SELECT body, content FROM document WHERE document_id = ?", (document_id,))
         return (document_of(rows[0][0]), unpack(rows[0][1])) if rows else None
 
     def document_ids(self, prefix: str = "") -> Iterator[str]:
-        """In alphabetical order."""
+        """Yield the ids with this prefix in alphabetical order."""
         low = prefix
         sql = "SELECT document_id FROM document WHERE document_id > ? ORDER BY document_id LIMIT 1000"
         while rows := self.query(sql, (low,)):
@@ -186,7 +210,7 @@ class PassageStore:
                 yield low
 
     def known(self, document_ids: Sequence[str]) -> set[str]:
-        """Those of them that are there."""
+        """Return the subset of the ids that the store has."""
         found: set[str] = set()
         for first in range(0, len(document_ids), _BATCH):
             batch = document_ids[first : first + _BATCH]
@@ -195,7 +219,7 @@ class PassageStore:
         return found
 
     def also_in(self, passage_id: int) -> list[Document]:
-        """Other documents with the same words, which were not indexed again."""
+        """Return other documents with the same words, which were not indexed again."""
         sql = (
             "SELECT d.body FROM passage p JOIN twin t ON t.same = p.same JOIN document d ON d.number = t.document "
             "WHERE p.passage_id = ? ORDER BY d.number"
@@ -203,27 +227,32 @@ class PassageStore:
         return [document_of(body) for (body,) in self.query(sql, (passage_id,))]
 
     def pending(self, target: Target, limit: int, after: int = 0) -> list[tuple[int, bool]]:
-        """(passage, whether it is gone) of the journal's entries behind passage ``after``, ascending."""
+        """Return entries of the journal as (passage id, whether it was deleted), ascending.
+
+        Only passages with ids above ``after`` are returned.
+        """
         sql = "SELECT passage_id, gone FROM pending WHERE target = ? AND passage_id > ? ORDER BY passage_id LIMIT ?"
         return [(int(number), bool(gone)) for number, gone in self.query(sql, (target, after, limit))]
 
     def waiting(self, target: Target, limit: int) -> int:
-        """How many entries the journal has for an index, counted up to ``limit``."""
+        """Return the number of journal entries for an index, counted up to ``limit``."""
         sql = "SELECT count(*) FROM (SELECT 1 FROM pending WHERE target = ? LIMIT ?)"
         return int(self.query(sql, (target, limit))[0][0])
 
     def is_finished(self, source: tuple[str, str]) -> bool:
-        """Whether a file (digest, reader) was read to its end."""
+        """Return whether a file (digest, reader) was read to its end."""
         return bool(self.query("SELECT 1 FROM source WHERE digest = ? AND reader = ?", source))
 
     def passed(self, limit: int = 1000) -> list[Passed]:
-        """Records that were passed over, by file and line."""
+        """Return skipped records, ordered by file and line."""
         sql = "SELECT file, line, reason FROM passed ORDER BY file, line LIMIT ?"
         return [Passed(*row) for row in self.query(sql, (limit,))]
 
     def row_filter(self, where: PassageFilter) -> RowFilter | None:
-        """The filter for the indices; None where everything may be found. Documents and types that have no bit of
-        their own are looked up here, as the list of their passages."""
+        """Return the filter for the indices, or None where every passage may be found.
+
+        Documents, and types without a bit, are resolved here to the list of their passages.
+        """
         if where.is_open:
             return None
         bitless = [name for name in (*where.types, *where.without_types) if name not in PUBLICATION_TYPES]

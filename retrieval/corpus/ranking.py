@@ -1,4 +1,4 @@
-"""Rankings of the passages of one namespace, by one retriever, and how rankings of several are joined. Pure."""
+"""Rank the passages of one namespace by one retriever, and merge several rankings; pure."""
 
 from __future__ import annotations
 
@@ -23,17 +23,23 @@ MAX_K: Final = 1000
 
 
 class KeywordSearch(Protocol):
-    """Ranks the passages of an index of keywords by how often a query's keywords stand in them (PES2)."""
+    """Rank the passages of a keyword index by how often a query's keywords occur in them (PES2)."""
 
     def __call__(self, index: Any, query: str, k: int, where: RowFilter | None, /) -> list[Hit]:
-        """``index`` is what ``Backends.keywords`` opened. Best first, at most k; only passages with a keyword."""
+        """Return at most k hits, best first, only of passages with a keyword.
+
+        ``index`` is what ``Backends.keywords`` opened.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """``ranks``: place, from 1, in each ranker's own ranking of the passage's namespace; those that did not find it are
-    left out. ``hit.score`` is that of the last step: fusion, or the cross-encoder."""
+    """Hold one passage that a search found.
+
+    ``ranks``: rank, from 1, in each ranker's own ranking of the passage's namespace; rankers that did not find it are
+    absent. ``hit.score`` is that of the last step: fusion, or the cross-encoder.
+    """
 
     passage: Passage
     document: Document
@@ -43,7 +49,11 @@ class Found:
 
 
 def rankers_of(retriever: Retriever) -> tuple[Ranker, ...]:
-    """NamespaceInvalid where there is none of this name."""
+    """Return the rankers that a retriever combines.
+
+    Raises:
+        NamespaceInvalid: no retriever has this name.
+    """
     found = RANKERS.get(retriever)
     if found is None:
         raise NamespaceInvalid(f"retriever must be one of {', '.join(RANKERS)}", param="retriever")
@@ -51,16 +61,17 @@ def rankers_of(retriever: Retriever) -> tuple[Ranker, ...]:
 
 
 def fused(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Several rankings as one, by reciprocal ranks; a single one stays as it is, with its scores."""
+    """Fuse several rankings by reciprocal rank; return a single one unchanged, with its scores."""
     if len(rankings) == 1:
         return list(rankings[0])
     return reciprocal_rank_fusion(rankings)
 
 
 def interleaved(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """The first of each, then the second of each: for scores that do not compare, as those of BM25 in two indices.
+    """Interleave rankings: the first hit of each, then the second of each.
 
-    The score is 1/(60 + rank), as in the fusion by reciprocal ranks.
+    For scores that are not comparable, such as those of BM25 in two indices. The score is 1/(60 + rank), as in
+    reciprocal rank fusion.
     """
     placed = [(place, order, hit) for order, ranking in enumerate(rankings) for place, hit in enumerate(ranking, 1)]
     placed.sort(key=lambda entry: entry[:2])
@@ -68,5 +79,5 @@ def interleaved(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
 
 
 def by_score(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """For scores of one scale; equal ones in the order of the rankings."""
+    """Merge rankings with scores on one scale; equal scores keep the order of the rankings."""
     return sorted((hit for ranking in rankings for hit in ranking), key=lambda hit: -hit.score)

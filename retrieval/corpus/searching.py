@@ -1,4 +1,4 @@
-"""Searches namespaces: one query or many at once, by one retriever or several. Changes nothing, keeps nothing."""
+"""Search namespaces by one query or many, with one ranker or several; read-only and without state."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from retrieval.index.errors import BackendUnavailable, IndexDamaged
 from retrieval.observing import Part, RetrievalObserver, Unobserved
 from retrieval.passages import Hit
 
-# Of passages that are gone from the store but not yet from an index: so many more are asked for, at most.
+# Maximum of extra hits that replace those deleted from the store but not yet from an index.
 _MAX_GONE: Final = 1000
 _FUSION_DEPTH: Final = 100
 _TARGETS: Final[dict[Ranker, Target]] = {"dense": "vectors", "bm25": "words", "pes2": "keywords"}
 
 
-# The first one for which every namespace has what it needs.
+# In order of preference: the first whose indices every namespace has is the default.
 _USUAL: Final[tuple[tuple[Retriever, frozenset[Target]], ...]] = (
     ("hybrid", frozenset(("words", "vectors"))),
     ("dense", frozenset(("vectors",))),
@@ -47,7 +47,11 @@ _USUAL: Final[tuple[tuple[Retriever, frozenset[Target]], ...]] = (
 
 
 def usual_retriever(targets: Iterable[Iterable[Target]]) -> Retriever:
-    """For namespaces with these indices each. NamespaceInvalid where they have none in common."""
+    """Return the default retriever for namespaces with these indices each.
+
+    Raises:
+        NamespaceInvalid: they have no index in common.
+    """
     common = frozenset.intersection(*map(frozenset, targets))
     found = next((retriever for retriever, needed in _USUAL if needed <= common), None)
     if found is None:
@@ -57,7 +61,13 @@ def usual_retriever(targets: Iterable[Iterable[Target]]) -> Retriever:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """``k`` passages at most. ``rerank``: how many of the best the cross-encoder judges, 0 for none."""
+    """Configure a search.
+
+    ``k``: at most so many passages. ``rerank``: how many of the best the cross-encoder scores, 0 for none.
+
+    Raises:
+        NamespaceInvalid: an unknown retriever, or a number out of range.
+    """
 
     k: int = 10
     retriever: Retriever = "dense"
@@ -73,7 +83,7 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rankers:
-    """What judges beside the indices; what is None cannot be asked for."""
+    """Hold the rankers that are not indices; a search cannot request one that is None."""
 
     keywords: KeywordSearch | None = None
     cross_encoder: CrossEncoder | None = None
@@ -81,7 +91,10 @@ class Rankers:
 
 
 class Searcher:
-    """Safe from many threads."""
+    """Search namespaces and rank the results.
+
+    Thread-safe.
+    """
 
     def __init__(
         self, namespaces: Namespaces, rankers: Rankers | None = None, observer: RetrievalObserver | None = None
@@ -91,20 +104,21 @@ class Searcher:
         self._observer = observer or Unobserved()
 
     def search(self, query: str, names: Sequence[str], options: SearchOptions | None = None) -> list[Found]:
-        """``search_many`` of one query."""
+        """Return the passages of one query, as ``search_many`` does."""
         return self.search_many([query], names, options)[0]
 
     def search_many(
         self, queries: Sequence[str], names: Sequence[str], options: SearchOptions | None = None
     ) -> list[list[Found]]:
-        """For each query its passages, best first. Queries are encoded together, once for each encoder.
+        """Return for each query its passages, best first.
 
-        Over several namespaces dense rankings are merged by score where one encoder made them; all others, whose
-        scores do not compare, place by place. Every hit is held against the filter once more by its own document.
+        Queries are encoded together, once for each encoder. Over several namespaces, dense rankings of one encoder are
+        merged by score; all others, whose scores are not comparable, are interleaved. Every hit is checked against the
+        filter once more by its own document.
 
         Raises:
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
-            IndexFault: an index, the encoder's match, or a part that is not installed.
+            IndexFault: an index failed, its encoder does not match, or a component is not installed.
         """
         options = options or SearchOptions()
         if not all(query.strip() for query in queries):
@@ -131,11 +145,11 @@ class Searcher:
         )
 
     def over(self, namespaces: Namespaces) -> Searcher:
-        """One that searches other namespaces with the same rankers."""
+        """Return a searcher of other namespaces with the same rankers."""
         return Searcher(namespaces, self._rankers, self._observer)
 
     def finish(self, query: str, found: list[Found], options: SearchOptions) -> list[Found]:
-        """The last step of a search: the cross-encoder's second look where it is wanted, and the cut to ``k``."""
+        """Apply the last step of a search: the cross-encoder, where requested, and the cut to ``k``."""
         if options.rerank and found:
             encoder = self._rankers.cross_encoder
             if encoder is None:
@@ -149,7 +163,7 @@ class Searcher:
 
 
 class _Rankings:
-    """All rankings of some queries: by ranker and namespace, one for each query."""
+    """Hold all rankings of some queries: by ranker and namespace, one for each query."""
 
     def __init__(
         self, opened: Sequence[Namespace], queries: Sequence[str], options: SearchOptions, rankers: Rankers
@@ -166,7 +180,7 @@ class _Rankings:
         self._of = {name: [self._ranked(name, namespace) for namespace in opened] for name in names}
 
     def of(self, place: int) -> list[Found]:
-        """What the query at ``place`` finds, fused and held against the filter."""
+        """Return the passages for the query at ``place``, fused and checked against the filter."""
         merged: list[list[Hit]] = []
         ranks: dict[int, dict[str, int]] = {}
         homes: dict[int, Namespace] = {}
@@ -212,7 +226,7 @@ class _Rankings:
             waiting = counts.pending[target] - counts.gone[target]
             if target not in namespace.settings.targets or waiting < counts.passages:
                 raise
-            # Every passage waits for an index that is not there yet, or is being made at this moment.
+            # No passage is indexed yet: the index does not exist, or is being built at this moment.
             return [[] for _ in self._queries]
 
     def _asked(self, name: Ranker, namespace: Namespace) -> list[list[Hit]]:

@@ -1,4 +1,7 @@
-"""The tables of a namespace's store, and how its rows are written and read. Knows nothing of files or indices."""
+"""Define the tables of a namespace's store and the encoding of its rows.
+
+It knows nothing of files or indices.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ SCHEMA_VERSION: Final = "1"
 STORE_NAME: Final = "passages.sqlite"
 Target = Literal["vectors", "words", "keywords"]
 TARGETS: Final[tuple[Target, ...]] = ("vectors", "words", "keywords")
-_ZIP_FROM: Final = 4096  # bytes; below it packing saves little
+_ZIP_FROM: Final = 4096  # characters; compressing shorter texts saves little
 _MIN_SAME: Final = 100
 _NO_WORD: Final = re.compile(r"[\W_]+")
 
-# ``pending`` is the journal: what an index does not hold yet, or holds still. ``twin`` are passages whose words another
-# document's passage has already: kept for their provenance, and to take its place when it goes.
+# ``pending`` is the journal: passages that an index lacks, or must still delete. ``twin`` has duplicates of passages of
+# other documents: stored for their provenance, and to replace such a passage when it is deleted.
 _TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE document (
@@ -56,7 +59,7 @@ CREATE TABLE passed (file TEXT NOT NULL, line INTEGER NOT NULL, reason TEXT NOT 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A passage as its row holds it: ``same`` is equal where the words are."""
+    """Hold the row of a passage; ``same`` is equal for passages with the same words."""
 
     passage_id: int
     span: Span
@@ -78,9 +81,9 @@ def unpack(content: str | bytes) -> str:
 
 
 def sameness(text: str, passage_id: int) -> bytes:
-    """Equal for texts of the same letters and numbers in the same order.
+    """Return a digest that is equal for texts with the same letters and numbers in the same order.
 
-    Short ones ("Editorial.") are never the same: they say too little to stand for each other.
+    Short texts ("Editorial.") are never equal: they are too unspecific to replace each other.
     """
     words = _NO_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
     words = words if len(words) >= _MIN_SAME else f"\0{passage_id}"
@@ -88,7 +91,7 @@ def sameness(text: str, passage_id: int) -> bytes:
 
 
 def digest_of(reading: Reading, chunking: str) -> bytes:
-    """Of everything that decides passages, vectors and what filters see of them."""
+    """Return a digest of everything that determines passages, vectors and the columns that filters use."""
     document = reading.document
     parts = (document.title, reading.text, spans_text(reading.spans), str(reading.whole), str(document.date))
     state = hashlib.blake2b(digest_size=16)
@@ -107,7 +110,7 @@ def spans_of(text: str) -> tuple[Span, ...]:
 
 
 def types_text(types: Iterable[str]) -> str:
-    """Between bars, so that one type can be looked for: "|review|journal article|"."""
+    """Join types between bars, so that SQL can find a single one: "|review|journal article|"."""
     return "|".join(("", *types, ""))
 
 
@@ -117,7 +120,11 @@ def document_text(document: Document) -> str:
 
 
 def document_of(text: str) -> Document:
-    """ValueError where the text holds something else."""
+    """Parse a document from its JSON text.
+
+    Raises:
+        ValueError: the text is not a document.
+    """
     fields = json.loads(text)
     if not isinstance(fields, dict) or not isinstance(fields.get("document_id"), str) or not fields["document_id"]:
         raise ValueError("no document")
@@ -142,7 +149,10 @@ _FIELDS: Final[dict[str, type[Any]]] = {
 
 
 def passage_of(cut: tuple[int, int, int, str, int], document: Document, text: str) -> Passage:
-    """``cut``: passage_id, start, stop, section, page of its row."""
+    """Build a passage from its row.
+
+    ``cut``: passage_id, start, stop, section, page.
+    """
     number, start, stop, section, page = cut
     return Passage(
         passage_id=number,

@@ -1,4 +1,4 @@
-"""Writes a namespace's store. Owns what a change of a document means for passages and for the journal of indices."""
+"""Write a namespace's store, and derive what a change of a document means for passages and for the journal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS: Final = "passage_id, document, start, stop, section, page, same"
 
 
 def create_store(path: Path, meta: dict[str, str]) -> None:
-    """A new store at ``path``, on the disk when this returns."""
+    """Create a store at ``path``; it is on the disk when this returns."""
     with contextlib.closing(_connect(path)) as connection, connection:
         schema.create(connection)
         rows = {"schema": schema.SCHEMA_VERSION, "generation": "0", "indexed": "0", **meta}
@@ -38,10 +38,19 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 class StoreWriter:
-    """The one connection that writes; used from one thread at a time. Nothing is kept before ``transaction`` ends."""
+    """Write to a store through its single write connection.
+
+    One thread at a time may use it. Changes become visible and durable when ``transaction`` ends.
+    """
 
     def __init__(self, path: Path, namespace: str, chunker: Chunker, targets: Sequence[Target] = TARGETS) -> None:
-        """``targets``: the indices that there are, for which the journal is kept."""
+        """Open the store for writing.
+
+        ``targets``: the existing indices, for which the journal is written.
+
+        Raises:
+            NamespaceDamaged: the store cannot be opened for writing.
+        """
         self._namespace = namespace
         self._chunker = chunker
         self._cutting = repr(chunker.chunking)
@@ -56,7 +65,11 @@ class StoreWriter:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """NamespaceDamaged where the file cannot be written (also: a full disk); then it is as it was."""
+        """Run the block as one transaction.
+
+        Raises:
+            NamespaceDamaged: the file cannot be written (also: a full disk); the store is unchanged.
+        """
         try:
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -69,10 +82,10 @@ class StoreWriter:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     def put(self, reading: Reading, cuts: Sequence[Span] | None = None) -> Change:
-        """A document in place of the one of its id, or of the file that it was read from before.
+        """Store a document in place of the one with its id, or of the earlier version of its file.
 
-        "noted": only what stands beside the text changed (retracted, corrected, licence): no index is touched.
-        ``cuts`` are the passages where they are known; else they are cut here.
+        "noted": only metadata outside the indices changed (retracted, corrected, licence), so no index changes.
+        ``cuts`` are the passages where they are known; otherwise the document is cut here.
         """
         document = reading.document
         digest, body = schema.digest_of(reading, self._cutting), schema.document_text(document)
@@ -92,7 +105,10 @@ class StoreWriter:
         return "changed" if known else "added"
 
     def _replace_file(self, reading: Reading) -> None:
-        """A file's id is its content: after a change the same file has another one."""
+        """Remove earlier versions of a file.
+
+        The id of a file is the digest of its content, so a changed file has another id.
+        """
         if not reading.document.document_id.startswith("sha256:"):
             return
         sql = "SELECT document_id FROM document WHERE document_id LIKE 'sha256:%' AND provenance = ?"
@@ -128,7 +144,10 @@ class StoreWriter:
         return cuts
 
     def _put_passages(self, number: int, cuts: dict[int, Cut]) -> None:
-        """What stays keeps its id, and is indexed again, since title, date or types may have changed."""
+        """Replace the passages of document ``number``.
+
+        Unchanged passages keep their ids and are indexed again, since title, date or types may have changed.
+        """
         old = self._connection.execute("SELECT passage_id, same FROM passage WHERE document = ?", (number,)).fetchall()
         self._connection.execute("DELETE FROM twin WHERE document = ?", (number,))
         self._take_away([row for row in old if row[0] not in cuts], number)
@@ -146,7 +165,7 @@ class StoreWriter:
             self._note(cut.passage_id, gone=False)
 
     def _take_away(self, rows: Sequence[tuple[int, bytes]], number: int) -> None:
-        """Passages of document ``number``; another document's twin takes the place of each."""
+        """Delete passages of document ``number`` and replace each with another document's twin, if any."""
         for passage, same in rows:
             self._connection.execute("DELETE FROM passage WHERE passage_id = ?", (passage,))
             self._note(passage, gone=True)
@@ -163,7 +182,7 @@ class StoreWriter:
         self._connection.executemany("INSERT OR REPLACE INTO pending VALUES (?, ?, ?)", rows)
 
     def remove(self, document_id: str) -> bool:
-        """Whether it was there."""
+        """Remove a document and return whether it was stored."""
         row = self._connection.execute("SELECT number FROM document WHERE document_id = ?", (document_id,)).fetchone()
         if row is None:
             return False
@@ -172,13 +191,13 @@ class StoreWriter:
         return True
 
     def indexed(self, target: Target, entries: Sequence[tuple[int, bool]]) -> None:
-        """Strike entries from the journal, and count that other processes' indices are out of date."""
+        """Remove entries from the journal, and mark the open indices of other processes as stale."""
         sql = "DELETE FROM pending WHERE target = ? AND passage_id = ? AND gone = ?"
         self._connection.executemany(sql, [(target, passage, gone) for passage, gone in entries])
         self._count_change()
 
     def index_anew(self, target: Target) -> None:
-        """Everything is to be indexed again."""
+        """Enter every passage into the journal, to be indexed again."""
         self._connection.execute("DELETE FROM pending WHERE target = ?", (target,))
         sql = "INSERT INTO pending SELECT ?, passage_id, 0 FROM passage"
         self._connection.execute(sql, (target,))
@@ -188,15 +207,18 @@ class StoreWriter:
         self._connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'indexed'")
 
     def pass_over(self, passed: Passed) -> None:
-        """Kept for the report, up to a number of them."""
+        """Store a skipped record for the report, up to a maximum number of them."""
         sql = "INSERT OR REPLACE INTO passed SELECT ?, ?, ? WHERE (SELECT count(*) FROM passed) < ?"
         self._connection.execute(sql, (passed.file, passed.line, passed.reason, _MAX_PASSED))
 
     def forget_sources(self) -> None:
-        """Files may be added again, though they have not changed: something of theirs was removed."""
+        """Allow unchanged files to be added again.
+
+        Needed after documents of theirs were removed.
+        """
         self._connection.execute("DELETE FROM source")
 
     def finish_source(self, source: tuple[str, str, str], day: str, counts: dict[str, int]) -> None:
-        """``source``: digest, name, reader of a file that was read to its end."""
+        """Record a file (digest, name, reader) as read to its end."""
         row = (*source, day, json.dumps(counts))
         self._connection.execute("INSERT OR REPLACE INTO source VALUES (?, ?, ?, ?, ?)", row)

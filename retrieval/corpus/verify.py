@@ -1,4 +1,4 @@
-"""Looks whether a namespace is whole: its store in itself, and each index against the store. Changes nothing."""
+"""Verify a namespace, its store in itself and each index against the store; read-only."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _MAX_FOUND: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """``faults``: what is wrong, at most a hundred sentences; none of them is what ``pending`` explains.
+    """Report the result of a verification.
 
-    ``pending``: entries of the journal, which the next change works off. ``sha256`` is over all documents, sorted by
-    their ids, with their texts: equal for equal content, whatever the order in which it came.
+    ``faults``: defects, at most a hundred sentences, none of them explained by ``pending``. ``pending``: entries of the
+    journal, which the next change processes. ``sha256`` is over all documents, sorted by their ids, with their texts:
+    equal for equal content, whatever the order in which it was added.
     """
 
     documents: int
@@ -41,7 +42,7 @@ class Report:
 
 
 def verify(namespaces: Namespaces, name: str) -> Report:
-    """Reads everything, so it takes as long as reading does. Nobody may change the namespace meanwhile.
+    """Verify a namespace by reading all of it, under the lock that excludes changes.
 
     Raises:
         NamespaceBusy, NamespaceUnknown, NamespaceDamaged: the store cannot be read at all.
@@ -94,7 +95,7 @@ def _orphans(namespace: Namespace) -> Iterator[str]:
 
 
 def _counted(namespace: Namespace, target: Target) -> Iterator[str]:
-    """What the journal leaves open lies between the fewest and the most rows that an index may have."""
+    """Yield a fault where the number of rows is outside the bounds that the journal leaves open."""
     counts, rows = namespace.store.counts(), namespace.rows(target)
     fewest = counts.passages - (counts.pending[target] - counts.gone[target])
     most = counts.passages + counts.gone[target]
@@ -104,7 +105,10 @@ def _counted(namespace: Namespace, target: Target) -> Iterator[str]:
 
 
 def _missing_vectors(namespace: Namespace) -> Iterator[str]:
-    """Every passage is asked for by its id; the nearest rows of nothing in particular are all that there are."""
+    """Yield a fault for each batch of passages of which some have no vector.
+
+    A search filtered by ids returns every row that exists, whatever the query vector.
+    """
     waiting = {number for number, gone in _journal(namespace, "vectors") if not gone}
     numbers = (passage.passage_id for passage in namespace.store.passages())
     wanted = (number for number in numbers if number not in waiting)

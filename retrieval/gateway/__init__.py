@@ -1,1 +1,1 @@
-"""A local E-utilities and BLAST service over local data. Its replies have NCBI's shape."""
+"""Serve NCBI's E-utilities and BLAST URL API from local data, with replies in NCBI's format."""

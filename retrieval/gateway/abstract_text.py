@@ -1,4 +1,4 @@
-"""efetch in plain words: rettype=abstract, and the one-paragraph docsum of retmode=text."""
+"""Render efetch's plain-text forms: rettype=abstract, and the one-paragraph docsum of retmode=text."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _NOTICE_INDENT: Final = "    "
 
 
 def abstract_text(citation: Citation, number: int) -> str:
-    """One numbered record, without the blank lines that stand between records."""
+    """Return one numbered record as text, without the blank lines that separate records."""
     blocks = _book_blocks(citation, citation.book, number) if citation.book else _article_blocks(citation, number)
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def summary_text(citation: Citation, number: int) -> str:
-    """Authors, title, source and identifiers in one paragraph."""
+    """Return authors, title, source and identifiers as one numbered paragraph."""
     source = _book_source(citation, citation.book) if citation.book else source_line(citation)
     title = citation.title or (citation.book.title if citation.book else "")
     pmc = citation.identifier("pmc")
@@ -68,7 +68,7 @@ def _people(citation: Citation) -> Iterator[str]:
 
 
 def _notices(citation: Citation) -> str:
-    """What other records say about this one: retractions, errata, comments."""
+    """Return the notices of other records about this one (retractions, errata, comments), without citations."""
     kinds = dict.fromkeys(notice.kind for notice in citation.notices if notice.kind != "Cites")
     blocks = []
     for kind in kinds:

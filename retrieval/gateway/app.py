@@ -1,6 +1,7 @@
-"""The gateway as an ASGI application, and as a server of its own. Owns paths, methods, sizes and start-up.
+"""Provide the gateway as an ASGI application and as a standalone server.
 
-Query text never reaches a log: a line holds the endpoint, the database, the status, the size and the time.
+Owns paths, methods, size limits and start-up. Query text never reaches a log: a line holds the endpoint, the
+database, the status, the size and the time.
 """
 
 from __future__ import annotations
@@ -38,25 +39,26 @@ log = logging.getLogger(__name__)
 DEFAULT_PORT: Final = 8765
 _MAX_QUERY_STRING: Final = 32 * 1024
 _MAX_BODY: Final = 256 * 1024
-_GRACE_S: Final = 4  # for requests that are being answered when the server is to end
+_GRACE_S: Final = 4  # graceful shutdown: time for requests in progress
 _MAX_FIELDS: Final = 1_000  # elink takes an id parameter for each link set
 STORE_NAME: Final = "gateway.sqlite"
-SITE_MARK: Final = "filled-by-imports"  # beside the store: the site's own data, not a sample to be made again
+SITE_MARK: Final = "filled-by-imports"  # beside the store: a site's own data, never rebuilt from the sample
 
 Answerer = Callable[[Mapping[str, str]], Awaitable[Reply]]
 
 
 def default_data_dir() -> Path:
-    """``$XDG_DATA_HOME/arrowhead/gateway``, by default under ~/.local/share."""
+    """Return ``$XDG_DATA_HOME/arrowhead/gateway``, by default under ~/.local/share."""
     home = os.environ.get("XDG_DATA_HOME", "").strip()
     return (Path(home) if home else Path.home() / ".local" / "share") / "arrowhead" / "gateway"
 
 
 def open_store(data_dir: Path, sample_dir: Path = SAMPLE_DIR) -> GatewayStore:
-    """The store in ``data_dir``, built from the sample where it is missing, damaged, or of another sample.
+    """Open the store in ``data_dir``; build it from the sample if it is missing, damaged or of another sample.
 
     Raises:
-        GatewayDataError: a store that a site filled cannot be read. It is never built over.
+        GatewayDataError: a store that a site filled cannot be read (it is never overwritten), or a new one cannot be
+            written.
     """
     path = data_dir / STORE_NAME
     try:
@@ -81,15 +83,16 @@ def _built(path: Path, sample_dir: Path) -> GatewayStore:
 
 
 def create_gateway_app(store: GatewayStore, blast_options: BlastOptions | None = None) -> Starlette:
-    """E-utilities under /entrez/eutils/*.fcgi, BLAST under /blast/Blast.cgi and /Blast.cgi; GET and POST.
+    """Create the application with the E-utilities and BLAST endpoints, GET and POST.
 
-    The BLAST database is kept beside the store's file. The application can be mounted in another one or called over
-    an in-process transport: it needs no lifespan events, though its lifespan ends running searches.
+    E-utilities are under /entrez/eutils/*.fcgi, BLAST under /blast/Blast.cgi and /Blast.cgi. The BLAST database is
+    stored beside the store's file. The application can be mounted in another one or called over an in-process
+    transport: it needs no lifespan events, though its lifespan shutdown cancels running searches.
     """
     blast_dir = store.path.parent / f"blast-{store.fingerprint[:16]}"
 
     def taxid_of(name: str) -> int | None:
-        """As people mostly mean a name, else as the store's organisms are called."""
+        """Return the taxonomy ID of a name: that of a well-known organism first, else one of the store's."""
         return known_taxid(name) or next(iter(store.tax_ids(name)), None)
 
     blast = open_blast(store.segments(), blast_dir, blast_options, taxid_of)
@@ -152,7 +155,10 @@ async def _respond(request: Request, endpoint: str, reply: Answerer, case: Calla
 
 
 def _loggable_db(params: Mapping[str, str]) -> str:
-    """A caller may write anything into db; only a known kind of name is logged."""
+    """Return the database name for the log, "?" unless it is a short ASCII word.
+
+    Clients may send any text as ``db``.
+    """
     name = params.get("db", params.get("DATABASE", ""))
     return name if name.replace("_", "").isalnum() and name.isascii() and len(name) <= 16 else "?"
 
@@ -165,7 +171,10 @@ class _RefusedError(Exception):
 
 
 async def _params(request: Request, case: Callable[[str], str]) -> dict[str, str]:
-    """Names in one case; the values of a repeated ``id`` are kept apart, of other repeats the last one counts."""
+    """Return the parameters with names in one case.
+
+    The values of a repeated ``id`` are joined with ``REPEATED``; of other repeated parameters the last value counts.
+    """
     query = request.scope.get("query_string", b"")
     if len(query) > _MAX_QUERY_STRING:
         raise _RefusedError(414, "Request-URI Too Long")
@@ -189,7 +198,7 @@ def _fields(texts: Iterable[bytes]) -> list[tuple[str, str]]:
 
 
 async def _body(request: Request) -> bytes:
-    """The form's bytes, no more than the limit of them held."""
+    """Read the form's bytes, up to the size limit."""
     kind = request.headers.get("content-type", "application/x-www-form-urlencoded").split(";")[0].strip().lower()
     if kind not in ("application/x-www-form-urlencoded", ""):
         raise _RefusedError(415, "Unsupported Media Type: send application/x-www-form-urlencoded")
@@ -219,7 +228,12 @@ def serve(
     allow_remote: bool = False,
     blast_options: BlastOptions | None = None,
 ) -> None:
-    """Serves until interrupted. GatewayBindError on a non-loopback ``host`` unless ``allow_remote``."""
+    """Serve until interrupted.
+
+    Raises:
+        GatewayBindError: ``host`` is not a loopback address and ``allow_remote`` is false.
+        GatewayPortError: the port is out of range or cannot be bound.
+    """
     if not is_loopback(host) and not allow_remote:
         raise GatewayBindError(f"{host} is not a loopback address; the gateway has no access control")
     app = create_gateway_app(open_store(data_dir), blast_options)
@@ -234,7 +248,7 @@ def serve(
             app, access_log=False, log_config=None, server_header=False, timeout_graceful_shutdown=_GRACE_S
         )
         log.info("gateway listens on %s port %d", host, listener.getsockname()[1])
-        with contextlib.suppress(KeyboardInterrupt):  # the ordinary end; uvicorn has shut down by then
+        with contextlib.suppress(KeyboardInterrupt):  # regular stop by Ctrl-C; uvicorn has shut down by then
             uvicorn.Server(config).run(sockets=[listener])
 
 

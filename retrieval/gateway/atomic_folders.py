@@ -1,7 +1,7 @@
-"""Puts a finished folder in the place of an old one so that a kill at any moment leaves one of them, whole.
+"""Replace a folder atomically: a kill at any moment leaves the old or the new one, complete.
 
-Linux exchanges two folders in one step (renameat2). Where the file system cannot, the old one is moved aside first;
-``recover`` then puts it back if the process died in between.
+Linux exchanges two folders in one system call (renameat2). Where the file system does not support it, the old one is
+moved aside first; ``recover`` restores it if the process died in between.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ _POLL_S: Final = 0.1
 
 
 def draft_beside(target: Path) -> Path:
-    """A new empty folder on the same file system; its name tells whose draft it is."""
+    """Create an empty folder on the file system of ``target``, with a name derived from the target's."""
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.build-", dir=target.parent))
     draft.chmod(0o755)
     return draft
 
 
 def put_in_place(draft: Path, target: Path) -> None:
-    """``draft`` becomes ``target``, on the disk when this returns; the old one is removed, by a kill left beside it."""
+    """Replace ``target`` with ``draft`` and sync the result to disk.
+
+    The old folder is removed; after a kill it may remain beside ``target``.
+    """
     sync_folder(draft)
     if not target.exists():
         draft.rename(target)
@@ -49,7 +52,10 @@ def put_in_place(draft: Path, target: Path) -> None:
 
 
 def recover(target: Path) -> None:
-    """Removes what a killed builder of ``target`` left; its lock must be held. A target moved aside is put back."""
+    """Remove what a killed builder of ``target`` left, and restore a target that was moved aside.
+
+    The caller must hold the target's lock.
+    """
     aside = sorted(target.parent.glob(f".{target.name}.old-*"))
     if aside and not target.exists():
         aside.pop().rename(target)
@@ -58,8 +64,10 @@ def recover(target: Path) -> None:
 
 
 def recover_all(directory: Path) -> None:
-    """``recover`` for every folder of ``directory`` that was built here and nobody is building; what cannot be written,
-    and hidden folders of a name without a builder's lock file, are left alone."""
+    """Call ``recover`` for every folder of ``directory`` that was built here and is not being built now.
+
+    Folders that cannot be written, and hidden folders of a name without a builder's lock file, are left alone.
+    """
     names = {path.name.split(".")[1] for kind in ("build", "old") for path in directory.glob(f".*.{kind}-*")}
     for name in (name for name in names if _lock_of(directory / name).exists()):
         with contextlib.suppress(OSError), sole_builder(directory / name, wait_s=0):
@@ -68,7 +76,11 @@ def recover_all(directory: Path) -> None:
 
 @contextlib.contextmanager
 def sole_builder(target: Path, wait_s: float) -> Iterator[None]:
-    """Holds the lock of ``target``, which a killed process loses by itself. TimeoutError where another one holds it."""
+    """Hold the lock of ``target``, which the kernel releases when the process dies.
+
+    Raises:
+        TimeoutError: another process still holds the lock after ``wait_s`` seconds.
+    """
     handle = os.open(_lock_of(target), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         until = time.monotonic() + wait_s
@@ -90,7 +102,7 @@ def _lock_of(target: Path) -> Path:
 
 
 def _exchanged(left: Path, right: Path) -> bool:
-    """False where the system has no such call or the file system does not know it."""
+    """Exchange two folders; return False if the system or the file system does not support it."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):

@@ -1,4 +1,7 @@
-"""NCBI's BLAST URL API: CMD=Put, CMD=Get and FORMAT_OBJECT=SearchInfo over a bounded queue of local searches."""
+"""Serve NCBI's BLAST URL API over a bounded queue of local searches.
+
+Implements CMD=Put, CMD=Get, CMD=Delete and FORMAT_OBJECT=SearchInfo.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from retrieval.gateway.replies import HTML, Reply
 
 log = logging.getLogger(__name__)
 _RID_LETTERS: Final = string.digits + string.ascii_uppercase
-_RID_LENGTH: Final = 16  # 36^16: nobody guesses another one's
+_RID_LENGTH: Final = 16  # 36^16 values: a RID cannot be guessed
 _TOO_MANY: Final = "Error: too many searches are waiting, try again later"
 _SITE_FOLDER: Final = "blast"
 _LEAST_SWEEP_S: Final = 0.1
@@ -35,7 +38,10 @@ _LEAST_SWEEP_S: Final = 0.1
 
 @dataclass(slots=True)
 class _Job:
-    """``query`` is let go when the search has ended; a result keeps what it needs."""
+    """Hold one submitted search and its outcome.
+
+    ``query`` is dropped when the search ends; a result keeps what it needs.
+    """
 
     query: BlastQuery | None
     created: float
@@ -54,8 +60,11 @@ def open_blast(
     options: BlastOptions | None = None,
     taxid_of: TaxidOf = known_taxid,
 ) -> BlastService:
-    """The service over the built-in sample (kept in ``sample_dir``), the databases in the folder "blast" beside it, and
-    those of ``options.blastdb_dirs``."""
+    """Open the BLAST service over the built-in sample and the site's databases.
+
+    The sample is stored in ``sample_dir``; the site's databases are those in the folder "blast" beside it and those of
+    ``options.blastdb_dirs``.
+    """
     chosen = options or BlastOptions()
     roots = (sample_dir.parent / _SITE_FOLDER, *chosen.blastdb_dirs)
     engine = BlastEngine(SampleDatabase(segments, sample_dir), roots, chosen, taxid_of)
@@ -64,7 +73,10 @@ def open_blast(
 
 
 class BlastService:
-    """Searches wait in one queue; a RID is forgotten ``ttl_s`` seconds after its Put, or when room is needed."""
+    """Run searches from one queue and return their results by request ID (RID).
+
+    A RID expires ``ttl_s`` seconds after its Put, or earlier when space is needed.
+    """
 
     def __init__(
         self, engine: BlastEngine, options: BlastOptions, *, clock: Callable[[], float] = time.monotonic
@@ -75,12 +87,12 @@ class BlastService:
         self._jobs: dict[str, _Job] = {}
         self._turn = asyncio.Semaphore(options.workers)
         self._pages = 0
-        self._page_turn = asyncio.Semaphore(options.workers + 1)  # a page is short; one never waits for searches
+        self._page_turn = asyncio.Semaphore(options.workers + 1)  # pages are short: they do not queue with searches
         self._last_s = 1.0
         self._sweep_at: asyncio.TimerHandle | None = None
 
     async def answer(self, params: Mapping[str, str]) -> Reply:
-        """``params`` with upper-case names."""
+        """Answer one request; ``params`` have upper-case names."""
         self._forget_old()
         command = params.get("CMD", "").strip().lower()
         if command == "put":
@@ -93,7 +105,7 @@ class BlastService:
         return Reply(400, HTML, render.refusal_page("Error: CMD must be Put, Get or Delete"))
 
     async def aclose(self) -> None:
-        """Ends all searches and forgets all results."""
+        """Cancel all searches and drop all results."""
         if self._sweep_at is not None:
             self._sweep_at.cancel()
         running = [job.task for job in self._jobs.values() if job.task is not None]
@@ -108,7 +120,7 @@ class BlastService:
             query = await self._engine.read(params)
         except ValueError as error:
             return Reply(200, HTML, render.refusal_page(str(error)))
-        if (ahead := self._unfinished()) >= self._options.max_waiting:  # others came while this one was read
+        if (ahead := self._unfinished()) >= self._options.max_waiting:  # others arrived meanwhile
             return Reply(429, HTML, render.refusal_page(_TOO_MANY))
         rid = "".join(secrets.choice(_RID_LETTERS) for _ in range(_RID_LENGTH))
         job = _Job(query, self._clock())
@@ -129,7 +141,7 @@ class BlastService:
                 self._last_s = max(1.0, self._clock() - started)
         except BlastFailed as error:
             job.failure = error.message
-            # The reason goes to the one who asked; it is made from what the program said about the query.
+            # Only the client gets the reason: it derives from the program's messages about the query.
             log.warning("a %s search in %s failed", query.program.name, query.database.name)
         except Exception as error:
             job.failure = "the search broke off"
@@ -180,7 +192,7 @@ class BlastService:
         self._make_room()
 
     def _sweep_later(self) -> None:
-        """So that nothing is kept longer because no call comes."""
+        """Schedule a sweep, so that entries expire even if no request arrives."""
         if self._sweep_at is None and self._jobs:
             oldest = next(iter(self._jobs.values()))
             wait_s = max(_LEAST_SWEEP_S, oldest.created + self._options.ttl_s - self._clock() + _LEAST_SWEEP_S)
@@ -192,7 +204,7 @@ class BlastService:
         self._sweep_later()
 
     def _make_room(self) -> None:
-        """The oldest finished searches go until count and bytes fit."""
+        """Evict the oldest finished searches until count and bytes are within the limits."""
         finished = [(rid, job.size) for rid, job in self._jobs.items() if job.task is None]
         held = sum(size for _, size in finished)
         for rid, size in finished:

@@ -1,7 +1,7 @@
-"""Searches of real databases: blast+ searches, keeps its own archive, and writes every form of the result from it.
+"""Search real databases with blast+, and format every form of a result from blast+'s own archive.
 
-The archive stays in memory. It is small, for it holds places and scores; the subjects' letters are read again from the
-database, so a form can only be written while the database is the one that was searched.
+The archive stays in memory. It is small, because it holds positions and scores; the subjects' letters are read again
+from the database, so a result can be formatted only while the database is the one that was searched.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from retrieval.gateway.blast_render import NO_SIMILARITY
 from retrieval.gateway.blast_request import BlastQuery
 from retrieval.gateway.replies import Reply
 
-LEAST_HITS: Final = 5  # blast+ may miss the best hit when it is to keep fewer
+LEAST_HITS: Final = 5  # blast+ may miss the best hit with a smaller -max_target_seqs
 _FORMS: Final[dict[Report, str]] = {
     "text": "0", "xml": "5", "tabular": "7", "csv": "10", "json2_s": "15", "xml2_s": "16",
 }  # fmt: skip
@@ -29,14 +29,14 @@ _NO_SUCH_ORGANISM: Final = "Taxonomy ID(s) not found"
 
 
 class DatabaseReplaced(BlastFailed):
-    """The search is to be submitted again."""
+    """Signal that the database was replaced since the search, which must be submitted again."""
 
     retryable = True
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveResult:
-    """``archive``: blast+'s -outfmt 11."""
+    """Hold a search result as ``archive``, in blast+'s -outfmt 11."""
 
     query: BlastQuery
     archive: bytes
@@ -51,7 +51,12 @@ class ArchiveResult:
         return len(self.archive) + len(self.query.fasta)
 
     async def page(self, order: PageOrder) -> Reply:
-        """DatabaseReplaced, or BlastFailed where it cannot be written."""
+        """Format one page of the result.
+
+        Raises:
+            DatabaseReplaced: the database was replaced since the search.
+            BlastFailed: the page cannot be written.
+        """
         database = self.query.database
         hits = min(self.query.max_hits, order.hits or self.query.max_hits)
         arguments = ["blast_formatter", "-archive", "-", "-outfmt", _FORMS[order.report]]
@@ -64,7 +69,7 @@ class ArchiveResult:
         work = Work(arguments, self.archive, database.folder, self.query.private)
         try:
             report = (await run_program(work, self.limits)).decode(errors="replace")
-        finally:  # that it was replaced is the better reason also for a failure
+        finally:  # after a failure, too: a replaced database explains it better
             await _expect_unchanged(database)
         if order.report == "text":
             report = _as_ncbi_writes(report, order.rid)
@@ -72,7 +77,12 @@ class ArchiveResult:
 
 
 async def search_database(query: BlastQuery, threads: int, limits: RunLimits) -> ArchiveResult:
-    """DatabaseReplaced where that happened meanwhile; BlastFailed where the search fails or passes a limit."""
+    """Run a search in a database.
+
+    Raises:
+        DatabaseReplaced: the database was replaced during the search.
+        BlastFailed: the search fails or exceeds a limit.
+    """
     try:
         archive = await run_program(_work(query, threads), limits)
     except BlastFailed as error:
@@ -85,7 +95,7 @@ async def search_database(query: BlastQuery, threads: int, limits: RunLimits) ->
 
 
 def search_arguments(query: BlastQuery, threads: int, form: str) -> list[str]:
-    """The command line; the database is named as it lies in the folder the program runs in."""
+    """Return the command line; the database is named relative to the folder the program runs in."""
     arguments = [query.program.name, "-db", query.database.name, "-query", "-", "-outfmt", form]
     arguments += ["-num_threads", str(threads), "-max_target_seqs", str(max(LEAST_HITS, query.max_hits))]
     return [*arguments, *query.arguments]
@@ -96,7 +106,13 @@ def _work(query: BlastQuery, threads: int) -> Work:
 
 
 async def _without_unknown_organisms(query: BlastQuery, threads: int, limits: RunLimits) -> bytes:
-    """blast+ fails where no sequence is of the organisms; leaving out what is not there leaves everything."""
+    """Search again without -negative_taxids, after blast+ failed because no sequence is of the organisms.
+
+    Excluding organisms that the database does not contain excludes nothing.
+
+    Raises:
+        BlastFailed: the query requires the organisms, or the database is not known to have taxonomy IDs.
+    """
     arguments = list(query.arguments)
     if "-negative_taxids" not in arguments or not query.database.taxids:
         raise BlastFailed(f"database {query.database.name} has no sequence of the organism that ENTREZ_QUERY names")
@@ -110,6 +126,6 @@ async def _expect_unchanged(database: BlastDatabase) -> None:
 
 
 def _as_ncbi_writes(report: str, rid: str) -> str:
-    """NCBI's server names the request, and has words of its own for an empty result."""
+    """Return the report as NCBI's server writes it: with the request ID, and NCBI's text for an empty result."""
     with_rid = report.replace("\nDatabase: ", f"\nRID: {rid}\n\n\nDatabase: ", 1)
     return with_rid.replace(_NO_HITS, NO_SIMILARITY)

@@ -1,6 +1,6 @@
-"""FASTA files into a BLAST database, with makeblastdb, beside the old one and then in its place.
+"""Build a BLAST database from FASTA files with makeblastdb beside the old one, which it then replaces.
 
-Nothing is unpacked onto the disk: the text streams through makeblastdb's standard input. Knows nothing of searches.
+The text streams through makeblastdb's standard input; nothing is unpacked to disk. Knows nothing of searches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COUNTS: Final = re.compile(r"([\d,]+) sequences; ([\d,]+) total")
 
 
 class _IdentifierError(BlastDatabaseError):
-    """makeblastdb does not take the identifiers as they are, most often because one comes twice."""
+    """Signal that makeblastdb rejects the identifiers, most often because one is duplicated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +59,16 @@ def build_blast_database(
     default: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> BlastDatabase:
-    """Makes ``directory/name`` from FASTA files, plain or gzip, and puts it in the place of an old one of that name.
+    """Build ``directory/name`` from FASTA files, plain or gzip, and replace an existing database of that name.
 
-    ``taxids``: one NCBI Taxonomy number for all, a mapping by identifier or accession, or "uniprot" for the OX= field
-    of UniProt's titles; without them searches cannot be restricted to organisms. ``default``: it answers for NCBI's
-    usual names. A kill at any moment leaves the old database or the new one; searches that run see their own to the
-    end or are run again.
+    ``taxids``: one NCBI Taxonomy ID for all, a mapping by identifier or accession, or "uniprot" for the OX= field of
+    UniProt's titles; without them searches cannot be restricted to organisms. ``default``: the database answers for
+    NCBI's usual names. A kill at any moment leaves the old database or the new one; running searches finish on the
+    database they started with or are run again.
 
     Raises:
-        BlastDatabaseError: a bad name, a file that cannot be read or is no such FASTA, makeblastdb's own error, the
-            time limit, another process that builds the same database. The old one is untouched then.
+        BlastDatabaseError: the name is invalid, a file cannot be read or is not FASTA of the molecule, makeblastdb
+            fails, the time limit is exceeded, or another process builds the same database. The old one is unchanged.
     """
     order = _Order(
         fasta=tuple(fasta),
@@ -118,7 +118,7 @@ def _plain(title: str) -> str:
 
 
 def _made(order: _Order, draft: Path) -> BlastDatabase:
-    """Identifiers stay as they are where makeblastdb takes them; else every sequence gets one with a number."""
+    """Build the volumes; number the identifiers only if makeblastdb rejects the original ones."""
     try:
         return _volumes(order, draft, numbered=False)
     except _IdentifierError:
@@ -161,7 +161,11 @@ def _volumes(order: _Order, draft: Path, *, numbered: bool) -> BlastDatabase:
 
 
 def _piped(arguments: Sequence[str], text: Iterable[bytes], folder: Path, timeout_s: float) -> tuple[int, str]:
-    """Exit status and the end of what the program said. BlastDatabaseError when it runs over its time."""
+    """Return the exit status and the end of the program's output.
+
+    Raises:
+        BlastDatabaseError: the program exceeds its time limit.
+    """
     process = subprocess.Popen(
         guarded(arguments),
         stdin=subprocess.PIPE,
@@ -181,7 +185,7 @@ def _piped(arguments: Sequence[str], text: Iterable[bytes], folder: Path, timeou
         with contextlib.suppress(BrokenPipeError), process.stdin:
             for block in text:
                 process.stdin.write(block)
-        # The reader ends with the program; only then is it waited for, so that its number stays its own until here.
+        # The reader ends with the program, which is waited for only afterwards, so that its PID is not reused before.
         reader.join()
     finally:
         on_time = timer.is_alive()
@@ -202,7 +206,7 @@ def _keep_end(stream: IO[bytes], kept: list[bytes]) -> None:
 
 
 def _compare_counts(order: _Order, draft: Path, totals: FastaTotals) -> None:
-    """What was sent and what the volumes hold; read back with blastdbcmd, so that no unreadable one is put in place."""
+    """Compare the counts sent with those that blastdbcmd reads back, so that no unreadable database is installed."""
     status, info = _piped(("blastdbcmd", "-db", order.name, "-info", "-exact_length"), (), draft, _SHORT_RUN_S)
     counts = _COUNTS.search(info)
     if status != 0 or counts is None:

@@ -1,7 +1,7 @@
-"""The BLAST databases of a site: found in folders, checked for missing files, and chosen by the name of a search.
+"""Find the BLAST databases of a site in folders, and check them for missing files.
 
 Two kinds are known. A site's own lies in ``ROOT/NAME/`` with a ``database.json`` (``blast_build`` makes it). One of
-NCBI's preformatted ones lies, as unpacked, in a root or in a folder of a root, and is known by its file names.
+NCBI's preformatted ones lies unpacked in a root or in a folder of a root, and is recognized by its file names.
 """
 
 from __future__ import annotations
@@ -24,22 +24,25 @@ _PREFIX: Final = {"nucl": "n", "prot": "p"}
 _MAX_ALIAS: Final = 1024 * 1024
 _MAX_DEPTH: Final = 5
 
-Stamp = tuple[tuple[str, int, int, int], ...]  # name, inode, time of change and size of the files that name the others
+Stamp = tuple[tuple[str, int, int, int], ...]  # name, inode, mtime in ns and size of the files that list the others
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
+    """Identify a FASTA source file of a database by name and SHA-256."""
+
     name: str
     sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlastDatabase:
-    """``folder`` holds the volumes ``name.*``. ``made_at`` is ISO 8601 in UTC; ``made_with`` makeblastdb's version.
+    """Describe one BLAST database.
 
+    ``folder`` holds the volumes ``name.*``. ``made_at`` is ISO 8601 in UTC; ``made_with`` makeblastdb's version.
     ``default``: answers for NCBI's usual names of its molecule. ``taxids``: whether sequences carry their organism,
-    None where nobody has looked. ``numbered``: identifiers were given by makeblastdb's caller, not by the FASTA.
-    ``stamp`` tells one build from the next. Counts are None where nobody has counted.
+    None if unknown. ``numbered``: identifiers were assigned by the build, not taken from the FASTA. ``stamp``
+    identifies the build. Counts are None if unknown.
     """
 
     name: str
@@ -59,14 +62,17 @@ class BlastDatabase:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """By lower-case name; ``problems`` has those that are there and cannot be searched."""
+    """Hold the databases found by lower-case name; ``problems`` has those that exist and cannot be searched."""
 
     databases: Mapping[str, BlastDatabase]
     problems: Mapping[str, BlastDatabaseError]
 
 
 def discover_databases(roots: Sequence[Path]) -> Discovery:
-    """What lies in the folders now; of equal names the first root's counts. A missing root holds nothing."""
+    """Return the databases in the folders now.
+
+    Of equal names the first root's counts. A missing root contains nothing.
+    """
     databases: dict[str, BlastDatabase] = {}
     problems: dict[str, BlastDatabaseError] = {}
     for root in roots:
@@ -82,7 +88,11 @@ def discover_databases(roots: Sequence[Path]) -> Discovery:
 
 
 def read_database(folder: Path) -> BlastDatabase:
-    """A site's own database. BlastDatabaseError where it has no readable description or a file is missing or cut."""
+    """Read a site's own database.
+
+    Raises:
+        BlastDatabaseError: there is no readable description, or a file is missing or truncated.
+    """
     path = folder / DESCRIPTION
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -102,14 +112,14 @@ def read_database(folder: Path) -> BlastDatabase:
 
 
 def describe(database: BlastDatabase, files: Mapping[str, int]) -> str:
-    """The text of ``database.json``; ``files`` are the volumes' names and sizes in bytes."""
+    """Return the text of ``database.json``; ``files`` are the volumes' names and sizes in bytes."""
     content: dict[str, Any] = asdict(database)
     del content["folder"], content["stamp"]
     return json.dumps({**content, "files": dict(files)}, indent=1, sort_keys=True) + "\n"
 
 
 def is_unchanged(database: BlastDatabase) -> bool:
-    """Whether the files are still those of the build that was found."""
+    """Return whether the files are still those of the build that was found."""
     try:
         return _stamp([database.folder / name for name, *_ in database.stamp]) == database.stamp
     except OSError:
@@ -138,7 +148,7 @@ def _in_folder(folder: Path, *, is_root: bool) -> Iterable[tuple[str, BlastDatab
 
 
 def _foreign_names(folder: Path) -> list[tuple[str, Molecule]]:
-    """Names of the databases whose index or alias files are here; the numbered volumes of one are not databases."""
+    """Return the databases with an index or alias file here, without the numbered volumes of one."""
     try:
         files = sorted(path.name for path in folder.iterdir())
     except OSError:
@@ -163,13 +173,13 @@ def _foreign(folder: Path, name: str, molecule: Molecule) -> BlastDatabase:
                 raise BlastDatabaseError(f"BLAST database {name}: {part.name}.{letter}{kind} is missing")
     heads = (f"{name}.{letter}al", f"{name}.{letter}in")
     stamp = _stamp([folder / head for head in heads if (folder / head).exists()])
-    # Organisms are kept in a file of their own since version 5 of the format.
+    # Since version 5 of the format a separate file holds the organisms.
     taxids = None if (folder / f"{name}.{letter}to").exists() else False
     return BlastDatabase(name=name, title=name, molecule=molecule, folder=folder, taxids=taxids, stamp=stamp)
 
 
 def _volumes(folder: Path, name: str, letter: str, depth: int) -> list[Path]:
-    """The volumes an alias file names, through aliases of aliases; a database without alias is its own volume."""
+    """Return the volumes an alias file names, through nested aliases; a database without alias is its own volume."""
     alias = folder / f"{name}.{letter}al"
     if not alias.exists():
         return [folder / name]

@@ -1,4 +1,4 @@
-"""All databases behind one search: the site's, NCBI's preformatted ones and the built-in sample."""
+"""Search all databases through one interface: the site's, NCBI's preformatted ones and the built-in sample."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ _PROGRAMS = ("blastn", "makeblastdb", "blastdbcmd", "blast_formatter")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlastOptions:
-    """``workers``: searches at once, each with ``threads`` threads. ``max_waiting``: searches not yet done.
+    """Configure the BLAST service.
 
-    ``max_kept``, ``max_kept_bytes``, ``ttl_s``: finished results, the oldest go first; they live in memory alone and
-    end with the process, for a sequence may be a patient's. ``blastdb_dirs``: further folders with databases.
+    ``workers``: concurrent searches, each with ``threads`` threads. ``max_waiting``: unfinished searches.
+    ``max_kept``, ``max_kept_bytes``, ``ttl_s``: limits of finished results, evicted oldest first. Results live in
+    memory only and end with the process, because a sequence may be a patient's. ``blastdb_dirs``: further folders with
+    databases.
     """
 
     workers: int = 1
@@ -43,7 +45,7 @@ class BlastOptions:
 
 
 class SearchResult(Protocol):
-    """``size``: bytes it keeps in memory."""
+    """Hold a finished search and format its pages; ``size``: bytes in memory."""
 
     @property
     def has_hits(self) -> bool: ...
@@ -55,9 +57,10 @@ class SearchResult(Protocol):
 
 
 class BlastEngine:
-    """Reads and runs searches. Databases are looked for anew with every search, so a new one needs no restart.
+    """Parse and run searches.
 
-    ``taxid_of`` knows organisms by name, for ENTREZ_QUERY.
+    Databases are discovered for every search, so that a new one needs no restart. ``taxid_of`` resolves organism
+    names in ENTREZ_QUERY.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class BlastEngine:
         self._options = options
 
     def prepare(self) -> None:
-        """Removes what killed builders left, and says in the log what cannot be searched."""
+        """Remove what killed builders left, and log what cannot be searched."""
         for root in self._roots:
             recover_all(root)
         if reason := missing_programs(_PROGRAMS):
@@ -78,7 +81,11 @@ class BlastEngine:
             log.warning("%s", problem.message)
 
     async def read(self, params: Mapping[str, str]) -> BlastQuery:
-        """``params`` of a Put. ValueError, for the reader, where the search cannot be run."""
+        """Parse the ``params`` of a Put request.
+
+        Raises:
+            ValueError: the search cannot be run; the message is for the user.
+        """
         found = await asyncio.to_thread(discover_databases, self._roots)
         sample = None if self._sample.is_empty else self._sample.database
         query = await asyncio.to_thread(read_put, params, found, sample, self._taxid_of)
@@ -87,7 +94,11 @@ class BlastEngine:
         return query
 
     async def search(self, query: BlastQuery) -> SearchResult:
-        """BlastFailed where BLAST is missing, fails or passes a limit."""
+        """Run a search, once more if its database is replaced meanwhile.
+
+        Raises:
+            BlastFailed: BLAST is missing, fails or exceeds a limit.
+        """
         if reason := missing_programs((query.program.name, "blast_formatter")):
             raise BlastFailed(reason)
         threads, limits = self._options.threads, self._options.limits

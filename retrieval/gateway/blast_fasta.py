@@ -1,7 +1,7 @@
-"""FASTA files as the text makeblastdb reads: streamed, checked, and with identifiers it accepts.
+"""Stream FASTA files as the text that makeblastdb reads, checked and with identifiers it accepts.
 
-makeblastdb breaks off at an identifier it cannot parse, and drops letters it does not know with a mere note. Here an
-unusual identifier is rewritten (the original stays in the title), and a wrong letter is an error that names its line.
+makeblastdb stops at an identifier it cannot parse, and drops unknown letters with only a note. Here an unusual
+identifier is rewritten (the original stays in the title), and a wrong letter is an error that names its line.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Taxids = int | Mapping[str, int] | Literal["uniprot"] | None
 
 @dataclass(slots=True)
 class FastaTotals:
-    """Filled while the text is read to its end."""
+    """Collect counts and sources while the text is read; they are complete at its end."""
 
     sequences: int = 0
     letters: int = 0
@@ -51,7 +51,7 @@ class FastaTotals:
 
 
 class _Hashing(io.RawIOBase):
-    """A file whose bytes are counted into a digest as they are read."""
+    """Compute a file's digest while it is read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -70,9 +70,12 @@ class _Hashing(io.RawIOBase):
 def fasta_text(
     paths: Sequence[Path], molecule: Molecule, totals: FastaTotals, *, numbered: bool = False
 ) -> Iterator[bytes]:
-    """Blocks of about a megabyte. ``numbered`` gives every sequence an identifier of its own, for repeated ones.
+    """Yield the text in blocks of about a megabyte.
 
-    BlastDatabaseError for a file that cannot be read or is no FASTA of the molecule; it names file and line.
+    ``numbered`` gives every sequence its own identifier, for files with duplicates.
+
+    Raises:
+        BlastDatabaseError: a file cannot be read or is not FASTA of the molecule; the message names file and line.
     """
     block = bytearray()
     for path in paths:
@@ -87,8 +90,11 @@ def fasta_text(
 def taxid_lines(
     paths: Sequence[Path], taxids: Mapping[str, int] | Literal["uniprot"], *, numbered: bool
 ) -> Iterator[str]:
-    """``identifier taxid`` lines for makeblastdb. A mapping is asked for an identifier as it stands in the FASTA, for
-    its accession, and for that without version; "uniprot" reads UniProt's OX= field."""
+    """Yield ``identifier taxid`` lines for makeblastdb.
+
+    A mapping is looked up by the identifier as it stands in the FASTA, by its accession, and by the accession without
+    version; "uniprot" reads UniProt's OX= field.
+    """
     number = 0
     for path in paths:
         for line, _, starts in _lines(path, hashing=None):
@@ -140,7 +146,10 @@ def _complaint(line: bytes, molecule: Molecule) -> str:
 
 
 def _lines(path: Path, hashing: list[str] | None) -> Iterator[tuple[bytes, int, bool]]:
-    """(bytes, line number, whether a line starts here) in pieces of bounded length; gzip by its first bytes."""
+    """Yield (bytes, line number, whether a line starts here) in pieces of bounded length.
+
+    gzip is recognized by its first bytes.
+    """
     try:
         with path.open("rb") as file:
             reader = _Hashing(file)
@@ -174,7 +183,10 @@ def _defline(line: bytes, number: int, numbered: bool) -> bytes:
 
 
 def _titles(line: bytes) -> list[tuple[str, str]]:
-    """At least one; Ctrl-A stands between the titles of one sequence's several records, as in NCBI's nr."""
+    """Return the (identifier, title) pairs of a title line, at least one.
+
+    Ctrl-A separates the titles of one sequence's several records, as in NCBI's nr.
+    """
     parts = (_split(_ascii(part)) for part in line[1:].split(b"\x01"))
     return [part for part in parts if any(part)] or [("", "")]
 
@@ -185,13 +197,13 @@ def _ascii(text: bytes) -> str:
 
 
 def _split(defline: str) -> tuple[str, str]:
-    """The first word and the rest; a title without identifier starts with a blank."""
+    """Return the first word of a title line and the rest."""
     token, _, title = defline.strip().partition(" ")
     return token, " ".join(title.split())
 
 
 def _identified(token: str, title: str, suffix: int | None, number: int) -> tuple[str, str]:
-    """An identifier that makeblastdb can parse, and the title, which keeps the original where that was changed."""
+    """Return an identifier that makeblastdb can parse, and the title, which keeps a changed original."""
     if suffix is None and (_ACCESSION.match(token) or (_LOCAL.match(token) and not _LOOKS_LIKE_LETTERS.search(token))):
         return token, title
     kept = f"{token} {title}".strip()
@@ -206,7 +218,7 @@ def _identified(token: str, title: str, suffix: int | None, number: int) -> tupl
 
 
 def _accession(identifier: str) -> str:
-    """What blast+ calls the accession of an identifier."""
+    """Return what blast+ calls the accession of an identifier."""
     if identifier.startswith("lcl|"):
         return identifier[4:]
     found = _ACCESSION.match(identifier)

@@ -1,7 +1,7 @@
-"""FORMAT_TYPE of a Get: which form of a result is asked for, and the reply around it. Pure.
+"""Parse the form of a result from a Get request (FORMAT_TYPE), and build the reply around the report.
 
 XML2 and JSON2 are zip archives as at NCBI (an index file and one file for each query); their single-file forms are
-XML2_S and JSON2_S.
+XML2_S and JSON2_S. Pure functions, no I/O.
 """
 
 from __future__ import annotations
@@ -19,23 +19,26 @@ from retrieval.gateway.blast_render import enveloped, html_page
 from retrieval.gateway.replies import HTML, JSON, PLAIN, XML, ZIP, Reply, whole_number
 
 Form = Literal["html", "text", "tabular", "csv", "xml", "xml2", "xml2_s", "json2", "json2_s"]
-# What is rendered, before the reply's own wrapping.
+# The formats that are rendered, before the reply wraps them.
 Report = Literal["text", "tabular", "csv", "xml", "xml2_s", "json2_s"]
 _REPORTS: Final[Mapping[Form, Report]] = {
     "html": "text", "text": "text", "tabular": "tabular", "csv": "csv", "xml": "xml",
     "xml2": "xml2_s", "xml2_s": "xml2_s", "json2": "json2_s", "json2_s": "json2_s",
 }  # fmt: skip
-_REFUSED: Final = ("EXPECT_LOW", "EXPECT_HIGH", "FORMAT_ENTREZ_QUERY")  # they would leave hits out
+_REFUSED: Final = ("EXPECT_LOW", "EXPECT_HIGH", "FORMAT_ENTREZ_QUERY")  # they would filter hits
 _SPACE: Final = "http://www.ncbi.nlm.nih.gov"
 _SCHEMA: Final = f"{_SPACE} {_SPACE}/data_specs/schema_alt/NCBI_BlastOutput2.xsd"
 _XS: Final = "http://www.w3.org/2001/XMLSchema-instance"
 _OUTPUT: Final = re.compile(r"^<BlastOutput2>\n(.*?)^</BlastOutput2>\n", re.MULTILINE | re.DOTALL)
-_EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the time is of no use, and equal results make equal archives
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that equal results make equal archives
 
 
 @dataclass(frozen=True, slots=True)
 class PageOrder:
-    """``hits``: None for as many as were searched for. ``descriptions`` and ``alignments`` count in Text and HTML."""
+    """Describe the requested page of a result.
+
+    ``hits``: None for as many as were searched for. ``descriptions`` and ``alignments`` apply to Text and HTML.
+    """
 
     rid: str
     form: Form
@@ -49,7 +52,11 @@ class PageOrder:
 
 
 def page_order(params: Mapping[str, str]) -> PageOrder:
-    """ValueError, for the reader, for a filter, or a form not made here. HTML where none is named, as at NCBI."""
+    """Parse the parameters of a Get request; the default form is HTML, as at NCBI.
+
+    Raises:
+        ValueError: a filter or an unavailable form is requested; the message is for the user.
+    """
     for name in _REFUSED:
         if params.get(name, "").strip().lower() not in ("", "none", "(none)"):
             raise ValueError(f"Error: {name} is not available here")
@@ -65,7 +72,7 @@ def page_order(params: Mapping[str, str]) -> PageOrder:
 
 
 def reply_with(order: PageOrder, report: str) -> Reply:
-    """The reply to a Get, from the report it was ordered with."""
+    """Build the reply to a Get request from the report rendered for it."""
     if order.form == "html":
         return Reply(200, HTML, html_page(report))
     if order.form in ("text", "tabular"):

@@ -1,4 +1,7 @@
-"""BLAST's own XML as records, with the stretch's coordinates put back on its whole record. Pure."""
+"""Parse BLAST's XML output, and map positions on segments to positions on whole records.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ NO_TITLE: Final = "No definition line"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hsp:
-    """One local alignment; positions are 1-based on the query and on the whole subject record.
+    """Hold one local alignment (high-scoring segment pair).
 
-    ``subject_from > subject_to`` on the minus strand. ``evalue`` and ``bits`` are as BLAST wrote them.
+    Positions are 1-based on the query and on the whole subject record; ``subject_from > subject_to`` on the minus
+    strand. ``evalue`` and ``bits`` are as BLAST wrote them.
     """
 
     bits: str
@@ -36,6 +40,8 @@ class Hsp:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
+    """Hold the alignments with one record."""
+
     accession: str
     title: str
     record_length: int
@@ -44,9 +50,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlastResult:
-    """Of one query. ``statistics``: BLAST's Statistics_* values by their bare names (db-num, db-len, kappa …).
+    """Hold the result of one query.
 
-    ``query_title`` is "" where the query had none.
+    ``statistics``: BLAST's Statistics_* values by their bare names (db-num, db-len, kappa …). ``query_title`` is ""
+    where the query had none.
     """
 
     program: str
@@ -59,9 +66,13 @@ class BlastResult:
 
 
 def read_results(xml: bytes, segments: Mapping[str, SequenceSegment]) -> tuple[BlastResult, ...]:
-    """One result for each query. ``segments``: by the name each one has in the BLAST database.
+    """Parse the output into one result for each query.
 
-    ValueError where the output is no BLAST XML, KeyError where it names another sequence.
+    ``segments``: by the name each one has in the BLAST database.
+
+    Raises:
+        ValueError: the output is not BLAST XML.
+        KeyError: the output names an unknown sequence.
     """
     if b"<!ENTITY" in xml:
         raise ValueError("blast's output declares entities, which it never does")
@@ -102,7 +113,7 @@ def _hit(element: ElementTree.Element, segments: Mapping[str, SequenceSegment]) 
 
 
 def _merged(hits: list[Hit]) -> tuple[Hit, ...]:
-    """Stretches of one record become one hit, as they are in the real database; best alignment first."""
+    """Merge the segments of one record into one hit, as in the real database; best alignment first."""
     by_accession: dict[str, Hit] = {}
     for hit in hits:
         seen = by_accession.get(hit.accession)

@@ -1,8 +1,8 @@
-"""Which database answers a search: an exact name first, else NCBI's usual names stand for what is here. Pure.
+"""Resolve the database name of a search: an exact name first, else one of NCBI's usual names as an alias.
 
-``nt``, ``core_nt`` and the other names people know mean the site's nucleotide database that is marked as default, or
-the built-in sample where none is; ``nr``, ``swissprot`` and so on mean the default protein database. Results name the
-database that was searched, so that nobody takes a sample for the whole of GenBank.
+``nt``, ``core_nt`` and the other well-known names mean the site's default nucleotide database, or the built-in sample
+if none is the default; ``nr``, ``swissprot`` and so on mean the default protein database. Results name the database
+that was searched, so that a sample is not mistaken for the whole of GenBank. Pure functions, no I/O.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ _FALLBACK: Final[dict[Molecule, str]] = {"nucl": "nt", "prot": "nr"}
 
 
 def choose_database(text: str, program: Program, found: Discovery, sample: BlastDatabase | None) -> BlastDatabase:
-    """The database to search. ValueError, for the reader, says what is here instead."""
+    """Return the database to search.
+
+    Raises:
+        ValueError: no searchable database of the program's molecule has this name; the message, for the user, says
+            why, or lists the available ones.
+    """
     molecule = program.database_molecule
     name = text.strip().lower() or _FALLBACK[molecule]
     exact = found.databases.get(name) or (sample if sample is not None and sample.name == name else None)

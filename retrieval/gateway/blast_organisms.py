@@ -1,7 +1,8 @@
-"""ENTREZ_QUERY as far as a BLAST database can answer it: organisms by NCBI Taxonomy number. Pure.
+"""Parse ENTREZ_QUERY as far as a BLAST database supports it: organisms by NCBI Taxonomy ID.
 
-Read are ``txid9606[ORGN]`` and ``Homo sapiens[Organism]``, joined by OR, or left out with NOT. Everything else is
-refused: a restriction that is dropped without a word makes the result look like an answer to another question.
+Pure functions, no I/O. Accepted are ``txid9606[ORGN]`` and ``Homo sapiens[Organism]``, joined by OR, or excluded with
+NOT. Everything else is rejected: a restriction that is silently dropped makes the result look like an answer to
+another question.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Final
 
 _FIELD: Final = r"\[\s*(?:organism|orgn|porgn|primary organism)(?::[^\]]*)?\s*\]"
 _TERM: Final = re.compile(rf'\s*"?\s*(txid\d{{1,9}}|[A-Za-z][^"\[\]]*?)\s*"?\s*{_FIELD}\s*', re.IGNORECASE)
-# The number says which organism is meant; the name before it only must not be more than a name.
+# The ID identifies the organism; the text before it must be a name only, without operators.
 _PORGN: Final = re.compile(
     r"""(?:"[^"\[\]]*" ?|(?:(?!\b(?:AND|NOT)\b)[^"\[\]])*)\[ ?porgn:__txid(\d{1,9}) ?\]""", re.IGNORECASE
 )
 _EVERYTHING: Final = re.compile(r"\s*\(?\s*all\s*\[\s*filter\s*\]\s*\)?\s*(?=NOT\b)", re.IGNORECASE)
 _MOST: Final = 50
-# Facts of NCBI Taxonomy.
+# IDs of NCBI Taxonomy.
 _TAXIDS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "homo sapiens": 9606, "human": 9606, "mus musculus": 10090, "mouse": 10090, "house mouse": 10090,
@@ -40,25 +41,30 @@ TaxidOf = Callable[[str], int | None]
 
 @dataclass(frozen=True, slots=True)
 class OrganismLimit:
-    """Only (or, with ``excluded``, all but) the sequences of these organisms; no ``taxids``: no restriction."""
+    """Restrict a search to these organisms, or with ``excluded`` to all others; no ``taxids``: no restriction."""
 
     taxids: tuple[int, ...] = ()
     excluded: bool = False
 
 
 def known_taxid(name: str) -> int | None:
-    """The number of an organism people often search in, by its scientific or everyday name."""
+    """Return the taxonomy ID of a frequently searched organism, by its scientific or everyday name."""
     return _TAXIDS.get(" ".join(name.lower().split()))
 
 
 def organism_limit(text: str, taxid_of: TaxidOf = known_taxid) -> OrganismLimit:
-    """ValueError, for the reader, where ``text`` asks for what is not about organisms or names an unknown one."""
+    """Parse ENTREZ_QUERY into a restriction.
+
+    Raises:
+        ValueError: ``text`` restricts by anything but organisms, or names an unknown one or too many; the message is
+            for the user.
+    """
     query = " ".join(text.split())  # the patterns below are slow in long runs of blanks
     if query.lower() in ("", "(none)", "none", "all[filter]", "all [filter]"):
         return OrganismLimit()
     rest = _EVERYTHING.sub("", query)
     left_out = re.match(r"NOT\b", rest, re.IGNORECASE)
-    # Only whole brackets after NOT are split: Entrez reads from left to right, "NOT a OR b" includes b.
+    # After NOT only parenthesized groups are split: Entrez applies operators left to right, "NOT a OR b" includes b.
     groups = re.split(r"\bNOT\b", rest, flags=re.IGNORECASE)[1:] if left_out else [f"({_without_brackets(rest)})"]
     terms = [term for group in groups for term in _alternatives(group.strip())]
     if len(terms) > _MOST:

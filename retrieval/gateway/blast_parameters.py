@@ -1,7 +1,7 @@
-"""A Put's parameters as arguments of blast+, as the BLAST Common URL API documents them. Pure.
+"""Translate a Put request's parameters into blast+ arguments, as the BLAST Common URL API documents them.
 
-Every value is checked and written anew: what a caller sends never becomes an argument itself. What the API does not
-know is ignored, as NCBI does; what it knows and cannot be done here is refused by name.
+Every value is checked and rewritten: client input never becomes an argument itself. Unknown parameters are ignored, as
+at NCBI; known ones that are not supported here are rejected by name. Pure functions, no I/O.
 Source: https://blast.ncbi.nlm.nih.gov/doc/blast-help/urlapi.html; pairs of gap costs as blast+ 2.12 lists them.
 """
 
@@ -25,10 +25,10 @@ PROGRAMS: Final[Mapping[str, tuple[Molecule, Molecule]]] = {  # of the query, of
 DEFAULT_HITS: Final = 50
 MAX_HITS: Final = 5000
 _MAX_EXPECT: Final = 1_000_000.0
-_LAST: Final = 999_999_999  # blast+ takes a place behind the end for the end
+_LAST: Final = 999_999_999  # blast+ reduces a position behind the end to the end
 _YES: Final = frozenset({"on", "true", "yes", "t", "1", "y"})
 _NO: Final = frozenset({"", "off", "false", "no", "f", "0", "n", "none", "(none)"})
-# Known to the older API, all of them with an effect on the result.
+# Parameters of the older API, each of which would change the result.
 _REFUSED: Final = (
     "PHI_PATTERN", "PSSM", "TEMPLATE_TYPE", "TEMPLATE_LENGTH", "UNGAPPED_ALIGNMENT", "OTHER_ADVANCED", "SEARCHSP_EFF",
     "QUERY_FILE", "BL2SEQ", "SUBJECTS", "NEGATIVE_GILIST", "GILIST",
@@ -39,7 +39,7 @@ _GENETIC_CODES: Final = frozenset((*range(1, 7), *range(9, 17), *range(21, 32), 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """``name``: a program of blast+; ``task``: its -task, "" for one without tasks."""
+    """Identify a program of blast+ by ``name`` and its -task, "" for one without tasks."""
 
     name: str
     task: str
@@ -54,7 +54,11 @@ class Program:
 
 
 def read_program(params: Mapping[str, str]) -> Program:
-    """The program before the query is known. ValueError where there is no such one."""
+    """Return the program before the query is known.
+
+    Raises:
+        ValueError: PROGRAM or SERVICE is not available.
+    """
     name = params.get("PROGRAM", "blastn").strip().lower() or "blastn"
     service = params.get("SERVICE", "plain").strip().lower()
     if service not in ("plain", "megablast", ""):
@@ -68,7 +72,10 @@ def read_program(params: Mapping[str, str]) -> Program:
 
 
 def for_short_queries(program: Program, params: Mapping[str, str], queries: Sequence[QuerySequence]) -> Program:
-    """The task for short queries where all of them are short, unless SHORT_QUERY_ADJUST or a WORD_SIZE says else."""
+    """Return the program with its short-query task if all queries are short.
+
+    SHORT_QUERY_ADJUST or a WORD_SIZE can turn this off.
+    """
     wanted = params.get("SHORT_QUERY_ADJUST", "true").strip().lower() in _YES
     if not wanted or program.name not in _SHORT_EXPECT or params.get("WORD_SIZE", "").strip():
         return program
@@ -78,7 +85,11 @@ def for_short_queries(program: Program, params: Mapping[str, str], queries: Sequ
 
 
 def search_arguments(program: Program, params: Mapping[str, str]) -> tuple[str, ...]:
-    """blast+ arguments of all parameters but database, query and hit list. ValueError for a bad value."""
+    """Return the blast+ arguments for all parameters but database, query and hit list.
+
+    Raises:
+        ValueError: a value is invalid or a parameter is not supported.
+    """
     for name in _REFUSED:
         if params.get(name, "").strip().lower() not in _NO:
             raise ValueError(f"Error: {name} is not available here")
@@ -100,7 +111,7 @@ def is_on(params: Mapping[str, str], name: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """A caller's word as an error page may repeat it."""
+    """Return client input as an error page may repeat it: printable, at most 40 characters."""
     return "".join(c if c.isprintable() else " " for c in text.strip())[:40]
 
 
@@ -136,7 +147,10 @@ def _word_size(program: Program, params: Mapping[str, str]) -> list[str]:
 
 
 def _filter(program: Program, params: Mapping[str, str]) -> list[str]:
-    """F, T, L and mL: off, on, on, and only while words are looked up. Off for short queries, else as blast+ does."""
+    """Return the arguments of FILTER: F is off, T and L are on, mT and mL mask only while words are looked up.
+
+    The default is off for short queries, else blast+'s own.
+    """
     option = "-dust" if program.name == "blastn" else "-seg"
     text = params.get("FILTER", "").replace(" ", "").replace(";", "").lower()
     if not text:

@@ -1,8 +1,8 @@
-"""Runs one program of ncbi-blast+: fixed argument lists, no shell, text through standard input, every resource bounded.
+"""Run one program of ncbi-blast+ with fixed arguments, no shell, and every resource bounded.
 
-A program gets an environment of its own: no usage reports to NCBI, no look-up of sequences over the network, no
-configuration file of the user's. Memory is limited by RLIMIT_DATA: databases are mapped read-only and shared, and a
-limit of the address space would keep any database larger than itself from opening.
+Text passes through standard input. A program gets an environment of its own: no usage reports to NCBI, no look-up of
+sequences over the network, no user configuration file. Memory is limited by RLIMIT_DATA: databases are mapped
+read-only and shared, and a limit of the address space would prevent opening any database larger than the limit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SAID: Final = re.compile(r"^(?:BLAST [^\n]*?error: *|Error: *)(?:Error: *)?", r
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "LC_ALL": "C",
     "BLAST_USAGE_REPORT": "false",
-    # blast_formatter asks GenBank for a sequence that its database does not have; without these it finds no server.
+    # blast_formatter requests a sequence that its database lacks from GenBank; these settings leave it no server.
     "CONN_DISPD_DISABLE": "1",
     "CONN_LBSMD_DISABLE": "1",
     "CONN_LINKERD_DISABLE": "1",
@@ -44,8 +44,11 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
-    """Of one run. ``wall_s`` and ``cpu_s``: seconds, the latter over all threads; ``memory_bytes``: private memory that
-    can be written; ``max_output``: bytes; ``nice``: added to the server's own niceness."""
+    """Set the limits of one run.
+
+    ``wall_s`` and ``cpu_s``: seconds, the latter over all threads; ``memory_bytes``: private writable memory;
+    ``max_output``: bytes; ``nice``: added to the server's own niceness.
+    """
 
     wall_s: float = 60.0
     cpu_s: int = 60
@@ -56,7 +59,7 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What to run. ``private``: texts that no error message may repeat."""
+    """Describe one run of a program; ``private``: texts that no error message may repeat."""
 
     arguments: Sequence[str]
     text: bytes
@@ -69,7 +72,7 @@ class Work:
 
 
 def missing_programs(names: Sequence[str]) -> str:
-    """What to tell the reader where one of the programs is not installed, or ""."""
+    """Return an installation hint for the user if one of the programs is missing, else ""."""
     missing = [name for name in names if shutil.which(name) is None]
     return f"{' and '.join(missing)} not found: install ncbi-blast+ (apt install ncbi-blast+)" if missing else ""
 
@@ -79,13 +82,13 @@ def environment() -> dict[str, str]:
 
 
 def guarded(arguments: Sequence[str]) -> list[str]:
-    """The command line that dies with its parent, so that a killed server leaves no search behind."""
+    """Return the command line that dies with its parent, so that a killed server leaves no search behind."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--", *arguments] if setpriv else [*arguments]
 
 
 def limit_process(pid: int, limits: RunLimits) -> None:
-    """Limits are set on the running process: code between fork and exec is unsafe in a process with threads."""
+    """Set limits on the running process: code between fork and exec is unsafe in a process with threads."""
     bounds = {
         resource.RLIMIT_CPU: (limits.cpu_s, limits.cpu_s + 2),
         resource.RLIMIT_DATA: (limits.memory_bytes, limits.memory_bytes),
@@ -99,7 +102,7 @@ def limit_process(pid: int, limits: RunLimits) -> None:
 
 
 def _lower(pid: int, kind: int, bound: tuple[int, int]) -> None:
-    """A limit that is tighter already stays: nobody but root may raise one."""
+    """Lower one limit; a tighter one stays, because only root may raise a hard limit."""
     _, hard = resource.prlimit(pid, kind)
     if hard == resource.RLIM_INFINITY or hard > bound[1]:
         resource.prlimit(pid, kind, bound)
@@ -108,14 +111,21 @@ def _lower(pid: int, kind: int, bound: tuple[int, int]) -> None:
 
 
 def kill_group(pid: int) -> None:
-    """Of a process that has not been waited for yet, or has a child left in its group: its number cannot have been
-    given to another one."""
+    """Kill the process group of a child.
+
+    The child must not have been waited for yet, or must have a child left in its group: otherwise its PID may have been
+    reused.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 async def run_program(work: Work, limits: RunLimits) -> bytes:
-    """What the program wrote. BlastFailed where it is missing, fails, or passes a limit; killed when cancelled."""
+    """Run the program and return its standard output; kill it when cancelled.
+
+    Raises:
+        BlastFailed: the program is missing, fails or exceeds a limit.
+    """
     process = await _started(work)
     ended = False
     try:
@@ -129,7 +139,7 @@ async def run_program(work: Work, limits: RunLimits) -> bytes:
     except TimeoutError as error:
         raise BlastFailed(f"{work.program} ran longer than {limits.wall_s:g} s") from error
     finally:
-        if not ended:  # the program itself may have: a child of its that holds the pipes open has not
+        if not ended:  # a child may hold the pipes open although the program itself has ended
             kill_group(process.pid)
         await process.wait()
     if len(output) > limits.max_output:
@@ -156,7 +166,7 @@ async def _started(work: Work) -> asyncio.subprocess.Process:
 
 async def _feed(process: asyncio.subprocess.Process, text: bytes) -> None:
     assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its exit status says what is wrong
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the exit status shows the failure
         process.stdin.write(text)
         await process.stdin.drain()
     process.stdin.close()
@@ -174,7 +184,7 @@ async def _output(process: asyncio.subprocess.Process, most: int) -> bytes:
 
 
 async def _errors(process: asyncio.subprocess.Process) -> bytes:
-    """The end of what it complained about; the rest is read and let go, so that the pipe never fills."""
+    """Return the end of the standard error; the rest is read and discarded, so that the pipe never fills."""
     assert process.stderr is not None
     kept = b""
     while chunk := await process.stderr.read(_CHUNK):
@@ -189,7 +199,7 @@ def _failure(work: Work, status: int, errors: bytes, limits: RunLimits) -> str:
 
 
 def said(errors: bytes, private: Sequence[str] = ()) -> str:
-    """The program's own error, without the sequence, the query's title and the server's paths."""
+    """Return the program's own error, without the sequence, the query's title and the server's paths."""
     text = errors.decode(errors="replace")
     if found := list(_SAID.finditer(text)):
         text = text[found[-1].end() :]

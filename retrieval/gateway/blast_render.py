@@ -1,4 +1,7 @@
-"""Status pages of NCBI's BLAST URL API, and results of the built-in sample in its layouts: Text, XML, Tabular. Pure."""
+"""Render status pages of NCBI's BLAST URL API, and the sample's results as Text and XML.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ def put_page(rid: str, rtoe_s: int) -> str:
 
 
 def refusal_page(message: str) -> str:
-    """What a Put gets that cannot be run: an error and an empty RID."""
+    """Render the reply to a Put request that cannot be run: an error and an empty RID."""
     error = f'<ul id="msg" class="msg"><li class="error"><p class="error">{text_of(message)}</p></li></ul>'
     return _html(f"{error}\n<!--QBlastInfoBegin\n    RID = \n    RTOE = \nQBlastInfoEnd\n-->")
 
 
 def status_page(status: str, message: str = "", hits: bool | None = None) -> str:
-    """WAITING, READY, UNKNOWN or FAILED, with the reason for the reader."""
+    """Render the page of a status (WAITING, READY, UNKNOWN, FAILED or ERROR) with a message for the user."""
     error = f'<ul id="msg" class="msg"><li class="error"><p class="error">{text_of(message)}</p></li></ul>\n'
     more = (
         "" if hits is None else f"<!--\nQBlastInfoBegin\n\tThereAreHits={'yes' if hits else 'no'}\nQBlastInfoEnd\n-->"
@@ -42,7 +45,7 @@ def status_page(status: str, message: str = "", hits: bool | None = None) -> str
 
 
 def html_page(text: str) -> str:
-    """A page for a browser around ``text``, a report in the form Text."""
+    """Render a page for a browser around ``text``, a report in the Text form."""
     shown = text_of(text).replace(text_of(NO_SIMILARITY), NO_SIMILARITY)
     return _html(f"<p><!--\nQBlastInfoBegin\n\tStatus=READY\nQBlastInfoEnd\n--><p>\n<pre>{shown}</pre>")
 
@@ -52,12 +55,15 @@ def _html(inner: str) -> str:
 
 
 def enveloped(text: str) -> str:
-    """What NCBI puts before a result in Text and Tabular."""
+    """Prepend the markup that NCBI puts before a result in Text and Tabular."""
     return f"<p><!--\nQBlastInfoBegin\n\tStatus=READY\nQBlastInfoEnd\n--><p>\n<PRE>\n{text}"
 
 
 def text_report(rid: str, results: Sequence[BlastResult], descriptions: int, alignments: int) -> str:
-    """``results``: at least one; ``descriptions`` and ``alignments``: hits to list and to show."""
+    """Render the Text form.
+
+    ``results``: at least one; ``descriptions`` and ``alignments``: hits to list and to show.
+    """
     parts = [_preamble(rid, results[0])]
     for result in results:
         parts.append(f"Query= {result.query_title}\nLength={result.query_length}\n\n")
@@ -95,13 +101,13 @@ def _row(hit: Hit) -> str:
 
 
 def short_bits(bits: str) -> str:
-    """As BLAST prints a bit score: whole above 99.9, else one decimal."""
+    """Format a bit score as BLAST prints it: exponent form above 9999, whole above 99.9, else one decimal."""
     value = float(bits)
     return f"{value:.3e}" if value > 9999 else str(int(value)) if value > 99.9 else f"{value:.1f}"
 
 
 def short_evalue(evalue: str) -> str:
-    """As BLAST prints an E value: exponent form when small, decimals between."""
+    """Format an E value as BLAST prints it: exponent form when small, else decimals."""
     value = float(evalue)
     if value < 1e-180:
         return "0.0"
@@ -128,7 +134,7 @@ def _alignment(hsp: Hsp) -> str:
 
 
 def _blocks(hsp: Hsp) -> Iterator[str]:
-    """60 columns at a time; the numbers are of the first and last letter of each line."""
+    """Yield the alignment in blocks of 60 columns, numbered by the first and last letter of each line."""
     step = 1 if hsp.subject_from <= hsp.subject_to else -1
     query, subject = hsp.query_from, hsp.subject_from
     width = max(len(str(n)) for n in (hsp.query_to, hsp.subject_from, hsp.subject_to)) + 2
@@ -155,7 +161,7 @@ def _trailer(result: BlastResult) -> str:
 
 
 def xml_report(results: Sequence[BlastResult]) -> str:
-    """``results``: at least one."""
+    """Render the XML form; ``results``: at least one."""
     first = results[0]
     parameters = "".join(f"      <{tag}>{text_of(value)}</{tag}>\n" for tag, value in first.parameters)
     return (

@@ -1,6 +1,6 @@
-"""Results of the built-in sample in the forms that share one structure, JSON2 and XML2, and as a table. Pure.
+"""Render results of the built-in sample as JSON2 and XML2, which share one structure, and as tables.
 
-Element and member names are those of NCBI's NCBI_BlastOutput2 schema.
+Element and member names are those of NCBI's NCBI_BlastOutput2 schema. Pure functions, no I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIELDS: Final = (
     "query acc.ver, subject acc.ver, % identity, alignment length, mismatches, gap opens, q. start, q. end, "
     "s. start, s. end, evalue, bit score"
 )
-# The element that XML2 puts inside, or for each member of a list.
+# The element that XML2 nests inside, or writes for each member of a list.
 _CLASSES: Final = {
     "report": "Report", "search_target": "Target", "params": "Parameters", "results": "Results", "search": "Search",
     "hits": "Hit", "description": "HitDescr", "hsps": "Hsp", "stat": "Statistics",
@@ -32,20 +32,20 @@ _GAPS: Final = re.compile("-+")
 
 
 def json2_report(results: Sequence[BlastResult]) -> str:
-    """As blast+ writes -outfmt 15."""
+    """Render the results as blast+ writes -outfmt 15."""
     reports = [{"report": _report(number, result)} for number, result in enumerate(results, 1)]
     return json.dumps({"BlastOutput2": reports}, indent=2) + "\n"
 
 
 def xml2_report(results: Sequence[BlastResult]) -> str:
-    """As blast+ writes -outfmt 16."""
+    """Render the results as blast+ writes -outfmt 16."""
     reports = (_report(number, result) for number, result in enumerate(results, 1))
     parts = (f"<BlastOutput2>\n{_element('report', report, 1)}</BlastOutput2>\n" for report in reports)
     return f"{XML2_HEAD}{''.join(parts)}</BlastXML2>\n"
 
 
 def tabular_report(results: Sequence[BlastResult]) -> str:
-    """As blast+ writes -outfmt 7."""
+    """Render the results as blast+ writes -outfmt 7."""
     parts: list[str] = []
     for number, result in enumerate(results, 1):
         rows = ["\t".join(row) for row in _rows(number, result)]
@@ -56,7 +56,7 @@ def tabular_report(results: Sequence[BlastResult]) -> str:
 
 
 def csv_report(results: Sequence[BlastResult]) -> str:
-    """As blast+ writes -outfmt 10."""
+    """Render the results as blast+ writes -outfmt 10."""
     rows = (row for number, result in enumerate(results, 1) for row in _rows(number, result))
     return "".join(f"{','.join(row)}\n" for row in rows)
 

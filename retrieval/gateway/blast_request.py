@@ -1,4 +1,7 @@
-"""A Put, read whole: database, program, query and arguments, all checked. Pure."""
+"""Parse and check a complete Put request: database, program, query and arguments.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ from retrieval.gateway.blast_sequences import QuerySequence, read_sequences
 
 @dataclass(frozen=True, slots=True)
 class BlastQuery:
-    """``arguments``: of blast+, without program, database, threads and output form."""
+    """Hold a checked search request.
+
+    ``arguments``: those of blast+, without program, database, threads and output form.
+    """
 
     queries: tuple[QuerySequence, ...]
     database: BlastDatabase
@@ -35,14 +41,18 @@ class BlastQuery:
 
     @property
     def private(self) -> tuple[str, ...]:
-        """What no message may repeat."""
+        """Return the texts that no message may repeat."""
         return tuple(text for query in self.queries for text in (query.letters, query.title) if text)
 
 
 def read_put(
     params: Mapping[str, str], found: Discovery, sample: BlastDatabase | None, taxid_of: TaxidOf = known_taxid
 ) -> BlastQuery:
-    """ValueError, for the reader, where the search cannot be run."""
+    """Parse the parameters of a Put request.
+
+    Raises:
+        ValueError: the search cannot be run; the message is for the user.
+    """
     program = read_program(params)
     database = choose_database(params.get("DATABASE", ""), program, found, sample)
     case = is_on(params, "LCASE_MASK")

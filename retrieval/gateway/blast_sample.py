@@ -1,6 +1,6 @@
-"""The built-in database: the store's stretches of nucleotide records, with places counted on the whole records.
+"""Search the built-in database: the store's sequence segments, with positions counted on the whole records.
 
-blast+ cannot write these results by itself, for it only knows the stretches; the pages are written here.
+blast+ cannot write these results itself, because it knows only the segments; the reports are rendered here.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _REPORTS: Final[dict[str, Callable[[Sequence[BlastResult]], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SampleResult:
+    """Hold the results of a search in the sample; ``size``: bytes of BLAST's output."""
+
     results: tuple[BlastResult, ...]
     size: int
 
@@ -60,7 +62,10 @@ class SampleResult:
 
 
 class SampleDatabase:
-    """Made on first use from ``segments`` in ``directory``; made again where a file of it is missing."""
+    """Search the sample.
+
+    The database is built on first use from ``segments`` in ``directory``, and again if one of its files is missing.
+    """
 
     def __init__(self, segments: Sequence[SequenceSegment], directory: Path) -> None:
         self._segments: Mapping[str, SequenceSegment] = {f"s{n}": segment for n, segment in enumerate(segments)}
@@ -79,7 +84,11 @@ class SampleDatabase:
         return not self._segments
 
     async def search(self, query: BlastQuery, threads: int, limits: RunLimits) -> SampleResult:
-        """BlastFailed where the database cannot be made, or the search fails or passes a limit."""
+        """Run a search.
+
+        Raises:
+            BlastFailed: the database cannot be built, or the search fails or exceeds a limit.
+        """
         async with self._making:
             await asyncio.to_thread(self._make)
         work = Work(search_arguments(query, threads, "5"), query.fasta, self.database.folder, query.private)
@@ -100,7 +109,7 @@ class SampleDatabase:
             self._build()
 
     def _remove_leftovers(self) -> None:
-        """Of killed processes; one that is at work now has touched its folder a moment ago."""
+        """Remove the folders of killed processes; an active process has modified its folder recently."""
         for folder in self._directory.glob(f"{_TEMPORARY}*"):
             if time.time() - folder.stat().st_mtime > 2 * _BUILD_TIMEOUT_S:
                 shutil.rmtree(folder, ignore_errors=True)

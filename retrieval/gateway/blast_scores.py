@@ -1,4 +1,7 @@
-"""Which scores and gap costs BLAST has statistics for. Facts of blast+, as its own error messages list them. Pure."""
+"""List the scores and gap costs that BLAST has statistics for.
+
+Pure functions, no I/O. Source: the lists in blast+'s own error messages.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _PROTEIN: Final[Mapping[str, frozenset[Pair]]] = MappingProxyType(
         "PAM250": _pairs("15,3 14,3 13,3 12,3 11,3 17,2 16,2 15,2 14,2 13,2 21,1 20,1 19,1 18,1 17,1"),
     }
 )
-# For reward and penalty: the listed costs, the least of the "more stringent" ones last.
+# By reward and penalty: the listed costs, the least of the "more stringent" ones last.
 _NUCLEOTIDE: Final[Mapping[Pair, tuple[Pair, ...]]] = MappingProxyType(
     {
         (1, -2): ((1, 2), (0, 2), (3, 1), (2, 1), (1, 1), (2, 2)),
@@ -47,7 +50,11 @@ _USUAL: Final = (5, 2)
 
 
 def check_protein_costs(matrix: str, costs: Pair | None) -> None:
-    """ValueError, for the reader, for an unknown matrix or costs it has no statistics for."""
+    """Check that BLAST has statistics for a matrix and gap costs.
+
+    Raises:
+        ValueError: the matrix is unknown or has no statistics for these costs; the message is for the user.
+    """
     if matrix not in _PROTEIN:
         raise ValueError(f"Error: MATRIX must be one of {', '.join(_PROTEIN)}")
     if costs is not None and costs not in _PROTEIN[matrix]:
@@ -56,9 +63,12 @@ def check_protein_costs(matrix: str, costs: Pair | None) -> None:
 
 
 def check_nucleotide_scores(scores: Pair, costs: Pair | None, *, linear: bool) -> Pair | None:
-    """The gap costs to ask for, None for the program's own. ``linear``: its own costs are megablast's linear ones.
+    """Return the gap costs to pass to blast+, None for the program's own.
 
-    ValueError, for the reader, for scores or costs that BLAST has no statistics for.
+    ``linear``: the program's own costs are megablast's linear ones.
+
+    Raises:
+        ValueError: BLAST has no statistics for the scores or costs; the message is for the user.
     """
     known = _NUCLEOTIDE.get(scores)
     if known is None:

@@ -1,4 +1,7 @@
-"""The sequences of a Put's QUERY: bare letters or FASTA, one or several, checked for their molecule. Pure."""
+"""Parse the sequences of a Put request's QUERY: bare letters or FASTA, one or several, checked for their molecule.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Molecule = Literal["nucl", "prot"]
-SHORT_QUERY: Final = 30  # letters; up to here the URL API adjusts a search to short queries
+SHORT_QUERY: Final = 30  # letters; up to this length the URL API adjusts a search to short queries
 MIN_LETTERS: Final = {"nucl": 10, "prot": 5}
 MAX_LETTERS: Final = 100_000  # of all queries of a Put together
 MAX_QUERIES: Final = 50
@@ -30,15 +33,22 @@ _NAMES: Final = {"nucl": "Nucleotide", "prot": "Protein"}
 
 @dataclass(frozen=True, slots=True)
 class QuerySequence:
-    """``title``: printable ASCII without line breaks, may be ""; ``letters``: IUPAC letters, upper case unless the
-    caller's lower case was to be kept."""
+    """Hold one query sequence.
+
+    ``title``: printable ASCII without line breaks, may be ""; ``letters``: IUPAC letters, upper case unless the
+    client's lower case is preserved.
+    """
 
     title: str
     letters: str
 
 
 def read_sequences(text: str, molecule: Molecule, *, keep_case: bool = False) -> tuple[QuerySequence, ...]:
-    """The sequences of a Put. ValueError, in NCBI's words where it has some, where one cannot be searched with."""
+    """Parse the sequences of a Put request.
+
+    Raises:
+        ValueError: a sequence cannot be searched with; the message is NCBI's where NCBI has one.
+    """
     entries = _entries(text)
     if len(entries) > MAX_QUERIES:
         raise ValueError(f"Error: the query holds {len(entries)} sequences, {MAX_QUERIES} are allowed")
@@ -53,7 +63,7 @@ def read_sequences(text: str, molecule: Molecule, *, keep_case: bool = False) ->
 
 
 def _entries(text: str) -> list[tuple[str, str]]:
-    """(title, body) of each FASTA entry; letters before the first ">" are an entry without title."""
+    """Return (title, body) of each FASTA entry; letters before the first ">" are an entry without title."""
     entries: list[tuple[str, list[str]]] = []
     for line in _LINE_END.split(text.strip()):
         if not line:
@@ -84,7 +94,7 @@ def _letters(body: str, molecule: Molecule) -> str:
         if molecule == "nucl" and _LETTERS["prot"].fullmatch(letters):
             raise ValueError(f"{_UNREADABLE}{_WRONG_MOLECULE['nucl']}")
         raise ValueError(f"{_UNREADABLE}{_NAMES[molecule]} FASTA provided is not valid")
-    if molecule == "prot" and not (letters := letters.replace("-", "")):  # blast+ passes over them, too
+    if molecule == "prot" and not (letters := letters.replace("-", "")):  # blast+ skips gaps, too
         raise ValueError(f"{_UNREADABLE}Sequence contains no data")
     if molecule == "prot" and _BASES_ONLY.fullmatch(letters):
         raise ValueError(f"{_UNREADABLE}{_WRONG_MOLECULE['prot']}")

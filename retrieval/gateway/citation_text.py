@@ -1,4 +1,4 @@
-"""A citation in words: the source line, the kinds of notices, wrapped lines."""
+"""Format a citation as text: the source line, the names of notices, wrapped lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from retrieval.gateway.citations import Citation
 
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
-# The MARC codes of articles in PubMed; a rarer one is printed as it is.
+# The MARC codes of languages in PubMed; a rarer one is printed as it is.
 LANGUAGES: Final = {
     "ara": "Arabic", "bul": "Bulgarian", "chi": "Chinese", "cze": "Czech", "dan": "Danish", "dut": "Dutch",
     "eng": "English", "fin": "Finnish", "fre": "French", "ger": "German", "gre": "Greek, Modern", "heb": "Hebrew",
@@ -20,7 +20,10 @@ LANGUAGES: Final = {
 
 
 def source_line(citation: Citation) -> str:
-    """The journal source as NLM writes it: "Nat Aging. 2023 Mar;3(3):327-345. doi: 10.1038/x. Epub 2023 Mar 9."."""
+    """Return the journal source as NLM writes it.
+
+    Example: "Nat Aging. 2023 Mar;3(3):327-345. doi: 10.1038/x. Epub 2023 Mar 9.".
+    """
     numbers = issue_line(citation)
     doi, pii = citation.identifier("doi"), citation.identifier("pii")
     located = [f"pii: {pii}."] if pii and not citation.journal.pages and not _ahead(citation) else []
@@ -30,7 +33,7 @@ def source_line(citation: Citation) -> str:
 
 
 def issue_line(citation: Citation) -> str:
-    """Date, volume, issue and pages: "2023 Mar;3(3):327-345"."""
+    """Return date, volume, issue and pages, as in "2023 Mar;3(3):327-345"."""
     journal = citation.journal
     issue = f"({journal.issue})" if journal.issue else ""
     pages = journal.pages or (citation.identifier("pii") if _ahead(citation) else "")
@@ -49,7 +52,7 @@ def _first_date(citation: Citation) -> str:
 
 
 def _later(citation: Citation) -> str:
-    """The other date, named for what it is."""
+    """Return the other date with a label for its kind."""
     if _ahead(citation):
         return "Online ahead of print."
     if not citation.epublished:
@@ -62,7 +65,7 @@ def _later(citation: Citation) -> str:
 
 
 def notice_name(kind: str) -> str:
-    """A RefType in words: "RetractionIn" as "Retraction in"."""
+    """Return a RefType in words: "Retraction in" for "RetractionIn"."""
     return _CAPITAL.sub(" ", kind).replace("and ", " and ").capitalize()
 
 
@@ -71,7 +74,7 @@ def author_names(citation: Citation) -> str:
 
 
 def lines_of(text: str, width: int) -> list[str]:
-    """``text`` in lines of at most ``width`` characters, broken at blanks; a longer word stands on its own."""
+    """Break ``text`` at blanks into lines of at most ``width`` characters; a longer word stands on its own line."""
     lines, line = list[str](), ""
     for word in text.split(" "):
         longer = f"{line} {word}" if line else word

@@ -1,4 +1,4 @@
-"""What the replies say of an article, a book or a chapter, whichever XML it comes from."""
+"""Define the records of a citation (article, book or chapter), independent of the XML it was read from."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """``name`` is "Last FM Jr", ``full`` "Last, First M Jr"; of a group both are its name. ``identifiers`` are
-    "SOURCE: value"."""
+    """Hold one person or group.
+
+    ``name`` is "Last FM Jr", ``full`` "Last, First M Jr"; of a group both are its name. ``identifiers`` are
+    "SOURCE: value".
+    """
 
     name: str
     full: str
@@ -19,7 +22,10 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """``kind`` is the RefType of a comment or correction, e.g. "RetractionIn"; ``source`` the citation of the other."""
+    """Hold one comment or correction.
+
+    ``kind`` is its RefType, e.g. "RetractionIn"; ``source`` the citation of the other record.
+    """
 
     kind: str
     source: str
@@ -29,7 +35,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """``issns`` are (number, "Print", "Electronic" or "Linking")."""
+    """Hold a journal and its issue; ``issns`` are (number, "Print", "Electronic" or "Linking")."""
 
     abbreviation: str = ""
     title: str = ""
@@ -43,7 +49,10 @@ class Journal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    """``name`` and ``part`` are Bookshelf's identifiers; ``years`` "1993", "1993-2024" or, still growing, "1993-"."""
+    """Hold a book.
+
+    ``name`` and ``part`` are Bookshelf's identifiers; ``years`` "1993", "1993-2024" or, if still growing, "1993-".
+    """
 
     title: str
     publisher: str = ""
@@ -64,10 +73,11 @@ class Book:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """``published`` and ``epublished`` as PubMed prints dates ("2016 Mar 5", "1998 Dec-1999 Jan").
+    """Hold the bibliographic data of an article, a book or a chapter.
 
-    ``ids`` and ``locations`` are (kind, value), ``history`` (status, "2015/12/15 06:00"), ``abstract`` (label, text).
-    ``model`` is how it is published ("Print-Electronic"), ``publication_status`` how far ("ppublish").
+    ``published`` and ``epublished`` are dates as PubMed prints them ("2016 Mar 5", "1998 Dec-1999 Jan"). ``ids`` and
+    ``locations`` are (kind, value), ``history`` (status, "2015/12/15 06:00"), ``abstract`` (label, text). ``model`` is
+    how it is published ("Print-Electronic"), ``publication_status`` how far ("ppublish").
     """
 
     uid: str
@@ -93,5 +103,5 @@ class Citation:
     book: Book | None = None
 
     def identifier(self, kind: str) -> str:
-        """The first of this kind, in the list of identifiers or as electronic location; "" where there is none."""
+        """Return the first identifier of this kind, in the ID list or the electronic locations; "" if there is none."""
         return next((value for name, value in (*self.ids, *self.locations) if name == kind), "")

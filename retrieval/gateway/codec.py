@@ -1,4 +1,7 @@
-"""Records as bytes of the store and back: JSON, deflated. Pure."""
+"""Serialize records to the store's bytes and back: JSON, deflated.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,11 @@ def encode(record: Record) -> bytes:
 
 
 def decode(db: Database, body: bytes) -> Record:
-    """zlib.error or ValueError where the bytes are damaged."""
+    """Deserialize a record.
+
+    Raises:
+        zlib.error, ValueError: the bytes are damaged.
+    """
     values = {key: _tuples(value) for key, value in json.loads(zlib.decompress(body)).items()}
     if db == "gene":
         values["organism"] = Organism(**{key: _tuples(value) for key, value in values["organism"].items()})
@@ -27,10 +34,10 @@ def decode(db: Database, body: bytes) -> Record:
 
 
 def _values(record: Any) -> dict[str, Any]:
-    """The record's fields; ``dataclasses.asdict`` would copy every value, which takes longer than writing it."""
+    """Return the record's fields; ``dataclasses.asdict`` would copy every value, which takes longer than writing it."""
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
 
 def _tuples(value: Any) -> Any:
-    """JSON arrays back to the tuples the records hold."""
+    """Convert JSON arrays back to the tuples of the records."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

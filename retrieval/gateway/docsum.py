@@ -1,4 +1,4 @@
-"""Document summaries as XML: the older layout (DocSum, Item) and each database's own (DocumentSummary)."""
+"""Render document summaries as XML: the older layout (DocSum, Item) and each database's own (DocumentSummary)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ UNKNOWN: Final = "cannot get document summary"
 
 
 def build_of(store: GatewayStore) -> str:
-    """A name of the data as they are now, as NCBI names its builds."""
+    """Return a build name for the current data, in the form of NCBI's build names."""
     imports = store.version()
     return f"Build-{store.fingerprint[:12] or store.kind}" + (f".{imports}" if imports else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An Item element of the older layout; a list or structure holds Items."""
+    """Represent an Item element of the older layout; a list or structure holds Items."""
 
     name: str
     kind: Literal["String", "Integer", "Date", "List", "Structure"]
@@ -46,7 +46,7 @@ def many(name: str, items: Iterable[Item]) -> Item:
 
 
 def items_of(document: Mapping[str, Any], names: Mapping[str, str]) -> list[Item]:
-    """A flat mapping as items, under the names given or the capitalised keys."""
+    """Return a flat mapping as items, under the names given or the capitalized keys."""
     return [
         Item(names.get(key, key.title()), "Integer" if isinstance(value, int) else "String", str(value))
         for key, value in document.items()
@@ -55,7 +55,7 @@ def items_of(document: Mapping[str, Any], names: Mapping[str, str]) -> list[Item
 
 
 def v1_reply(documents: Iterable[tuple[str, Sequence[Item] | None]], complaint: str) -> Reply:
-    """``documents`` are (uid, its items or None where there is no such record)."""
+    """Build the reply in the older layout; ``documents`` are (UID, its items or None for a missing record)."""
     error = f"\n<ERROR>{text_of(complaint)}</ERROR>" if complaint else ""
     inner = "".join(_v1_document(uid, items) for uid, items in documents)
     return xml_reply("eSummaryResult", V1, f"{error}\n{inner}")
@@ -83,9 +83,9 @@ def _attribute(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """How a value of the JSON form is written in a database's own layout.
+    """Describe how a value of the JSON form is written in a database's own layout.
 
-    ``key`` is the JSON key, by default the name in small letters. ``item`` is the element of each entry of a list.
+    ``key`` is the JSON key, by default the name in lower case. ``item`` is the element of each entry of a list.
     ``parts`` are the elements within an entry, or within the value where it is a structure.
     """
 

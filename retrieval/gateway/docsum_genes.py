@@ -1,4 +1,4 @@
-"""The XML document summaries of Gene and dbSNP, which the two databases have by default."""
+"""Render the XML document summaries of Gene and dbSNP, the default layout of these two databases."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _place_markup(place: Mapping[str, Any]) -> str:
 
 
 def snp_markup(doc: Mapping[str, Any]) -> str:
-    """One dbSNP ``<DocumentSummary>`` on one line, as esummary and efetch share it."""
+    """Render one dbSNP ``<DocumentSummary>`` on one line, as esummary and efetch share it."""
     special = {"global_mafs": _mafs_markup(doc), "genes": _genes_markup(doc)}
     fields = "".join(
         special[key] if key in special else _element(key.upper(), _snp_value(key, value))

@@ -1,4 +1,4 @@
-"""Each database's own XML layout of a document summary (version=2.0), as NCBI's DTDs have it."""
+"""Define each database's own XML layout of a document summary (version=2.0), as in NCBI's DTDs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from retrieval.gateway.docsum import DTD, Tag
 from retrieval.gateway.records import Database
 
-# The DTDs whose place at NCBI is known; the others are named without the date that is part of theirs.
+# The DTDs whose URL at NCBI is known; the others are named without the date that belongs to theirs.
 _DATED: Final[Mapping[Database, str]] = {"gene": "20150202", "snp": "20230110", "pubmed": "20160808"}
 
 

@@ -1,4 +1,4 @@
-"""A record as NCBI's document summary: the JSON mapping of esummary, and the plain text of efetch (gene)."""
+"""Build NCBI's document summary of a record: esummary's JSON mapping, and efetch's plain text (gene)."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def segment_document(segment: SequenceSegment) -> dict[str, Any]:
 
 
 def gene_text(gene: Gene, number: int) -> str:
-    """One numbered entry as efetch prints it, line breaks at both ends."""
+    """Render one numbered entry as efetch prints it, with line breaks at both ends."""
     organism = gene.organism.scientific_name
     if gene.organism.common_name:
         organism += f" ({gene.organism.common_name})"

@@ -1,4 +1,4 @@
-"""PubMed's document summaries: the JSON mapping, and the items of the older XML layout."""
+"""Build PubMed's document summaries: the JSON mapping, and the items of the older XML layout."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _OTHER_ID: Final = 8
 
 
 def pubmed_document(citation: Citation, date_of_record: str) -> dict[str, Any]:
-    """``date_of_record`` is year-month-day as far as known; what the store cannot know (citation counts) is empty."""
+    """Build the JSON mapping of a citation.
+
+    ``date_of_record`` is year-month-day as far as known; what the store cannot know (citation counts) is empty.
+    """
     return {
         "uid": citation.uid,
         "pubdate": citation.published,
@@ -91,7 +94,7 @@ def _contributor(person: Person, kind: str = "Author") -> dict[str, str]:
 
 
 def last_author(citation: Citation) -> str:
-    """The last person, or where there are only groups the last of these."""
+    """Return the last person, or the last group if there are no persons."""
     persons = [person for person in citation.authors if not person.collective] or citation.authors
     return persons[-1].name if persons else ""
 
@@ -133,7 +136,7 @@ def locations(citation: Citation) -> str:
 
 
 def sort_date(day: str) -> str:
-    """ "2016-03" as "2016/03/01 00:00"."""
+    """Return a date in sortable form: "2016-03" becomes "2016/03/01 00:00"."""
     parts = [*day.split("-"), "01", "01"][:3]
     return f"{'/'.join(parts)} 00:00" if day else ""
 

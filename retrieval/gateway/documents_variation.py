@@ -1,4 +1,4 @@
-"""ClinVar's and MedGen's document summaries."""
+"""Build the document summaries of ClinVar and MedGen."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LETTERS: Final = {
     "Thr": "T", "Trp": "W", "Tyr": "Y", "Val": "V",
 }  # fmt: skip
 _ASSEMBLIES: Final = {"GRCh38": "GCF_000001405.38", "GRCh37": "GCF_000001405.25"}
-_NEVER: Final = "1/01/01 00:00"  # NCBI's date of a classification that there is not
-# The type identifiers of UMLS for the kinds of concepts that MedGen holds.
+_NEVER: Final = "1/01/01 00:00"  # NCBI's date for a missing classification
+# The UMLS semantic type identifiers for the kinds of concepts in MedGen.
 _SEMANTIC_IDS: Final = {
     "Acquired Abnormality": "T020", "Anatomical Abnormality": "T190", "Cell or Molecular Dysfunction": "T049",
     "Clinical Attribute": "T201", "Congenital Abnormality": "T019", "Disease or Syndrome": "T047",
@@ -31,7 +31,11 @@ _SEMANTIC_IDS: Final = {
 
 
 def clinvar_document(variation: Variation) -> dict[str, Any]:
-    """The germline classification holds whichever the record has; the store knows of one assembly's place."""
+    """Build the JSON mapping of a ClinVar variation.
+
+    The germline classification holds the record's classification of any kind; the store has the position on one
+    assembly only.
+    """
     accession = f"VCV{variation.variation_id:09d}"
     chromosome, position = variation.chromosome, variation.position
     return {
@@ -114,7 +118,7 @@ def _evaluated(day: str) -> str:
 
 
 def _traits(variation: Variation) -> list[dict[str, Any]]:
-    """With several phenotypes it is not known whose the identifiers are."""
+    """Return the phenotypes, with identifiers only for a single one: of several, it is unknown whose they are."""
     own = variation.phenotype_ids if len(variation.phenotypes) == 1 else ()
     pairs = (identifier.partition(":") for identifier in own)
     references = [{"db_source": source, "db_id": number} for source, _, number in pairs]
@@ -122,7 +126,10 @@ def _traits(variation: Variation) -> list[dict[str, Any]]:
 
 
 def _protein_change(name: str) -> str:
-    """ "p.Asp369Asn" at the end of a name as D369N; "" for changes that one letter each cannot say."""
+    """Return the protein change of a name in one-letter codes: D369N for "(p.Asp369Asn)".
+
+    Returns "" for changes that have no one-letter form.
+    """
     found = _PROTEIN.search(name)
     if found is None or found[1] not in _LETTERS:
         return ""
@@ -158,7 +165,7 @@ def medgen_items(concept: Concept) -> list[Item]:
 
 
 def _concept_meta(concept: Concept) -> str:
-    """Markup within a string, as MedGen has it."""
+    """Return the markup that MedGen has within a string."""
     names = [f'<Name type="preferred">{escape(concept.name)}</Name>']
     names += [f'<Name type="syn">{escape(name)}</Name>' for name in concept.synonyms]
     definition = f"<Definition>{escape(concept.definition)}</Definition>" if concept.definition else ""

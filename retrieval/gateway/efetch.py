@@ -1,4 +1,4 @@
-"""efetch: whole records, in the forms of their database."""
+"""Implement efetch: complete records, in the forms of their database."""
 
 from __future__ import annotations
 
@@ -30,16 +30,19 @@ _MAX_IDS: Final = 10_000
 _MAX_CHARS: Final = 64 * 2**20
 _NO_IDS: Final = "ID list is empty! Possibly it has no correct IDs."
 _OLDER: Final[frozenset[Database]] = frozenset({"gene", "snp", "omim", "nuccore"})
-# Those whose docsum has a text form, if another mode than xml is asked for.
+# Databases whose docsum has a text form, for any retmode but xml.
 _SUMMARY_TEXTS: Final[frozenset[Database]] = _OLDER | {"pubmed"}
 _SUMMARIES_ONLY: Final[frozenset[Database]] = frozenset({"clinvar", "medgen"})
 _PREFIXES: Final[Mapping[Database, str]] = {"pmc": "pmc", "snp": "rs", "taxonomy": "txid"}
-# The DTD of esearch has a list of ids, too; of efetch's own there is none.
+# The DTD of esearch declares a list of IDs, too; efetch has none of its own.
 _ID_LIST: Final = "-//NLM//DTD esearch 20060628//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20060628/esearch.dtd"
 
 
 def efetch(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Reply:
-    """``rettype`` and ``retmode`` as in table 1 of https://www.ncbi.nlm.nih.gov/books/NBK25499/."""
+    """Return the records of a call.
+
+    ``rettype`` and ``retmode`` are those of table 1 of https://www.ncbi.nlm.nih.gov/books/NBK25499/.
+    """
     uids = uid_list(params)
     if not uids:
         return Reply(200, PLAIN, "Supplied+id+parameter+is+empty.\n")
@@ -72,7 +75,7 @@ def _joined(pieces: Iterable[str]) -> str:
 
 
 def _numbers(db: Database, uids: list[str]) -> list[str]:
-    """The ids that can be uids, as NCBI reads them: leading zeros and a database's prefix do not count."""
+    """Return the IDs that can be UIDs, as NCBI reads them: leading zeros and a database's prefix are ignored."""
     bare = (uid.lower().removeprefix(_PREFIXES.get(db, "")) for uid in uids)
     return list(dict.fromkeys(str(int(uid)) for uid in bare if uid.isascii() and uid.isdigit() and len(uid) <= 12))
 
@@ -91,7 +94,7 @@ def _newer(store: GatewayStore, db: Database, uids: list[str], wanted: tuple[str
 
 
 def _uid_list(store: GatewayStore, db: Database, uids: list[str], retmode: str) -> Reply:
-    """Those that are in the store."""
+    """Return those of the UIDs that are in the store."""
     if db == "nuccore":
         stretches = Stretches(store)
         known = [segment.uid for uid in uids for segment in stretches.named(uid)]
@@ -106,7 +109,7 @@ def _uid_list(store: GatewayStore, db: Database, uids: list[str], retmode: str) 
 
 
 def _older(store: GatewayStore, db: Database, uids: list[str], params: Mapping[str, str]) -> Reply:
-    """Databases that answer in their one form whatever rettype they are asked for."""
+    """Return the reply of a database that has one form for every rettype."""
     if db == "gene":
         return Reply(200, PLAIN, _joined(_genes(store, uids)) + "\n")
     if db == "snp":
@@ -153,7 +156,7 @@ def _fasta(store: GatewayStore, uids: list[str], params: Mapping[str, str]) -> R
 
 
 def _clipped(segment: SequenceSegment, first: int, last: int) -> SequenceSegment | None:
-    """The part of a stretch between two 1-based positions of its record; None where they do not meet."""
+    """Return the part of a segment between two 1-based positions of its record; None if they do not overlap."""
     low, high = max(segment.start, first), min(segment.stop, last)
     if low > high:
         return None

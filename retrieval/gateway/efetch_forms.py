@@ -1,4 +1,4 @@
-"""The forms in which efetch sends articles, full texts and taxa."""
+"""Define the forms in which efetch sends articles, full texts and taxa."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SETS: Final[Mapping[Database, tuple[str, str]]] = {"pubmed": _PUBMED_SET, "pmc"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """``name``: "xml", or that of a text."""
+    """Render records of one database in one form; ``name``: "xml", or that of a text form."""
 
     db: Database
     name: str
@@ -58,7 +58,11 @@ class Form:
         return f"</{_SETS[self.db][0]}>\n" if self.name == "xml" else ""
 
     def pieces(self, store: GatewayStore, records: Iterable[Record]) -> Iterator[str]:
-        """One text a record. GatewayDataError where a stored article cannot be read."""
+        """Yield one text for each record.
+
+        Raises:
+            GatewayDataError: a stored article cannot be read.
+        """
         lineages = Lineages(store)
         for number, record in enumerate(records, 1):
             match record:
@@ -85,7 +89,10 @@ class Form:
 
 
 def form_of(db: Database, rettype: str, retmode: str) -> Form | None:
-    """None where the database has no such ``rettype``; ``retmode`` xml means the whole record, whichever it is."""
+    """Return the form of a ``rettype``, None if the database has none.
+
+    ``retmode`` xml means the complete record, whatever the ``rettype``.
+    """
     texts = _NAMES.get(db, ())
     if db not in _SETS or (rettype not in WHOLE and rettype not in texts):
         return None

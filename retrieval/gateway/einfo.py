@@ -1,4 +1,4 @@
-"""einfo: which databases there are, and the fields and links of one, as JSON and XML."""
+"""Implement einfo: the list of databases, and the fields and links of one, as JSON and XML."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def einfo_list(params: Mapping[str, str]) -> Reply:
 
 
 def einfo_database(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Reply:
-    """``version=2.0`` adds to XML what JSON always has: which fields can be truncated and take ranges."""
+    """Describe one database.
+
+    ``version=2.0`` adds to XML what JSON always has: which fields support truncation and ranges.
+    """
     menu, description = MENUS[db]
     info: dict[str, Any] = {
         "dbname": db,
@@ -43,7 +46,7 @@ def einfo_database(store: GatewayStore, db: Database, params: Mapping[str, str])
 
 
 def _last_update(store: GatewayStore) -> str:
-    """When the last import was done, to the minute; without one, the day of the sample's facts."""
+    """Return when the last import finished, to the minute; without one, the date of the sample's data."""
     finished = store.query("SELECT max(finished) FROM imported")[0][0]
     return _SAMPLE_DAY if finished is None else finished[:16].replace("-", "/").replace("T", " ")
 

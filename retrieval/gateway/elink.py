@@ -1,4 +1,4 @@
-"""elink: cross references between the databases, as JSON and XML."""
+"""Implement elink: cross references between the databases, as JSON and XML."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ _CHECKS: Final = ("acheck", "ncheck", "lcheck")
 
 @dataclass(frozen=True, slots=True)
 class _LinkSet:
-    """``links`` are (target, its uids); one without uids is one that a term has left nothing of.
+    """Hold the links of one group of UIDs.
 
-    ``checks`` are (uid, the targets it has links to). ``keys`` are query keys in ``environment``, in the order of
-    ``links``.
+    ``links`` are (target, its UIDs); a target without UIDs is one whose links a term has all removed. ``checks`` are
+    (UID, the targets it has links to). ``keys`` are query keys in ``environment``, in the order of ``links``.
     """
 
     source: Database
@@ -70,10 +70,10 @@ class _LinkSet:
 
 
 def elink(store: GatewayStore, source: Database, params: Mapping[str, str], history: History) -> Reply:
-    """Each ``id`` parameter makes a link set: ids separated by commas share one.
+    """Return a link set for each ``id`` parameter: IDs separated by commas share one.
 
-    Links wanted are those named by ``linkname``, else those to the databases of ``db`` (store names, several with
-    commas, "all", by default pubmed).
+    The links are those named by ``linkname``, else those to the databases of ``db`` (store names, several with commas,
+    "all", by default pubmed).
     """
     groups = uid_groups(params)
     if not groups:
@@ -105,7 +105,10 @@ def elink_error(params: Mapping[str, str], message: str) -> Reply:
 
 
 def _targets(source: Database, params: Mapping[str, str]) -> list[Database]:
-    """A name of a link that there is not here gives none, as NCBI does for one that has no links."""
+    """Return the targets of the requested links.
+
+    An unknown link name gives none, as at NCBI a link name without links.
+    """
     names = [name.strip() for name in params.get("linkname", "").split(",") if name.strip()]
     databases = (params.get("db", "") or "pubmed").split(",")
     wanted = names or [f"{source}_{db}" for db in databases]
@@ -121,7 +124,7 @@ def _link_set(store: GatewayStore, source: Database, uids: list[str], targets: l
 
 
 def _filtered(store: GatewayStore, found: _LinkSet, term: Query) -> _LinkSet:
-    """Only links to what the query finds; a link of which nothing is left stays, without uids."""
+    """Keep only links to records that the query finds; a target without any left stays, without UIDs."""
     links = []
     for target, uids in found.links:
         page = Page(0, len(uids))
@@ -131,14 +134,14 @@ def _filtered(store: GatewayStore, found: _LinkSet, term: Query) -> _LinkSet:
 
 
 def _linked(found: _LinkSet, target: Database) -> Rows:
-    """Names the ids of the call, which are few, and not what they are linked to."""
+    """Return a statement for the linked records that lists the few IDs of the call, not their many targets."""
     ids = ",".join(str(int(uid)) for uid in found.uids if uid.isascii() and uid.isdigit() and len(uid) <= _MAX_DIGITS)
     linked = f"SELECT target_uid FROM link WHERE source = ? AND target = ? AND link.uid IN ({ids})"
     return Rows(f"SELECT uid FROM {target} WHERE uid IN ({linked})", (found.source, target))
 
 
 def _kept(found: _LinkSet, params: Mapping[str, str], history: History) -> _LinkSet:
-    """With its links left on the history server, for calls that name them."""
+    """Store the links on the history server, for later calls that refer to them."""
     environment, keys = params.get("webenv", ""), []
     for target, uids in found.links:
         environment, key = history.keep(environment, KeptSearch(target, {}, tuple(uids)))
@@ -193,7 +196,7 @@ def _ids(uids: list[str]) -> str:
 
 
 def _checked(params: Mapping[str, str], command: str, sets: list[_LinkSet]) -> Reply:
-    """Which links there are (acheck), whether there are any within a database (ncheck) or to the outside (lcheck)."""
+    """Return which links exist (acheck), or whether any exist within a database (ncheck) or to the outside (lcheck)."""
     if is_json(params):
         mapped = [{"dbfrom": found.source, "idchecklist": _check_mapping(command, found)} for found in sets]
         return json_reply("elink", {"linksets": mapped})

@@ -1,12 +1,12 @@
-"""Errors of the gateway itself (start-up and data). What a caller of the service sees is NCBI's own error bodies.
+"""Define the errors of the gateway itself (start-up and data); clients of the service see NCBI's own error bodies.
 
 GatewayError
-├── GatewayDataError    a sample file or the store does not hold what it must
-│   └── BlastDatabaseError  a BLAST database cannot be made, or is not whole
-├── GatewayBusyError    another import is at work on the store
-├── ImportFileError     a file to import cannot be read, is cut or damaged, or is of another kind
-├── GatewayBindError    a non-loopback address without leave
-└── GatewayPortError      nothing can listen there
+├── GatewayDataError        a sample file or the store is unreadable, damaged or incomplete
+│   └── BlastDatabaseError  a BLAST database cannot be built, or is incomplete
+├── GatewayBusyError        another import is running on the store
+├── ImportFileError         a file to import cannot be read, is truncated or damaged, or is of another kind
+├── GatewayBindError        a non-loopback address without explicit permission
+└── GatewayPortError        the address and port cannot be bound
 """
 
 from __future__ import annotations
@@ -17,19 +17,26 @@ from retrieval.errors import RetrievalError
 
 
 class GatewayError(RetrievalError):
-    """Anything that keeps the gateway from starting."""
+    """Signal a failure that keeps the gateway from starting."""
 
 
 class GatewayDataError(GatewayError):
+    """Signal that a sample file or the store is unreadable, damaged or incomplete."""
+
     hint = "a sample's store is built again when its file is deleted; a site's comes back by importing its files again"
 
 
 class GatewayBusyError(GatewayError):
+    """Signal that another import is running on the store."""
+
     hint = "wait until the other import is done"
 
 
 class ImportFileError(GatewayError):
-    """``line`` is 1-based, ``offset`` counts bytes of the file as it lies on the disk; None where unknown."""
+    """Signal that a file to import cannot be read, is truncated or damaged, or is of another kind.
+
+    ``line`` is 1-based, ``offset`` counts bytes of the file on disk; None where unknown.
+    """
 
     hint = "check that the download is complete, and that it is the file whose kind was named"
 
@@ -43,12 +50,18 @@ class ImportFileError(GatewayError):
 
 
 class BlastDatabaseError(GatewayDataError):
+    """Signal that a BLAST database cannot be built, or is incomplete."""
+
     hint = "make the database again from its FASTA files, or take its folder away"
 
 
 class GatewayBindError(GatewayError):
+    """Signal a non-loopback address without explicit permission."""
+
     hint = "bind 127.0.0.1, or allow remote clients explicitly"
 
 
 class GatewayPortError(GatewayError):
+    """Signal that the address and port cannot be bound."""
+
     hint = "choose another port"

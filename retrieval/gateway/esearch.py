@@ -1,4 +1,4 @@
-"""esearch: counts, ids and the translation of a query, as JSON and XML in NCBI's layout."""
+"""Implement esearch: counts, UIDs and the translation of a query, as JSON and XML in NCBI's layout."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def esearch(store: GatewayStore, db: Database, params: Mapping[str, str], histor
 
 
 def found_uids(store: GatewayStore, kept: KeptSearch, start: int, size: int) -> list[str]:
-    """One page of what a kept search finds now."""
+    """Return one page of what a stored search finds now."""
     if kept.uids:
         return list(kept.uids[start : start + size])
     query = parse_query(kept.params.get("term", "").strip())
@@ -65,7 +65,7 @@ def _sort(params: Mapping[str, str]) -> str:
 
 
 def _dates(db: Database, params: Mapping[str, str]) -> Condition | None:
-    """mindate, maxdate and reldate (days back from today) as a condition on articles."""
+    """Return mindate, maxdate and reldate (days back from today) as a condition on articles."""
     if db not in ("pubmed", "pmc"):
         return None
     low, high = (params.get(name, "").strip() for name in ("mindate", "maxdate"))
@@ -92,7 +92,7 @@ def _count_only(params: Mapping[str, str], count: int) -> Reply:
 
 
 def _nothing(params: Mapping[str, str], ignored: Sequence[str]) -> Reply:
-    """A term of punctuation and small words only."""
+    """Return the reply to a term of punctuation and stop words only."""
     warnings = {"phrasesignored": list(ignored), "quotedphrasesnotfound": [], "outputmessages": ["No items found."]}
     if is_json(params):
         empty = {"count": "0", "retmax": "0", "retstart": "0", "idlist": [], "translationset": []}
@@ -105,11 +105,11 @@ def _nothing(params: Mapping[str, str], ignored: Sequence[str]) -> Reply:
     return xml_reply("eSearchResult", _DOCTYPE, inner)
 
 
-_Kept = tuple[str, int]  # WebEnv ("" where none was asked for) and query key
+_Kept = tuple[str, int]  # WebEnv ("" if no history was requested) and query key
 
 
 class _Page:
-    """One page of a search's reply."""
+    """Render one page of a search's reply."""
 
     def __init__(
         self, place: tuple[GatewayStore, Database], query: Query, hits: Hits, params: Mapping[str, str], kept: _Kept
@@ -130,7 +130,7 @@ class _Page:
 
     @property
     def _unfound(self) -> bool:
-        """Nothing is found because words are found nowhere (not because no record holds them all)."""
+        """Return whether nothing is found because words are found nowhere (not because no record holds them all)."""
         return not self._hits.count and bool(self._hits.missing)
 
     def _organism(self, term: Term) -> str | None:

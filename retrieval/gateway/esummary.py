@@ -1,4 +1,4 @@
-"""esummary: document summaries as JSON, and as XML in the older layout or in each database's own."""
+"""Implement esummary: document summaries as JSON, and as XML in the older layout or in each database's own."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from retrieval.gateway.stretches import Stretches
 from retrieval.gateway.summaries import Summaries
 
 _MAX_IDS: Final = 10_000
-# Databases that have their own layout without being asked for it.
+# Databases whose own layout is the default.
 _OWN_LAYOUT: Final[frozenset[Database]] = frozenset({"gene", "snp", "clinvar"})
 Found = Iterator[tuple[str, Record | None]]
 
 
 def esummary(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Reply:
-    """``version=2.0`` asks for a database's own XML layout."""
+    """Return the document summaries of a call; ``version=2.0`` selects a database's own XML layout."""
     uids = uid_list(params)
     if not uids:
         return esummary_error(params, "Empty id list - nothing todo")
@@ -51,7 +51,7 @@ def _is_uid(db: Database, uid: str) -> bool:
 
 
 def _found(store: GatewayStore, stretches: Stretches, db: Database, uid: str) -> Found:
-    """(uid, record) of what an id names; in nuccore an accession names all its stretches."""
+    """Yield (UID, record) for an ID; in nuccore an accession names all its segments."""
     if db != "nuccore":
         number = str(int(uid))
         record = store.record(db, number)

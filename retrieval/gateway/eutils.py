@@ -1,4 +1,7 @@
-"""One E-utilities call, from query parameters and the store to NCBI's reply. Pure; knows nothing of HTTP servers."""
+"""Answer one E-utilities call, from query parameters and the store to NCBI's reply.
+
+Knows nothing of HTTP servers.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,10 @@ _HISTORY_PAGE: Final = 10_000
 
 
 def answer(store: GatewayStore, endpoint: str, params: Mapping[str, str], history: History | None = None) -> Reply:
-    """NCBI's reply to one call; ``endpoint`` is one of ENDPOINTS; a bad call gets NCBI's own error body.
+    """Return NCBI's reply to one call; a bad call gets NCBI's own error body.
 
-    The whole of it rests on one state of the store. Without a ``history``, a search kept in this call is gone after it.
+    ``endpoint`` is one of ENDPOINTS. The whole call reads one snapshot of the store. Without a ``history``, a search
+    stored by this call is lost at its end.
     """
     with store.snapshot():
         return _answer(store, endpoint, params, history or History())
@@ -51,11 +55,15 @@ def _answer(store: GatewayStore, endpoint: str, params: Mapping[str, str], histo
 
 
 class _HistoryError(Exception):
-    """What a call names on the history server is not there."""
+    """Signal that the history server does not have what a call refers to."""
 
 
 def _with_ids(store: GatewayStore, db: Database, params: Mapping[str, str], history: History) -> Mapping[str, str]:
-    """The call; where it names a kept search, with one page of its uids, and no paging left to do."""
+    """Return the call; if it names a stored search, with one page of its UIDs instead of paging parameters.
+
+    Raises:
+        _HistoryError: the search is unknown, of another database, or has no such page.
+    """
     key, environment = params.get("query_key", "").strip(), params.get("webenv", "")
     if params.get("id", "").strip() or not key:
         return params
@@ -76,7 +84,7 @@ _EPOST_DOCTYPE: Final = "-//NLM//DTD epost 20090526//EN|https://eutils.ncbi.nlm.
 
 
 def epost(db: Database, params: Mapping[str, str], history: History) -> Reply:
-    """Ids kept under a WebEnv, for calls that name it."""
+    """Store IDs under a WebEnv, for later calls that refer to it."""
     uids = tuple(uid_list(params))
     if not uids:
         return _epost_error(params, "Empty ID list; Nothing to store")
@@ -106,7 +114,10 @@ _ERRORS: Final[Mapping[str, Callable[[Mapping[str, str], str], Reply]]] = {
 
 
 def _elink(store: GatewayStore, params: Mapping[str, str], history: History) -> Reply:
-    """``db`` may name several databases; without it, or with a link's name, elink knows what is meant."""
+    """Return elink's reply.
+
+    ``db`` may name several databases; without it, or with a link's name, elink chooses the targets itself.
+    """
     source = _DATABASES.get(params.get("dbfrom", "pubmed").strip().lower())
     if source is None:
         return _bad_database("elink", params, params["dbfrom"])

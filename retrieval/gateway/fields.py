@@ -1,4 +1,4 @@
-"""Entrez's search fields of each database: their tags, and the columns of the index behind them."""
+"""Define Entrez's search fields of each database: their tags, and the columns of the index behind them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Lookup = Literal["text", "uid", "organism", "number", "day", "author"]
 
 @dataclass(frozen=True, slots=True)
 class SearchField:
-    """``tags`` in lower case; ``columns`` of the index, none of them: all."""
+    """Describe one search field; ``tags`` in lower case; ``columns`` of the index, all of them if empty."""
 
     code: str
     full_name: str
@@ -149,7 +149,7 @@ FIELDS: Final[Mapping[Database, tuple[SearchField, ...]]] = {
     ),
 }
 
-# How much a hit in a column says about the record being the one that was meant.
+# How strongly a hit in a column indicates that the record is the intended one.
 COLUMN_SCORE: Final[Mapping[str, int]] = {
     "sym": 100, "ens": 100, "rs": 100, "accn": 90, "alias": 60, "gene": 60, "gene_id": 60, "mim": 60, "cui": 60,
     "doi": 60, "scientific": 60, "keyword": 40, "title": 30, "synonym": 25, "name": 20, "alt": 15, "dis": 15,
@@ -158,7 +158,7 @@ COLUMN_SCORE: Final[Mapping[str, int]] = {
 
 
 def field_of(db: Database, tag: str) -> SearchField | None:
-    """The field a tag names; All Fields where there is no tag; None where the database has no such field."""
+    """Return the field of a tag: All Fields for an empty tag, None if the database has no such field."""
     if not tag:
         return ALL
     wanted = " ".join(tag.lower().split())

@@ -1,4 +1,7 @@
-"""Entrez's history: searches kept on the server under a WebEnv, each with its query key. In memory, bounded."""
+"""Store searches under a WebEnv, each with its query key, as Entrez's history does.
+
+In memory, bounded.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,16 @@ from retrieval.gateway.records import Database
 _MAX_ENVIRONMENTS: Final = 500
 _MAX_SEARCHES: Final = 100
 _MAX_BYTES: Final = 128 * 2**20
-_OF_A_TEXT: Final = 64  # bytes that a text takes beside its characters
+_OF_A_TEXT: Final = 64  # bytes of overhead per string
 _TTL_S: Final = 8 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class KeptSearch:
-    """``params`` of the esearch that made it, or the uids an epost left in ``uids``: it is run again when used."""
+    """Hold a stored search, which is run again when used.
+
+    ``params`` are those of an esearch; ``uids`` are those of an epost.
+    """
 
     db: Database
     params: Mapping[str, str]
@@ -29,7 +35,7 @@ class KeptSearch:
 
     @property
     def size(self) -> int:
-        """Bytes in memory, roughly."""
+        """Return the approximate size in memory, in bytes."""
         texts = (*self.params.values(), *self.uids)
         return sum(map(len, texts)) + _OF_A_TEXT * (1 + len(texts))
 
@@ -42,8 +48,11 @@ class _Environment:
 
 
 class History:
-    """Safe from many threads. An environment unused for eight hours is gone, and so are the longest unused where they
-    are too many or hold more than ``max_bytes``; the one that a call has just used stays."""
+    """Store searches by WebEnv, for concurrent use by many threads.
+
+    An environment expires after eight hours without use. The least recently used ones are evicted when there are too
+    many or they hold more than ``max_bytes``; the one that a call has just used stays.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, max_bytes: int = _MAX_BYTES) -> None:
         self._clock = clock
@@ -53,7 +62,10 @@ class History:
         self._environments: OrderedDict[str, _Environment] = OrderedDict()
 
     def keep(self, environment: str, search: KeptSearch) -> tuple[str, int]:
-        """(WebEnv, query key from 1); a new environment where the one named is unknown, or full."""
+        """Store a search and return (WebEnv, query key from 1).
+
+        The environment is a new one if the named one is unknown or full.
+        """
         with self._lock:
             self._forget_old()
             known = self._environments.get(environment)

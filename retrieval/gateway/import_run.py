@@ -1,7 +1,7 @@
-"""Imports one downloaded file into the store: read into a staging file, then merged in one transaction.
+"""Import one downloaded file: read it into a staging file, then merge it into the store in one transaction.
 
-Killed at any moment, the store is as it was or holds the whole file; the next run of the same import goes on where
-this one was. A bad record is passed over and reported; a bad file changes nothing.
+After a kill at any moment, the store is unchanged or holds the whole file; the next run of the same import resumes
+where this one stopped. A bad record is skipped and reported; a bad file changes nothing.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ from retrieval.gateway.store_write import Row, StoreWriter, links_of
 _BATCH: Final = 20_000
 _MAX_SHOWN: Final = 20
 _CHUNK: Final = 1 << 20
-# Files after which genes are weighed anew: the links to articles come from one, the genes from the other.
+# Files after which gene weights are computed again: one has the links to articles, the other the genes.
 _WEIGHING: Final = frozenset({"gene2pubmed", "gene_info"})
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """``phase``: checking, reading or merging; ``done`` of ``total`` bytes, or rows when merging."""
+    """Report the progress of an import.
+
+    ``phase``: checking, reading or merging; ``done`` of ``total`` bytes, or rows when merging.
+    """
 
     phase: str
     done: int
@@ -51,7 +54,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """``already`` True: this very file was imported before, and nothing was done."""
+    """Summarize an import; ``already`` True: this very file was imported before, and nothing was done."""
 
     entries: int
     bad: int
@@ -63,11 +66,11 @@ Watch = Callable[[Progress], None]
 
 
 def import_file(data_dir: Path, kind: FileKind, path: Path, options: ReadOptions, watch: Watch) -> ImportResult:
-    """Import one file. The first import of a site takes the place of the sample.
+    """Import one file; the first import of a site replaces the sample.
 
     Raises:
-        ImportFileError: the file is not of its kind, cut or damaged; the store is as it was.
-        GatewayBusyError: another import is at work.
+        ImportFileError: the file is not of its kind, truncated or damaged; the store is unchanged.
+        GatewayBusyError: another import is running.
         GatewayDataError: the store cannot be read or written.
     """
     data_dir.mkdir(parents=True, exist_ok=True)
@@ -100,7 +103,7 @@ def import_file(data_dir: Path, kind: FileKind, path: Path, options: ReadOptions
 
 
 class _StoredOrganisms(Mapping[int, Organism]):
-    """The imported taxonomy's organisms, each read when a gene is of it."""
+    """Map taxonomy IDs to the organisms of the imported taxonomy, each read on access."""
 
     def __init__(self, store: sqlite3.Connection) -> None:
         self._store = store
@@ -121,7 +124,11 @@ class _StoredOrganisms(Mapping[int, Organism]):
 
 @contextlib.contextmanager
 def _alone(data_dir: Path) -> Iterator[None]:
-    """The lock goes with the process, however it ends."""
+    """Hold the import lock, which the kernel releases however the process ends.
+
+    Raises:
+        GatewayBusyError: another import holds it.
+    """
     handle = os.open(data_dir / "import.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -135,7 +142,7 @@ def _alone(data_dir: Path) -> Iterator[None]:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=30.0)
-    # Readers keep what they see while an import writes.
+    # With WAL, readers keep their snapshot while an import writes.
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -131072")
@@ -143,7 +150,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _sha256(path: Path, watch: Watch) -> str:
-    """Of a folder, over its files in the order of their names."""
+    """Return the digest of a file, or of a folder's files in the order of their names."""
     digest, done = hashlib.sha256(), 0
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     try:
@@ -161,7 +168,10 @@ def _sha256(path: Path, watch: Watch) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Import:
-    """Another choice of records is another import: what was read under one does not count under the other."""
+    """Identify an import by file kind, content and options.
+
+    Another choice of records is another import: what was read under one does not count under the other.
+    """
 
     kind: str
     digest: str
@@ -178,7 +188,7 @@ class _Import:
 
 
 def _chosen(kind: FileKind, options: ReadOptions) -> str:
-    """The options that count for this kind and were given, as text; "" for none."""
+    """Return the options given that apply to this kind, as text; "" for none."""
     given = {name: value for name in kind.options if (value := getattr(options, name))}
     return json.dumps(given, default=sorted, sort_keys=True) if given else ""
 
@@ -207,7 +217,7 @@ def _read(staging: Staging, kind: FileKind, path: Path, options: ReadOptions, wa
 
 
 def _operations(entry: Entry, named: set[int]) -> Iterator[Operation]:
-    """What an entry means for the store; an organism is named once a file."""
+    """Yield the operations of an entry on the store; an organism is named once per file."""
     if isinstance(entry, Link | Removal):
         yield entry
         return
@@ -221,7 +231,7 @@ def _operations(entry: Entry, named: set[int]) -> Iterator[Operation]:
 
 
 def _mark(data_dir: Path) -> None:
-    """From here on the store is the site's, and is never made again from the sample."""
+    """Mark the store as the site's, so that it is never rebuilt from the sample."""
     mark = data_dir / SITE_MARK
     if not mark.exists():
         mark.touch()

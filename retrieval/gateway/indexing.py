@@ -1,4 +1,7 @@
-"""Which text of a record is searched under which field, and where the record stands among equals. Pure."""
+"""Map a record's text to the columns of the index, and compute what orders equal hits.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _HUMAN: Final = 9606
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What orders equally good hits. ``weight`` grows with how often a record is meant, 0 where unknown."""
+    """Hold what orders equally good hits; ``weight`` grows with how often a record is meant, 0 if unknown."""
 
     weight: int = 0
     live: bool = True
@@ -39,7 +42,7 @@ class Standing:
 
 
 def organism_names(organism: Organism) -> tuple[str, ...]:
-    """Every name of the organism, its taxonomy id in Entrez form last."""
+    """Return every name of the organism, its taxonomy ID in Entrez form last."""
     scientific = organism.scientific_name
     species = " ".join(scientific.split()[:2])
     names = (scientific, species, organism.common_name, *organism.other_names, f"txid{organism.tax_id}")
@@ -47,7 +50,7 @@ def organism_names(organism: Organism) -> tuple[str, ...]:
 
 
 def columns_of(record: Record) -> tuple[str, ...]:
-    """The index row: one text for each of the database's columns, values between edges, then words' parts."""
+    """Return the index row: one text for each of the database's columns, values between edges, then words' parts."""
     texts: dict[str, list[str]] = {}
     for field, text in fields_of(record):
         if text:
@@ -69,7 +72,7 @@ def _column(values: list[str] | tuple[str, ...]) -> str:
 
 @singledispatch
 def fields_of(record: Record) -> Fields:
-    """(column of the index, text) of everything that can be searched."""
+    """Yield (column of the index, text) of everything that can be searched."""
     raise TypeError(f"no record of a database: {type(record).__name__}")
 
 
@@ -83,7 +86,7 @@ def standing_of(record: Record) -> Standing:
 
 
 def uid_of(record: Record) -> int:
-    """Entrez's number of the record; of a sequence stretch there is none: the store gives it one."""
+    """Return Entrez's UID of the record; 0 for a sequence segment, whose number the store assigns."""
     match record:
         case Gene():
             return record.gene_id

@@ -1,6 +1,6 @@
-"""Reads the citation out of a PubMed element: an article, a book or a chapter.
+"""Parse the citation of a PubMed element: an article, a book or a chapter.
 
-The stored element begins with its tag, so no document type stands before it and no entity can be declared in it.
+The stored element begins with its tag, so no document type precedes it and no entity can be declared in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ Elements = Iterable[Element]
 
 
 def element_of(article: Article) -> Element:
-    """GatewayDataError where the stored text is no PubMed element."""
+    """Parse the stored XML of an article.
+
+    Raises:
+        GatewayDataError: the stored text is not a PubMed element.
+    """
     try:
         if not article.xml.lstrip().startswith(_ROOTS):
             raise GatewayDataError(f"PMID {article.pmid}: the store holds no PubMed element")
@@ -35,7 +39,7 @@ def citation_of(element: Element) -> Citation:
 
 
 def words(element: Element | None) -> str:
-    """All text within, markup dropped, white space made single blanks."""
+    """Return all text within, without markup and with white space reduced to single blanks."""
     return "" if element is None else " ".join("".join(element.itertext()).split())
 
 
@@ -44,7 +48,7 @@ def texts(elements: Elements) -> tuple[str, ...]:
 
 
 def shown_date(element: Element | None) -> str:
-    """ "2016 Mar 5", "2000 Spring", or what stands there as MedlineDate."""
+    """Return a date as PubMed prints it: "2016 Mar 5", "2000 Spring", or the text of MedlineDate."""
     if element is None:
         return ""
     part = _date_parts(element)
@@ -57,19 +61,19 @@ def shown_date(element: Element | None) -> str:
 
 
 def numbered_date(element: Element | None, separator: str = "") -> str:
-    """ "20160305", or with a separator between; "" where a part is missing."""
+    """Return a date as "20160305", or with a separator between the parts; "" if a part is missing."""
     part = {} if element is None else _date_parts(element)
     numbers = [part.get(name, "").rjust(2, "0") for name in ("year", "month", "day")]
     return separator.join(numbers) if all(number.isdigit() and int(number) for number in numbers) else ""
 
 
 def _date_parts(element: Element) -> dict[str, str]:
-    """By name in small letters, as JATS writes them."""
+    """Return the parts of a date by lower-case name, as JATS writes them."""
     return {child.tag.rpartition("}")[2].lower(): words(child) for child in element}
 
 
 def people(elements: Elements) -> tuple[Person, ...]:
-    """Authors, editors or investigators, those marked as invalid left out."""
+    """Return authors, editors or investigators, without those marked as invalid."""
     found = (_person(element) for element in elements if element.get("ValidYN") != "N")
     return tuple(person for person in found if person.name)
 
@@ -139,13 +143,13 @@ def _chapter(root: Element) -> Citation:
 
 
 def part_of(element: Element, name: str) -> Element:
-    """An empty one where there is none."""
+    """Return the first child of this name, or an empty element."""
     found = element.find(name)
     return Element(name) if found is None else found
 
 
 def _listed(element: Element, kind: str) -> list[Element]:
-    """People of the author lists of one kind; a list without a kind is one of authors."""
+    """Return the people of the author lists of one kind; a list without a kind is one of authors."""
     lists = (found for found in element.findall("AuthorList") if found.get("Type", "authors") == kind)
     return [author for found in lists for author in found.findall("Author")]
 
@@ -212,6 +216,6 @@ def _notice(element: Element) -> Notice:
 
 
 def sections(elements: Elements) -> tuple[tuple[str, str], ...]:
-    """(label, text) of an abstract's parts; the label is "" where it says nothing."""
+    """Return (label, text) of an abstract's parts; an uninformative label becomes ""."""
     labelled = ((part.get("Label", ""), words(part)) for part in elements)
     return tuple(("" if label in _UNLABELLED else label, text) for label, text in labelled if text)

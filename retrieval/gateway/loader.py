@@ -1,4 +1,7 @@
-"""Reads the sample's tab-separated files into records. Knows nothing of SQL."""
+"""Read the sample's tab-separated files into records.
+
+Knows nothing of SQL.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,11 @@ _FILES: Final = ("organisms.tsv", "genes.tsv", "snps.tsv", "omim.tsv", "sequence
 
 
 def load_corpus(directory: Path = SAMPLE_DIR) -> Corpus:
-    """The records of one directory of TSV files; GatewayDataError names the file that is missing or malformed."""
+    """Read the records of one directory of TSV files.
+
+    Raises:
+        GatewayDataError: a file is missing or malformed; the message names it.
+    """
     organisms = {o.tax_id: o for o in map(_organism, _rows(directory / "organisms.tsv"))}
     try:
         return Corpus(
@@ -31,7 +38,7 @@ def load_corpus(directory: Path = SAMPLE_DIR) -> Corpus:
 
 
 def corpus_fingerprint(directory: Path = SAMPLE_DIR) -> str:
-    """SHA-256 over the names and bytes of the files, hexadecimal."""
+    """Return the SHA-256 over the names and bytes of the files, in hexadecimal."""
     digest = hashlib.sha256()
     for name in _FILES:
         digest.update(name.encode() + b"\0" + _read(directory / name).encode() + b"\0")

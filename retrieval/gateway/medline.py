@@ -1,4 +1,4 @@
-"""efetch rettype=medline: NLM's tagged display of a citation.
+"""Render efetch's rettype=medline: NLM's tagged display of a citation.
 
 Tags and their order: https://www.nlm.nih.gov/bsd/mms/medlineelements.html.
 """
@@ -18,7 +18,7 @@ _BREAK: Final = " \n" + " " * 6
 Field = tuple[str, str]
 Fields = Iterator[Field]
 
-# An associated dataset has no tag of NLM's own.
+# NLM has no tag for an associated dataset.
 _NOTICE_TAGS: Final = {
     "CommentIn": "CIN", "CommentOn": "CON", "ErratumIn": "EIN", "ErratumFor": "EFR",
     "CorrectedandRepublishedIn": "CRI", "CorrectedandRepublishedFrom": "CRF",
@@ -34,7 +34,10 @@ _NO_AID: Final = frozenset(("pubmed", "pmc", "pmcid", "pmid", "mid"))
 
 
 def medline_text(citation: Citation, element: Element | None = None) -> str:
-    """One record, a blank line before it. ``element`` is the PubMed element, for what a citation does not hold."""
+    """Render one record, a blank line before it.
+
+    ``element`` is the PubMed element, for what a citation does not hold.
+    """
     root = Element("none") if element is None else element
     fields = _book_fields(citation, citation.book, root) if citation.book else _article_fields(citation, root)
     return "\n" + "".join(f"{tag:<4}- {_BREAK.join(lines_of(value, _WIDTH))}\n" for tag, value in fields if value)

@@ -1,6 +1,7 @@
-"""One term of a query as a condition of the store: words of the index, rows of a table, all or nothing. Pure SQL text.
+"""Translate one term of a query into a condition on the store: index words, table rows, everything or nothing.
 
-Conditions combine without being run, so that SQLite does the work on its own lists and no set of uids is held here.
+Produces SQL text only. Conditions combine without being run, so that SQLite works on its own lists and no set of UIDs
+is held here.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ _UID: Final = re.compile(r"(?:rs|pmid:?|pmc|mim:?|txid|vcv0*)?\s*(\d{1,18})", re
 _NUMBERS: Final = re.compile(r"(?:([0-9]{1,2}|X|Y|MT):)?(\d{1,18})(?:\s*:\s*(?:[0-9XYMT]{1,2}:)?(\d{1,18}))?")
 _DAY: Final = re.compile(r"(\d{4})(?:[/-](\d{1,2}))?(?:[/-](\d{1,2}))?")
 _MIN_PREFIX: Final = 2
-_MAX_YEARS: Final = 40  # as words of the index, which join with others in place; longer spans are ranges of the table
+_MAX_YEARS: Final = 40  # as index words, which combine within one FTS5 expression; longer spans are table ranges
 TaxIds = Callable[[str], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """An FTS5 expression."""
+    """Hold an FTS5 expression."""
 
     match: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A statement that selects uids."""
+    """Hold a statement that selects UIDs."""
 
     sql: str
     parameters: tuple[object, ...] = ()
@@ -43,19 +44,19 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    pass
+    """Match every record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    pass
+    """Match no record."""
 
 
 Condition = Words | Rows | Everything | Nothing
 
 
 def rows_of(db: Database, condition: Condition) -> Rows:
-    """The condition as a statement of its own."""
+    """Return the condition as a complete statement."""
     if isinstance(condition, Words):
         return Rows(f"SELECT rowid AS uid FROM {db}_index WHERE {db}_index MATCH ?", (condition.match,))
     if isinstance(condition, Everything):
@@ -84,7 +85,7 @@ def combine(db: Database, operator: Operator, left: Condition, right: Condition)
 
 
 def term_condition(db: Database, term: Term, field: SearchField, tax_ids: TaxIds) -> Condition:
-    """What one term of a query asks for; ``tax_ids`` gives the organisms of a name."""
+    """Return the condition for one term of a query; ``tax_ids`` gives the organisms of a name."""
     match field.lookup:
         case "uid":
             return _uids(db, term)
@@ -102,7 +103,7 @@ def term_condition(db: Database, term: Term, field: SearchField, tax_ids: TaxIds
     found: Condition = Words(_in_columns(field.columns, phrase(words, prefix=is_truncated(term))))
     if field is not ALL:
         return found
-    # As Entrez maps a bare word: a number may be a uid, a name may be an organism's.
+    # Entrez's automatic term mapping of a bare word: a number may be a UID, a name may be an organism's.
     found = combine(db, "OR", found, _uids(db, term)) if _UID.fullmatch(term.text.strip()) else found
     if not term.quoted and (ids := tax_ids(term.text)):
         found = combine(db, "OR", found, _tax_condition(db, ids))
@@ -115,18 +116,21 @@ def is_truncated(term: Term) -> bool:
 
 
 def phrase(words: Sequence[str], *, prefix: bool = False) -> str:
-    """The words side by side; with ``prefix`` the last one may go on."""
+    """Return an FTS5 phrase of adjacent words; with ``prefix`` the last one matches as a prefix."""
     quoted = " ".join(words).replace('"', '""')
     return f'"{quoted}" *' if prefix else f'"{quoted}"'
 
 
 def whole(words: Sequence[str]) -> str:
-    """A value that is these words and no more."""
+    """Return an FTS5 phrase for a value of exactly these words."""
     return phrase([schema.EDGE, *words, schema.EDGE])
 
 
 def author_phrase(words: Sequence[str]) -> str:
-    """A name from its start; initials may be fewer than the record has (Smith J finds Smith JA)."""
+    """Return an FTS5 phrase that matches a name from its start.
+
+    Initials may be fewer than the record has (Smith J finds Smith JA).
+    """
     return phrase([schema.EDGE, *words], prefix=len(words) > 1)
 
 
@@ -142,7 +146,7 @@ def _uids(db: Database, term: Term) -> Condition:
 
 
 def _numbers(db: Database, term: Term) -> Condition:
-    """A position or a range of positions, with or without its chromosome."""
+    """Return the condition for a position or a range of positions, with or without its chromosome."""
     found = _NUMBERS.fullmatch(term.text.strip().removeprefix("chr"))
     if found is None:
         return Nothing()
@@ -154,7 +158,10 @@ def _numbers(db: Database, term: Term) -> Condition:
 
 
 def _days(db: Database, text: str) -> Condition:
-    """A year, month or day, or a range of them with ':'; Entrez's 3000 stands for no end."""
+    """Return the condition for a year, month or day, or a range of them with ':'.
+
+    Entrez's year 3000 means an open end.
+    """
     first, colon, last = text.strip().partition(":")
     low, high = _DAY.fullmatch(first.strip()), _DAY.fullmatch((last if colon else first).strip())
     if low is None or high is None:
@@ -171,7 +178,10 @@ def _edge(found: re.Match[str], month: str, day: str) -> int:
 
 
 def _organism(db: Database, term: Term, tax_ids: TaxIds) -> Condition:
-    """By any of its names; words before the name ("LMP10 human[orgn]") are searched on their own."""
+    """Return the condition for an organism by any of its names.
+
+    Words before the name ("LMP10 human[orgn]") are searched on their own.
+    """
     words = words_of(term.text)
     for first in range(len(words)):
         ids = tax_ids(" ".join(words[first:]))

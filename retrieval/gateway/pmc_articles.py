@@ -1,4 +1,4 @@
-"""PMC's full texts: the citation in a JATS article, its document summary, and the set efetch sends."""
+"""Parse the citation of a PMC full text (JATS), and build its document summary and the XML efetch sends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retrieval.gateway.literature import shown_date, words
 from retrieval.gateway.records import FullText
 
 _START_TAG: Final = re.compile(r"""\s*<article\b(?:[^"'>]|"[^"]*"|'[^']*')*>""")
-# NCBI writes it into every article it sends: it names the JATS version by which a reader finds the DTD.
+# NCBI adds it to every article it sends: it names the JATS version, by which a client finds the DTD.
 _PROCESSING: Final = (
     '<processing-meta base-tagset="archiving" mathml-version="3.0" table-model="xhtml" tagset-family="jats">'
     "<restricted-by>pmc</restricted-by></processing-meta>"
@@ -28,7 +28,7 @@ _LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 def article_markup(record: FullText) -> str:
-    """The article as efetch sends it."""
+    """Return the article as efetch sends it."""
     start = _START_TAG.match(record.xml)
     if start is None:
         raise GatewayDataError(f"PMC{record.pmcid}: the store holds no JATS article")
@@ -38,7 +38,11 @@ def article_markup(record: FullText) -> str:
 
 
 def pmc_citation(record: FullText) -> Citation:
-    """GatewayDataError where the stored text is no JATS article."""
+    """Parse the citation of a full text.
+
+    Raises:
+        GatewayDataError: the stored text is not a JATS article.
+    """
     root = _root(record)
     meta = _part(root, "front/{*}article-meta")
     pub_dates = _dates(meta.findall("{*}pub-date"))
@@ -114,7 +118,7 @@ def _part(element: Element, path: str) -> Element:
 
 
 def _dates(elements: Iterable[Element]) -> dict[str, str]:
-    """The first date of each kind: "ppub", "epub", "collection", and "live" as 2003/12/01."""
+    """Return the first date of each kind: "ppub", "epub", "collection", and "live" as 2003/12/01."""
     found: dict[str, str] = {}
     for element in elements:
         kind = element.get("pub-type", element.get("date-type", ""))
@@ -136,7 +140,7 @@ def _authors(meta: Element) -> tuple[Person, ...]:
 
 
 def _place(element: Element) -> str:
-    """An affiliation without the mark that refers to it."""
+    """Return an affiliation without its reference label."""
     marks = [words(at) for at in element.findall("{*}label")]
     return words(element).removeprefix("".join(marks)).strip()
 

@@ -1,7 +1,8 @@
-"""Entrez query text to a tree, and the tree back to Entrez's translation. Knows nothing of the store.
+"""Parse Entrez query text to a tree, and write the tree as Entrez's translation.
 
-Operators are AND, OR, NOT in capitals, applied from left to right; parentheses group; words side by side are AND-ed;
-a run of words before a [tag] is one term; quotes make a phrase. As in Entrez, missing brackets are forgiven.
+Knows nothing of the store. Operators are AND, OR, NOT in capitals, applied from left to right; parentheses group;
+adjacent words are AND-ed; a run of words before a [tag] is one term; quotes make a phrase. As in Entrez, missing
+brackets are accepted.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ MAX_DEPTH: Final = 40
 
 
 class QueryTooComplexError(ValueError):
-    """More text, terms or nesting than a query may have; the message says which."""
+    """Signal more text, terms or nesting than a query may have; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """``tag`` as written, without brackets ("" for none)."""
+    """Hold one search term; ``tag`` as written, without brackets ("" for none)."""
 
     text: str
     tag: str = ""
@@ -39,13 +40,15 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Words side by side: all of them must match."""
+    """Hold adjacent words, all of which must match."""
 
     terms: tuple[Term, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
+    """Combine two subtrees with an operator."""
+
     operator: Operator
     left: Node
     right: Node
@@ -56,7 +59,10 @@ Node = Term | Run | Combination
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """``tree`` is None where nothing is left to search for; ``ignored`` are the small words left out, in order."""
+    """Hold a parsed query.
+
+    ``tree`` is None if nothing is left to search for; ``ignored`` are the stop words left out, in order.
+    """
 
     tree: Node | None
     ignored: tuple[str, ...]
@@ -78,7 +84,11 @@ _RANGE: Final = re.compile(r'"?([\w/.-]+)"?\s*(?:\[([^\]]*)\])?\s*:\s*"?([\w/.-]
 
 
 def parse_query(text: str) -> Query:
-    """QueryTooComplexError beyond the limits; anything else can be read."""
+    """Parse a query; any text within the limits is accepted.
+
+    Raises:
+        QueryTooComplexError: the text exceeds a limit.
+    """
     if len(text) > MAX_TERM_CHARS:
         raise QueryTooComplexError(f"the term has {len(text)} characters, {MAX_TERM_CHARS} are allowed")
     # A range is one term, however it is written: 2010:2015[dp], "2010"[Date] : "2015"[Date].
@@ -94,7 +104,7 @@ def _lexemes(text: str) -> Iterator[_Lexeme]:
     for match in _LEXEME.finditer(text):
         kind = match.lastgroup
         text = (match[kind] or "").strip() if kind is not None else ""
-        if kind is not None and (text or kind != "tag"):  # an empty tag says nothing
+        if kind is not None and (text or kind != "tag"):  # an empty tag has no meaning
             yield _Lexeme(kind, text)
 
 
@@ -106,7 +116,7 @@ class _Parser:
 
     def parse(self) -> Node | None:
         tree = self._expression(0)
-        while self._at < len(self._lexemes):  # a stray ")" ended the expression: go on behind it
+        while self._at < len(self._lexemes):  # a stray ")" ended the expression: continue after it
             self._at += 1
             tree = _joined("AND", tree, self._expression(0))
         return tree
@@ -135,7 +145,7 @@ class _Parser:
         return inner
 
     def _run(self) -> Node | None:
-        """Words up to an operator or bracket; each [tag] closes one term."""
+        """Parse words up to an operator or bracket; each [tag] closes one term."""
         terms: list[Term] = []
         pending: list[Term] = []
         while (lexeme := self._peek()) is not None and lexeme.kind in ("word", "quoted", "tag"):
@@ -175,7 +185,7 @@ def _joined(operator: Operator, left: Node | None, right: Node | None) -> Node |
 
 
 def terms_of(node: Node) -> Iterator[Term]:
-    """All terms, left to right."""
+    """Yield all terms, left to right."""
     if isinstance(node, Term):
         yield node
     elif isinstance(node, Run):
@@ -186,7 +196,7 @@ def terms_of(node: Node) -> Iterator[Term]:
 
 
 def translation(node: Node, render: Callable[[Term], str]) -> str:
-    """Entrez's query translation; ``render`` writes one term with its field."""
+    """Return Entrez's query translation; ``render`` writes one term with its field."""
     if isinstance(node, Term):
         return render(node)
     if isinstance(node, Run):
@@ -202,7 +212,7 @@ def _wrapped(node: Node, operator: str, render: Callable[[Term], str]) -> str:
 
 
 def postfix(node: Node, top: bool = True) -> Iterator[Term | str]:
-    """Entrez's translation stack: terms and operators in postfix order."""
+    """Yield Entrez's translation stack: terms and operators in postfix order."""
     if isinstance(node, Term):
         yield node
         if top:

@@ -1,4 +1,7 @@
-"""Records of the gateway's store. Knows nothing of SQL, queries or reply formats."""
+"""Define the records of the gateway's store.
+
+Knows nothing of SQL, queries or reply formats.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ DATABASES: Final[tuple[Database, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Organism:
-    """``common_name`` as NCBI Gene prints it (may be ""); ``other_names`` are further words people search with."""
+    """Hold one organism.
+
+    ``common_name`` as NCBI Gene prints it (may be ""); ``other_names`` are further words people search with.
+    """
 
     tax_id: int
     scientific_name: str
@@ -25,11 +31,12 @@ class Organism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gene:
-    """One NCBI Gene record. ``official_symbol`` only where it is not ``symbol``.
+    """Hold one NCBI Gene record.
 
-    ``start`` and ``stop`` are 0-based on ``accession``; ``start > stop`` means the minus strand; None where unknown.
-    ``status`` 0 live, 1 replaced by ``current_id``, 2 discontinued. ``nomenclature`` is "Official", "Interim" or "".
-    ``keywords``: words under which NCBI finds the record though no field shows them.
+    ``official_symbol`` only where it is not ``symbol``. ``start`` and ``stop`` are 0-based on ``accession``;
+    ``start > stop`` means the minus strand; None where unknown. ``status`` 0 live, 1 replaced by ``current_id``,
+    2 discontinued. ``nomenclature`` is "Official", "Interim" or "". ``keywords``: words under which NCBI finds the
+    record though no field shows them.
     """
 
     gene_id: int
@@ -58,7 +65,10 @@ class Gene:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snp:
-    """One dbSNP record; positions are 1-based, GRCh38 and GRCh37; ``genes`` are (symbol, gene id) pairs."""
+    """Hold one dbSNP record.
+
+    Positions are 1-based, GRCh38 and GRCh37; ``genes`` are (symbol, gene ID) pairs.
+    """
 
     snp_id: int
     genes: tuple[tuple[str, str], ...]
@@ -84,7 +94,10 @@ class Snp:
 
 @dataclass(frozen=True, slots=True)
 class OmimEntry:
-    """``prefix``: * gene, # phenotype of known cause, + both, % unknown cause, ^ removed, "" other."""
+    """Hold one OMIM entry.
+
+    ``prefix``: * gene, # phenotype of known cause, + both, % unknown cause, ^ removed, "" other.
+    """
 
     mim_number: int
     prefix: str
@@ -95,9 +108,10 @@ class OmimEntry:
 
 @dataclass(frozen=True, slots=True)
 class SequenceSegment:
-    """A stretch of a nucleotide record: 1-based inclusive ``start``..``stop`` of ``accession`` (plus strand).
+    """Hold a segment of a nucleotide record.
 
-    ``record_length`` is the length of the whole record, which the store does not hold.
+    The segment is 1-based inclusive ``start``..``stop`` of ``accession`` (plus strand). ``record_length`` is the length
+    of the whole record, which the store does not hold.
     """
 
     accession: str
@@ -115,8 +129,10 @@ class SequenceSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Article:
-    """One PubMed record. ``xml`` is its element as NCBI sent it (PubmedArticle or PubmedBookArticle), UTF-8, without
-    declaration; efetch gives it back, and every other form is read from it. The rest is what searches need.
+    """Hold one PubMed record.
+
+    ``xml`` is its element as NCBI sent it (PubmedArticle or PubmedBookArticle), UTF-8, without declaration; efetch
+    returns it unchanged, and every other form is derived from it. The other fields are what searches need.
 
     ``date`` is year-month-day as far as known ("2003", "2003-05", "2003-05-02"). ``authors`` are "Last FM", collective
     names as they are. ``retracted_by``, ``corrected_by``: PMIDs of notices, from CommentsCorrections.
@@ -142,7 +158,10 @@ class Article:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullText:
-    """One PMC article. ``xml`` is its JATS article element, UTF-8, without declaration; ``body`` its plain text."""
+    """Hold one PMC article.
+
+    ``xml`` is its JATS article element, UTF-8, without declaration; ``body`` its plain text.
+    """
 
     pmcid: int
     xml: str
@@ -158,9 +177,10 @@ class FullText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """One ClinVar variation: the GRCh38 row of variant_summary where there is one, else the GRCh37 one.
+    """Hold one ClinVar variation.
 
-    ``genes`` are (symbol, gene id) pairs; ``phenotypes`` names; ``position`` is 1-based, "" where unknown.
+    The source is the GRCh38 row of variant_summary where there is one, else the GRCh37 one. ``genes`` are (symbol,
+    gene ID) pairs; ``phenotypes`` names; ``position`` is 1-based, "" where unknown.
     """
 
     variation_id: int
@@ -184,8 +204,11 @@ class Variation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taxon:
-    """``names`` are (name, class) pairs of names.dmp other than the scientific name, e.g. ("mouse", "genbank common
-    name")."""
+    """Hold one taxon of NCBI Taxonomy.
+
+    ``names`` are (name, class) pairs of names.dmp other than the scientific name, e.g. ("mouse", "genbank common
+    name").
+    """
 
     tax_id: int
     parent_id: int
@@ -198,7 +221,10 @@ class Taxon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concept:
-    """One MedGen concept. ``cui`` is a UMLS or MedGen identifier (C0000744, CN000001); ``uid`` is Entrez's number."""
+    """Hold one MedGen concept.
+
+    ``cui`` is a UMLS or MedGen identifier (C0000744, CN000001); ``uid`` is Entrez's number.
+    """
 
     uid: int
     cui: str
@@ -211,8 +237,11 @@ class Concept:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One cross reference, both directions meant. ``own``: the source record itself says so, and no more once it is
-    replaced by one that does not; the others come from files of links and stay."""
+    """Hold one cross reference, valid in both directions.
+
+    ``own``: the source record itself states it, and it ends when a record that does not state it replaces that one;
+    the others come from link files and stay.
+    """
 
     source: Database
     source_uid: str
@@ -223,7 +252,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A record that its source withdrew (DeleteCitation)."""
+    """Represent a record that its source withdrew (DeleteCitation)."""
 
     db: Database
     uid: str
@@ -253,7 +282,7 @@ def database_of(record: Record) -> Database:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """All records a store is built from; ``fingerprint`` changes when any of them does."""
+    """Hold all records a store is built from; ``fingerprint`` changes when any of them does."""
 
     fingerprint: str
     organisms: tuple[Organism, ...]

@@ -1,7 +1,7 @@
-"""The store's tables: one of records and one full-text index per database, cross references, provenance.
+"""Define the store's tables: one of records and one full-text index per database, cross references, provenance.
 
-A record's row number is its Entrez uid, in the index too. ``number`` is what ranges and orders need: the day
-(yyyymmdd) of an article, the position of a variant, the words in the title of an OMIM entry.
+A record's row number is its Entrez UID, in the index too. ``number`` is the value for ranges and orders: the day
+(yyyymmdd) of an article, the position of a variant, the number of words in the title of an OMIM entry.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from retrieval.gateway.records import DATABASES, Database
 
 SCHEMA_VERSION: Final = "3"
 
-# Searched text of each database. Uids, days and positions are columns of the record, not words of the index.
+# Searched text of each database. UIDs, days and positions are columns of the record, not words of the index.
 COLUMNS: Final[Mapping[Database, tuple[str, ...]]] = {
     "gene": (
         *("sym", "alias", "keyword", "name", "designation", "mim", "ens", "chr", "map", "accn", "type", "alive"),
@@ -31,9 +31,9 @@ COLUMNS: Final[Mapping[Database, tuple[str, ...]]] = {
     "taxonomy": ("scientific", "name", "level", "parent", "orgn"),
     "medgen": ("title", "synonym", "definition", "cui", "source", "semtype"),
 }
-# Databases that hold human records alone: there an organism is all of them or none.
+# Databases with human records only: there an organism matches all of them or none.
 HUMAN_ONLY: Final[frozenset[Database]] = frozenset({"snp", "omim", "clinvar", "medgen"})
-# A value's edges and the separator of a hyphenated word's parts, as words that no text can hold.
+# A value's edges and the separator of a hyphenated word's parts, as words that no text can contain.
 EDGE: Final = "|"
 PART: Final = "~"
 _TOKEN_CHARS: Final = "-._'*|~+@#&%$!?`^"

@@ -1,4 +1,7 @@
-"""Evaluates a query tree over the store and orders the hits. Knows nothing of reply formats."""
+"""Evaluate a query tree over the store and order the hits.
+
+Knows nothing of reply formats.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +31,21 @@ from retrieval.gateway.tokens import STOPWORDS, words_of
 
 __all__ = ["FIELDS", "Hits", "SearchField", "field_of", "organism_of", "search"]
 
-# Of more hits than this, relevance looks at the best of each column only: the rest differ in nothing that a name has.
+# Of more hits than this, relevance ranks only the best of each column: no name distinguishes the rest.
 _MAX_RANKED: Final = 3_000
 _MAX_SCORED: Final = 10_000
 _PHRASE_BONUS: Final = 20
-_PART_SCORE: Final = 5  # a word inside a name says less than the name
+_PART_SCORE: Final = 5  # a word inside a name is weaker evidence than the whole name
 _WHOLE_NOT_NEEDED: Final = frozenset({"title", "alt", "synonym", "dis", "abstract", "mesh", "majr"})
 _BY_TEXT: Final[frozenset[Database]] = frozenset({"pubmed", "pmc"})
 _NEWEST_FIRST: Final[frozenset[Database]] = frozenset({"pubmed", "pmc", "snp", "clinvar"})
-# Of an article, a word in the title or as a heading says more than one in the text.
+# In an article, a word in the title or as a heading counts more than one in the text.
 _TEXT_WEIGHTS: Final[Mapping[str, float]] = {"title": 4.0, "mesh": 2.0, "majr": 3.0, "keyword": 2.0, "abstract": 1.0}
 
 
 @dataclass(slots=True)
 class Hits:
-    """What one search found: ``count`` in all, and the uids of one page of them, in order.
+    """Hold what one search found: ``count`` in all, and the UIDs of one page, in order.
 
     ``counts`` are the hits of each term on its own.
     """
@@ -57,7 +60,7 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which of the hits, and in which order: "relevance", "pub_date" or "" for the database's own."""
+    """Select which hits to return, and their order: "relevance", "pub_date" or "" for the database's own."""
 
     start: int = 0
     size: int = 20
@@ -65,12 +68,12 @@ class Page:
 
 
 def organism_of(store: GatewayStore, term: Term) -> str | None:
-    """The scientific name where the term is an organism under an organism tag."""
+    """Return the scientific name if the term is an organism under an organism tag."""
     return store.organism(term.text) if field_of("gene", term.tag) is ORGANISM else None
 
 
 def search(store: GatewayStore, db: Database, tree: Node, page: Page, extra: Condition | None = None) -> Hits:
-    """One page of the records the query matches. ``extra`` narrows the search further (date limits)."""
+    """Return one page of the records the query matches; ``extra`` narrows the search further (date limits)."""
     terms = list(dict.fromkeys(terms_of(tree)))
     conditions = {term: term_condition(db, term, field_of(db, term.tag) or ALL, store.tax_ids) for term in terms}
     counts = {term: _count(store, db, condition) for term, condition in conditions.items()}
@@ -116,7 +119,7 @@ def _evaluate(db: Database, node: Node, conditions: Mapping[Term, Condition], co
 
 
 def _most_words(store: GatewayStore, run: Run, conditions: Mapping[Term, Condition]) -> tuple[Condition, int]:
-    """Records that hold at least half of the words, where none holds all of them.
+    """Return the records with the most words, at least half of them, where none holds all of them.
 
     NCBI searches the whole text of OMIM entries; this store holds their titles, so a strict AND would miss too much.
     """
@@ -156,7 +159,7 @@ def _by_default(store: GatewayStore, db: Database, condition: Condition, page: P
     rows = rows_of(db, condition)
     if db in _NEWEST_FIRST and page.sort != "pub_date":
         sql, limits = f"SELECT uid FROM ({rows.sql}) ORDER BY uid DESC LIMIT ? OFFSET ?", (page.size, page.start)
-        if isinstance(condition, Words):  # the index gives its rows in order, so that it stops early
+        if isinstance(condition, Words):  # the index yields rows in order, so the query stops early
             sql = f"{rows.sql} ORDER BY rowid DESC LIMIT ? OFFSET ?"
         return [row[0] for row in store.query(sql, (*rows.parameters, *limits))]
     first = "number" if page.sort == "pub_date" else "weight"
@@ -166,7 +169,7 @@ def _by_default(store: GatewayStore, db: Database, condition: Condition, page: P
 
 
 def _by_text(store: GatewayStore, db: Database, condition: Words, page: Page) -> list[int]:
-    """BM25 over the columns, newest first among equals; of very many hits, over the newest of them."""
+    """Rank by BM25 over the columns, newest first among equals; of very many hits, only the newest."""
     newest = "SELECT rowid FROM {0} WHERE {0} MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?".format(f"{db}_index")
     last = store.query(newest, (condition.match, _MAX_SCORED))
     weights = ", ".join(str(_TEXT_WEIGHTS.get(column, 0.5)) for column in COLUMNS[db])
@@ -179,7 +182,7 @@ def _by_text(store: GatewayStore, db: Database, condition: Words, page: Page) ->
 
 
 def _by_relevance(store: GatewayStore, db: Database, found: _Found, page: Page) -> list[int]:
-    """What is named as asked before what holds the words somewhere; then living before dead, human before other."""
+    """Rank records named by the terms above those that contain the words; ties live first, then human."""
     totals: dict[int, int] = {}
     for term in found.terms:
         for uid, score in _term_scores(store, db, term, found).items():
@@ -191,7 +194,7 @@ def _by_relevance(store: GatewayStore, db: Database, found: _Found, page: Page) 
         more = Page(0, page.start + page.size, "")
         totals = dict.fromkeys(_by_default(store, db, found.condition, more), 0) | totals
     standing = store.standings(db, totals)
-    if db == "omim":  # of entries that match equally, the one whose title says little else was meant
+    if db == "omim":  # of equal matches, the entry whose title has few other words ranks first
         totals = {uid: total + total // max(1, standing[uid].number or 1) for uid, total in totals.items()}
 
     def order(uid: int) -> tuple[object, ...]:
@@ -202,7 +205,7 @@ def _by_relevance(store: GatewayStore, db: Database, found: _Found, page: Page) 
 
 
 def _term_scores(store: GatewayStore, db: Database, term: Term, found: _Found) -> dict[int, int]:
-    """uid -> how well this term names the record, for hits of the whole query."""
+    """Return by UID how well this term names the record, for hits of the whole query."""
     search_field = field_of(db, term.tag) or ALL
     words = [word for word in words_of(term.text) if term.quoted or word not in STOPWORDS]
     if not words or search_field.lookup in ("organism", "number", "day"):
@@ -225,7 +228,7 @@ def _uid_field(db: Database) -> SearchField:
 
 
 def _tiers(columns: tuple[str, ...], words: list[str], *, truncated: bool) -> list[tuple[int, list[str], str]]:
-    """(score, columns, expression): names that are the words, then texts that hold them."""
+    """Return (score, columns, expression): names that equal the words, then texts that contain them."""
     tiers: list[tuple[int, list[str], str]] = []
     scored = [name for name in columns if name in COLUMN_SCORE]
     several = len(words) > 1

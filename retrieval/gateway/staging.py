@@ -1,4 +1,4 @@
-"""What an import has read so far, in a file of its own beside the store: a killed import goes on from here.
+"""Store what an import has read so far in a file beside the store, so that a killed import can resume.
 
 Rows are ready to be written (indexed, encoded), in the file's order. Progress is committed together with them.
 """
@@ -29,7 +29,10 @@ Operation = Row | Link | Removal | Organism
 
 @dataclass(slots=True)
 class Counts:
-    """``items`` were read, of which ``entries`` are records, links or removals and ``bad`` were passed over."""
+    """Count the items of an import.
+
+    ``items`` were read, of which ``entries`` are records, links or removals and ``bad`` were skipped.
+    """
 
     items: int = 0
     entries: int = 0
@@ -38,7 +41,10 @@ class Counts:
 
 
 class Staging:
-    """One import's rows. One process, one thread at a time; ``commit`` makes everything since the last one last."""
+    """Hold one import's rows.
+
+    Serves one process, one thread at a time; ``commit`` makes everything since the previous one permanent.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -78,20 +84,20 @@ class Staging:
         return int(self._connection.execute("SELECT coalesce(max(n), 0) FROM staged").fetchone()[0])
 
     def operations(self) -> Iterator[Operation]:
-        """All of them, in the order they were added."""
+        """Yield all operations, in the order they were added."""
         names = "op, db, uid, key, weight, live, human, number, body, columns"
         for row in self._connection.execute(f"SELECT {names} FROM staged ORDER BY n"):
             yield _from_row(row)
 
     def bad_records(self, limit: int) -> list[tuple[int, str]]:
-        """(line, reason) of the first of them."""
+        """Return (line, reason) of the first bad records."""
         return self._connection.execute("SELECT line, reason FROM bad ORDER BY rowid LIMIT ?", (limit,)).fetchall()
 
     def close(self) -> None:
         self._connection.close()
 
     def discard(self) -> None:
-        """Forget everything."""
+        """Close and delete the staging file."""
         self.close()
         for suffix in ("", "-wal", "-shm"):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Reads the gateway's SQLite store. Knows nothing of queries' syntax, replies or imported files.
+"""Read the gateway's SQLite store.
 
-A store is one file. It is made whole from the sample, or filled by imports, each in one transaction: a reader sees
-what was there before or all of it.
+Knows nothing of query syntax, replies or imported files. A store is one file. It is built whole from the sample, or
+filled by imports, each in one transaction: a reader sees the state before or after it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _R = TypeVar("_R")
 
 
 def build_store(corpus: Corpus, path: Path) -> None:
-    """Writes the sample's store beside ``path`` and renames it there, so that a reader never sees half of one."""
+    """Build the sample's store beside ``path`` and rename it there, so that a reader never sees a partial one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
@@ -75,14 +75,18 @@ def _write(corpus: Corpus, path: Path) -> None:
                 writer.name_organism(organism)
             for record in _distinct((*corpus.genes, *corpus.snps, *corpus.omim, *corpus.segments)):
                 writer.put(record)
-        # Kept in the file: a first import must not have to wait for a moment without readers.
+        # The file stores this mode: to set it at the first import would mean to wait until there are no readers.
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
 
 
 def _distinct(records: Iterable[Record]) -> Iterator[Record]:
-    """A sample with two records of one id is a mistake, not an update."""
+    """Yield the records; two of one ID are an error in the sample, not an update.
+
+    Raises:
+        GatewayDataError: two records have one ID.
+    """
     seen: set[tuple[type[Any], object]] = set()
     for record in records:
         key = (type(record), record.uid if isinstance(record, SequenceSegment) else uid_of(record))
@@ -93,10 +97,17 @@ def _distinct(records: Iterable[Record]) -> Iterator[Record]:
 
 
 class GatewayStore:
-    """Reads one store file, also while an import writes it. Safe from many threads; every call is short."""
+    """Read one store file, also while an import writes it.
+
+    Safe for concurrent use by many threads; every call is short.
+    """
 
     def __init__(self, path: Path) -> None:
-        """GatewayDataError where the file is missing, no store, or of another schema."""
+        """Open the store.
+
+        Raises:
+            GatewayDataError: the file is missing, not a store, or of another schema.
+        """
         self.path = path
         self._counts: dict[tuple[int, bytes], int] = {}
         self._counts_lock = threading.Lock()
@@ -117,7 +128,7 @@ class GatewayStore:
         self._pool.close()
 
     def snapshot(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, this thread sees the store as it is now, whatever an import does meanwhile."""
+        """Give this thread a consistent view of the store for the block, unaffected by a concurrent import."""
         return self._pool.snapshot()
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -125,12 +136,12 @@ class GatewayStore:
             return connection.execute(sql, parameters).fetchall()
 
     def version(self) -> int:
-        """Grows whenever an import is done: what was found before may be out of date."""
+        """Return a number that grows with every finished import, after which earlier results may be out of date."""
         with self._pool.lent() as connection:
             return int(connection.execute("SELECT count(*) FROM imported").fetchone()[0])
 
     def counted(self, select: str, parameters: Sequence[object] = ()) -> int:
-        """How many rows a statement selects; kept until the next import, since common words are asked for again."""
+        """Return how many rows a statement selects; cached until the next import, since common words recur."""
         statement = repr((select, *parameters)).encode()
         key = (self.version(), hashlib.blake2b(statement, digest_size=16).digest())
         with self._counts_lock:
@@ -145,12 +156,12 @@ class GatewayStore:
 
     @property
     def kind(self) -> str:
-        """``SAMPLE``, or ``SITE`` since its first import, which may happen while the store is being read."""
+        """Return ``SAMPLE``, or ``SITE`` after the first import, which may happen while the store is being read."""
         return self.meta("kind")
 
     @property
     def fingerprint(self) -> str:
-        """Of the sample that the store was made from."""
+        """Return the fingerprint of the sample that the store was built from."""
         return self.meta("fingerprint")
 
     def meta(self, key: str) -> str:
@@ -161,7 +172,7 @@ class GatewayStore:
         return self.counted(f"SELECT uid FROM {db}")
 
     def record(self, db: Database, uid: str) -> Record | None:
-        """By its Entrez uid, or in nuccore by accession and stretch."""
+        """Return a record by its Entrez UID, or in nuccore by accession and segment."""
         column = "key" if db == "nuccore" else "uid"
         rows = self.query(f"SELECT body FROM {db} WHERE {column} = ?", (uid,))
         return decode(db, rows[0][0]) if rows else None
@@ -176,19 +187,19 @@ class GatewayStore:
         return _as(OmimEntry, self.record("omim", uid))
 
     def segments(self, accession: str | None = None) -> tuple[SequenceSegment, ...]:
-        """All stretches, or those of one accession (with or without its version), by accession and start."""
+        """Return all segments, or those of one accession (with or without its version), by accession and start."""
         rows = self.query("SELECT body FROM nuccore")
         found = [s for (body,) in rows if isinstance(s := decode("nuccore", body), SequenceSegment)]
         kept = (s for s in found if accession is None or accession in (s.accession, s.accession.split(".")[0]))
         return tuple(sorted(kept, key=lambda s: (s.accession, s.start)))
 
     def tax_ids(self, name: str) -> list[int]:
-        """The organisms that have this name, the lowest taxonomy id first."""
+        """Return the organisms that have this name, the lowest taxonomy ID first."""
         rows = self.query("SELECT tax_id FROM organism WHERE name = ? ORDER BY tax_id", (phrase_of(name).strip(),))
         return [int(row[0]) for row in rows]
 
     def organism(self, name: str) -> str | None:
-        """The scientific name for any name of an organism of the store."""
+        """Return the scientific name for any name of an organism of the store."""
         sql = "SELECT scientific FROM organism WHERE name = ? ORDER BY tax_id LIMIT 1"
         rows = self.query(sql, (phrase_of(name).strip(),))
         return str(rows[0][0]) if rows else None
@@ -206,11 +217,11 @@ class GatewayStore:
         return found
 
     def keys(self, uids: Sequence[int]) -> list[str]:
-        """Accessions with stretch of nuccore rows, in the same order."""
+        """Return accession and segment of nuccore rows, in the same order."""
         return [str(self.query("SELECT key FROM nuccore WHERE uid = ?", (uid,))[0][0]) for uid in uids]
 
     def links(self, source: Database, uid: str, target: Database) -> list[str]:
-        """The linked uids, the lowest first."""
+        """Return the linked UIDs, the lowest first."""
         sql = "SELECT DISTINCT target_uid FROM link WHERE source = ? AND uid = ? AND target = ? ORDER BY target_uid"
         return [str(row[0]) for row in self.query(sql, (source, uid, target))]
 

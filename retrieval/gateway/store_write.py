@@ -1,4 +1,7 @@
-"""Writes records into a store. Owns what a change of a record means for index and links; opens no transaction."""
+"""Write records into a store.
+
+Owns what a change of a record means for index and links; opens no transaction.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ _ON_Y: Final = f"{schema.EDGE} y {schema.EDGE}"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """A record as the store keeps it, ready to be written: everything costly is done."""
+    """Hold a record as the store keeps it, ready to be written: everything costly is done."""
 
     db: Database
     uid: int
@@ -58,13 +61,16 @@ class Row:
 
 
 class StoreWriter:
-    """Over one connection inside the caller's transaction."""
+    """Write over one connection, inside the caller's transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def put(self, entry: Entry) -> None:
-        """Write a record over the one of its uid; what only the old one knew of an OMIM entry or concept stays."""
+        """Write an entry; a record replaces the one of its UID.
+
+        What only the old record knew of an OMIM entry or concept is preserved.
+        """
         if isinstance(entry, Removal):
             self.remove(entry.db, int(entry.uid))
         elif isinstance(entry, Link):
@@ -75,7 +81,7 @@ class StoreWriter:
             self._put_organism(entry)
 
     def apply(self, operation: Row | Link | Removal | Organism) -> None:
-        """One staged operation; records that several files make up are completed by what is there."""
+        """Apply one staged operation; a record that several files describe is merged with the stored one."""
         match operation:
             case Row() as row:
                 self.put_row(Row.of(self._completed(decode(row.db, row.body))) if _is_part(row) else row)
@@ -104,7 +110,7 @@ class StoreWriter:
         )
 
     def remove(self, db: Database, uid: int) -> None:
-        """The record with its links; nothing where there is none."""
+        """Delete the record with its links, if there is one."""
         if self._remove_index(db, uid) is not None:
             self._connection.execute(f"DELETE FROM {db} WHERE uid = ?", (uid,))
         sql = "SELECT target, target_uid, source, uid FROM link WHERE source = ? AND uid = ?"
@@ -118,14 +124,14 @@ class StoreWriter:
         self._put_links([link])
 
     def weigh_genes(self) -> None:
-        """A gene weighs as many articles as are linked to it: NCBI's own weight is in none of its files."""
+        """Set each gene's weight to the number of articles linked to it: NCBI's own weight is in none of its files."""
         self._connection.execute(
             "UPDATE gene SET weight = (SELECT count(DISTINCT target_uid) FROM link "
             "WHERE source = 'gene' AND link.uid = gene.uid AND target = 'pubmed')"
         )
 
     def clear(self) -> None:
-        """Everything but the schema."""
+        """Delete all records, links, organisms and the import history; the schema stays."""
         for db in schema.COLUMNS:
             self._connection.execute(f"DELETE FROM {db}")
             self._connection.execute(f"INSERT INTO {db}_index ({db}_index) VALUES ('delete-all')")
@@ -140,7 +146,10 @@ class StoreWriter:
         self._connection.executemany("INSERT OR IGNORE INTO organism VALUES (?, ?, ?)", rows)
 
     def _remove_index(self, db: Database, uid: int) -> Record | None:
-        """Take the record's words out of the index, which forgets them only when told what they were: the record."""
+        """Delete the record's words from the index, and return the record, None if there is none.
+
+        The index stores no text, so a deletion must pass the indexed words, which are computed from the record.
+        """
         found = self._connection.execute(f"SELECT body FROM {db} WHERE uid = ?", (uid,)).fetchone()
         if found is None:
             return None
@@ -169,7 +178,7 @@ class StoreWriter:
         self._connection.executemany("INSERT OR IGNORE INTO link VALUES (?, ?, ?, ?, ?)", rows)
 
     def _unlink(self, links: Iterable[Link]) -> None:
-        """What a record that is being replaced said itself; what files of links say stays."""
+        """Delete the links that a replaced record itself stated; those from link files stay."""
         rows = [row for link in links for row in _both_ways(link)]
         self._connection.executemany(
             "DELETE FROM link WHERE source = ? AND uid = ? AND target = ? AND target_uid = ? AND own = ?", rows
@@ -183,7 +192,7 @@ class StoreWriter:
 
 
 def _is_part(row: Row) -> bool:
-    """Whether the store may already hold another part of this very record."""
+    """Return whether the store may already hold another part of this very record."""
     return row.db in {"omim", "medgen"} or (row.db == "snp" and row.columns[_SNP_CHROMOSOME] == _ON_Y)
 
 
@@ -196,8 +205,11 @@ def _both_ways(link: Link) -> list[tuple[str, int, str, int, bool]]:
 
 
 def _merged(old: Record, new: Record) -> Record:
-    """A concept or an entry of which several files each know a part; a variant of the ends that X and Y share, of which
-    one file has a row on each, X first."""
+    """Merge two parts of one record from different files or rows.
+
+    Several files each know a part of a concept or an entry. A variant of the ends that X and Y share has in one file a
+    row on each, X first.
+    """
     if isinstance(old, Concept) and isinstance(new, Concept):
         return merge_concepts(old, new)
     if isinstance(old, Snp) and isinstance(new, Snp):
@@ -206,7 +218,7 @@ def _merged(old: Record, new: Record) -> Record:
 
 
 def links_of(record: Record) -> list[Link]:
-    """The cross references a record carries itself."""
+    """Return the cross references a record carries itself."""
     if isinstance(record, Gene):
         return [Link("gene", str(record.gene_id), "omim", mim, own=True) for mim in record.mim if mim.isdigit()]
     if isinstance(record, Snp):

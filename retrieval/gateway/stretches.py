@@ -1,4 +1,4 @@
-"""The stretches of nucleotide records that ids name: by uid, or by accession with or without its version."""
+"""Find the segments of nucleotide records that IDs name: by UID, or by accession with or without its version."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from retrieval.gateway.store import GatewayStore
 
 
 class Stretches:
-    """Of one call; the store's are read once, and only when the first id is asked for."""
+    """Look up the segments of one call; the store is read once, and only for the first ID."""
 
     def __init__(self, store: GatewayStore) -> None:
         self._store = store
         self._known: dict[str, list[SequenceSegment]] | None = None
 
     def named(self, uid: str) -> list[SequenceSegment]:
-        """By accession and start; an accession names all its stretches."""
+        """Return the segments of an ID, by accession and start; an accession names all its segments."""
         if self._known is None:
             self._known = _by_name(self._store)
         return self._known.get(uid, [])

@@ -1,4 +1,4 @@
-"""A record of any database as its document summary."""
+"""Build the document summary of a record of any database."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ _V1_NAMES: Final = {"oid": "Oid", "alttitles": "AltTitles", "accessionversion": 
 
 
 class Summaries:
-    """Of the records of one call. GatewayDataError where a stored article cannot be read."""
+    """Build the document summaries of one call.
+
+    Methods raise GatewayDataError if a stored article cannot be read.
+    """
 
     def __init__(self, store: GatewayStore) -> None:
         self._lineages = Lineages(store)
 
     def document(self, record: Record) -> dict[str, Any]:
-        """The JSON form."""
+        """Return the JSON form."""
         match record:
             case Gene():
                 return gene_document(record)
@@ -60,7 +63,7 @@ class Summaries:
                 return medgen_document(record)
 
     def items(self, record: Record) -> list[Item]:
-        """The older XML layout."""
+        """Return the items of the older XML layout."""
         match record:
             case Article():
                 return pubmed_items(citation_of(element_of(record)))
@@ -74,7 +77,7 @@ class Summaries:
                 return items_of(self.document(record), _V1_NAMES)
 
     def markup(self, record: Record) -> str:
-        """The database's own XML layout."""
+        """Return the markup of the database's own XML layout."""
         document = self.document(record)
         if isinstance(record, Gene):
             return gene_markup(document)

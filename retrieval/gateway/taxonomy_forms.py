@@ -1,4 +1,4 @@
-"""Taxonomy's document summary, and efetch's TaxaSet with the lineage built from the parents."""
+"""Build Taxonomy's document summary, and efetch's TaxaSet with the lineage derived from the parents."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from retrieval.gateway.replies import text_of
 from retrieval.gateway.store import GatewayStore
 
 _ROOT: Final = 1
-_MAX_DEPTH: Final = 200  # five times the deepest lineage there is; a circle of parents ends here
-# The names that have elements of their own, in the order of NCBI's taxon.dtd; at most one of each of the first three.
+_MAX_DEPTH: Final = 200  # five times the deepest lineage; bounds a cycle of parents
+# The name classes with their own elements, in the order of NCBI's taxon.dtd; at most one each of the first three.
 _ONCE: Final = {
     "genbank common name": "GenbankCommonName", "genbank acronym": "GenbankAcronym", "blast name": "BlastName",
 }  # fmt: skip
@@ -39,14 +39,14 @@ _GENETIC_CODES: Final = {
 
 
 class Lineages:
-    """What stands above taxa; remembers what it has read, for the length of one call."""
+    """Look up the ancestors of taxa, and cache what was read for the length of one call."""
 
     def __init__(self, store: GatewayStore) -> None:
         self._store = store
         self._known: dict[int, Taxon | None] = {}
 
     def above(self, taxon: Taxon) -> list[Taxon]:
-        """The highest first, without the root; it begins where a parent is not in the store."""
+        """Return the ancestors, the highest first, without the root, up to a parent that is not in the store."""
         found: list[Taxon] = []
         seen = {taxon.tax_id, _ROOT}
         while (parent_id := (found[-1] if found else taxon).parent_id) not in seen and len(found) < _MAX_DEPTH:
@@ -65,7 +65,7 @@ class Lineages:
 
 
 def taxonomy_document(taxon: Taxon, above: list[Taxon]) -> dict[str, Any]:
-    """``above`` as ``Lineages`` gives it."""
+    """Build the JSON mapping; ``above`` as ``Lineages.above`` returns it."""
     genus = next((found.scientific_name for found in above if found.rank == "genus"), "")
     species = next((found for found in (taxon, *above[::-1]) if found.rank == "species"), None)
     epithet = _rest(species.scientific_name, genus) if species else ""
@@ -104,7 +104,7 @@ def taxonomy_items(document: dict[str, Any]) -> list[Item]:
 
 
 def _rest(name: str, beginning: str) -> str:
-    """What a name says beyond that of the taxon above."""
+    """Return what a name adds to that of the taxon above."""
     return name.removeprefix(beginning).strip() if beginning else ""
 
 
@@ -113,7 +113,7 @@ def _named(taxon: Taxon, kind: str) -> str:
 
 
 def _blast_name(taxon: Taxon, above: list[Taxon]) -> str:
-    """The everyday name of the group it belongs to, its own or the nearest above."""
+    """Return the everyday name of the taxon's group, its own or the nearest above."""
     return next((name for found in (taxon, *above[::-1]) if (name := _named(found, "blast name"))), "")
 
 

@@ -1,4 +1,4 @@
-"""How text becomes index words: the same rules for records and for search terms."""
+"""Split text into index words, by the same rules for records and for search terms."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ STOPWORDS: Final = frozenset(
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Lower-case words in order; hyphens, dots and primes inside a word are kept (15-lox, ac006042.8)."""
+    """Return lower-case words in order; hyphens, dots and primes inside a word stay (15-lox, ac006042.8)."""
     return tuple(word for word in (part.strip(_EDGES) for part in _SEPARATORS.split(text.lower())) if word)
 
 
 def index_words(text: str) -> frozenset[str]:
-    """The words of a record's text, and the parts of its hyphenated ones."""
+    """Return the words of a record's text, and the parts of its hyphenated ones."""
     words = set(words_of(text))
     for word in tuple(words):
         words.update(part for part in word.split("-") if part)
@@ -26,12 +26,12 @@ def index_words(text: str) -> frozenset[str]:
 
 
 def phrase_of(text: str) -> str:
-    """Words joined by single blanks, a blank on both ends, so that a phrase can be found as a substring."""
+    """Join the words by single blanks, a blank on both ends, so that a phrase can be found as a substring."""
     return f" {' '.join(words_of(text))} "
 
 
 def year_word(year: int) -> str:
-    """The year of an article as a word of the index that no text holds."""
+    """Return the index word for the year of an article, which no text contains."""
     return f"inyear{year}"
 
 
@@ -40,6 +40,6 @@ def whole(text: str) -> int | None:
 
 
 def day(date: str) -> int | None:
-    """ "2003-05-02" as 20030502; what is unknown counts as 0, so that a year stands before its months."""
+    """Return "2003-05-02" as 20030502; unknown parts count as 0, so that a year sorts before its months."""
     found = re.match(r"(\d{4})(?:-(\d\d))?(?:-(\d\d))?", date)
     return int(f"{found[1]}{found[2] or '00'}{found[3] or '00'}") if found else None

@@ -1,6 +1,7 @@
-"""Whether a phrase is a name in the store: a disease, a concept, a subject heading, a gene's or organism's full name.
+"""Decide whether a phrase is a name in the store.
 
-Such a name says no more than a symbol does. Free text is none, even where it holds one: the phrase must be the name.
+Names are those of diseases, concepts and subject headings, and full names of genes and organisms. Such a name reveals
+no more than a symbol does. Free text is not a name, even where it contains one: the phrase must be the name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NAMES: Final[Mapping[Database, str]] = {
 
 
 class StoreVocabulary:
-    """Reads the store at every question; a lookup is one word list's, well under a millisecond."""
+    """Look phrases up in the store on every call; a lookup takes well under a millisecond."""
 
     def __init__(self, store: GatewayStore) -> None:
         self._store = store

@@ -1,1 +1,1 @@
-"""The knowledge graph: typed edges with provenance, kept, linked to and selected for a question."""
+"""Store a knowledge graph of typed edges with provenance, link questions to it, and select statements for them."""

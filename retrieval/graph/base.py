@@ -1,4 +1,4 @@
-"""The seams of the knowledge graph: where neighbourhoods come from, and what linking and selection need of a store."""
+"""Define the interfaces of the knowledge graph: sources of neighbourhoods, loaders, and the store used for linking."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retrieval.graph.types import Edge, Neighbourhood, Node, Statement
 
 
 class NameOf(NamedTuple):
-    """One name of a node; ``is_synonym`` False for the one that the graph uses."""
+    """Hold one name of a node; ``is_synonym`` is False for the name that the graph itself uses."""
 
     name: str
     node_id: str
@@ -19,13 +19,13 @@ class NameOf(NamedTuple):
 
 
 class GraphSource(Protocol):
-    """A graph somewhere: SPOKE's server, or a store on this machine."""
+    """Provide neighbourhoods from a graph, such as SPOKE's server or a local store."""
 
     @property
     def name(self) -> str: ...
 
     async def neighbourhood(self, node: Node, *, kinds: frozenset[str] | None = None) -> Neighbourhood:
-        """One step around a node; ``kinds``: only edges of these types.
+        """Return the direct neighbourhood of a node; ``kinds`` restricts it to edges of these types.
 
         Raises:
             GraphNodeUnknown, GraphSourceUnavailable, GraphSourceMalformed
@@ -34,15 +34,18 @@ class GraphSource(Protocol):
 
 
 class GraphLoader(Protocol):
-    """Reads one downloaded graph with constant memory. All ``nodes`` are asked for before the ``edges``; both may read
-    the files anew. A node may come twice. An edge's ends are node ids, or identifiers that only one node has.
+    """Read one downloaded graph with constant memory.
 
-    Raises GraphFileInvalid on the way; bad records are passed over and reported.
+    All ``nodes`` are consumed before ``edges``; both may read the files again. A node may be yielded twice. An edge's
+    ends are node ids, or identifiers that only one node has. Malformed records are skipped and reported.
+
+    Raises:
+        GraphFileInvalid: while iterating.
     """
 
     @property
     def place(self) -> str:
-        """ "file:line" of the record that was yielded last."""
+        """Return "file:line" of the last yielded record."""
         ...
 
     def nodes(self) -> Iterator[Node]: ...
@@ -51,7 +54,7 @@ class GraphLoader(Protocol):
 
 
 class GraphStore(Protocol):
-    """A graph on this machine, read-only. Safe from many threads; every call is short."""
+    """Read a graph on this machine, from any thread; every call is short."""
 
     @property
     def release(self) -> str: ...
@@ -64,9 +67,9 @@ class GraphStore(Protocol):
     def node(self, node_id: str) -> Node | None: ...
 
     def statements(self, node_id: str, kinds: frozenset[str] | None = None) -> tuple[Statement, ...]:
-        """All edges of a node, in either direction, by row."""
+        """Return all edges of a node, in either direction, by row."""
         ...
 
     def vectors(self, rows: Sequence[int]) -> Floats:
-        """float32 [n, dim] of the statements' texts, as the graph's encoder makes them for passages."""
+        """Return the passage embeddings of the statements' texts by the graph's encoder, float32 [n, dim]."""
         ...

@@ -1,4 +1,7 @@
-"""The graphs of one data folder, by name, and the small one of facts that comes with the package."""
+"""Look up the graphs of a data folder by name, and build the small sample graph that ships with the package.
+
+The sample graph holds facts only.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ Told = Callable[[str, int], None]
 
 
 def graph_names(root: Path) -> tuple[str, ...]:
-    """What is built there, whole or not; what a killed build left of an exchange is put right first."""
+    """Return the names of the built graphs, complete or not.
+
+    First repairs any replacement of a graph that a killed build left unfinished.
+    """
     if not root.is_dir():
         return ()
     recover_all(root)
@@ -33,9 +39,11 @@ def graph_names(root: Path) -> tuple[str, ...]:
 
 
 def open_graph(root: Path, name: str, expects: EncoderFingerprint | None = None) -> LocalGraph:
-    """
+    """Open the graph of this name.
+
     Raises:
-        GraphError: there is no graph of this name. GraphDamaged: it is not whole, or of another encoder.
+        GraphError: there is no graph of this name.
+        GraphDamaged: it is incomplete, or of another encoder.
         GraphBusy: it was replaced during every attempt.
     """
     check_name(name)
@@ -50,7 +58,7 @@ def open_graph(root: Path, name: str, expects: EncoderFingerprint | None = None)
             if _seal(root / name) == before:
                 raise
             continue
-        # Between the first file and the last another build may have taken the folder's place.
+        # Another build may have replaced the folder while its files were opened.
         if _seal(root / name) == before:
             return graph
         graph.close()
@@ -58,7 +66,7 @@ def open_graph(root: Path, name: str, expects: EncoderFingerprint | None = None)
 
 
 def _seal(folder: Path) -> bytes:
-    """The manifest, which has the digest of every file; empty where there is none."""
+    """Return the bytes of the manifest, which has the digest of every file; empty if there is none."""
     try:
         return (folder / MANIFEST_FILE).read_bytes()
     except OSError:
@@ -66,16 +74,19 @@ def _seal(folder: Path) -> bytes:
 
 
 def build_sample(root: Path, encoder: Encoder, told: Told = lambda _, __: None) -> Built:
-    """Once for each version of the package's files and encoder; a second process waits for the first."""
+    """Build the sample graph once for each version of the package's files and encoder.
+
+    A second process waits for the first.
+    """
     order = Import(kind="tsv", files=SAMPLE_FILES, name=SAMPLE, release=SAMPLE_RELEASE, wait_s=_WAIT_S)
     return build_graph(root, order, encoder, told)
 
 
 def open_or_sample(root: Path, name: str, encoder: Encoder, told: Told = lambda _, __: None) -> LocalGraph:
-    """As ``open_graph``; the package's own graph is built at its first use."""
+    """Open the graph as ``open_graph`` does, building the package's sample graph at its first use."""
     if name != SAMPLE:
         return open_graph(root, name, encoder.fingerprint)
-    # Where it stands already nothing is written: the folder may be read-only.
+    # Write nothing if the graph is already built: the folder may be read-only.
     with contextlib.suppress(GraphError):
         graph = open_graph(root, name, encoder.fingerprint)
         if dict(graph.manifest.inputs) == {path.name: fact_of(path) for path in SAMPLE_FILES}:
@@ -86,5 +97,5 @@ def open_or_sample(root: Path, name: str, encoder: Encoder, told: Told = lambda 
 
 
 def unfinished(root: Path) -> tuple[str, ...]:
-    """Names of builds that were killed or are going on; the same import goes on with one."""
+    """Return the names of builds that were killed or are running; the same import resumes a killed one."""
     return tuple(sorted(path.name[1 : -len(".partial")] for path in root.glob(".*.partial")))

@@ -1,21 +1,22 @@
-"""From what a graph says of a question's entities to the part of it that a model is given. Pure.
+"""Select the statements about a question's entities that become the model's context, as pure functions.
 
-Two rules choose. ``budget`` is ours: all statements in an order, the first of them that fit a number of tokens.
+There are two pruning rules. ``budget``, this project's own, ranks all statements and takes the first that fit a number
+of tokens. It ranks by:
 
-1. statements whose other end the question names (the options of a multiple-choice question, the gene of "is A
+1. whether the question names the statement's other end (the options of a multiple-choice question, the gene of "is A
    associated with B");
-2. where there are several entities, statements about nodes that more than one of them reaches, most reached first;
-3. statements of a relation that the question names (``relations``);
-4. nearness of statement and question, the cosine of their vectors.
+2. with several entities, how many of them reach the statement's node, if more than one does;
+3. whether the question names the statement's relation (``relations``);
+4. the cosine of the question's and the statement's vectors.
 
-Each rule decides among those that the ones before leave equal. No percentile: of a node with three statements, all
-three may be needed.
+Each criterion only breaks ties of the ones before. There is no percentile: all three statements of a node with three
+may be needed.
 
-``paper`` chooses what the published program of Soman et al. (Bioinformatics 40(9), 2024) chooses: of each entity, the
-statements nearer than the 75th percentile of that entity's statements and nearer than 0.5, both strictly, nearest
-first, and of these the first ``volume`` divided by the number of entities. It is there for comparison.
+``paper`` reproduces, for comparison, the selection of the published program of Soman et al. (Bioinformatics 40(9),
+2024): of each entity, the statements nearer than the 75th percentile of that entity's statements and nearer than 0.5,
+both strictly, nearest first, and of these the first ``volume`` divided by the number of entities.
 
-How a context reads is ``context_text``'s matter.
+``context_text`` renders the selected statements.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
 Pruning = Literal["budget", "paper"]
 TokenCount = Callable[[str], int]
 DEFAULT_TOKENS: Final = 800
-# Statements to choose from, as the paper's scripts set it: for questions, and for true-or-false statements.
+# Limits on the number of statements in the paper's scripts: for questions, and for true-or-false statements.
 PAPER_VOLUME: Final = 150
 PAPER_VOLUME_TRUE_FALSE: Final = 100
 _PAPER_PERCENTILE: Final = 75.0
@@ -44,7 +45,10 @@ _PAPER_SIMILARITY: Final = 0.5
 
 
 class Vectors(NamedTuple):
-    """``question``: float32 [dim]; ``statements``: float32 [n, dim], in the order of ``Gathered.statements``."""
+    """Hold the vectors of a question and its candidate statements.
+
+    ``question``: float32 [dim]; ``statements``: float32 [n, dim], in the order of ``Gathered.statements``.
+    """
 
     question: Floats
     statements: Floats
@@ -52,7 +56,10 @@ class Vectors(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextOptions:
-    """``tokens`` bounds the text; None leaves it as long as it gets. ``volume`` counts for ``paper`` alone."""
+    """Configure the selection of statements.
+
+    ``tokens`` bounds the text; None means no bound. ``volume`` applies to ``paper`` only.
+    """
 
     pruning: Pruning = "budget"
     tokens: int | None = DEFAULT_TOKENS
@@ -62,9 +69,11 @@ class ContextOptions:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What there is to choose from: each entity once, each statement once. ``members``: of each entity, the places of
-    its statements in ``statements``. ``stand_ins``: by the id of an entity without statements the broader one, an
-    entity too, whose statements are used for it."""
+    """Hold the candidates for a context: each entity once, each statement once.
+
+    ``members``: for each entity, the indices of its statements in ``statements``. ``stand_ins``: by the id of an entity
+    without statements, the broader entity, also listed, whose statements are used instead.
+    """
 
     question: str
     mentions: tuple[Mention, ...]
@@ -76,9 +85,12 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """``statements`` in the order of choice, ``similarities`` beside them. ``left_out``: statements of the entities
-    that are not in ``text``. ``tokens`` of ``text``. ``named``: how many of the first statements have an other end that
-    the question names. ``empty``: no statement; ``text`` says so."""
+    """Hold the selected statements and their text.
+
+    ``statements`` are in rank order, ``similarities`` parallel to them. ``left_out``: number of the entities'
+    statements that are not in ``text``. ``tokens``: length of ``text``. ``named``: how many of the first statements
+    have an other end that the question names. ``empty``: there is no statement, which ``text`` states.
+    """
 
     statements: tuple[Statement, ...]
     similarities: tuple[float, ...]
@@ -99,7 +111,7 @@ def gather(
     found: Sequence[Neighbourhood],
     stand_ins: Mapping[str, Node] | None = None,
 ) -> Gathered:
-    """Entities in the order given. A statement that two of them have, or that comes twice, is one."""
+    """Collect entities in the order given, with duplicate statements merged into one."""
     entities: dict[str, Node] = {}
     places: dict[tuple[str, str, str], list[int]] = {}
     statements: list[Statement] = []
@@ -124,7 +136,11 @@ def gather(
 def build_context(
     gathered: Gathered, vectors: Vectors, count: TokenCount, options: ContextOptions | None = None
 ) -> Context:
-    """Raises ValueError where vectors and statements are not as many."""
+    """Select statements and render their text.
+
+    Raises:
+        ValueError: vectors and statements differ in number.
+    """
     options = options or ContextOptions()
     near = similarities(vectors, len(gathered.statements))
     named = 0
@@ -156,7 +172,11 @@ def build_context(
 
 
 def similarities(vectors: Vectors, expected: int) -> Floats:
-    """Cosines, [n]: one product of matrix and vector."""
+    """Return the cosines [n] of the statements with the question, as one matrix-vector product.
+
+    Raises:
+        ValueError: there are not ``expected`` statement vectors.
+    """
     matrix, question = vectors.statements, vectors.question
     if len(matrix) != expected:
         raise ValueError(f"{len(matrix)} vectors for {expected} statements")
@@ -168,7 +188,7 @@ def similarities(vectors: Vectors, expected: int) -> Floats:
 
 
 def budget_order(gathered: Gathered, near: Floats) -> tuple[list[int], int]:
-    """Places of all statements, best first, and how many of the first ones the question names."""
+    """Return the indices of all statements, best first, and how many of the first ones the question names."""
     size = len(gathered.statements)
     reached = _reached(gathered) if len(gathered.entities) > 1 else {}
     names = NamesIn(gathered.question, gathered.mentions)
@@ -178,7 +198,7 @@ def budget_order(gathered: Gathered, near: Floats) -> tuple[list[int], int]:
     is_named, shared, related = (np.zeros(size, np.int32) for _ in range(3))
     for place, statement in enumerate(gathered.statements):
         other = statement.target if statement.edge.source_id in ids else statement.source
-        # Between two entities: both ends are what the question is about.
+        # An edge between two entities: the question is about both ends.
         is_named[place] = other.node_id in ids or names.has(other)
         kinds = (statement.edge.kind, other.kind)
         if kinds not in fits:
@@ -192,7 +212,7 @@ def budget_order(gathered: Gathered, near: Floats) -> tuple[list[int], int]:
 
 
 def paper_order(gathered: Gathered, near: Floats, volume: int) -> list[int]:
-    """Places of the statements that the published program chooses: entity after entity, nearest first in each."""
+    """Return the indices of the statements that the published program selects, by entity, nearest first within each."""
     chosen: dict[int, None] = {}
     share = volume // max(1, len(gathered.entities) - len(gathered.stand_ins))
     for own in gathered.members:
@@ -207,7 +227,10 @@ def paper_order(gathered: Gathered, near: Floats, volume: int) -> list[int]:
 
 
 def _place(statement: Statement, statements: list[Statement], same_edge: list[int]) -> int:
-    """Where the statement stands already, or at the end. Sources that differ make two statements of one edge."""
+    """Return the index of a statement, appending it if it is new.
+
+    Edges that differ in their sources are distinct statements.
+    """
     for place in same_edge:
         if statements[place].edge == statement.edge:
             return place
@@ -217,7 +240,7 @@ def _place(statement: Statement, statements: list[Statement], same_edge: list[in
 
 
 def _reached(gathered: Gathered) -> dict[str, int]:
-    """Of every node, how many entities have a statement about it."""
+    """Return, for every node, how many entities have a statement about it."""
     reached: dict[str, int] = {}
     for entity, own in zip(gathered.entities, gathered.members, strict=True):
         nodes: set[str] = set()

@@ -1,4 +1,4 @@
-"""How chosen statements read in a prompt: few tokens for many facts, every fact with its source. Pure.
+"""Render selected statements compactly in a prompt, every fact with its source, as pure functions.
 
     Disease psoriasis (DOID:8893, Disease Ontology):
     - associates Gene: HLA-B; IL23R; TNIP1 [source: GWAS Catalog]
@@ -8,9 +8,9 @@
     Common to all of these: HLA-B
     (Left out: 412 of 447 statements.)
 
-One line holds the statements of one entity that have relation, direction, kind of the other end and sources in
-common. What all entities reach is said once more, so that nobody has to compare long lists. With evidence, the
-attributes of a statement stand behind its name as JSON.
+One line holds the statements of one entity that share relation, direction, kind of the other end and sources. Nodes
+that all entities reach are repeated in a line of their own, so that the model need not compare long lists. With
+evidence, the attributes of a statement follow its name as JSON.
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ _NO_SOURCE: Final = "the graph names none"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """``statements`` in the order of choice; ``total``: how many there were to choose from. ``stand_ins``: by the id of
-    an entity without statements the broader one whose statements are told."""
+    """Hold the statements to render, in rank order.
+
+    ``total``: number of candidate statements. ``stand_ins``: by the id of an entity without statements, the broader
+    entity whose statements are rendered instead.
+    """
 
     entities: Sequence[Node]
     statements: Sequence[Statement]
@@ -50,8 +53,11 @@ class Told:
 
 
 class _Line(NamedTuple):
-    """What the statements of one line have in common. ``forward``: the entity is the statement's source. ``whole`` is
-    the sentence of a statement that is not of the usual form or is not about an entity, and has a line to itself."""
+    """Hold what the statements of one line have in common.
+
+    ``forward``: the entity is the statement's source. ``whole`` is the sentence of a statement that has an unusual form
+    or is about no entity, and gets a line of its own.
+    """
 
     verb: str
     forward: bool
@@ -62,12 +68,12 @@ class _Line(NamedTuple):
 
 
 def tell(told: Told, number: int) -> str:
-    """The text of the first ``number`` statements."""
+    """Render the first ``number`` statements."""
     return _Telling(told).text(number)
 
 
 class Fitted(NamedTuple):
-    """``number`` of statements in ``text``, ``tokens`` of it."""
+    """Hold a text, the ``number`` of statements in it and its length in ``tokens``."""
 
     text: str
     number: int
@@ -75,10 +81,10 @@ class Fitted(NamedTuple):
 
 
 def fitting_text(told: Told, budget: int, count: Callable[[str], int]) -> Fitted:
-    """The text of as many first statements as fit ``budget`` tokens.
+    """Render as many of the first statements as fit ``budget`` tokens.
 
-    The number is searched with a few counts of whole texts, because counting piece by piece costs more and adds up to
-    something else; so a few more might have fitted. "" where not even the entities fit.
+    A search with few token counts of whole texts finds the number, because counting piecewise costs more and gives
+    another sum; so a few more statements might have fitted. Returns "" if not even the entities fit.
     """
     telling = _Telling(told)
     best, over = Fitted("", -1, 0), len(told.statements) + 1
@@ -95,7 +101,7 @@ def fitting_text(told: Told, budget: int, count: Callable[[str], int]) -> Fitted
             break
         guess = telling.number_within(_AIM * budget * telling.chars(guess) / max(tokens, 1))
         if tried >= _MAX_TRIES // 3:
-            # What is said beside the statements does not grow with them; halving always ends.
+            # The text besides the statements has a fixed size, which spoils the estimate; bisection always ends.
             guess = (best.number + over) // 2
     if best.number >= 0:
         return best
@@ -105,7 +111,7 @@ def fitting_text(told: Told, budget: int, count: Callable[[str], int]) -> Fitted
 
 
 class _Telling:
-    """The parts of a text, each made once however often a text is tried."""
+    """Cache the parts of a text, each rendered once for any number of attempts."""
 
     def __init__(self, told: Told) -> None:
         self._told = told
@@ -117,13 +123,13 @@ class _Telling:
         self._seen: set[tuple[str, _Line]] = set()
 
     def number_within(self, chars: float) -> int:
-        """How many first statements make a text of about so many characters."""
+        """Return how many of the first statements make a text of about this many characters."""
         while self._chars[-1] < chars and len(self._parts) < len(self._told.statements):
             self._add(self._told.statements[len(self._parts)])
         return max(0, bisect_right(self._chars, chars) - 1)
 
     def chars(self, number: int) -> int:
-        """About how many characters the text of so many has."""
+        """Return the approximate length in characters of the text of the first ``number`` statements."""
         return self._chars[number]
 
     def text(self, number: int) -> str:
@@ -144,7 +150,7 @@ class _Telling:
         return "\n".join(lines)
 
     def _common(self, number: int) -> list[str]:
-        """The nodes that every entity has one of the first ``number`` statements about, as one line."""
+        """Return the line of nodes that each entity reaches within the first ``number`` statements, or no line."""
         if self._reaching < 2:
             return []
         reached: dict[str, set[str]] = {}
@@ -160,7 +166,7 @@ class _Telling:
     def _add(self, statement: Statement) -> None:
         forward = statement.edge.source_id in self._heads
         entity, other = (statement.source, statement.target) if forward else (statement.target, statement.source)
-        # A source may send edges between an entity's neighbours, too.
+        # A source may also send edges between two neighbours of an entity.
         place = entity.node_id if entity.node_id in self._heads else _BESIDE
         line = _line(statement, other, forward=forward, whole=place == _BESIDE)
         item = _item(statement, other, self._told.evidence)
@@ -173,7 +179,7 @@ class _Telling:
 
 
 def verb_of(statement: Statement) -> str:
-    """What stands between the two ends in the statement's text, "" where it does not have that form."""
+    """Return the phrase between the two ends in the statement's text, "" if the text has another form."""
     head = f"{readable_kind(statement.source.kind)} {statement.source.name} "
     tail = f" {readable_kind(statement.target.kind)} {statement.target.name}"
     text = statement.text
@@ -183,14 +189,16 @@ def verb_of(statement: Statement) -> str:
 
 
 def one_line(text: str) -> str:
-    """Names are data: a line break in one must not look like the prompt's own."""
+    """Collapse white space and truncate, so that a line break in a name cannot imitate the prompt's own lines."""
     text = " ".join(text.split())
     return text if len(text) <= _MAX_NAME else text[: _MAX_NAME - 1] + "…"
 
 
 def evidence_json(statement: Statement) -> str:
-    """The attributes and articles of an edge as one line of JSON; of long lists the beginning and how many follow,
-    of long texts the beginning."""
+    """Return the attributes and articles of an edge as one line of JSON, "" if there are none.
+
+    Long lists are cut and end with the number of further items; long texts are cut.
+    """
     attributes: dict[str, Any] = {key: _shortened(value) for key, value in statement.edge.evidence.items()}
     if statement.edge.pmids:
         attributes["pmids"] = _shortened(list(statement.edge.pmids))
@@ -258,5 +266,5 @@ def _shortened(value: Any) -> Any:
         return [*head, f"{rest} more"] if rest > 0 else head
     if isinstance(value, str) and len(value) > _MAX_NAME:
         return value[: _MAX_NAME - 1] + "…"
-    # JSON knows neither infinities nor NaN.
+    # JSON has neither infinities nor NaN.
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Which nodes a question names word by word, beside those that linking found. Pure."""
+"""Find the nodes that a question names literally, beyond those that linking found, without I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from retrieval.graph.types import Mention, Node
 
-# Symbols of genes that are words of nearly every question: they count only as the graph writes them.
+# Gene symbols that are words of nearly every question: they match only in the graph's own letter case.
 _WORDS: Final = (
     "a an and are as at be by can for from has have how if in is it its list long not of on or out rest set that the"
     " this to was what which who with type gene genes disease drug variant"
@@ -19,7 +19,10 @@ _GAP: Final = "\n"
 
 
 class NamesIn:
-    """A stretch that linking took for an entity is not read again: "disease" is not named in "Parkinson's disease"."""
+    """Match node names in the parts of a question that linking left unlinked.
+
+    A span that linking resolved is not matched again: "disease" is not named in "Parkinson's disease".
+    """
 
     def __init__(self, question: str, mentions: Sequence[Mention]) -> None:
         self._ids = {mention.node.node_id for mention in mentions}
@@ -32,14 +35,14 @@ class NamesIn:
         self._folded = self._as_written.casefold()
 
     def has(self, node: Node) -> bool:
-        """By its name or a synonym, letter case apart, as whole words."""
+        """Return True if the question has the node's name or a synonym as whole words, ignoring letter case."""
         return node.node_id in self._ids or self._says(node.name) or any(self._says(name) for name in node.synonyms)
 
     def _says(self, name: str) -> bool:
         if not name.isascii():
             name = name.translate(_APOSTROPHES)
         folded = name.casefold()
-        # Most names are not there, and looking for the characters alone costs least.
+        # Most names do not occur, and a substring search is the cheapest test.
         if folded not in self._folded or len(folded) < 2:
             return False
         text, wanted = (self._as_written, name) if folded in _ENGLISH else (self._folded, folded)

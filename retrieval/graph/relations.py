@@ -1,8 +1,8 @@
-"""Words of a question that say which relation it is about, and the edges they mean. Pure.
+"""Map words of a question to the relations and edge types that they name.
 
-Graphs name one relation differently (TREATS_CtD in SPOKE, CtD in Hetionet, "indication" in PrimeKG), so an edge is
-known by how its type begins, letter case apart; the table leaves out Hetionet's abbreviations and Monarch's predicates
-and classes. Each row of ``RELATIONS`` that a question names and a statement fits counts one for that statement: "which
+Graphs name one relation differently (TREATS_CtD in SPOKE, CtD in Hetionet, "indication" in PrimeKG), so an edge matches
+by the prefix of its type, ignoring letter case; the table omits Hetionet's abbreviations and Monarch's predicates and
+classes. Each row of ``RELATIONS`` that a question names and a statement fits adds one to that statement's count: "which
 Gene is associated with" names two rows, and a gene association fits both.
 
 | the question says | edge types that begin with | or the other end is a |
@@ -40,14 +40,18 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """``words``: a pattern over the question, in lower case. ``edges``: how the edge type begins; ``kinds`` of the
-    other end; both in lower case."""
+    """Describe one relation.
+
+    ``words``: a pattern for the question in lower case. ``edges``: prefixes of the edge type; ``kinds``: types of the
+    other end; both in lower case.
+    """
 
     words: re.Pattern[str]
     edges: tuple[str, ...] = ()
     kinds: frozenset[str] = frozenset()
 
     def fits(self, edge_kind: str, end_kind: str) -> bool:
+        """Return True if the edge's type or its other end's type matches."""
         return end_kind.casefold() in self.kinds or edge_kind.casefold().startswith(self.edges)
 
 
@@ -107,16 +111,16 @@ _IDENTIFIER: Final = re.compile(r"\bidentifiers?\b|\baccession\b|\bids?\b|\b[A-Z
 
 
 def relations_of(question: str) -> tuple[Relation, ...]:
-    """Those that the question names; none for a question that names none."""
+    """Return the relations that the question names."""
     lower = question.casefold()
     return tuple(relation for relation in RELATIONS if relation.words.search(lower))
 
 
 def fitting(relations: Sequence[Relation], edge_kind: str, end_kind: str) -> int:
-    """How many of the relations an edge of this type to an end of this kind fits."""
+    """Return how many of the relations an edge of this type to an end of this kind fits."""
     return sum(relation.fits(edge_kind, end_kind) for relation in relations)
 
 
 def asks_identifier(question: str) -> bool:
-    """Whether the name alone may answer it: what a node's identifier is stands beside its name."""
+    """Return True if the question may ask for an identifier, which the context has beside the node's name."""
     return _IDENTIFIER.search(question) is not None

@@ -1,8 +1,7 @@
-"""SPOKE's REST service as a source of neighbourhoods.
+"""Query SPOKE's REST service for neighbourhoods.
 
-Every request is told to ``before_send`` before its first byte goes: what it raises keeps the request here. What became
-of it is told to ``after``, also where it failed or was given up. Requests go through the process's one way out
-(``HttpSender``).
+``before_send`` is awaited before a request's first byte is sent; an exception from it prevents the request. ``after``
+receives the outcome, also of a failed or cancelled request. All requests use the process's one ``HttpSender``.
 """
 
 from __future__ import annotations
@@ -35,9 +34,12 @@ _PRESENT: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpokeOptions:
-    """``url`` without /api. ``types_age_s``: the list of types is asked for again after so long. ``unknown_age_s``: a
-    node that SPOKE does not have is not asked for again before. ``retries`` after a first failure that may pass.
-    ``limits`` of one request; a reply is larger and slower than NCBI's."""
+    """Configure the SPOKE client.
+
+    ``url`` without /api. ``types_age_s``: maximum age in seconds of the cached list of types. ``unknown_age_s``:
+    seconds before a node that SPOKE lacks is queried again. ``retries`` after a first transient failure. ``limits`` of
+    one request; a reply is larger and slower than NCBI's.
+    """
 
     url: str = "https://spoke.rbvi.ucsf.edu"
     types_age_s: float = 86_400.0
@@ -48,7 +50,7 @@ class SpokeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A request that is about to go: its whole address, what for, and the node whose name it holds."""
+    """Describe a request before it is sent: its full URL, its purpose, and the node whose name it contains."""
 
     url: str
     purpose: Purpose
@@ -58,8 +60,11 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What became of a departure. ``status``: HTTP's, or what kept a reply away: Timeout, Unavailable, TooLarge,
-    Malformed (it came compressed), cancelled. ``num_bytes`` of the reply, None where none came."""
+    """Report the outcome of a request.
+
+    ``status``: HTTP's, or why there is no reply: Timeout, Unavailable, TooLarge, Malformed (the reply was compressed),
+    cancelled. ``num_bytes`` of the reply, None without one.
+    """
 
     status: str
     num_bytes: int | None
@@ -72,7 +77,7 @@ AfterReply = Callable[[Departure, Arrival], Awaitable[None]]
 
 @dataclass(slots=True)
 class _Memory:
-    """What is known of SPOKE: its types until a time, and until when a node need not be asked for."""
+    """Cache SPOKE's types until they expire, and the nodes that it lacks until they may be queried again."""
 
     types: tuple[float, Types] | None = None
     unknown: OrderedDict[tuple[str, str, str], float] = field(default_factory=OrderedDict)
@@ -80,7 +85,7 @@ class _Memory:
 
 
 class SpokeSource:
-    """One per process, on one event loop. ``close`` is the sender's matter."""
+    """Query SPOKE on one event loop, with one instance per process; closing is the sender's responsibility."""
 
     def __init__(
         self,
@@ -101,16 +106,17 @@ class SpokeSource:
         return "SPOKE"
 
     def with_listener(self, before_send: BeforeSend, after: AfterReply | None = None) -> SpokeSource:
-        """This source with other listeners; what it remembers of SPOKE they share."""
+        """Return a copy with other listeners that shares this source's cache."""
         other = copy.copy(self)
         other._before_send = before_send
         other._after = after or _unheard
         return other
 
     async def neighbourhood(self, node: Node, *, kinds: frozenset[str] | None = None) -> Neighbourhood:
-        """By identifier, then by name: SPOKE renames nodes between its weekly releases, and its identifiers stay.
+        """Return the neighbourhood of a node, queried by identifier, then by name.
 
-        ``complete`` is False where an item of the reply could not be read. What ``before_send`` raises goes through.
+        SPOKE renames nodes between its weekly releases, while its identifiers stay. ``complete`` is False if an item of
+        the reply could not be read. Exceptions of ``before_send`` propagate.
         """
         key = (node.kind, node.identifier, node.name)
         if time.monotonic() < self._memory.unknown.get(key, 0.0):
@@ -143,7 +149,12 @@ class SpokeSource:
             return types
 
     async def _get(self, url: str, purpose: Purpose, node: Node | None) -> HttpReply:
-        """Any reply that is not "later"; GraphSourceUnavailable after the last attempt."""
+        """Return the first reply whose status is not transient.
+
+        Raises:
+            GraphSourceUnavailable: after the last attempt.
+            GraphSourceMalformed: the reply is too large or compressed.
+        """
         attempt = 0
         while True:
             attempt += 1
@@ -192,7 +203,7 @@ async def _unheard(_: Departure, __: Arrival) -> None:
 
 
 def _parsed(reply: HttpReply) -> Reply | None:
-    """None where SPOKE has no such node."""
+    """Parse a neighbourhood; None if SPOKE has no such node."""
     if reply.status == 404:
         return None
     if reply.status != _PRESENT:
@@ -217,7 +228,7 @@ def _json(reply: HttpReply) -> Any:
 
 
 def _root(reply: Reply, node: Node) -> str | None:
-    """The reply's own id of the node that was asked for."""
+    """Return the reply's own id of the requested node, or None."""
     if reply.root:
         return reply.root
     for key, found in reply.nodes.items():
@@ -246,7 +257,7 @@ def _neighbourhood(reply: Reply, root: str, kinds: frozenset[str] | None) -> Nei
 
 
 def _today() -> str:
-    """SPOKE says nowhere of which release a reply is."""
+    """Return today's date as the release, because SPOKE's replies do not name one."""
     return f"as of {datetime.now(UTC).date().isoformat()}"
 
 

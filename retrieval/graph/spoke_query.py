@@ -1,4 +1,4 @@
-"""What SPOKE is asked: addresses and cutoffs. Pure."""
+"""Build the URLs and cutoffs of SPOKE requests, as pure functions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from urllib.parse import quote, urlencode
 from retrieval.graph.errors import GraphSourceMalformed
 
 API: Final = "/api/v1"
-# Kinds of nodes that say when the graph was made, not what is known.
+# Node types with metadata of the graph's build instead of knowledge.
 _NOT_ASKED: Final = frozenset({"DatabaseTimestamp", "Version"})
 _MAX_TYPES: Final = 2000
-# As published with KG-RAG (utility.py), but for the prevalence: its 0.001 lies below all values (1.6 to 56.8 percent)
-# and would let every place in the country in; 16.4 is SPOKE's own choice.
+# As published with KG-RAG (utility.py), except the prevalence: its 0.001 is below all values (1.6 to 56.8 percent) and
+# would admit every place in the country; 16.4 is SPOKE's own default.
 CUTOFFS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "cutoff_Compound_max_phase": ("3",),
@@ -33,7 +33,7 @@ CUTOFFS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """What SPOKE has at the moment; ``cutoffs`` that it knows."""
+    """Hold the node types, edge types and cutoffs that SPOKE currently supports."""
 
     nodes: tuple[str, ...]
     edges: tuple[str, ...]
@@ -41,7 +41,11 @@ class Types:
 
 
 def read_types(value: Any) -> Types:
-    """The reply of /types. Raises GraphSourceMalformed."""
+    """Parse the reply of /types.
+
+    Raises:
+        GraphSourceMalformed: the reply has another form.
+    """
     try:
         nodes, edges = (tuple(map(str, value[key])) for key in ("nodes", "edges"))
         cutoffs = frozenset(name for key in ("node_cutoffs", "edge_cutoffs") for name in value.get(key, {}))
@@ -57,11 +61,14 @@ def types_url(base: str) -> str:
 
 
 def neighbourhood_url(base: str, path: tuple[str, str, str], types: Types, kinds: Iterable[str] | None) -> str:
-    """``path``: kind of node, property, value ("Disease", "name", "a/b"). ``kinds``: of edges, None for all."""
+    """Return the URL of a neighbourhood request.
+
+    ``path``: node type, property, value ("Disease", "name", "a/b"). ``kinds``: edge types, None for all.
+    """
     wanted = set(types.edges if kinds is None else kinds)
     query = [("node_filters", name) for name in types.nodes if name not in _NOT_ASKED]
     query += [("edge_filters", name) for name in types.edges if name in wanted]
-    # A cutoff that SPOKE has given up is left out; where it lists none, all are sent.
+    # Omit a cutoff that SPOKE no longer lists; if it lists none, send all.
     sent = {name: values for name, values in CUTOFFS.items() if not types.cutoffs or name in types.cutoffs}
     query += [(name, value) for name, values in sent.items() for value in values]
     query.append(("depth", "1"))
@@ -70,10 +77,10 @@ def neighbourhood_url(base: str, path: tuple[str, str, str], types: Types, kinds
 
 
 def can_be_asked(value: str) -> bool:
-    """Whether it can stand in a path: "." and ".." cannot, however they are written."""
+    """Return True if the value is valid in a path, which "." and ".." are not, even percent-encoded."""
     return 0 < len(value) <= 500 and value not in {".", ".."} and value.isprintable()
 
 
 def backoff_s(attempt: int) -> float:
-    """Seconds before the next attempt, ``attempt`` counting from 1."""
+    """Return the seconds before the next attempt; ``attempt`` counts from 1."""
     return min(8.0, 0.5 * math.pow(2, attempt - 1))

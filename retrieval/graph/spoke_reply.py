@@ -1,4 +1,4 @@
-"""Reads what SPOKE's /neighborhood answers: a flat list of nodes and edges. Knows nothing of HTTP.
+"""Parse replies of SPOKE's /neighborhood, flat lists of nodes and edges, independently of HTTP.
 
 An item is ``{"data": {id, neo4j_type, neo4j_root?, properties}}``; an edge also has ``source`` and ``target``, ids of
 nodes of the same reply.
@@ -13,7 +13,7 @@ from typing import Any, Final
 from retrieval.graph.loaders.reading import MalformedRecord, flat_enough, names
 from retrieval.graph.types import Edge, Node
 
-# The more telling name first: a protein's own one is an entry's mnemonic.
+# The most descriptive name first: a protein's ``name`` is the mnemonic of its entry.
 _LABELS: Final[Mapping[str, tuple[str, ...]]] = {"Protein": ("description", "name", "identifier")}
 _LABEL: Final = ("name", "identifier")
 _SOURCES: Final = ("sources", "source")
@@ -26,7 +26,10 @@ NO_SOURCE: Final = "SPOKE-KG"
 
 @dataclass(slots=True)
 class Reply:
-    """``nodes`` by the reply's own ids; ``root``: of the node that was asked for. ``faults``: items passed over."""
+    """Hold a parsed reply.
+
+    ``nodes`` by the reply's own ids; ``root``: id of the requested node. ``faults``: reasons of the skipped items.
+    """
 
     nodes: dict[str, Node] = field(default_factory=dict)
     edges: list[Edge] = field(default_factory=list)
@@ -35,7 +38,7 @@ class Reply:
 
 
 def read_reply(items: Iterable[Any]) -> Reply:
-    """Nodes first, wherever they stand: an edge may come before its ends."""
+    """Parse a reply, all nodes before the edges, because an edge may precede its ends."""
     reply = Reply()
     waiting: list[dict[str, Any]] = []
     for number, item in enumerate(items):
@@ -76,7 +79,10 @@ def item_id(value: Any) -> str:
 
 
 def node_of(data: Mapping[str, Any]) -> Node:
-    """Numbers and lists are taken where SPOKE gives them: Entrez ids are numbers, names may be either."""
+    """Parse a node, accepting numbers and lists as SPOKE sends them.
+
+    Entrez ids are numbers; names may be either.
+    """
     kind, properties = data["neo4j_type"], _properties(data)
     known = {key: names(properties.get(key)) for key in ("identifier", "name", "description")}
     label = next((known[key][0] for key in _LABELS.get(kind, _LABEL) if known.get(key)), "")
@@ -96,7 +102,7 @@ def node_of(data: Mapping[str, Any]) -> Node:
 
 
 def edge_of(data: Mapping[str, Any], nodes: Mapping[str, Node]) -> Edge:
-    """With every source that the edge names, of ``sources`` and ``source`` alike."""
+    """Parse an edge, with every source that it names in ``sources`` or ``source``."""
     properties = _properties(data)
     ends = [nodes.get(item_id(data.get(key))) for key in ("source", "target")]
     if ends[0] is None or ends[1] is None:
@@ -104,7 +110,7 @@ def edge_of(data: Mapping[str, Any], nodes: Mapping[str, Node]) -> Edge:
     preprints = [name for key in _PREPRINTS for name in names(properties.get(key))]
     sources = [name for key in _SOURCES for name in names(properties.get(key))]
     pmids = tuple(dict.fromkeys(name for key in _PMIDS for name in names(properties.get(key))))
-    # Articles and preprints are sources of their own; SPOKE itself is one only where there is nothing else.
+    # Articles and preprints are sources of their own; SPOKE itself counts as one only if there is no other.
     provenance = tuple(dict.fromkeys((*sources, *preprints))) or (() if pmids else (NO_SOURCE,))
     licence = names(properties.get("license"))
     return Edge(

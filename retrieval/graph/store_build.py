@@ -1,7 +1,8 @@
-"""Makes a graph's folder from downloaded files: whole and in its place, or not at all.
+"""Build a graph's folder from downloaded files and install it atomically.
 
-The work stands in ``.NAME.partial`` beside it. A killed build is gone on with by the next one of the same files,
-options and encoder: what was read stays if all was read, what was embedded stays. Anything else begins anew.
+Work in progress is in ``.NAME.partial`` beside it. The next build of the same files, options and encoder resumes a
+killed one: the tables are reused if reading had finished, and embeddings made so far are reused. Any other build starts
+from the beginning.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ Told = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """``name`` of the graph and folder; ``release`` "" takes a digest of the files. ``wait_s`` for another build."""
+    """Describe an import.
+
+    ``name`` of the graph and folder; ``release`` "" uses a digest of the files. ``wait_s``: seconds to wait for another
+    build.
+    """
 
     kind: str
     files: tuple[Path, ...]
@@ -48,9 +53,10 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """``report`` has nothing where the reading was an earlier, killed build's; ``manifest.passed`` counts then too.
+    """Report the result of a build.
 
-    ``already``: these files stood there, nothing was done.
+    ``report`` is empty if an earlier, killed build read the files; ``manifest.passed`` counts the skipped records then
+    too. ``already``: the same files were built before, and nothing was done.
     """
 
     manifest: Manifest
@@ -59,13 +65,15 @@ class Built:
 
 
 def build_graph(root: Path, order: Import, encoder: Encoder, told: Told = lambda _, __: None) -> Built:
-    """Puts ``root/name`` there, in exchange for an older one; readers of that keep it until they close.
+    """Build ``root/name``, replacing an older graph; open readers of the older one continue to read it.
 
-    ``told`` hears of each step and how many records it has done.
+    ``told`` is called with each step and its number of finished records. On any error the older graph remains.
 
     Raises:
-        GraphBusy: another process builds it. GraphFileInvalid: a file is no such graph. GraphError: the name is none,
-        the disk is full. All that the encoder raises. What stood there stays, whatever is raised.
+        GraphBusy: another process is building it.
+        GraphFileInvalid: a file is not a graph of this kind.
+        GraphError: the name is invalid, or the disk is full.
+        Exception: whatever the encoder raises.
     """
     check_name(order.name)
     if order.kind not in KINDS:
@@ -158,7 +166,7 @@ def _digest(inputs: Mapping[str, FileFact]) -> str:
 
 
 def _standing(target: Path) -> Manifest | None:
-    """What is there, if it is whole as far as sizes tell; a damaged one is built anew."""
+    """Return the manifest of the present graph if all its sizes are right; a damaged graph is rebuilt."""
     try:
         manifest = read_manifest(target)
         whole = all((target / name).stat().st_size == fact.bytes for name, fact in manifest.files.items())
@@ -172,7 +180,7 @@ def _same(found: Manifest, order: Import, release: str, inputs: Mapping[str, Fil
 
 
 def _draft(target: Path, plan: bytes) -> Path:
-    """The folder of a killed build of the same plan, or a new one."""
+    """Return the folder of a killed build of the same plan, or a new one."""
     draft = target.parent / f".{target.name}.partial"
     kept = draft / _PLAN_FILE
     if not (kept.is_file() and kept.read_bytes() == plan):
@@ -183,7 +191,7 @@ def _draft(target: Path, plan: bytes) -> Path:
 
 
 def _read_all(draft: Path, order: Import, release: str, told: Told) -> tuple[dict[str, int], Report]:
-    """(counts of nodes, edges, passed; what was passed over now)."""
+    """Return (counts of nodes, edges and skipped records; report of the records skipped by this build)."""
     mark, report = draft / _READ_FILE, Report()
     if mark.is_file():
         counts: dict[str, int] = json.loads(mark.read_bytes())

@@ -1,4 +1,4 @@
-"""What a built graph consists of: its files with their digests, itself digested. One JSON file."""
+"""Describe a built graph in one JSON file: its files with their digests, and a digest of the manifest itself."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from retrieval.graph.store_schema import FILES, MANIFEST_FILE, SCHEMA_VERSION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """``inputs``: name to fact of each imported file. ``built``: day, ISO. ``encoder``: a fingerprint as a mapping.
+    """Describe a built graph.
 
-    ``encoder_name`` is the word by which the encoder is loaded.
+    ``inputs``: facts of each imported file by its name. ``built``: day, ISO. ``encoder``: a fingerprint as a mapping;
+    ``encoder_name``: the name by which the encoder is loaded.
     """
 
     graph: str
@@ -46,13 +47,17 @@ class Manifest:
 
 
 def as_json(encoder: EncoderFingerprint) -> dict[str, Any]:
-    """As it comes back from a file: tuples are lists."""
+    """Return the fingerprint as it is read back from a file, with tuples as lists."""
     found: dict[str, Any] = json.loads(json.dumps(encoder.as_dict()))
     return found
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """GraphDamaged where it is missing, not as it was written, or of another version of this program."""
+    """Read and verify the manifest of a folder.
+
+    Raises:
+        GraphDamaged: the manifest is missing, modified, or of another version of this program.
+    """
     path = folder / MANIFEST_FILE
     try:
         data = path.read_bytes()

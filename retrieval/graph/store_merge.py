@@ -1,4 +1,4 @@
-"""One edge of several that say the same: every source, article and attribute is kept. Pure."""
+"""Merge edges that make the same statement, preserving every source, article and attribute, without I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _MOST: Final = 1000
 
 
 def merged(edges: Iterable[Edge]) -> Edge:
-    """``edges`` have the same ends and type. Attributes that differ become lists under their names, in their order."""
+    """Merge edges with the same ends and type.
+
+    Attributes that differ become lists under their names, in their order.
+    """
     found = list(edges)
     first = found[0]
     if all(edge == first for edge in found[1:]):

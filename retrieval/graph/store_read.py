@@ -1,4 +1,4 @@
-"""A built graph on this machine, read-only: one SQLite file, mapped vectors and lists. Memory does not grow with it."""
+"""Read a built graph on this machine: one SQLite file and memory-mapped vectors and lists, in constant memory."""
 
 from __future__ import annotations
 
@@ -40,13 +40,18 @@ MAX_STATEMENTS: Final = 50_000
 
 
 class LocalGraph:
-    """GraphStore and GraphSource. Safe from many threads; keeps its files where a newer build takes their place."""
+    """Read a local graph as GraphStore and GraphSource, from any thread.
+
+    Its files stay open and valid after a newer build replaces them.
+    """
 
     def __init__(self, folder: Path, expects: EncoderFingerprint | None = None) -> None:
-        """``expects``: the encoder that will ask. Files are held against the manifest by size; ``verify`` reads them.
+        """Open the graph; ``expects`` is the encoder of later queries.
+
+        Files are checked against the manifest by size only; ``verify`` reads them.
 
         Raises:
-            GraphDamaged: not whole, or its vectors are of another encoder.
+            GraphDamaged: the graph is incomplete, or its vectors are of another encoder.
         """
         self.folder = folder
         self.manifest: Manifest = read_manifest(folder)
@@ -83,7 +88,10 @@ class LocalGraph:
         self._pool.close()
 
     def names(self, kinds: Iterable[str] | None = None) -> Iterator[NameOf]:
-        """By node, its own name first. Holds no connection between two batches."""
+        """Yield names by node, its own name first.
+
+        Holds no connection between two batches.
+        """
         wanted = None if kinds is None else frozenset(kinds)
         after = (-1, -1)
         query = (
@@ -105,7 +113,7 @@ class LocalGraph:
         return self._with_names(rows[0]) if rows else None
 
     def find(self, text: str) -> tuple[Node, ...]:
-        """The nodes of this id, identifier or name (letter case does not count), at most 50, own names first."""
+        """Return at most 50 nodes with this id, identifier or name, ignoring letter case, own names first."""
         if (exact := self.node(text)) is not None:
             return (exact,)
         query = (
@@ -119,18 +127,25 @@ class LocalGraph:
         return self._statements(node_id, kinds, None)
 
     def vectors(self, rows: Sequence[int]) -> Floats:
-        """IndexError for a row that the graph does not have."""
+        """Return the vectors of these rows, float32 [n, dim].
+
+        Raises:
+            IndexError: the graph has no such row.
+        """
         wanted = np.asarray(rows, np.int64)
         if len(wanted) and (wanted.min() < 0 or wanted.max() >= self.manifest.edges):
             raise IndexError(f"{self.graph} has the rows 0 to {self.manifest.edges - 1}")
-        # Copied out of the map in the file's order, so that neighbours are read together.
+        # Copied from the memory map in file order, so that adjacent rows are read together.
         order = np.argsort(wanted, kind="stable")
         found = np.empty((len(wanted), self.manifest.dim), np.float32)
         found[order] = self._vectors[wanted[order]]
         return found
 
     async def neighbourhood(self, node: Node, *, kinds: frozenset[str] | None = None) -> Neighbourhood:
-        """By identifier, else by name. Not complete where the node has more than MAX_STATEMENTS edges."""
+        """Return the neighbourhood of a node found by identifier, else by name.
+
+        It is not complete if the node has more than MAX_STATEMENTS edges.
+        """
         return await asyncio.to_thread(self._neighbourhood, node, kinds)
 
     def _neighbourhood(self, node: Node, kinds: frozenset[str] | None) -> Neighbourhood:
@@ -171,7 +186,7 @@ class LocalGraph:
             return [_statement(row, nodes[row[1]], nodes[row[2]]) for row in found]
 
     def _nodes(self, numbers: Iterable[int]) -> Mapping[int, Node]:
-        """With their names: a question may call a neighbour by another one."""
+        """Return nodes by number, with their synonyms, because a question may use any name of a neighbour."""
         wanted = sorted(numbers)
         synonyms: dict[int, list[str]] = {}
         nodes: dict[int, Node] = {}

@@ -1,4 +1,4 @@
-"""The SQLite file of a graph and the names of the files beside it."""
+"""Define the SQLite schema of a graph and the names of the files beside it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW_FILE: Final = "rows.npy"
 MANIFEST_FILE: Final = "manifest.json"
 FILES: Final = (GRAPH_FILE, VECTOR_FILE, OFFSET_FILE, ROW_FILE)
 
-# ``n`` and ``row`` count from 0 without gaps: the vectors lie by row, the offsets by n.
+# ``n`` and ``row`` count from 0 without gaps: vectors are indexed by row, offsets by n.
 TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
@@ -43,12 +43,12 @@ EDGE_FROM: Final = "edge JOIN word AS kinds ON kinds.id = edge.kind JOIN word AS
 
 
 def fold(name: str) -> str:
-    """How names are compared: letter case and runs of blanks do not count."""
+    """Normalize a name for comparison, ignoring letter case and runs of white space."""
     return " ".join(name.casefold().split())
 
 
 def packed(value: Any) -> str:
-    """ASCII, so that half a surrogate pair can be kept too. What is no finite number becomes null: JSON has none."""
+    """Serialize to ASCII JSON, so that lone surrogates survive; a non-finite number becomes null, as JSON has none."""
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":"), sort_keys=True)
     except ValueError:
@@ -64,13 +64,13 @@ def _finite(value: Any) -> Any:
 
 
 def node_from(row: Sequence[Any], synonyms: Sequence[str] = ()) -> Node:
-    """``row``: NODE_COLUMNS."""
+    """Build a node from a row of NODE_COLUMNS."""
     _, node_id, kind, name, identifier, source = row
     return Node(node_id=node_id, kind=kind, name=name, identifier=identifier, synonyms=tuple(synonyms), source=source)
 
 
 def edge_from(row: Sequence[Any], source_id: str, target_id: str) -> Edge:
-    """``row``: EDGE_COLUMNS."""
+    """Build an edge from a row of EDGE_COLUMNS."""
     _, _, _, kind, provenance, pmids, evidence, licence = row
     return Edge(
         source_id=source_id,

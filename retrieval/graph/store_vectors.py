@@ -1,5 +1,7 @@
-"""The vectors of a graph's edges, one row each, and the lists of edges by node. Plain writes, never a mapped file:
-where the disk is full, a mapped one kills the process."""
+"""Write the vectors of a graph's edges, one row each, and the lists of edges by node.
+
+Uses plain writes instead of a memory-mapped file, because a full disk kills the process that writes to a map.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,18 @@ Told = Callable[[str, int], None]
 
 
 def embed_edges(folder: Path, connection: sqlite3.Connection, encoder: Encoder, rows: int, told: Told) -> None:
-    """Writes VECTOR_FILE (float16). What an earlier call, killed at any moment, has on the disk is not made again.
+    """Write VECTOR_FILE (float16), resuming after the rows that an earlier, killed call wrote.
 
-    Raises what the encoder raises; OSError of the disk.
+    Raises:
+        OSError: the disk fails.
+        Exception: whatever the encoder raises.
     """
     header = npy_header(np.float16, (rows, encoder.dim))
     width = encoder.dim * 2
     progress, disk = folder / PROGRESS_FILE, Disk()
     handle = os.open(folder / VECTOR_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        # Never more than the file holds: what is beyond it would be read as zeros.
+        # Limited to the rows in the file: rows beyond its end would read as zeros.
         done = min(_done(progress), max(0, os.fstat(handle).st_size - len(header)) // width)
         os.ftruncate(handle, len(header) + done * width if done else 0)
         os.lseek(handle, 0, os.SEEK_END)
@@ -58,7 +62,7 @@ def embed_edges(folder: Path, connection: sqlite3.Connection, encoder: Encoder, 
 
 
 def edge_texts(connection: sqlite3.Connection, first: int = 0) -> Iterator[str]:
-    """The sentences from row ``first`` on, in order."""
+    """Yield the sentences from row ``first`` on, in order."""
     query = (
         f"SELECT {EDGE_COLUMNS}, a.node_id, ak.text, a.name, b.node_id, bk.text, b.name FROM {EDGE_FROM} "
         "JOIN node AS a ON a.n = edge.source JOIN word AS ak ON ak.id = a.kind "
@@ -71,8 +75,10 @@ def edge_texts(connection: sqlite3.Connection, first: int = 0) -> Iterator[str]:
 
 
 def write_lists(folder: Path, connection: sqlite3.Connection, nodes: int) -> None:
-    """Writes ROW_FILE, the rows of each node's edges (an edge is in the lists of both of its ends), and OFFSET_FILE:
-    node n has ROW_FILE[offsets[n]:offsets[n + 1]]."""
+    """Write ROW_FILE, the rows of each node's edges, and OFFSET_FILE, which indexes it.
+
+    Node n has ROW_FILE[offsets[n]:offsets[n + 1]]; an edge is in the lists of both of its ends.
+    """
     query = (
         "SELECT node, row FROM (SELECT source AS node, row FROM edge UNION ALL "
         "SELECT target, row FROM edge WHERE target <> source) ORDER BY node, row"
@@ -97,7 +103,7 @@ def write_lists(folder: Path, connection: sqlite3.Connection, nodes: int) -> Non
 
 
 def npy_header(dtype: DTypeLike, shape: tuple[int, ...]) -> bytes:
-    """What stands before the data in a .npy file of numpy's format 1.0."""
+    """Return the header of a .npy file in numpy's format 1.0."""
     buffer = io.BytesIO()
     described = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(buffer, described)  # type: ignore[no-untyped-call]

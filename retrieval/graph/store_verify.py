@@ -1,4 +1,4 @@
-"""Reads all of a built graph and tells what is not as it was written."""
+"""Verify all files of a built graph against its manifest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _BLOCK: Final = 65_536
 
 
 def verify(folder: Path, told: Callable[[str], None] = lambda _: None) -> tuple[Manifest | None, tuple[str, ...]]:
-    """(manifest, faults): whole where there are no faults. ``told`` hears each file's name. Changes nothing."""
+    """Return (manifest, faults) without modifying anything; no faults mean that the graph is intact.
+
+    ``told`` is called with each file's name.
+    """
     try:
         manifest = read_manifest(folder)
     except GraphDamaged as fault:

@@ -1,4 +1,4 @@
-"""Fills the SQLite file of a new graph: edges are staged as read, then sorted, merged and numbered. Constant memory."""
+"""Fill the SQLite file of a new graph in constant memory: stage edges as read, then sort, merge and number them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ Told = Callable[[str, int], None]
 
 
 class GraphWriter:
-    """One new file, in one thread. Until ``finish`` has returned it is no graph."""
+    """Write one new file, in one thread; the file is not valid until ``finish`` has returned."""
 
     def __init__(self, path: Path, report: Report, told: Told) -> None:
-        """``told`` hears of each step and how many records it has done."""
+        """Open the file; ``told`` is called with each step and its number of finished records."""
         self._report = report
         self._told = told
         self._staging = path.with_name("staging.sqlite")
         for leftover in (path, self._staging):
             leftover.unlink(missing_ok=True)
         self._connection = connection = sqlite3.connect(path, isolation_level=None)
-        # Nobody reads it yet, and a killed build begins this part again: a journal would only cost time.
+        # The file has no reader yet, and a killed build repeats this part: a journal would only cost time.
         connection.execute("ATTACH ? AS staging", (str(self._staging),))
         for name in ("main", "staging"):
             connection.execute(f"PRAGMA {name}.journal_mode = OFF")
@@ -53,7 +53,11 @@ class GraphWriter:
         self._words: dict[str, int] = {}
 
     def fill(self, loader: GraphLoader) -> tuple[int, int]:
-        """(nodes, edges). GraphFileInvalid where there are none, or the loader raises it."""
+        """Return (nodes, edges) after storing all that the loader yields.
+
+        Raises:
+            GraphFileInvalid: there are no nodes or no edges, or the loader raises it.
+        """
         connection = self._connection
         connection.execute("BEGIN")
         nodes = self._put_nodes(loader)
@@ -89,7 +93,7 @@ class GraphWriter:
         return count
 
     def _put_node(self, n: int, node: Node) -> int:
-        """1 where it is new; the synonyms of one that is known already are added to it."""
+        """Return 1 for a new node, else add its synonyms to the known node and return 0."""
         row = (n, node.node_id, self._word(node.kind), node.name, node.identifier, self._word(node.source))
         put = self._connection.execute("INSERT OR IGNORE INTO node VALUES (?, ?, ?, ?, ?, ?)", row).rowcount
         if put:
@@ -142,7 +146,7 @@ class GraphWriter:
             self._report.add(place, f"{source_id} {kind} {target_id}: an end is no node of the graph, or of two")
 
     def _put_edges(self) -> int:
-        """By source, so that the rows of a node, and their vectors, lie side by side."""
+        """Write edges by source, so that the rows of a node, and their vectors, are adjacent."""
         query = (
             "SELECT found.source, found.kind, found.target, staged.source, staged.target, staged.body "
             "FROM staging.found JOIN staging.staged ON staged.rowid = found.staged "
@@ -165,7 +169,10 @@ class GraphWriter:
         self._connection.execute("INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def _word(self, text: str) -> int:
-        """Kinds and licences are few; should a file make them many, they are looked up instead of remembered."""
+        """Return the id of a kind or licence.
+
+        There are few of them; if a file has many, the rest are looked up in the database instead of cached.
+        """
         if (known := self._words.get(text)) is not None:
             return known
         self._connection.execute("INSERT OR IGNORE INTO word (text) VALUES (?)", (text,))

@@ -1,4 +1,4 @@
-"""Nodes and edges of a knowledge graph, whatever graph they are of. Knows nothing of storage, sources or prompts."""
+"""Define nodes and edges of any knowledge graph, independently of storage, sources and prompts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """``node_id`` is "Kind::identifier" (Disease::DOID:1612) and stays the same over releases. ``kind`` is the graph's
-    own node type. ``source`` is who gave the identifier (Disease Ontology, Entrez Gene)."""
+    """Represent a node.
+
+    ``node_id`` is "Kind::identifier" (Disease::DOID:1612) and stable over releases. ``kind`` is the graph's own node
+    type. ``source`` is the authority of the identifier (Disease Ontology, Entrez Gene).
+    """
 
     node_id: str
     kind: str
@@ -22,10 +25,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """One statement. ``kind`` is the graph's own edge type (TREATS_CtD); how it reads is ``verbs``' matter.
+    """Represent one typed edge.
 
-    ``provenance``: every source that says so, in the order given. ``pmids``: articles. ``evidence``: the statement's
-    attributes as the graph has them (scores, p-values, phase), JSON values. ``licence`` "" where it is not said.
+    ``kind`` is the graph's own edge type (TREATS_CtD); ``verbs`` puts it into words. ``provenance``: every source that
+    asserts the edge, in the order given. ``pmids``: articles. ``evidence``: the edge's attributes as the graph has them
+    (scores, p-values, phase), JSON values. ``licence`` is "" if not stated.
     """
 
     source_id: str
@@ -43,10 +47,10 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """An edge with its ends and as a sentence: what is embedded, selected and cited.
+    """Represent an edge with its ends and as a sentence, the unit that is embedded, selected and cited.
 
     ``text``: "Compound Levodopa treats Disease Parkinson's disease", without provenance and full stop. ``row`` is the
-    place of its vector in the store, -1 for an edge that came from elsewhere and has none.
+    index of its vector in the store, -1 for an edge from elsewhere without a vector.
     """
 
     edge: Edge
@@ -58,7 +62,10 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbourhood:
-    """All that a graph says of one node. ``complete`` False: the source cut it off. ``release`` of the graph."""
+    """Hold all statements of a graph about one node.
+
+    ``complete`` is False if the source truncated them. ``release`` is that of the graph.
+    """
 
     node: Node
     statements: tuple[Statement, ...]
@@ -69,11 +76,10 @@ class Neighbourhood:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mention:
-    """A stretch of a question that names a node. ``start``, ``end``: characters of the question.
+    """Represent a span of a question that names a node; ``start`` and ``end`` are its characters.
 
-    ``method``: exact, synonym, spelling, nearest or model. ``score`` 1.0 for exact and synonym, the share of letters
-    that stand as in the name for spelling, else the encoder's similarity;
-    ``margin``: how far the second best node is behind.
+    ``method``: exact, synonym, spelling, nearest or model. ``score``: 1.0 for exact and synonym, the share of unchanged
+    letters for spelling, else the encoder's similarity; ``margin``: distance to the second best node's score.
     """
 
     node: Node

@@ -1,4 +1,4 @@
-"""How the edge types of SPOKE, Hetionet and PrimeKG read between a source and a target. Data only."""
+"""Map the edge types of SPOKE, Hetionet and PrimeKG to phrases between source and target."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-# Names as in SPOKE's /types. Those that share their first word differ in what they say, so each has its own phrase.
+# Names as in SPOKE's /types. Types that share their first word differ in meaning, so each has its own phrase.
 SPOKE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ADVRESPONSE_TO_mGarC": "when mutated leads to an adverse response to",
@@ -137,7 +137,8 @@ HETIONET: Final[Mapping[str, str]] = MappingProxyType(
         "PCiC": "includes",
     }
 )
-# What PrimeKG lists both ways reads from the first kind to the second. Its hierarchies have lost who is the parent.
+# PrimeKG lists an edge both ways; the phrase reads from the first kind to the second. Its hierarchies do not say which
+# end is the parent.
 PRIMEKG: Final[Mapping[str, str]] = MappingProxyType(
     {
         "anatomy_anatomy": "is a parent or child of",
@@ -176,7 +177,7 @@ PRIMEKG: Final[Mapping[str, str]] = MappingProxyType(
         "protein_protein": "interacts with",
     }
 )
-# Written here and by Monarch; biolink's other predicates read well by themselves.
+# Types of this project and of Monarch; biolink's other predicates read well by themselves.
 OTHERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "PALLIATES_CpD": "relieves symptoms of",

@@ -1,4 +1,4 @@
-"""How an edge reads: a phrase for each edge type, and the sentence of a whole edge."""
+"""Express edges in words: a phrase for each edge type, and the sentence of a whole edge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from retrieval.graph.types import Edge, Node, Statement
 from retrieval.graph.verb_table import HETIONET, OTHERS, PRIMEKG, SPOKE
 
-# Before the type of an edge that its graph states to be untrue (KGX's ``negated``).
+# Prefix for the type of an edge that its graph negates (KGX's ``negated``).
 NOT: Final = "NOT:"
 _SIGNATURE: Final = re.compile(r"[A-Za-z]*[a-z>][A-Za-z>]*")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
@@ -18,7 +18,7 @@ _COPULA: Final = frozenset({"part", "member", "marker", "resistant", "sensitive"
 
 
 def phrase(kind: str) -> str:
-    """What stands between source and target. Never empty: an unknown type is read from its name."""
+    """Return the phrase between source and target, derived from the name of an unknown type and never empty."""
     if kind.startswith(NOT):
         return f"does not stand in the relation ({_shorter(phrase(kind.removeprefix(NOT)))}) to"
     name = kind.removeprefix("biolink:")
@@ -30,19 +30,19 @@ def is_known(kind: str) -> bool:
 
 
 def statement(edge: Edge, source: Node, target: Node, row: int = -1) -> Statement:
-    """``edge`` with its ends and its sentence."""
+    """Build the statement of an edge, with its ends and its sentence."""
     text = f"{readable_kind(source.kind)} {source.name} {phrase(edge.kind)} {readable_kind(target.kind)} {target.name}"
     return Statement(edge=edge, source=source, target=target, text=text, row=row)
 
 
 def readable_kind(kind: str) -> str:
-    """ "SideEffect" as "Side Effect", "biological_process" as "Biological process"; abbreviations stay."""
+    """Return "Side Effect" for "SideEffect" and "Biological process" for "biological_process"; abbreviations stay."""
     text = _HUMP.sub(" ", kind.removeprefix("biolink:").replace("_", " ")).strip()
     return text[:1].upper() + text[1:]
 
 
 def _guess(kind: str) -> str:
-    """SPOKE's names end in a signature (_XyZ), which is dropped; the rest is words."""
+    """Derive a phrase from the name of an unknown type, dropping the signature (_XyZ) that ends SPOKE's names."""
     words = kind.split("_")
     if len(words) > 1 and words[0].isupper() and _SIGNATURE.fullmatch(words[-1]):
         words = words[:-1]

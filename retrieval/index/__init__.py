@@ -1,1 +1,1 @@
-"""Vector indices: rows of one encoder, searched exactly or approximately, durable and filtered."""
+"""Search rows of one encoder's vectors, exactly or approximately, durably and with filters."""

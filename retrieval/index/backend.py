@@ -1,6 +1,7 @@
-"""The seam of back ends: what searches one immutable segment. Durable files and exactness are not theirs.
+"""Define the interface of back ends, which search one immutable segment.
 
-Whatever a back end returns, the caller checks every row against the mask and scores it again unless it is ``exact``.
+Durable files and exactness are the caller's concern: it checks every returned row against the mask and rescores it
+unless the searcher is ``exact``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ Sink = Callable[[bytes], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentVectors:
-    """``vectors`` float16 [rows, dim], centred, a mapped file. ``index_file`` holds the structure of ``kind``, None for
+    """Hold the vectors of one segment and the file of its search structure.
+
+    ``vectors`` float16 [rows, dim], centred, memory-mapped. ``index_file`` holds the structure of ``kind``, None for
     ``flat``, which has none.
     """
 
@@ -34,37 +37,54 @@ class SegmentVectors:
 
 
 class Searcher(Protocol):
-    """Over one segment. Rows are numbers 0..n-1 within it."""
+    """Search one segment, whose rows are numbered 0..n-1."""
 
     @property
     def exact(self) -> bool:
-        """Scores are true ones (of centred vectors), in no need of being taken again."""
+        """Return whether scores are exact (of centred vectors) and need no rescoring."""
         ...
 
     @property
     def filters_exactly(self) -> bool:
-        """Of the rows allowed it finds the nearest, however few they are, in no more time than without a mask."""
+        """Return whether a masked search finds the nearest allowed rows, however few they are.
+
+        It must also take no more time than a search without a mask.
+        """
         ...
 
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
     ) -> tuple[NDArray[np.int64], Floats]:
-        """Rows [n, at most k] and scores, -1 where there is none. ``selectivity`` is the share of rows allowed."""
+        """Return rows [n, at most k] and their scores.
+
+        Rows are -1 where there is no hit. ``selectivity`` is the share of allowed rows.
+        """
         ...
 
     def bytes_memory(self) -> int:
-        """In host or device memory; mapped files not counted. Given back when the searcher is dropped."""
+        """Return the bytes in host or device memory, without memory-mapped files.
+
+        The memory is released when the searcher is dropped.
+        """
         ...
 
 
 class Backend(Protocol):
-    """Makes searchers. ``BackendUnavailable`` from any of them where the library or device is not there."""
+    """Build and open the search structures of segments.
+
+    Raises:
+        BackendUnavailable: from any method, if the library or device is missing.
+    """
 
     @property
     def name(self) -> str: ...
 
     def kind_for(self, choice: KindChoice, rows: int) -> Kind:
-        """The type that a new segment of so many rows becomes. IndexInputInvalid where it cannot make ``choice``."""
+        """Return the index type of a new segment with that number of rows.
+
+        Raises:
+            IndexInputInvalid: the back end cannot build ``choice``.
+        """
         ...
 
     def build(self, data: SegmentVectors, sink: Sink) -> None:

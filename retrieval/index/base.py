@@ -1,4 +1,4 @@
-"""The seam of vector indices: what every back end promises. One contract test holds all of them to it."""
+"""Define the interface of vector indices; one contract test covers every implementation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NO_ID = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Vectors with what filters need; all of one length n.
+    """Hold vectors and the columns that filters read, all of one length n.
 
-    ``ids`` int64 [n], positive, each once; ``vectors`` float32 [n, dim]; ``dates`` int32 [n] yyyymmdd, 0 unknown;
-    ``types`` int64 [n] bits of ``retrieval.passages.PUBLICATION_TYPES``; ``namespaces`` int32 [n] numbers of the
-    passage store. Missing columns are zeros.
+    ``ids`` int64 [n], positive and unique; ``vectors`` float32 [n, dim]; ``dates`` int32 [n] yyyymmdd, 0 unknown;
+    ``types`` int64 [n] bits of ``retrieval.passages.PUBLICATION_TYPES``; ``namespaces`` int32 [n] namespace numbers
+    of the passage store. Missing columns are zeros.
     """
 
     ids: Ids
@@ -32,10 +32,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFilter:
-    """Which rows may be hits; every condition must hold, and no back end may ever return another row.
+    """Select the rows that may be hits; every condition must hold, and no back end may return another row.
 
-    ``date_from``, ``date_to`` yyyymmdd, inclusive; a row without date fails where either is set. ``types``: one of
-    these bits must be set, 0 for any. ``without_types``: none of these may be. ``ids``: only these, ascending.
+    ``date_from``, ``date_to`` yyyymmdd, inclusive; a row without date fails if either is set. ``types``: one of these
+    bits must be set, 0 for any. ``without_types``: none of these may be. ``ids``: only these, ascending.
     """
 
     namespaces: frozenset[int] | None = None
@@ -48,8 +48,10 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """``ids`` int64 [n, k], ``scores`` float32 [n, k], best first. Where fewer than k rows pass, the places that are
-    left hold ``NO_ID`` and minus infinity. Scores are higher for better: inner products, or negated squared distances.
+    """Hold the hits of each query, best first.
+
+    ``ids`` int64 [n, k], ``scores`` float32 [n, k]. Where fewer than k rows pass, the remaining entries hold ``NO_ID``
+    and minus infinity. Higher scores are better: inner products, or negated squared distances.
     """
 
     ids: Ids
@@ -58,7 +60,10 @@ class Neighbours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexStats:
-    """``rows`` are alive, ``deleted`` wait for compaction; bytes in memory (mapped files not counted) and on disk."""
+    """Report the size of an index.
+
+    ``rows`` are live, ``deleted`` await compaction; ``bytes_memory`` excludes memory-mapped files.
+    """
 
     rows: int
     deleted: int
@@ -70,9 +75,10 @@ class IndexStats:
 
 
 class VectorIndex(Protocol):
-    """One collection of vectors of one encoder. Safe from many threads; readers see whole changes or none.
+    """Store and search the vectors of one encoder.
 
-    ``add`` and ``delete`` are seen by searches at once and are durable after ``commit``.
+    Thread-safe; readers see whole changes or none. ``add`` and ``delete`` are visible to searches at once and durable
+    after ``commit``.
     """
 
     @property
@@ -82,23 +88,26 @@ class VectorIndex(Protocol):
     def metric(self) -> Metric: ...
 
     def add(self, rows: Rows) -> None:
-        """Rows whose id is there already take the old one's place.
+        """Add rows, replacing existing rows with the same id.
 
         Raises:
-            IndexInputInvalid: shapes, types, ids or values (NaN) that cannot be.
+            IndexInputInvalid: invalid shapes, types, ids or values (NaN).
         """
         ...
 
     def delete(self, ids: Ids) -> int:
-        """How many of them were there."""
+        """Delete rows by id and return how many of them existed."""
         ...
 
     def search(self, queries: Floats, k: int, where: RowFilter | None = None) -> Neighbours:
-        """The nearest rows of each of ``queries`` float32 [n, dim]."""
+        """Return the nearest rows of each of ``queries`` float32 [n, dim]."""
         ...
 
     def commit(self) -> int:
-        """Make everything durable; the number of the generation that now is. A crash before leaves the old one."""
+        """Make all changes durable and return the number of the resulting generation.
+
+        A crash before that leaves the previous generation.
+        """
         ...
 
     def stats(self) -> IndexStats: ...

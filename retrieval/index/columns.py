@@ -1,4 +1,4 @@
-"""What filters need of rows, one array each, and which rows pass a filter."""
+"""Hold the columns that filters read, one array each, and evaluate filters on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """All of one length; row i of each belongs to ``ids[i]``. Arrays may be mapped files."""
+    """Hold filter columns of one length; row i of each belongs to ``ids[i]``.
+
+    Arrays may be memory-mapped.
+    """
 
     ids: Ids
     dates: NDArray[np.int32]
@@ -31,7 +34,10 @@ class Columns:
         )
 
     def passing(self, where: RowFilter, *, ascending: bool = False) -> Mask:
-        """Which rows the filter lets through. ``ascending``: so stand the ids, and are looked up by bisection."""
+        """Return the mask of rows that pass the filter.
+
+        With ``ascending``, the ids are sorted and looked up by binary search.
+        """
         mask = np.ones(len(self), np.bool_)
         if where.namespaces is not None:
             mask &= np.isin(self.namespaces, np.array(sorted(where.namespaces), np.int64))
@@ -75,7 +81,7 @@ def concatenated(parts: Sequence[Columns]) -> Columns:
 
 
 def rows_of(ascending: Ids, ids: Ids) -> NDArray[np.int64]:
-    """The rows at which those of ``ids`` that are there stand in a column that ascends."""
+    """Return the rows of those ``ids`` that occur in a sorted id column."""
     if not len(ascending) or not len(ids):
         return np.empty(0, np.int64)
     places = np.searchsorted(ascending, ids)

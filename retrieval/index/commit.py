@@ -1,4 +1,4 @@
-"""One commit: which segments are written, the tombstones of the others, and the manifest that names them all."""
+"""Write one commit: new segments, the tombstones of the others, and the manifest that lists them all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ TAIL: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committer:
-    """Writes into one folder; the writer's lock is held. ``number`` gives a segment number that was never used."""
+    """Write commits into one folder, under the writer lock that the caller holds.
+
+    ``number`` returns a segment number that was never used.
+    """
 
     storage: Storage
     backend: Backend
@@ -30,11 +33,14 @@ class Committer:
     number: Callable[[], int]
 
     def seal(self, picked: Picked) -> LiveSegment:
-        """A segment of these rows, in no generation yet."""
+        """Write these rows as a segment that belongs to no generation yet."""
         return self._live(self._write([picked]))
 
     def commit(self, view: View, corpus: str, *, compact: bool) -> tuple[View, Manifest, FileLock]:
-        """The next generation, on the disk, and the view of it. OSError, or a fault of the back end, leaves the old."""
+        """Write the next generation to disk and return its snapshot, manifest and lock.
+
+        An OSError or an error of the back end leaves the previous generation current.
+        """
         generation = self.storage.next_generation()
         pieces = self._plan(view, compact=compact)
         by_number = {live.entry.number: live for live in view.segments}
@@ -62,7 +68,7 @@ class Committer:
         return [piece for piece in planned if piece.alive]
 
     def is_compact(self, view: View) -> bool:
-        """Whether ``commit`` with ``compact`` would change nothing but the generation."""
+        """Return whether ``commit`` with ``compact`` would change only the generation number."""
         pieces = [live.piece() for live in view.segments]
         tail = view.tail is not None and view.tail.rows_alive
         merged = len(packed(pieces, self.options.segment_rows)) < len(pieces)
@@ -102,7 +108,7 @@ class Committer:
             return live
         name = f"deleted/{generation:08d}-{entry.number:08d}.npy"
         path = self.storage.folder / name
-        self.storage.disk.remove([path])  # of a commit that failed
+        self.storage.disk.remove([path])  # left over from a failed commit
         fact = write_array(self.storage.disk, path, rows_set(~live.alive))
         sync(path.parent)
         files: dict[str, FileFact] = {key: fact for key, fact in entry.files.items() if key != entry.dead_file}

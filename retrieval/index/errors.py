@@ -1,14 +1,14 @@
-"""Errors of vector and lexical indices.
+"""Define the errors of vector and lexical indices.
 
 IndexFault
-├── IndexInputInvalid     vectors, ids or columns that cannot be indexed; ``param`` names the one
-├── IndexDamaged          a file is missing, cut or changed: its digest is not the manifest's
-├── IndexMismatch         the index was made by another encoder, or is of another dimension, metric or schema
-├── IndexWriteFailed      nothing could be written (disk full, no right); the old generation goes on serving
-├── IndexBusy             another process writes to it
-├── IndexOverloaded       as many searches as can wait for the device are waiting
-├── IndexTooLarge         it would not fit the memory that it may take
-└── BackendUnavailable    the library or the device of a back end is not there, or its probe failed
+├── IndexInputInvalid     vectors, ids or columns that cannot be indexed; ``param`` names the invalid one
+├── IndexDamaged          a file is missing, truncated or changed: its digest differs from the manifest's
+├── IndexMismatch         the index has another encoder, dimension, metric or schema
+├── IndexWriteFailed      a write failed (disk full, no permission); the previous generation stays in service
+├── IndexBusy             another process writes to the index
+├── IndexOverloaded       the queue of searches for the device is full
+├── IndexTooLarge         the index would exceed its memory limit
+└── BackendUnavailable    the library or device of a back end is missing, or its probe search failed
 """
 
 from __future__ import annotations
@@ -17,39 +17,53 @@ from retrieval.errors import RetrievalError
 
 
 class IndexFault(RetrievalError):
-    """Anything that keeps an index from being read, searched or written."""
+    """Report that an index cannot be read, searched or written."""
 
 
 class IndexInputInvalid(IndexFault):
-    pass
+    """Report that vectors, ids, columns or arguments are invalid."""
 
 
 class IndexDamaged(IndexFault):
+    """Report that a file is missing, truncated or changed."""
+
     hint = "restore the folder from a copy, or build the index again from its namespace: arrowhead index rebuild"
 
 
 class IndexMismatch(IndexFault):
+    """Report that the index has another encoder, dimension, metric or schema."""
+
     hint = "use the encoder that the index was made with, or build it again: arrowhead index rebuild"
 
 
 class IndexWriteFailed(IndexFault):
+    """Report that a write failed; the previous generation stays in service."""
+
     retryable = True
     hint = "free disk space or mend the folder's rights, then run the same command again"
 
 
 class IndexBusy(IndexFault):
+    """Report that another process writes to the index."""
+
     retryable = True
     hint = "wait until the other process is done"
 
 
 class IndexOverloaded(IndexFault):
+    """Report that the search queue is full."""
+
     retryable = True
     hint = "try again later"
 
 
 class IndexTooLarge(IndexFault):
+    """Report that the index would exceed the available memory or disk space."""
+
     hint = "choose a smaller index type, or raise the memory that it may take"
 
 
 class BackendUnavailable(IndexFault):
+    """Report that a back end's library or device is missing, or that its probe search failed."""
+
     hint = "install faiss-cpu or faiss-gpu, or choose another back end: arrowhead doctor shows what works here"

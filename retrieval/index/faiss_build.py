@@ -1,4 +1,4 @@
-"""Builds the search structures of the approximate types with faiss, over centred vectors, in blocks."""
+"""Build the search structures of the approximate types with faiss, over centred vectors, in blocks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _HNSW_BUILD: Final = 80
 
 
 def build(faiss: Any, data: SegmentVectors, sink: Sink) -> None:
-    """Train, add, and give the file's bytes to ``sink``. OSError of the sink goes through.
+    """Train the structure, add the vectors, and write the file's bytes to ``sink``.
 
     Raises:
-        IndexFault: faiss would not.
+        IndexFault: faiss reported an error.
+        OSError: ``sink`` failed.
     """
     rows, dim = data.vectors.shape
     try:
@@ -38,12 +39,12 @@ def build(faiss: Any, data: SegmentVectors, sink: Sink) -> None:
 
 
 def factory_text(kind: Kind, rows: int, dim: int) -> str:
-    """As ``faiss.index_factory`` reads it."""
+    """Return the description that ``faiss.index_factory`` parses."""
     lists = lists_for(rows)
     texts: dict[Kind, str] = {
         "sq8": "SQ8",
         "ivf-sq8": f"IVF{lists},SQ8",
-        # "np": no training of a polysemous code, which takes most of the time and which no search here uses.
+        # "np": no polysemous training, which takes most of the build time and which no search here uses.
         "ivf-pq": f"IVF{lists},PQ{pq_parts(dim)}np",
         "hnsw": f"HNSW{_HNSW_LINKS}_SQfp16",
         "ivf-rabitq": f"IVF{lists},RaBitQfs,Refine(SQ8)",
@@ -52,13 +53,13 @@ def factory_text(kind: Kind, rows: int, dim: int) -> str:
 
 
 def _empty(faiss: Any, data: SegmentVectors, dim: int) -> Any:
-    # The metric goes in here and is never set later: an HNSW index whose metric is set afterwards keeps an L2 storage
+    # The metric is passed here and never set later: an HNSW index whose metric is set afterwards keeps an L2 storage
     # and finds the farthest vectors.
     text = factory_text(data.kind, len(data.vectors), dim)
     index = faiss.index_factory(dim, text, metric_of(faiss, data.metric))
     inner = faiss.downcast_index(index.base_index) if hasattr(index, "base_index") else index
     if hasattr(inner, "cp"):
-        inner.cp.min_points_per_centroid = 1  # small segments are meant; no warnings on stderr
+        inner.cp.min_points_per_centroid = 1  # small segments are intended; no warnings on stderr
     if hasattr(inner, "pq"):
         inner.pq.cp.min_points_per_centroid = 1
     if hasattr(inner, "hnsw"):
@@ -80,7 +81,10 @@ def _block(data: SegmentVectors, rows: Any) -> Floats:
 
 
 def _write(faiss: Any, index: Any, sink: Sink) -> None:
-    """faiss turns a fault of the writer into one of its own: the first is the one that tells."""
+    """Write the index to ``sink`` and re-raise the sink's first error.
+
+    faiss replaces an error of the writer by one of its own, which hides the cause.
+    """
     faults: list[OSError] = []
 
     def put(data: bytes) -> int:
@@ -98,6 +102,6 @@ def _write(faiss: Any, index: Any, sink: Sink) -> None:
             raise faults[0] from fault
         raise IndexFault(f"faiss could not write the index: {fault}") from fault
     finally:
-        del writer  # it writes what it still holds
+        del writer  # flushes its buffer
     if faults:
         raise faults[0]

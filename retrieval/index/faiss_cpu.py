@@ -1,4 +1,4 @@
-"""The faiss back end on the CPU: every type, real selectors, files mapped rather than read."""
+"""Search with faiss on the CPU: every index type, native selectors, memory-mapped files."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ from retrieval.index.faiss_library import load_faiss, metric_of, wheel, with_thr
 from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for
 
 _BLOCK: Final = 65_536
-# Over a k that is some three times what was asked for: one bit per number tells little of vectors without clusters.
+# Applied to a k of about three times the requested one: one bit per dimension says little about vectors without
+# clusters.
 _REFINE_FACTOR: Final = 10.0
 _HNSW_LEAST: Final = 128
 
 
 class FaissCpuBackend:
-    """``probe_share`` of the inverted lists are looked into where no filter asks for more."""
+    """Build and search every index type with faiss on the CPU.
+
+    ``probe_share`` of the inverted lists are probed, more under a selective filter.
+    """
 
     name = "faiss"
 
@@ -50,7 +54,7 @@ class FaissCpuBackend:
 
 
 def flat_index(faiss: Any, data: SegmentVectors) -> Any:
-    """Exact, float16 in memory: the rows as they are on the disk, no second rounding."""
+    """Build an exact in-memory index of the float16 rows as stored, without a second rounding."""
     rows, dim = data.vectors.shape
     index = faiss.IndexScalarQuantizer(dim, faiss.ScalarQuantizer.QT_fp16, metric_of(faiss, data.metric))
     for start in range(0, rows, _BLOCK):
@@ -60,10 +64,10 @@ def flat_index(faiss: Any, data: SegmentVectors) -> Any:
 
 
 def read_index(faiss: Any, data: SegmentVectors, *, mapped: bool = True) -> Any:
-    """The file of an approximate type.
+    """Read the file of an approximate type.
 
     Raises:
-        IndexDamaged: it cannot be read, or it is not over these rows.
+        IndexDamaged: the file cannot be read, or does not match the segment's rows.
     """
     try:
         index = faiss.read_index(str(data.index_file), faiss.IO_FLAG_MMAP_IFC if mapped else 0)
@@ -76,7 +80,7 @@ def read_index(faiss: Any, data: SegmentVectors, *, mapped: bool = True) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _FaissSearcher:
-    """Scores of SQ8, PQ and RaBitQ are estimates, so none counts as exact."""
+    """Search one faiss index; scores of SQ8, PQ and RaBitQ are estimates, so none counts as exact."""
 
     faiss: Any
     index: Any
@@ -90,7 +94,7 @@ class _FaissSearcher:
 
     @property
     def filters_exactly(self) -> bool:
-        """A flat scan passes over what the selector leaves out."""
+        """Return whether the index is flat: a flat scan skips the rows that the selector excludes."""
         return self.memory > 0
 
     def search(

@@ -1,7 +1,7 @@
-"""The faiss back end on a CUDA device: flat float16 and IVF-SQ8. A copy in device memory of what is on the disk.
+"""Search with faiss on a CUDA device: flat float16 and IVF-SQ8, copied from disk into device memory.
 
-Its indices are safe from one thread alone and ignore selectors without a word: searches come through ``SearchOwner``,
-and a filter is met by fetching more, dropping what is not allowed, and letting the caller scan where too few remain.
+Its indices support a single thread and silently ignore selectors. Searches therefore run through ``SearchOwner``, and a
+filtered search over-fetches and drops the rows that are not allowed; the caller scans where too few remain.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from retrieval.index.faiss_library import load_faiss, metric_of, wheel, with_thr
 from retrieval.index.scoring import best
 from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for
 
-# The classic GPU build's bound on k and on nprobe.
+# The classic GPU build's upper bound on k and on nprobe.
 MOST: Final = 2_048
 _BLOCK: Final = 1 << 20
 _TEMP_BYTES: Final = 256 << 20
@@ -37,12 +37,19 @@ _DRIVER_FILE: Final = Path("/proc/driver/nvidia/version")
 
 
 class FaissGpuBackend:
-    """One ``StandardGpuResources`` for the process's index: each takes scratch memory of its own."""
+    """Build and search flat and IVF-SQ8 indices on a CUDA device.
+
+    All segments share one ``StandardGpuResources``, because each allocates its own scratch memory.
+    """
 
     name = "faiss-gpu"
 
     def __init__(self, *, device: str = "cuda:0", threads: int = 0, probe_share: float = 0.25) -> None:
-        """BackendUnavailable where a search of a thousand vectors does not run on the device."""
+        """Load faiss and run a probe search on the device.
+
+        Raises:
+            BackendUnavailable: faiss cannot be loaded, or a search of a thousand vectors fails on the device.
+        """
         self._faiss = load_faiss()
         self._threads = threads
         self._device = int(device.partition(":")[2] or 0)
@@ -56,7 +63,13 @@ class FaissGpuBackend:
             raise BackendUnavailable(f"faiss finds nothing on device {self._device}: {fault}; {_system()}") from fault
 
     def kind_for(self, choice: KindChoice, rows: int) -> Kind:
-        """Flat up to what fits the device: a pass over a million vectors takes a third of a millisecond."""
+        """Return flat unless another type is requested, up to what fits the device.
+
+        A scan of a million vectors takes a third of a millisecond.
+
+        Raises:
+            IndexInputInvalid: ``choice`` is neither flat nor ivf-sq8.
+        """
         if choice not in ("auto", "flat", "ivf-sq8"):
             raise IndexInputInvalid(f"no {choice} on a GPU; there are flat and ivf-sq8", param="kind")
         return "flat" if choice == "auto" else kind_of(choice, rows)
@@ -79,7 +92,7 @@ class FaissGpuBackend:
         return {"backend": self.name, "wheel": wheel(), "device": self._device}
 
     def _flat(self, data: SegmentVectors) -> tuple[tuple[int, Any], ...]:
-        """Blocks of fixed size, filled once: a flat index that grows copies itself at every page."""
+        """Build flat indices of fixed size, each filled once: a flat index that grows copies itself at every page."""
         blocks = []
         for start in range(0, len(data.vectors), _BLOCK):
             vectors = np.ascontiguousarray(data.vectors[start : start + _BLOCK], dtype=np.float32)
@@ -102,7 +115,10 @@ class FaissGpuBackend:
 
 @dataclass(frozen=True, slots=True)
 class GpuSearcher:
-    """``blocks`` are (first row, index). No score is taken as exact: the device's sums are of float16."""
+    """Search the blocks of one segment on the device.
+
+    ``blocks`` are (first row, index). No score counts as exact: the device sums in float16.
+    """
 
     faiss: Any
     blocks: tuple[tuple[int, Any], ...]
@@ -147,7 +163,7 @@ class GpuSearcher:
 
 
 def _system() -> str:
-    """What decides whether code for the device is there: wheel, its build, the device's architecture, the driver."""
+    """Describe what decides whether code for the device exists: wheel, build options, architecture, driver."""
     parts = [wheel()]
     with contextlib.suppress(BackendUnavailable, AttributeError):
         parts.append(str(load_faiss().get_compile_options()).strip())

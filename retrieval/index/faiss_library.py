@@ -1,4 +1,7 @@
-"""Loads faiss at its first use and sets what it gets wrong by default. Never fork a process after this."""
+"""Load faiss on first use and override its unsuitable defaults.
+
+Never fork a process after faiss is loaded.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from models.encoders.base import Metric
 from models.openmp import in_own_thread
 from retrieval.index.errors import BackendUnavailable
 
-# Since faiss 1.15 a flat search of 2..166 queries of 768 numbers takes a slow loop: 12 to 24 times the time of a BLAS
-# call (facebookresearch/faiss#5022, #5109).
+# Since faiss 1.15 a flat search of 2..166 queries of 768 dimensions uses a loop that takes 12 to 24 times as long as
+# BLAS (facebookresearch/faiss#5022, #5109).
 _BLAS_THRESHOLD: Final = 3 * 768
 _WHEELS: Final = ("faiss-gpu", "faiss-gpu-cuvs", "faiss-cuda", "faiss-gpu-cu12", "faiss-cpu")
 _T = TypeVar("_T")
@@ -20,10 +23,10 @@ _LOADING: Final = threading.Lock()
 
 
 def load_faiss() -> Any:
-    """The module.
+    """Return the faiss module, imported on first use.
 
     Raises:
-        BackendUnavailable: it is not installed, or one of its libraries is missing.
+        BackendUnavailable: faiss is not installed, or one of its libraries is missing.
     """
     with _LOADING:
         try:
@@ -36,8 +39,10 @@ def load_faiss() -> Any:
 
 
 def with_threads(faiss: Any, threads: int, call: Callable[[], _T]) -> _T:
-    """What ``call`` returns or raises. It has ``threads`` threads, 0 for as many as there are cores: OpenMP keeps that
-    number for each calling thread, not for the process."""
+    """Run ``call`` with ``threads`` OpenMP threads and return its result or raise its error.
+
+    0 threads means one per core. OpenMP keeps that number per calling thread, not per process.
+    """
 
     def counted() -> _T:
         if threads > 0:
@@ -53,7 +58,7 @@ def metric_of(faiss: Any, metric: Metric) -> int:
 
 
 def wheel() -> str:
-    """Name and version of the installed wheel."""
+    """Return name and version of the installed wheel."""
     found = []
     for name in _WHEELS:
         try:

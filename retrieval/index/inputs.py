@@ -1,4 +1,4 @@
-"""Checks of what is handed to an index. Nothing that passes can make a search wrong or a file unreadable."""
+"""Validate the input of an index: no accepted value makes a search wrong or a file unreadable."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from retrieval.index.errors import IndexInputInvalid
 MAX_BATCH: Final = 262_144
 MAX_K: Final = 10_000
 MAX_QUERIES: Final = 65_536
-# Vectors are kept as float16, centred: half of its range leaves room for the mean.
+# Vectors are stored as centred float16: half of its range leaves headroom for the mean.
 _MAX_VALUE: Final = 30_000.0
 
 
 def checked_rows(rows: Any, dim: int) -> tuple[Columns, Floats]:
-    """Columns and vectors (contiguous, the index's own copies); IndexInputInvalid names what cannot be."""
+    """Return validated columns and vectors as contiguous copies.
+
+    Raises:
+        IndexInputInvalid: ``param`` names the invalid argument.
+    """
     ids = checked_ids(rows.ids)
     if len(ids) > MAX_BATCH:
         raise IndexInputInvalid(f"{len(ids)} rows in one call; at most {MAX_BATCH}", param="ids")
@@ -70,7 +74,7 @@ def checked_k(k: int) -> int:
 
 
 def checked_filter(where: RowFilter | None) -> RowFilter | None:
-    """None where it excludes nothing."""
+    """Return the validated filter, None if it excludes nothing."""
     if where is None or (where.ids is None and where == RowFilter()):
         return None
     if where.ids is not None:

@@ -1,4 +1,4 @@
-"""Reads the members of one very large JSON object one after another, in constant memory."""
+"""Read the members of one very large JSON object one by one, in constant memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPACE: Final = " \t\r\n"
 
 
 class _Text:
-    """The part of a file that is being read."""
+    """Buffer the part of a file that is being parsed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,7 +27,7 @@ class _Text:
         self._file.close()
 
     def sign(self) -> str:
-        """The next character that is no space, taken; "" at the end."""
+        """Consume and return the next character that is not white space, "" at the end."""
         while True:
             while self._at < len(self._text) and self._text[self._at] in _SPACE:
                 self._at += 1
@@ -41,7 +41,10 @@ class _Text:
         self._at -= 1
 
     def value(self) -> Any:
-        """The next string, list or object; numbers must not stand alone, as a cut one cannot be told."""
+        """Consume and return the next string, list or object.
+
+        Numbers must not stand alone, because a truncated one cannot be recognised.
+        """
         if self.sign():
             self.back()
         while True:
@@ -65,10 +68,10 @@ class _Text:
 
 
 def json_members(path: Path) -> Iterator[tuple[str, Any]]:
-    """(name, value) of each member, in the file's order; a member may be 16 MiB at most.
+    """Yield (name, value) of each member, in file order; a member may have at most 16 MiB.
 
     Raises:
-        IndexInputInvalid: the file is cut, or no JSON object of strings, lists and objects.
+        IndexInputInvalid: the file is truncated, or is not a JSON object of strings, lists and objects.
     """
     text = _Text(path)
     try:

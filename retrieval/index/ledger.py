@@ -1,7 +1,7 @@
-"""What an index takes, told before it is built, and one account of each device's memory for all that share it.
+"""Estimate the size of an index before it is built, and account for each device's memory.
 
-An engine measures the whole device when it starts: what is loaded at the same time or later goes wrong. So claims come
-in one order, index, encoder, engine, and the engine gets what they leave.
+An engine measures the free memory of the whole device when it starts, so whatever is loaded concurrently or later
+conflicts with it. Claims are therefore made in one order, index, encoder, engine, and the engine gets the rest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ _BUILD_BLOCK: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bytes. ``memory`` is what searches touch (a mapped file's pages too), ``build`` the peak while it is built."""
+    """Hold the estimated bytes of an index.
+
+    ``memory`` is what searches access (pages of memory-mapped files too), ``build`` the additional peak while it is
+    built.
+    """
 
     memory: int
     disk: int
@@ -36,7 +40,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """So many bytes of a device ("cpu", "cuda:0") for one thing."""
+    """Reserve bytes of a device ("cpu", "cuda:0") for one component."""
 
     name: str
     stage: Stage
@@ -45,7 +49,10 @@ class Claim:
 
 
 def estimate(kind: Kind, rows: int, dim: int) -> Estimate:
-    """For one index of ``rows`` x ``dim``. Measured formats; 38 million x 768 flat is 54.4 GiB in memory."""
+    """Return the estimate for one index of ``rows`` x ``dim``, from measured formats.
+
+    38 million x 768 flat takes 54.4 GiB in memory.
+    """
     kind = "flat" if rows < LEAST_APPROXIMATE else kind
     lists = lists_for(rows) * dim * 4 if kind.startswith("ivf") else 0
     structure = rows * _row_bytes(kind, dim) + lists
@@ -57,17 +64,21 @@ def estimate(kind: Kind, rows: int, dim: int) -> Estimate:
 
 
 class MemoryLedger:
-    """Budgets in GiB per device, of which ``spare_gib`` is nobody's. Not thread-safe: claims are made at start-up."""
+    """Track memory claims against a budget per device.
+
+    Budgets are in GiB, of which ``spare_gib`` stays unassigned. Not thread-safe: claims are made at start-up.
+    """
 
     def __init__(self, budgets_gib: Mapping[str, float], spare_gib: float = 3.0) -> None:
         self._budgets = {device: int(max(0.0, gib - spare_gib) * GIB) for device, gib in budgets_gib.items()}
         self._claims: list[Claim] = []
 
     def claim(self, claim: Claim) -> None:
-        """
+        """Add a claim.
+
         Raises:
-            IndexTooLarge: it is more than is left; the message has the numbers.
-            IndexFault: the device has no budget, or something that must come later is loaded already.
+            IndexTooLarge: it exceeds the remaining memory; the message has the numbers.
+            IndexFault: the device has no budget, or a component of a later stage is loaded already.
         """
         if claim.device not in self._budgets:
             raise IndexFault(f"{claim.device} has no memory budget", param="device")
@@ -88,11 +99,11 @@ class MemoryLedger:
         self._claims = [claim for claim in self._claims if claim.name != name]
 
     def left(self, device: str) -> int:
-        """Bytes; an engine may be given all of them."""
+        """Return the unclaimed bytes of a device; an engine may use all of them."""
         return self._budgets[device] - sum(claim.bytes for claim in self._on(device))
 
     def table(self, device: str) -> list[str]:
-        """One line for each claim, in the order of loading."""
+        """Return one line for each claim, in load order."""
         return [f"{claim.stage} {claim.name}: {_gib(claim.bytes)}" for claim in self._on(device)]
 
     def _on(self, device: str) -> list[Claim]:
@@ -100,7 +111,11 @@ class MemoryLedger:
 
 
 def check_build(kind: Kind, rows: int, dim: int, *, memory_left: int, disk_left: int) -> Estimate:
-    """The estimate, before anything is written. IndexTooLarge, with the numbers, where it would not fit."""
+    """Return the estimate after checking that it fits, before anything is written.
+
+    Raises:
+        IndexTooLarge: it does not fit into memory or on the disk; the message has the numbers.
+    """
     needed = estimate(kind, rows, dim)
     what = f"{kind} over {rows:,} x {dim}"
     if needed.memory + needed.build > memory_left:

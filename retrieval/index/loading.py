@@ -1,4 +1,4 @@
-"""Opens the current generation of a folder: every file checked, then mapped."""
+"""Open the current generation of a folder: check every file, then memory-map it."""
 
 from __future__ import annotations
 
@@ -57,10 +57,12 @@ class _Loader:
 def load(
     storage: Storage, backend: Backend, options: OpenOptions, known: View | None = None
 ) -> tuple[Manifest, FileLock, View]:
-    """``known`` is an earlier view of the folder: segments that it has are neither checked nor opened again.
+    """Open the current generation and return its manifest, lock and snapshot.
+
+    ``known`` is an earlier snapshot of the folder: its segments are neither checked nor opened again.
 
     Raises:
-        IndexDamaged: a file is missing, cut or (with ``options.verify`` "full") changed.
+        IndexDamaged: a file is missing, truncated or (with ``options.verify`` "full") changed.
     """
     manifest, lock = storage.current()
     there = {live.entry.number: live for live in known.segments} if known else {}

@@ -1,4 +1,4 @@
-"""What a generation of an index consists of: its files with their digests. One JSON file, itself digested."""
+"""Describe a generation of an index: its files and their digests, in one JSON file with its own digest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Verify = Literal["full", "sizes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentEntry:
-    """``files`` maps names inside the index's folder; ``dead_file`` is the one of deleted rows, or ""."""
+    """List the files of one segment.
+
+    ``files`` maps names inside the index's folder; ``dead_file`` is the name of the tombstone file, or "".
+    """
 
     number: int
     kind: Kind
@@ -32,7 +35,10 @@ class SegmentEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """``corpus`` is the caller's word for what the rows were made from (a digest), "" where there is none."""
+    """Describe one generation.
+
+    ``corpus`` is the caller's identifier of the source data (a digest), "" if there is none.
+    """
 
     generation: int
     dim: int
@@ -44,7 +50,7 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """Alive."""
+        """Return the number of live rows."""
         return sum(entry.rows - entry.dead for entry in self.segments)
 
     def files(self) -> dict[str, FileFact]:
@@ -55,9 +61,10 @@ class Manifest:
 
 
 def manifest_from_bytes(data: bytes, name: str) -> Manifest:
-    """
+    """Parse a manifest and verify its digest; ``name`` is the file, for messages.
+
     Raises:
-        IndexDamaged: a byte of it is not as it was written; ``name`` is the file.
+        IndexDamaged: a byte differs from what was written.
         IndexMismatch: it was written by another version of this program.
     """
     try:
@@ -72,7 +79,11 @@ def manifest_from_bytes(data: bytes, name: str) -> Manifest:
 
 
 def check_fits(manifest: Manifest, spec: IndexSpec, name: str) -> None:
-    """IndexMismatch where the index is of another encoder, dimension or metric."""
+    """Check that the index has the encoder, dimension and metric of ``spec``.
+
+    Raises:
+        IndexMismatch: one of them differs.
+    """
     if manifest.dim != spec.dim:
         raise IndexMismatch(f"{name} has dimension {manifest.dim}, not {spec.dim}", param="dim")
     if manifest.metric != spec.metric:
@@ -84,7 +95,12 @@ def check_fits(manifest: Manifest, spec: IndexSpec, name: str) -> None:
 
 
 def check_files(folder: Path, files: Mapping[str, FileFact], verify: Verify) -> None:
-    """IndexDamaged where one is missing, cut or (with "full") changed. FileNotFoundError goes through."""
+    """Check the sizes and, with "full", the digests of files.
+
+    Raises:
+        IndexDamaged: a file is truncated or (with "full") changed.
+        FileNotFoundError: a file is missing.
+    """
     for name, fact in files.items():
         size = (folder / name).stat().st_size
         if size != fact.bytes:
@@ -94,7 +110,7 @@ def check_files(folder: Path, files: Mapping[str, FileFact], verify: Verify) -> 
 
 
 def _sealed(fields: Mapping[str, Any]) -> bytes:
-    """Canonical JSON with its own digest: any other byte is found when it is written again and compared."""
+    """Return canonical JSON with its own digest: serialising it again reveals any changed byte."""
     plain = json.dumps(fields, sort_keys=True, indent=1)
     digest = hashlib.sha256(plain.encode()).hexdigest()
     return (json.dumps({**fields, "sha256": digest}, sort_keys=True, indent=1) + "\n").encode()

@@ -1,9 +1,10 @@
-"""Takes up NCBI's precomputed MedCPT embeddings of PubMed (ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings).
+"""Import NCBI's precomputed MedCPT embeddings of PubMed.
 
-A chunk i is three files: ``embeds_chunk_i.npy`` float32 [n, 768], ``pmids_chunk_i.json`` a list of n PMIDs in the same
-order, and ``pubmed_chunk_i.json`` {pmid: {"d": date, "t": title, "a": abstract, "m": MeSH}}. Chunk i holds the PMIDs
-from i million up to the next. The files carry no digests, and copies have been seen in which one chunk's PMIDs were
-another's: lengths and ranges are checked before a row is taken.
+Source: ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings. A chunk i is three files: ``embeds_chunk_i.npy`` float32
+[n, 768], ``pmids_chunk_i.json`` a list of n PMIDs in the same order, and ``pubmed_chunk_i.json`` {pmid: {"d": date,
+"t": title, "a": abstract, "m": MeSH}}. Chunk i holds the PMIDs from i million up to the next million. The files carry
+no digests, and copies exist in which one chunk has another chunk's PMIDs: lengths and ranges are checked before any row
+is imported.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _ARTICLES: Final = 2_048
 
 @dataclass(frozen=True, slots=True)
 class MedcptChunk:
-    """Its files, all there, and how many rows the embeddings' header tells."""
+    """Name the existing files of one chunk; ``rows`` comes from the embeddings' header."""
 
     number: int
     embeds: Path
@@ -45,13 +46,16 @@ class MedcptChunk:
 
     @property
     def stamp(self) -> list[int]:
-        """Sizes, by which a chunk is known again when an import goes on."""
+        """Return the file sizes, by which a resumed import recognises the chunk."""
         return [path.stat().st_size for path in (self.embeds, self.pmids, self.articles)]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportBatch:
-    """``rows.ids[i]`` is ``passages[i].passage_id``, of ``documents[i]``. Titles and abstracts as NCBI gives them."""
+    """Hold documents, their passages and their rows.
+
+    ``rows.ids[i]`` is ``passages[i].passage_id``, of ``documents[i]``. Titles and abstracts are unchanged from NCBI.
+    """
 
     documents: tuple[Document, ...]
     passages: tuple[Passage, ...]
@@ -60,7 +64,10 @@ class ImportBatch:
 
 @dataclass(slots=True)
 class ImportReport:
-    """``without_text`` rows have no article in the chunk's third file, ``without_row`` articles no embedding."""
+    """Count the results of an import.
+
+    ``without_text`` rows have no article in the chunk's third file, ``without_row`` articles have no embedding.
+    """
 
     rows: int = 0
     without_text: int = 0
@@ -77,8 +84,10 @@ class _Index(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MedcptImport:
-    """``namespace`` by name makes the passages' ids, ``number`` is the column's. ``state`` is a file that keeps which
-    chunks are done. ``memory_left`` is what the index may take, in bytes, 0 for no bound.
+    """Import the chunks of one folder.
+
+    The name ``namespace`` determines the passages' ids, ``number`` is the namespace column's value. ``state`` is a file
+    that records completed chunks. ``memory_left`` is the memory limit of the index in bytes, 0 for none.
     """
 
     folder: Path
@@ -91,7 +100,11 @@ class MedcptImport:
     disk: Disk = field(default_factory=Disk)
 
     def chunks(self) -> list[MedcptChunk]:
-        """In the order of their numbers. IndexInputInvalid where a file is missing or is no float32 [n, dim]."""
+        """Return the chunks in the order of their numbers.
+
+        Raises:
+            IndexInputInvalid: a file is missing or is not float32 [n, dim].
+        """
         try:
             paths = sorted(self.folder.iterdir())
         except OSError as fault:
@@ -102,18 +115,18 @@ class MedcptImport:
         return [self._chunk(number, path) for number, path in sorted(found)]
 
     def estimate(self) -> Estimate:
-        """Of all chunks in one index, from the files' headers alone."""
+        """Return the estimate for all chunks in one index, from the files' headers alone."""
         rows = sum(chunk.rows for chunk in self.chunks())
         return estimate(self.kind or kind_for(rows), rows, self.dim)
 
     def run(self, index: _Index, on_batch: Callable[[ImportBatch], None]) -> ImportReport:
-        """Every chunk that is not done: texts to ``on_batch``, rows to the index, a commit at its end.
+        """Import every incomplete chunk: texts to ``on_batch``, rows to the index, a commit after each chunk.
 
-        A killed run goes on at the chunk it was in; taking a row again changes nothing.
+        A killed run resumes at the interrupted chunk; importing a row again changes nothing.
 
         Raises:
-            IndexTooLarge: the disk of ``state``, or memory, has not the room; nothing is read then.
-            IndexInputInvalid: files that do not belong together; chunks before it are done.
+            IndexTooLarge: the disk of ``state``, or memory, has too little space; nothing has been read then.
+            IndexInputInvalid: files do not belong together; the chunks before are complete.
         """
         done, report = self._done(), ImportReport()
         if not done:
@@ -141,7 +154,10 @@ class MedcptImport:
             )
 
     def batches(self, chunk: MedcptChunk, report: ImportReport) -> Iterator[ImportBatch]:
-        """In the order of the articles' file; memory for one batch and the chunk's list of PMIDs."""
+        """Yield batches in the order of the articles' file.
+
+        Memory holds one batch and the chunk's list of PMIDs.
+        """
         pmids = _pmids(chunk)
         order = np.argsort(pmids, kind="stable")
         vectors = np.load(chunk.embeds, mmap_mode="r", allow_pickle=False)
@@ -223,7 +239,11 @@ class MedcptImport:
 
 
 def _pmids(chunk: MedcptChunk) -> Ids:
-    """Row by row. IndexInputInvalid where they cannot be this chunk's."""
+    """Return the PMID of each row.
+
+    Raises:
+        IndexInputInvalid: they cannot be this chunk's.
+    """
     try:
         found = np.array([int(pmid) for pmid in json.loads(chunk.pmids.read_bytes())], np.int64)
     except (ValueError, TypeError) as fault:
@@ -250,6 +270,6 @@ def _row(pmids: Ids, order: NDArray[np.int64], name: str) -> int | None:
 
 
 def _date(text: str) -> int:
-    """yyyymmdd with zeros for what is not told; 0 where it is no date."""
+    """Return yyyymmdd with zeros for missing parts, 0 if the text is not a date."""
     digits = text.strip()
     return int(digits.ljust(8, "0")) if digits.isdecimal() and len(digits) in (4, 6, 8) else 0

@@ -1,7 +1,7 @@
-"""Which segments are written together. Pure: sizes in, groups out.
+"""Decide which segments are merged, from their sizes alone.
 
-Segments fall into tiers by a factor of eight. Eight of one tier become one, so a row is written again only as often as
-the index grows eightfold, and a search never goes through more than a few dozen segments.
+Segments fall into tiers by a factor of eight. Eight of one tier are merged into one, so a row is rewritten only as
+often as the index grows eightfold, and a search visits at most a few dozen segments.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 
 _FACTOR: Final = 8
 _SMALLEST: Final = 1_024
-# Merges that a commit makes by itself stay under this share of the largest segment; ``compact`` makes the others.
+# A commit's own merges stay below this fraction (1/n) of the largest segment size; ``compact`` makes larger ones.
 _COMMIT_SHARE: Final = 4
 _MOST_DEAD: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What becomes one segment: numbers of its parts (0 for the tail), rows alive and rows dead in them."""
+    """Describe one planned segment: numbers of its parts (0 for the memtable), live rows and dead rows."""
 
     parts: tuple[int, ...]
     alive: int
@@ -27,7 +27,7 @@ class Piece:
 
     @property
     def is_stale(self) -> bool:
-        """So much of it is dead that it is worth being written again."""
+        """Return whether enough of its rows are dead to justify a rewrite."""
         return self.dead > _MOST_DEAD * (self.alive + self.dead)
 
     def joined(self, other: Piece) -> Piece:
@@ -35,7 +35,10 @@ class Piece:
 
 
 def at_commit(committed: Sequence[Piece], fresh: Sequence[Piece], segment_rows: int) -> list[Piece]:
-    """``fresh`` are pieces that are in no generation yet: they go together, whatever their tiers."""
+    """Return the segments that a commit leaves.
+
+    ``fresh`` pieces belong to no generation yet: they are packed together, whatever their tiers.
+    """
     pieces = [*committed, *packed(fresh, segment_rows)]
     while group := _full_tier(pieces, segment_rows // _COMMIT_SHARE):
         rest = [piece for piece in pieces if piece not in group]
@@ -44,7 +47,7 @@ def at_commit(committed: Sequence[Piece], fresh: Sequence[Piece], segment_rows: 
 
 
 def packed(pieces: Sequence[Piece], segment_rows: int) -> list[Piece]:
-    """As few pieces as they fit into, small ones first."""
+    """Pack pieces into as few segments as possible, small ones first."""
     groups: list[Piece] = []
     for piece in sorted(pieces, key=lambda piece: piece.alive):
         if groups and groups[-1].alive + piece.alive <= segment_rows:

@@ -1,4 +1,4 @@
-"""Makes and opens indices."""
+"""Create and open indices."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from retrieval.index.view import View
 
 
 def create_index(folder: Path, spec: IndexSpec, options: OpenOptions | None = None) -> SegmentedIndex:
-    """A new, empty index, opened for writing.
+    """Create a new, empty index, opened for writing.
 
     Raises:
-        IndexInputInvalid: there is one in the folder already.
-        BackendUnavailable, IndexBusy, IndexWriteFailed
+        IndexInputInvalid: the folder holds an index already.
+        BackendUnavailable: the back end does not work on this machine.
+        IndexBusy: another process writes to the folder.
+        IndexWriteFailed: the folder cannot be written.
     """
     options = replace(options or OpenOptions(), write=True)
     storage = Storage(folder, options.disk)
@@ -46,14 +48,15 @@ def create_index(folder: Path, spec: IndexSpec, options: OpenOptions | None = No
 def open_index(
     folder: Path, spec: IndexSpec, options: OpenOptions | None = None, known: View | None = None
 ) -> SegmentedIndex:
-    """The index of a folder, for reading unless ``options.write``. ``known``: an earlier view of it, by the same back
-    end, whose segments need not be read again.
+    """Open the index of a folder, for reading unless ``options.write``.
+
+    ``known`` is an earlier snapshot of the folder, by the same back end, whose segments are not read again.
 
     Raises:
-        IndexDamaged: a file is missing, cut or changed.
-        IndexMismatch: it is of another encoder, dimension, metric or schema than ``spec``.
-        IndexBusy: for writing, and another process does.
-        BackendUnavailable
+        IndexDamaged: a file is missing, truncated or changed.
+        IndexMismatch: it has another encoder, dimension, metric or schema than ``spec``.
+        IndexBusy: another process writes to the folder, and ``options.write`` is set.
+        BackendUnavailable: the back end does not work on this machine.
     """
     options = options or OpenOptions()
     storage = Storage(folder, options.disk)
@@ -74,8 +77,13 @@ def open_index(
 
 
 def backend_of(name: BackendName, options: OpenOptions) -> Backend:
-    """BackendUnavailable where it does not work here."""
-    # Each is imported only where it is asked for: faiss and torch take seconds and memory.
+    """Return the back end with that name.
+
+    Raises:
+        BackendUnavailable: it does not work on this machine.
+        IndexInputInvalid: no back end has that name.
+    """
+    # Imported on demand: faiss and torch take seconds and memory to load.
     if name == "torch":
         from retrieval.index.torch_flat import TorchFlatBackend
 
@@ -92,7 +100,7 @@ def backend_of(name: BackendName, options: OpenOptions) -> Backend:
 
 
 def _owner(name: BackendName, options: OpenOptions) -> SearchOwner | None:
-    """For a device, the one thread that may use it."""
+    """Return the search thread of a device, None on the CPU."""
     if name == "faiss" or (name == "torch" and options.device == "cpu"):
         return None
     return SearchOwner(window_s=options.batch_ms / 1_000, bound=options.queue)

@@ -1,4 +1,4 @@
-"""How an index is opened, as against what it is."""
+"""Configure how an index is opened, as opposed to what it contains."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from retrieval.index.manifest import Verify
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenOptions:
-    """``write``: as the one writer, else as one of many readers. ``verify``: "sizes" leaves the digests unread, for
-    indices that take minutes to read. ``threads`` of the search library, 0 for its own choice. ``device`` of back ends
-    that have one. ``tail_rows`` are kept in memory before they are sealed; no segment grows beyond ``segment_rows``.
-    A filter that leaves fewer than ``gather_rows`` of an approximate segment is met by scoring exactly those.
-    ``probe_share`` of the lists of an IVF type are looked into. ``batch_ms``: how long a search on a GPU waits for
-    others to go with it, at most ``queue`` of them at a time. ``disk`` writes.
+    """Configure the opening of an index.
+
+    ``write``: open as the only writer, else as one of many readers. ``verify``: "sizes" skips the digests, for indices
+    that take minutes to read. ``threads`` of the search library, 0 for its default. ``device`` of back ends that use
+    one. ``tail_rows`` stay in memory before they are sealed; no segment grows beyond ``segment_rows``. If a filter
+    leaves fewer than ``gather_rows`` of an approximate segment, exactly those rows are scored. ``probe_share`` is the
+    share of an IVF type's lists that is probed. ``batch_ms``: how long a search on a GPU waits to be batched with
+    others, at most ``queue`` of them. ``disk`` performs the writes.
     """
 
     write: bool = False

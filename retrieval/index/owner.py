@@ -1,7 +1,7 @@
-"""One thread that makes all searches of a device, several requests at a time.
+"""Run all searches of a device on one thread, several requests at a time.
 
-Device indices are not safe from many threads, and a pass over all vectors costs the same for one query as for thirty:
-requests that come within a few milliseconds go together.
+Device indices are not thread-safe, and a pass over all vectors costs the same for one query as for thirty: requests
+that arrive within a few milliseconds are batched.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class _Request:
     reply: Future[Neighbours] = field(default_factory=Future)
 
     def goes_with(self, other: _Request) -> bool:
-        """Same search, same filter. Filters with ids are compared as objects: reading them would cost more."""
+        """Return whether both requests have the same search and the same filter.
+
+        Filters with ids are compared by identity: comparing their contents would cost more.
+        """
         if self.search != other.search:
             return False
         if self.where is other.where:
@@ -43,7 +46,10 @@ class _Request:
 
 
 class SearchOwner:
-    """``window_s`` is how long the first request of a batch waits for others. At most ``bound`` requests wait."""
+    """Run searches on one thread.
+
+    ``window_s`` is how long the first request of a batch waits for others. At most ``bound`` requests wait.
+    """
 
     def __init__(self, *, window_s: float = 0.003, bound: int = 1_024) -> None:
         self._requests: queue.Queue[_Request | None] = queue.Queue(maxsize=bound)
@@ -54,11 +60,11 @@ class SearchOwner:
         self._thread.start()
 
     def search(self, search: Search, queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
-        """What ``search(queries, k, where)`` gives, made by the owner's thread; what it raises is raised here.
+        """Return the result of ``search(queries, k, where)``, run on the search thread, or raise its error.
 
         Raises:
-            IndexOverloaded: as many requests as can wait are waiting.
-            IndexFault: it is closed.
+            IndexOverloaded: the queue is full.
+            IndexFault: the index is closed.
         """
         if threading.current_thread() is self._thread:
             return search(queries, k, where)
@@ -76,7 +82,7 @@ class SearchOwner:
         return request.reply
 
     def close(self) -> None:
-        """Every request that was taken is answered first."""
+        """Stop the thread after every accepted request is answered."""
         with self._closing:
             if self._closed:
                 return
@@ -94,7 +100,7 @@ class SearchOwner:
                 return
 
     def _gathered(self, first: _Request) -> tuple[list[_Request], bool]:
-        """The first one and those that come in its window; whether the end was among them."""
+        """Return the first request and those that arrive in its window, and whether the thread stops after them."""
         batch, total = [first], len(first.queries)
         until = time.monotonic() + self._window_s
         while total < _MOST_QUERIES:
@@ -123,7 +129,7 @@ def _groups(batch: Sequence[_Request]) -> list[list[_Request]]:
 
 
 def _answer(group: Sequence[_Request]) -> None:
-    """One search for all of them; a fault is every one's."""
+    """Answer all requests of a group with one search; an error goes to each of them."""
     try:
         queries = np.concatenate([request.queries for request in group])
         found = group[0].search(queries, max(request.k for request in group), group[0].where)

@@ -1,6 +1,6 @@
-"""Scores and their order: numpy alone. The last word on every score of every back end that does not say it is exact.
+"""Compute and order scores with numpy, the final scores of every back end that is not exact.
 
-Sums are taken in float64 and rounded to float32 once, so that equal vectors have equal scores wherever they stand.
+Sums are taken in float64 and rounded to float32 once, so that equal vectors have equal scores at any position.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from models.encoders.base import Floats, Metric
 from retrieval.index.base import NO_ID, Ids, Neighbours
 
 _BLOCK: Final = 8_192
-# Candidates beyond k, so that rounding in a first pass does not decide who is the k-th.
+# Candidates beyond k, so that rounding in a first pass does not decide which is the k-th.
 SPARE: Final = 16
 Candidates = tuple[NDArray[np.int64], Floats]
 
@@ -25,7 +25,10 @@ def nothing(queries: int, k: int) -> Candidates:
 
 
 def best(ids: Ids, scores: Floats, k: int) -> Candidates:
-    """The k best of each line, ties by id; places without a hit are last. Lines shorter than k are filled up."""
+    """Return the k best of each row, ties by id.
+
+    Entries without a hit are last; rows shorter than k are padded.
+    """
     scores = np.where(ids == NO_ID, np.float32(-np.inf), scores)
     order = np.lexsort((np.where(ids == NO_ID, np.iinfo(np.int64).max, ids), -scores), axis=1)[:, :k]
     ids, scores = np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
@@ -36,7 +39,7 @@ def best(ids: Ids, scores: Floats, k: int) -> Candidates:
 
 
 def merged(parts: Iterable[Candidates], queries: int, k: int) -> Neighbours:
-    """The k best of several lists of hits; no id may be in two of them."""
+    """Return the k best of several lists of hits; no id may be in two of them."""
     all_parts = list(parts) or [nothing(queries, k)]
     ids = np.concatenate([ids for ids, _ in all_parts], axis=1)
     scores = np.concatenate([scores for _, scores in all_parts], axis=1)
@@ -44,7 +47,7 @@ def merged(parts: Iterable[Candidates], queries: int, k: int) -> Neighbours:
 
 
 def rescored(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64]) -> Floats:
-    """Scores of ``rows`` [n, k] (NO_ID allowed) from the vectors themselves."""
+    """Compute the scores of ``rows`` [n, k] (NO_ID allowed) from the vectors themselves."""
     scores = np.full(rows.shape, -np.inf, np.float64)
     for line, query in enumerate(queries.astype(np.float64)):
         there = np.flatnonzero(rows[line] != NO_ID)
@@ -59,11 +62,11 @@ def rescored(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArr
 
 
 def scanned(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64], k: int) -> Candidates:
-    """The exact k best of ``rows`` [m], in blocks of constant memory. Returns rows, not ids."""
+    """Return the exact k best of ``rows`` [m], in blocks of constant memory, as rows instead of ids."""
     held_rows, held = nothing(len(queries), 0)
     for start in range(0, len(rows), _BLOCK):
         some = rows[start : start + _BLOCK]
-        # Rows without a gap are looked at where they are, not copied.
+        # A slice of consecutive rows is a view, not a copy.
         whole = int(some[-1]) - int(some[0]) + 1 == len(some)
         block_vectors = vectors[some[0] : some[-1] + 1] if whole else vectors[some]
         scores = _products(metric, queries, np.asarray(block_vectors).astype(np.float32, copy=False))

@@ -1,7 +1,7 @@
-"""One immutable segment: columns, float16 vectors and, for approximate types, a search structure, as mapped files.
+"""Search one immutable, memory-mapped segment: columns, float16 vectors and, if approximate, a search structure.
 
-Rows stand in the order of their ids, so an id is found by bisection and ties of scores are ties of rows. Vectors are
-centred before they are made small: the mean goes into ``mean.npy``, and scores get back what it takes from them.
+Rows are sorted by id, so an id is found by binary search and ties of scores are ties of rows. Vectors are centred
+before they are rounded to float16: the mean is stored in ``mean.npy``, and scores are corrected for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from retrieval.index.manifest import SegmentEntry
 from retrieval.index.spec import Kind
 
 INDEX_FILE: Final = "index.faiss"
-# How many candidates of an approximate score are scored again, as a factor of k.
+# Number of candidates to rescore per type, as a factor of k.
 _OVER_FETCH: Final[dict[Kind, int]] = {
     "flat": 1,
     "sq8": 2,
@@ -38,7 +38,10 @@ _MOST_CANDIDATES: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Opened. ``searcher`` is made at the first search of a segment that was written by this process."""
+    """Hold an opened segment.
+
+    ``searcher`` opens at the first search of a segment that this process has written.
+    """
 
     entry: SegmentEntry
     columns: Columns
@@ -56,12 +59,12 @@ class Segment:
         return self.mean
 
     def raw(self, rows: NDArray[np.int64]) -> Floats:
-        """Vectors as they were given, up to float16."""
+        """Return vectors as they were added, up to float16 rounding."""
         found: Floats = np.asarray(self.vectors[rows]).astype(np.float32) + self.mean
         return found
 
     def search(self, queries: Floats, k: int, alive: Mask | None, where: RowFilter | None) -> scoring.Candidates:
-        """Ids [n, k] and true scores; never a row that is not alive or does not pass."""
+        """Return ids [n, k] and exact scores of rows that are live and pass the filter."""
         allowed = self._allowed(alive, where)
         survivors = len(self) if allowed is None else int(np.count_nonzero(allowed))
         if not survivors:
@@ -89,11 +92,11 @@ class Segment:
         searcher = self.searcher.get()
         rows, scores = searcher.search(queries, wanted, allowed, survivors / len(self))
         if allowed is not None:
-            rows = np.where(allowed[rows], rows, NO_ID)  # no back end is trusted with a filter
+            rows = np.where(allowed[rows], rows, NO_ID)  # a back end may ignore the mask
         if not searcher.exact:
             scores = scoring.rescored(self.metric, queries, self.vectors, rows)
         rows, scores = scoring.best(rows, scores, k)
-        # A structure that looked into too few of its parts finds less than there is.
+        # A structure that probed too few of its parts returns fewer hits than exist.
         short = np.flatnonzero(np.count_nonzero(rows != NO_ID, axis=1) < min(k, survivors))
         if len(short):
             rows[short], scores[short] = self._scan(queries[short], k, allowed)
@@ -105,7 +108,7 @@ class Segment:
 
 
 class LazySearcher:
-    """Opens at the first use, as a process that only writes needs no search library in memory."""
+    """Open the searcher on first use, as a process that only writes needs no search library in memory."""
 
     def __init__(self, backend: Backend, data: SegmentVectors) -> None:
         self._backend = backend
@@ -129,7 +132,11 @@ def segment_folder(number: int) -> str:
 
 
 def opened(folder: Path, entry: SegmentEntry, metric: Metric, backend: Backend, gather_rows: int) -> Segment:
-    """Its files must have been checked. IndexDamaged where what they hold does not fit together."""
+    """Open a segment whose files have been checked.
+
+    Raises:
+        IndexDamaged: the contents of its files do not fit together.
+    """
     home = folder / segment_folder(entry.number)
     try:
         columns = Columns(

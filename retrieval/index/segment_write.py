@@ -1,4 +1,4 @@
-"""Writes a segment from the rows of others and of the tail, block by block: memory does not grow with the segment."""
+"""Write a segment from rows of others and of the memtable, block by block, in constant memory."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _BLOCK: Final = 8_192
 
 
 class RowSource(Protocol):
-    """Where rows of a new segment come from."""
+    """Provide rows of a new segment."""
 
     @property
     def columns(self) -> Columns: ...
 
     @property
     def fixed_mean(self) -> Floats | None:
-        """The mean that its vectors were centred by already."""
+        """Return the mean by which its vectors are centred already, None if they are not."""
         ...
 
     def raw(self, rows: NDArray[np.int64]) -> Floats: ...
@@ -38,7 +38,7 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Those rows of a source that live on, ascending."""
+    """Select the live rows of a source, ascending."""
 
     source: RowSource
     rows: NDArray[np.int64]
@@ -46,7 +46,7 @@ class Picked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPlan:
-    """Where and as what a segment is written."""
+    """Describe the location and type of a segment to write."""
 
     folder: Path
     number: int
@@ -56,7 +56,7 @@ class SegmentPlan:
 
 
 class _Order:
-    """Rows of several sources in the order of their ids."""
+    """Order the rows of several sources by id."""
 
     def __init__(self, parts: Sequence[Picked]) -> None:
         self._parts = parts
@@ -77,7 +77,7 @@ class _Order:
             yield block
 
     def mean(self, dim: int) -> Floats:
-        """Of one source alone, the one it has: its vectors then are kept to the bit."""
+        """Return the mean of the rows, or a single source's own mean, which keeps its vectors bit-identical."""
         fixed = self._parts[0].source.fixed_mean if len(self._parts) == 1 else None
         if fixed is not None:
             return fixed
@@ -89,7 +89,10 @@ class _Order:
 
 
 def write_segment(plan: SegmentPlan, parts: Sequence[Picked], backend: Backend, disk: Disk) -> SegmentEntry:
-    """A new folder with every file on the disk. OSError leaves a part of it, which the next cleaning removes."""
+    """Write a new folder and sync every file to disk.
+
+    On OSError a partial folder remains, which the next clean-up removes.
+    """
     order = _Order(parts)
     name = segment_folder(plan.number)
     home = plan.folder / name

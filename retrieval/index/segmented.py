@@ -1,7 +1,7 @@
-"""The index: immutable segments, one tail in memory, tombstones, and a manifest per generation.
+"""Implement the index: immutable segments, one memtable, tombstones, and a manifest per generation.
 
-Searches take the view of the moment and no lock. Writers take turns; each change makes a new view and puts it in the
-old one's place in one step.
+Searches read the current snapshot without a lock. Writers are serialised; each change builds a new snapshot and
+replaces the old one atomically.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CLOSED: Final = "the index is closed"
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Where, with what and how an index is opened; ``owner`` is the one thread that may use a device."""
+    """Hold the location and configuration of an index; ``owner`` is the only thread that may use a device."""
 
     storage: Storage
     backend: Backend
@@ -44,10 +44,13 @@ class Opening:
 
 
 class SegmentedIndex:
-    """A ``VectorIndex`` over a folder; made by ``create_index`` and ``open_index``."""
+    """Implement ``VectorIndex`` over a folder; ``create_index`` and ``open_index`` construct it."""
 
     def __init__(self, opening: Opening, manifest: Manifest, known: View | None = None) -> None:
-        """``manifest.kind`` is what new segments become, all else is the folder's; ``known`` as for ``load``."""
+        """Load the current generation.
+
+        ``manifest.kind`` is the type of new segments, all else is the folder's; ``known`` as for ``load``.
+        """
         storage, backend, options, owner = opening.storage, opening.backend, opening.options, opening.owner
         self._storage, self._backend, self._options, self._owner = storage, backend, options, owner
         self._writing = threading.Lock()
@@ -81,16 +84,20 @@ class SegmentedIndex:
 
     @property
     def manifest(self) -> Manifest:
-        """Of the generation that is on the disk."""
+        """Return the manifest of the generation on disk."""
         return self._manifest
 
     @property
     def view(self) -> View:
-        """What a search sees now. Holds on to its segments, also after ``close``."""
+        """Return the current snapshot, which keeps its segments open, even after ``close``."""
         return self._view
 
     def add(self, rows: Rows) -> None:
-        """See ``VectorIndex``. IndexWriteFailed, where the tail was full and could not be sealed, adds nothing."""
+        """Add rows, see ``VectorIndex``.
+
+        Raises:
+            IndexWriteFailed: the memtable was full and could not be sealed; no row was added.
+        """
         columns, vectors = checked_rows(rows, self.dim)
         if not len(columns):
             return
@@ -122,10 +129,10 @@ class SegmentedIndex:
         return self._search(checked, k, where)
 
     def commit(self, corpus: str | None = None) -> int:
-        """See ``VectorIndex``. ``corpus`` is kept in the manifest.
+        """Commit, see ``VectorIndex``, and store ``corpus`` in the manifest.
 
         Raises:
-            IndexWriteFailed: nothing is lost; searches go on, and the next commit tries again.
+            IndexWriteFailed: nothing is lost; searches continue, and the next commit tries again.
         """
         with self._as_writer():
             if self._changed or corpus not in (None, self._manifest.corpus):
@@ -133,14 +140,14 @@ class SegmentedIndex:
             return self._manifest.generation
 
     def compact(self) -> int:
-        """Commit, with as few segments as can be and no deleted rows. Searches go on meanwhile."""
+        """Commit with as few segments as possible and no deleted rows, while searches continue."""
         with self._as_writer():
             if self._changed or not self._committer().is_compact(self._view):
                 self._commit(None, compact=True)
             return self._manifest.generation
 
     def reload(self) -> bool:
-        """For readers: take up the current generation. False where it is the one that is open already."""
+        """Load the current generation as a reader and return whether it is a new one."""
         with self._writing:
             if self._closed:
                 raise IndexFault(_CLOSED)
@@ -155,11 +162,11 @@ class SegmentedIndex:
             return changed
 
     def export(self) -> Iterator[Rows]:
-        """Every row alive, of the moment of the call, in parts of constant size; vectors up to float16."""
+        """Return all live rows at the time of the call, in parts of constant size; vectors up to float16."""
         return self._view.export()
 
     def warm(self) -> None:
-        """Open every segment's searcher now: its faults show here, and the first search is not the slow one."""
+        """Open every segment's searcher, so that errors surface now and the first search is not slow."""
         query = np.zeros((1, self.dim), np.float32)
         if self._view.segments:
             self.search(query, 1)
@@ -185,7 +192,10 @@ class SegmentedIndex:
         )
 
     def close(self) -> None:
-        """What was not committed is gone. Searches that run go on to their end, later ones raise IndexFault."""
+        """Close the index and discard uncommitted changes.
+
+        Running searches complete, later ones raise IndexFault.
+        """
         with self._writing:
             if self._closed:
                 return
@@ -200,7 +210,10 @@ class SegmentedIndex:
         return self._view.search(queries, k, where)
 
     def _seal(self) -> None:
-        """The tail into a segment of no generation yet, which the next commit takes up and a crash leaves to rot."""
+        """Write the memtable as a segment of no generation, which the next commit adopts.
+
+        After a crash the next clean-up removes it.
+        """
         tail, segments = self._tail.view(), self._view.segments
         if tail.rows_alive:
             with self._write_faults():

@@ -1,4 +1,4 @@
-"""What an index is made for, and which type a number of rows calls for."""
+"""Describe what an index is made for, and choose its type by the number of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BackendName = Literal["faiss", "faiss-gpu", "torch"]
 KINDS: Final[tuple[Kind, ...]] = ("flat", "sq8", "ivf-sq8", "ivf-pq", "hnsw", "ivf-rabitq")
 METRICS: Final[tuple[Metric, ...]] = ("inner_product", "l2")
 EXACT_ROWS: Final = 50_000
-# Below this a scan of everything costs less than any structure, and k-means has too little to learn from.
+# Below this a full scan costs less than any structure, and k-means has too little training data.
 LEAST_APPROXIMATE: Final = 1_000
 _MAX_DIM: Final = 16_384
 _POINTS_PER_LIST: Final = 39
@@ -26,13 +26,14 @@ _MAX_PQ_PARTS: Final = 96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexSpec:
-    """``encoder`` is the fingerprint of what makes the vectors; an index opens with the same one alone.
+    """Describe the encoder, type and back end of an index.
 
-    ``kind`` decides what new segments become, those that are there stay as they are. ``backend`` searches; any back end
-    opens an index that any other has made.
+    ``encoder`` is the fingerprint of the encoder of the vectors; an index opens only with the same one. ``kind``
+    determines the type of new segments; existing ones stay as they are. ``backend`` searches; any back end opens an
+    index that another has made.
 
     Raises:
-        IndexInputInvalid: a name or number that cannot be.
+        IndexInputInvalid: an invalid name or number.
     """
 
     dim: int
@@ -50,36 +51,39 @@ class IndexSpec:
             raise IndexInputInvalid(f"no such index type: {self.kind}; there are {', '.join(KINDS)}", param="kind")
 
     def encoder_json(self) -> dict[str, Any]:
-        """The fingerprint as it reads after a way through JSON (tuples are lists), to be compared."""
+        """Return the fingerprint after a JSON round trip (tuples become lists), for comparison."""
         plain: dict[str, Any] = json.loads(json.dumps(dict(self.encoder), sort_keys=True))
         return plain
 
 
 def kind_for(rows: int) -> Kind:
-    """Exact where a scan takes milliseconds, else the type with the best recall per byte and per second of building."""
+    """Return flat where a scan takes milliseconds, else the type with the best recall per byte and build time."""
     return "flat" if rows <= EXACT_ROWS else "ivf-rabitq"
 
 
 def kind_of(choice: KindChoice, rows: int) -> Kind:
-    """The type of a segment: as asked for, but a small one is always exact."""
+    """Return the type of a segment: the requested one, but always exact for a small segment."""
     if choice == "auto":
         return kind_for(rows)
     return "flat" if rows < LEAST_APPROXIMATE else choice
 
 
 def lists_for(rows: int) -> int:
-    """Inverted lists of an IVF type: four times the square root up to a million rows, then powers of two."""
+    """Return the number of inverted lists of an IVF type.
+
+    It is four times the square root of the rows up to a million, then a power of two.
+    """
     wanted = 4 * math.isqrt(rows) if rows <= 1_000_000 else 16_384 if rows <= 10_000_000 else 65_536
     return max(1, min(wanted, rows // _POINTS_PER_LIST))
 
 
 def pq_parts(dim: int) -> int:
-    """Bytes per vector of ``ivf-pq``: the largest divisor of the dimension that leaves each part at least 4 numbers."""
+    """Return bytes per vector of ``ivf-pq``: the largest divisor of the dimension with at least 4 numbers per part."""
     most = min(_MAX_PQ_PARTS, max(1, dim // 4))
     return next(parts for parts in range(most, 0, -1) if dim % parts == 0)
 
 
 def probes_for(lists: int, share: float, selectivity: float = 1.0) -> int:
-    """Lists to look into: ``share`` of them, more where a filter leaves few rows (recall falls with selectivity)."""
+    """Return the number of lists to probe: ``share`` of them, more under a selective filter, where recall falls."""
     grown = lists * share * min(16.0, 1.0 / math.sqrt(max(selectivity, 1e-9)))
     return max(1, min(lists, math.ceil(grown)))

@@ -1,10 +1,10 @@
-"""An index's folder: which generation is the current one, how the next takes its place, and what may be removed.
+"""Manage an index's folder: the current generation, its replacement, and what may be removed.
 
-manifest.json            the current generation; its rename is the moment of a commit
+manifest.json            the current generation; renaming it into place is the commit
 manifests/00000003.json  the same bytes; readers hold a shared lock on it, which keeps that generation's files
 segments/00000007/       immutable files of one segment, of one or many generations
 deleted/…npy             rows of a segment that are deleted, as of one generation
-.lock                    held by the one writer
+.lock                    locked by the only writer
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PAUSE_S: Final = 0.02
 
 
 class Storage:
-    """One folder. Reading needs no lock of the writer's."""
+    """Read and publish the generations of one folder; reading needs no writer lock."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.folder = folder
@@ -34,7 +34,11 @@ class Storage:
         return (self.folder / CURRENT).exists()
 
     def prepare(self) -> None:
-        """The empty folder of a new index."""
+        """Create the empty folder of a new index.
+
+        Raises:
+            IndexWriteFailed: the folder cannot be created.
+        """
         try:
             for name in ("manifests", "segments", "deleted"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -51,14 +55,14 @@ class Storage:
             raise IndexWriteFailed(f"{self.folder} cannot be locked: {fault}") from fault
 
     def current(self) -> tuple[Manifest, FileLock]:
-        """The current generation; none of its files is removed before the lock is closed."""
+        """Return the current generation and a lock; none of its files is removed before the lock is closed."""
         for _ in range(_TRIES):
             data = self._read_current()
             manifest = manifest_from_bytes(data, str(self.folder / CURRENT))
             try:
                 lock = FileLock(self.manifest_path(manifest.generation), shared=True, create=False)
             except (FileNotFoundError, BlockingIOError):
-                time.sleep(_PAUSE_S)  # a commit came in between, or it is being removed
+                time.sleep(_PAUSE_S)  # a commit intervened, or the manifest is being removed
                 continue
             if not lock.is_gone():
                 if lock.read() == data:
@@ -70,7 +74,7 @@ class Storage:
         raise IndexDamaged(f"{self.manifest_path(manifest.generation)} is missing")
 
     def publish(self, manifest: Manifest) -> FileLock:
-        """The commit: every file of it must be on the disk. The lock is the writer's own on the new generation."""
+        """Commit a manifest whose files are all on disk, and return the writer's lock on the new generation."""
         data = manifest.to_bytes()
         path = self.manifest_path(manifest.generation)
         self.disk.replace(path, data)
@@ -83,9 +87,9 @@ class Storage:
         return lock
 
     def clean(self, current: Manifest, drafts: Collection[int]) -> str:
-        """Remove generations that nobody reads and files that none needs; the writer's lock must be held.
+        """Remove generations without readers and files that no generation needs; the caller holds the writer lock.
 
-        ``drafts`` are segments of the writer that are in no generation yet. Returns what went wrong, "" for nothing:
+        ``drafts`` are segments of the writer that belong to no generation yet. Returns the error's text, "" for none:
         what cannot be read may be in use, so everything stays, and the next commit tries again.
         """
         try:
@@ -103,18 +107,18 @@ class Storage:
         self.disk.remove(unneeded)
 
     def next_generation(self) -> int:
-        """One that no manifest on the disk has, whatever came of the last commit."""
+        """Return a number that no manifest on the disk has, whatever the result of the last commit."""
         return max((int(path.stem) for path in (self.folder / "manifests").glob("*.json")), default=-1) + 1
 
     def last_number(self) -> int:
-        """The highest number that a segment's folder has."""
+        """Return the highest number of a segment's folder."""
         return max((int(path.name) for path in (self.folder / "segments").iterdir() if path.name.isdigit()), default=0)
 
     def manifest_path(self, generation: int) -> Path:
         return self.folder / "manifests" / f"{generation:08d}.json"
 
     def _files_of_kept(self, current: Manifest) -> Iterator[str]:
-        """The files of the current generation and of those that are still read; the other manifests are removed."""
+        """Yield the files of the current generation and of those with readers; remove the other manifests."""
         # After a commit that failed at its last step the disk may be a generation ahead of the process.
         on_disk = manifest_from_bytes(self._read_current(), str(self.folder / CURRENT))
         yield from current.files()

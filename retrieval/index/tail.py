@@ -1,4 +1,4 @@
-"""The mutable end of an index: rows in memory, exact, until they are sealed into a segment."""
+"""Hold the mutable rows of an index in memory, searched exactly, until they are sealed into a segment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retrieval.index.columns import Columns, Mask, concatenated, empty_columns
 
 @dataclass(frozen=True, slots=True)
 class TailView:
-    """What a search sees of the tail; later changes make a new one."""
+    """Hold a snapshot of the memtable; later changes make a new one."""
 
     columns: Columns
     vectors: Floats
@@ -43,7 +43,10 @@ class TailView:
 
 
 class Tail:
-    """One writer at a time. Arrays grow by doubling; views hold the part that was filled when they were taken."""
+    """Collect new rows in memory, one writer at a time.
+
+    Arrays grow by doubling; a snapshot covers the part that was filled when it was taken.
+    """
 
     def __init__(self, dim: int) -> None:
         self._columns = empty_columns()
@@ -52,7 +55,7 @@ class Tail:
         self._rows: dict[int, int] = {}
 
     def __len__(self) -> int:
-        """Rows that take memory, the dead ones too."""
+        """Return the number of rows in memory, including dead ones."""
         return len(self._alive)
 
     @property

@@ -1,7 +1,7 @@
-"""The torch back end: exact search over float16 vectors in device memory, with masks, on CUDA or the CPU.
+"""Search float16 vectors exactly with torch, in device memory, with masks, on CUDA or the CPU.
 
-No conflict of CUDA libraries with an engine in the same process, and a filter is a mask that cannot leak. A first pass
-takes products of float16, the best of it are scored again from the vectors in float64 on the device.
+Its CUDA libraries do not conflict with an engine in the same process, and its masks are reliable filters. A first pass
+takes products of float16; its best candidates are rescored from the vectors in float64 on the device.
 """
 
 from __future__ import annotations
@@ -26,19 +26,23 @@ from retrieval.index.spec import Kind, KindChoice
 _T = TypeVar("_T")
 _BLOCK_CUDA: Final = 1 << 20
 _BLOCK_CPU: Final = 1 << 14
-# Bytes of one block of scores, so that many queries take smaller blocks.
+# Maximum bytes of one block of scores: many queries use smaller blocks.
 _SCORE_BYTES: Final = 1 << 30
 _SPARE: Final = 16
 _PROBE_ROWS: Final = 1_000
 
 
 class TorchFlatBackend:
-    """``device`` as torch names it. Any type of segment is served from its float16 vectors, exactly."""
+    """Serve segments of any type from their float16 vectors, exactly; ``device`` is a torch device name."""
 
     name = "torch"
 
     def __init__(self, *, device: str = "cpu") -> None:
-        """BackendUnavailable where a search of a thousand vectors does not run on the device."""
+        """Run a probe search on the device.
+
+        Raises:
+            BackendUnavailable: a search of a thousand vectors fails on the device.
+        """
         try:
             self._device = torch.device(device)
             self._probe()
@@ -73,13 +77,13 @@ class TorchFlatBackend:
 
 
 def _compute(device: torch.device, call: Callable[[], _T]) -> _T:
-    """On a card by the thread that asks, which is its owner."""
+    """Run ``call`` in a thread of its own on the CPU, and in the calling search thread on a GPU."""
     return in_own_thread(call) if device.type == "cpu" else call()
 
 
 @dataclass(slots=True)
 class _MaskOnDevice:
-    """The last mask that was sent: tombstones alone stay the same from search to search."""
+    """Cache the last mask on the device: tombstones alone stay the same from search to search."""
 
     mask: Mask | None = None
     tensor: torch.Tensor | None = field(default=None)
@@ -93,7 +97,10 @@ class _MaskOnDevice:
 
 
 class _TorchSearcher:
-    """Blocks of bounded size, each filled once. On CUDA it is called by one thread; on the CPU by many."""
+    """Search one segment in blocks of bounded size, each filled once.
+
+    On CUDA it is called by one thread, on the CPU by many.
+    """
 
     def __init__(self, data: SegmentVectors, device: torch.device) -> None:
         rows, dim = data.vectors.shape
@@ -117,7 +124,7 @@ class _TorchSearcher:
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
     ) -> tuple[NDArray[np.int64], Floats]:
-        """Rows that the mask forbids are never among them."""
+        """Return rows and scores, never of rows that the mask excludes."""
         return _compute(self._device, partial(self._search, queries, k, allowed))
 
     @torch.inference_mode()
@@ -162,7 +169,7 @@ class _TorchSearcher:
         return rows, held
 
     def _products(self, queries: torch.Tensor, start: int, end: int) -> torch.Tensor:
-        """Float32 sums, also of float16 factors: sums in float16 would lose the order of close scores."""
+        """Return products summed in float32, because sums in float16 would lose the order of close scores."""
         vectors = self._vectors[start:end]
         if self._device.type == "cuda":
             scores = torch.mm(queries.half(), vectors.T, out_dtype=torch.float32)
@@ -173,7 +180,7 @@ class _TorchSearcher:
         return scores
 
     def _scores(self, queries: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """A few queries at a time: the vectors of all their candidates stand in memory."""
+        """Rescore a few queries at a time, because the vectors of all their candidates are in memory."""
         size = max(1, _SCORE_BYTES // (32 * rows.shape[1] * queries.shape[1]))
         starts = range(0, len(queries), size)
         return torch.cat([self._true(queries[start : start + size], rows[start : start + size]) for start in starts])

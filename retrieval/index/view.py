@@ -1,4 +1,7 @@
-"""What a search sees: segments with their deleted rows, and the tail, of one moment. Changes make another view."""
+"""Hold what a search sees: segments with their tombstones, and the memtable, at one point in time.
+
+Changes make another snapshot.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ _HITS_AT_ONCE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSegment:
-    """``alive`` is None where nothing of it is deleted. ``entry`` is that of the last generation it was in, if any."""
+    """Combine a segment with its tombstones.
+
+    ``alive`` is None if no row is deleted. ``entry`` is that of the last generation that contained it, if any.
+    """
 
     segment: Segment
     entry: SegmentEntry
@@ -56,7 +62,7 @@ class LiveSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One moment of an index."""
+    """Hold the state of an index at one point in time."""
 
     metric: Metric
     generation: int
@@ -68,7 +74,7 @@ class View:
         return sum(live.rows_alive for live in self.segments) + (self.tail.rows_alive if self.tail else 0)
 
     def export(self) -> Iterator[Rows]:
-        """Every row alive, in parts."""
+        """Yield every live row, in parts."""
         parts = [live.picked() for live in self.segments]
         if self.tail is not None:
             parts.append(Picked(self.tail, rows_set(self.tail.alive)))
@@ -85,7 +91,7 @@ class View:
                 )
 
     def search(self, queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
-        """The nearest of all rows alive; constant memory whatever the number of queries."""
+        """Return the nearest of all live rows, in constant memory for any number of queries."""
         size = max(1, min(_QUERIES_AT_ONCE, _HITS_AT_ONCE // k))
         starts = range(0, len(queries), size) if len(queries) else range(1)
         found = [self._search(queries[start : start + size], k, where) for start in starts]

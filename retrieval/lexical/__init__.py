@@ -1,1 +1,1 @@
-"""Words of passages: tokens, BM25, keyword frequency, and the fusion of rankings."""
+"""Index the words of passages: tokens, BM25, keyword frequency, and the fusion of rankings."""

@@ -1,4 +1,4 @@
-"""The seam of lexical indices: words of passages, ranked by BM25."""
+"""Define the interface of lexical indices, which rank passages by BM25."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from retrieval.passages import Hit, Passage
 
 
 class LexicalIndex(Protocol):
-    """One collection of passages, safe from many threads.
+    """Index the words of one collection of passages.
 
-    ``add`` and ``delete`` are seen and durable after ``commit``; ``close`` without it, or a crash, leaves what was.
-    The first change takes the one right to write, ``commit`` gives it back.
+    Thread-safe. ``add`` and ``delete`` become visible and durable with ``commit``; ``close`` without it, or a crash,
+    leaves the last commit. The first change takes the writer lock, ``commit`` releases it.
     """
 
     def add(self, passages: Iterable[Passage], namespace: int = 0) -> int:
-        """How many were added; a passage whose id is there already takes the old one's place.
+        """Add passages and return how many; a passage replaces an earlier one with its id.
 
-        ``namespace`` is the number by which ``RowFilter.namespaces`` knows them, as passages do not tell it.
+        ``namespace`` is the number that ``RowFilter.namespaces`` matches, since passages do not carry it.
 
         Raises:
             IndexInputInvalid: an id that is not 1 to 2**63 - 1.
@@ -28,18 +28,22 @@ class LexicalIndex(Protocol):
         ...
 
     def delete(self, ids: Sequence[int]) -> None:
-        """Ids that are not there are no error."""
+        """Delete passages; unknown ids are ignored."""
         ...
 
     def commit(self) -> None:
-        """
+        """Make all changes visible and durable.
+
         Raises:
-            IndexWriteFailed: a commit is whole or was not made; the same passages can be added again either way.
+            IndexWriteFailed: the commit is whole or was not made; the same passages can be added again either way.
         """
         ...
 
     def search(self, query: str, k: int, where: RowFilter | None = None) -> list[Hit]:
-        """Best first, at most k, equal scores by id; any text, however odd its punctuation, is words, never syntax."""
+        """Return at most k hits, best first, equal scores by id.
+
+        Any text is words, never query syntax, whatever its punctuation.
+        """
         ...
 
     def __len__(self) -> int: ...

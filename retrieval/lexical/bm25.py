@@ -1,4 +1,4 @@
-"""What the BM25 back ends share: the terms of a passage, the choice of query terms, checks of what comes in."""
+"""Provide what the BM25 back ends share: the terms of a passage, the choice of query terms, input checks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _MAX_ID: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LexicalOptions:
-    """``max_terms`` of a query are searched for, the rarest: a long one costs by its terms, and its common words decide
-    nothing. ``heap_bytes`` may be taken by passages not yet on the disk, ``threads`` write them (tantivy only).
+    """Configure a BM25 back end.
+
+    ``max_terms``: only so many terms of a query are searched for, the rarest, since each term costs time and common
+    words decide nothing. ``heap_bytes``: memory for passages not yet on the disk; ``threads``: writer threads (tantivy
+    only).
     """
 
     max_terms: int = 24
@@ -29,7 +32,7 @@ class LexicalOptions:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is indexed of a passage: its terms, a blank between them, and what filters need."""
+    """Hold what is indexed of a passage: its terms, separated by blanks, and the columns for filters."""
 
     passage_id: int
     terms: str
@@ -38,7 +41,9 @@ class Row:
 
 
 def row_of(passage: Passage) -> Row:
-    """The title's terms count ``TITLE_WEIGHT`` times, as if it stood that often before the text (simple BM25F).
+    """Return the row of a passage.
+
+    The title's terms count ``TITLE_WEIGHT`` times, as if it stood that often before the text (simple BM25F).
 
     Raises:
         IndexInputInvalid: the id is not 1 to 2**63 - 1.
@@ -48,7 +53,8 @@ def row_of(passage: Passage) -> Row:
 
 
 def checked_id(passage: Passage) -> int:
-    """
+    """Return the id of a passage.
+
     Raises:
         IndexInputInvalid: it is not 1 to 2**63 - 1.
     """
@@ -58,18 +64,21 @@ def checked_id(passage: Passage) -> int:
 
 
 def rarest_terms(query: str, limit: int, frequency: Callable[[str], int]) -> list[str]:
-    """Those of the query's terms that some passage has, the ``limit`` in fewest passages, each once."""
+    """Return at most ``limit`` query terms that occur in passages, the rarest first, each once."""
     known = [(count, place, term) for place, term in enumerate(query_terms(query)) if (count := frequency(term))]
     return [term for _, _, term in sorted(known)[:limit]]
 
 
 def none_can_pass(where: RowFilter | None) -> bool:
-    """An empty set of namespaces or of ids lets no row pass, which is not the same as no condition."""
+    """Return whether the filter has an empty set of namespaces or of ids.
+
+    Such a set admits no row, whereas a missing condition admits all.
+    """
     if where is None:
         return False
     return (where.namespaces is not None and not where.namespaces) or (where.ids is not None and not len(where.ids))
 
 
 def bits_of(types: int) -> list[int]:
-    """The places of the bits that are set."""
+    """Return the positions of the set bits."""
     return [place for place in range(types.bit_length()) if types >> place & 1]

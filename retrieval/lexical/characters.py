@@ -1,4 +1,4 @@
-"""Characters as the tokenizer compares them: one form of each letter, digit, hyphen and prime, with the way back."""
+"""Normalize letters, digits, hyphens and primes for the tokenizer, with offsets into the original text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ _CLUSTER: Final = re.compile(r"[^\u0300-\u036f][\u0300-\u036f]*|[\u0300-\u036f]+
 
 
 class Normalised(NamedTuple):
-    """``text`` in one form; character i of it stands for ``starts[i]``..``ends[i]`` of what was normalised."""
+    """Hold a normalized text with its offsets.
+
+    Character i of ``text`` stands for ``starts[i]``..``ends[i]`` of the original.
+    """
 
     text: str
     starts: tuple[int, ...] | range
@@ -55,10 +58,10 @@ class Normalised(NamedTuple):
 
 
 def normalise(text: str) -> Normalised:
-    """NFKC, case-folded, accents dropped, hyphens, minus signs, primes and arrows each in one form.
+    """Apply NFKC and case folding, drop accents, and unify hyphens, minus signs, primes and arrows.
 
-    What is not seen (zero width, soft hyphen) is dropped; a raised digit after a digit is set off by ``^``, so that
-    10⁶ is not 106.
+    Invisible characters (zero width, soft hyphen) are dropped; a raised digit after a digit is separated by ``^``, so
+    that 10⁶ is not 106.
     """
     if text.isascii():
         return Normalised(text.lower(), range(len(text)), range(1, len(text) + 1))

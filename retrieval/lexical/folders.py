@@ -1,4 +1,4 @@
-"""A folder of one lexical index: its manifest, the one right to write, files that are there whole or not at all."""
+"""Manage the folder of one lexical index: its manifest, its writer lock, its atomic creation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _LOCK: Final = "writer.lock"
 
 
 def identity(kind: str) -> dict[str, Any]:
-    """What an index of ``kind`` must have been made with to be read by this code."""
+    """Return the kind and the versions that an index must have for this code to read it."""
     return {"kind": kind, "schema": SCHEMA_VERSION, "tokenizer": TOKENIZER_VERSION, "title_weight": TITLE_WEIGHT}
 
 
 def check_identity(found: Mapping[str, Any], kind: str, where: Path) -> None:
-    """
+    """Compare the identity that an index was built with to that of this code.
+
     Raises:
         IndexMismatch: another kind, schema or tokenizer made it.
     """
@@ -35,7 +36,8 @@ def check_identity(found: Mapping[str, Any], kind: str, where: Path) -> None:
 
 
 def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
-    """
+    """Read the manifest of an index and check its identity.
+
     Raises:
         IndexDamaged: there is none, or it is no JSON object.
         IndexMismatch: another kind, schema or tokenizer made it.
@@ -51,12 +53,12 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
 
 
 def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Has ``fill`` make the files of a new index, and puts them in place in one step; nothing where some are there.
+    """Create the folder of a new index atomically from the files that ``fill`` makes.
 
-    A kill leaves no index, and at most a folder ``.name.build-…`` beside.
+    Does nothing where the folder has files. A kill leaves no index, and at most a folder ``.name.build-…`` beside.
 
     Raises:
-        IndexWriteFailed: it could not be made.
+        IndexWriteFailed: it could not be created.
     """
     try:
         if folder.exists() and any(folder.iterdir()):
@@ -69,7 +71,7 @@ def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
             draft.rename(folder)
             sync(folder.parent)
         except OSError:
-            # Another process may have made it in the meantime.
+            # Another process may have created it in the meantime.
             if not folder.is_dir() or not any(folder.iterdir()):
                 raise
         finally:
@@ -79,7 +81,7 @@ def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """In one step, on the disk when this returns."""
+    """Replace the manifest atomically; it is on the disk when this returns."""
     draft = folder / f".{MANIFEST}.draft"
     write_file(draft, json.dumps(manifest, indent=1, sort_keys=True).encode())
     draft.replace(folder / MANIFEST)
@@ -94,7 +96,7 @@ def write_file(path: Path, content: bytes | memoryview) -> None:
 
 
 class WriterLock:
-    """The one right to write to a folder; a process that dies loses it by itself."""
+    """Lock a folder for its single writer; the system releases the lock of a process that dies."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _LOCK
@@ -105,10 +107,10 @@ class WriterLock:
         return self._lock is not None
 
     def take(self) -> None:
-        """Nothing where this object has it already.
+        """Take the lock, unless this object holds it already.
 
         Raises:
-            IndexBusy: another process, or another object of this one, has it.
+            IndexBusy: another process, or another object of this one, holds it.
             IndexWriteFailed: the folder cannot be written to.
         """
         if self._lock is not None:

@@ -1,4 +1,4 @@
-"""BM25 over one SQLite file (FTS5): nothing to install, for namespaces up to some 50,000 passages.
+"""Rank by BM25 in one SQLite file (FTS5): nothing to install, for namespaces up to some 50,000 passages.
 
 k1 is 1.2, b 0.75, as in tantivy; a term in more than half of the passages counts next to nothing. Query time grows
 with every passage that has one of the terms: a million passages take most of a second.
@@ -23,8 +23,8 @@ from retrieval.passages import Hit, Passage
 
 KIND: Final = "fts5"
 FILE: Final = "lexical.sqlite"
-# The ascii tokenizer keeps every other character, so that terms stay as they are. FTS5 keeps no text of its own, which
-# would be half of the file: to delete a row it must be told its terms, which texts holds deflated.
+# The ascii tokenizer treats non-ASCII characters as part of a term, so that terms stay as they are. FTS5 stores no text
+# of its own, which would be half of the file; deleting a row therefore needs its terms, which texts has deflated.
 _SCHEMA: Final = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE rows (
@@ -36,13 +36,13 @@ CREATE VIRTUAL TABLE counts USING fts5vocab(words, row);
 
 
 def open_fts(folder: Path, options: LexicalOptions | None = None) -> FtsIndex:
-    """The index of ``folder``, which is made where there is none.
+    """Open the index of ``folder``, or create it where there is none.
 
     Raises:
         BackendUnavailable: this Python's SQLite has no FTS5.
         IndexMismatch: another schema or tokenizer made it.
         IndexDamaged: the file cannot be read.
-        IndexWriteFailed: it could not be made.
+        IndexWriteFailed: it could not be created.
     """
     make_folder(folder, _fill)
     path = folder / FILE
@@ -52,7 +52,10 @@ def open_fts(folder: Path, options: LexicalOptions | None = None) -> FtsIndex:
 
 
 class FtsIndex:
-    """A ``LexicalIndex``. Searches run one after another; they see whole commits while another thread writes."""
+    """Implement ``LexicalIndex`` with SQLite.
+
+    Searches run one after another; they see whole commits while another thread writes.
+    """
 
     def __init__(self, path: Path, options: LexicalOptions) -> None:
         self._path = path
@@ -97,7 +100,7 @@ class FtsIndex:
             with self._writing() as writer:
                 writer.execute("COMMIT")
                 with contextlib.suppress(sqlite3.Error):
-                    # What could not be moved from the log now is moved by the next commit.
+                    # What this checkpoint cannot move from the log, that of the next commit does.
                     writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._drop_writer()
 
@@ -126,10 +129,10 @@ class FtsIndex:
             return int(self._reader.execute("SELECT count(*) FROM rows").fetchone()[0])
 
     def verify(self) -> None:
-        """Reads the whole file.
+        """Read the whole file and check its integrity.
 
         Raises:
-            IndexDamaged: SQLite finds something wrong in it.
+            IndexDamaged: SQLite finds a fault in it.
         """
         with self._read_lock, _reading(self._path):
             self._check_open()
@@ -138,7 +141,7 @@ class FtsIndex:
                 raise IndexDamaged(f"{self._path}: {'; '.join(told)}")
 
     def close(self) -> None:
-        """What was not committed is gone."""
+        """Close the index and discard uncommitted changes."""
         with self._write_lock, self._read_lock:
             self._drop_writer()
             self._reader.close()
@@ -154,7 +157,10 @@ class FtsIndex:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Takes the right to write, once until the next commit. Whatever fails drops all since the last commit."""
+        """Take the writer lock, once until the next commit, and run the block.
+
+        An error discards all changes since the last commit.
+        """
         self._check_open()
         self._right.take()
         try:

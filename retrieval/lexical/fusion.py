@@ -1,4 +1,4 @@
-"""One ranking out of several, and the second look of a cross-encoder. Pure: nothing here reads an index."""
+"""Fuse several rankings into one, and rerank passages with a cross-encoder; pure: nothing here reads an index."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from retrieval.lexical.characters import normalise
 from retrieval.passages import Hit, Passage
 
 RRF_K: Final = 60
-# MedRAG (Xiong et al. 2024) fuses its retrievers with this one.
+# MedRAG (Xiong et al. 2024) fuses its retrievers with this constant.
 MEDRAG_RRF_K: Final = 100
 
 
 def reciprocal_rank_fusion(
     rankings: Sequence[Sequence[Hit]], *, rank_constant: int = RRF_K, weights: Sequence[float] | None = None
 ) -> list[Hit]:
-    """Sum of weight / (rank_constant + rank), ranks from 1, over the rankings (best first) that have the passage.
+    """Fuse rankings by the sum of weight / (rank_constant + rank) over those that have the passage.
 
-    A passage that stands twice in one ranking counts once, at its better place, and the passages after it move up.
-    Equal sums: the better place in any ranking first, then the earlier ranking, then the smaller id.
+    Ranks start at 1; rankings are best first. A passage that occurs twice in one ranking counts once, at its better
+    rank, and the passages after it move up. Equal sums: the better rank in any ranking first, then the earlier ranking,
+    then the smaller id.
 
     Raises:
         ValueError: not one weight for each ranking, a negative or not finite one, or a constant below 0.
@@ -38,10 +39,10 @@ def reciprocal_rank_fusion(
 
 
 def score_fusion(rankings: Sequence[Sequence[Hit]], *, weights: Sequence[float] | None = None) -> list[Hit]:
-    """Sum of weighted scores, each ranking's stretched to 0..1 between its worst and its best hit (all 1 if equal).
+    """Fuse rankings by the weighted sum of scores, each ranking's scaled to 0..1 (min-max; all 1 if equal).
 
-    Keeps how far hits are apart, which ranks do not; a single outlier takes room from the rest. A passage that a
-    ranking does not have gets nothing from it. Ties and errors as in ``reciprocal_rank_fusion``.
+    Preserves the distances between hits, which ranks lose; a single outlier compresses the other scores. A passage gets
+    nothing from a ranking that does not have it. Ties and errors as in ``reciprocal_rank_fusion``.
     """
     sums: dict[int, float] = {}
     places: dict[int, tuple[int, int]] = {}
@@ -56,10 +57,10 @@ def score_fusion(rankings: Sequence[Sequence[Hit]], *, weights: Sequence[float] 
 
 
 def rerank(query: str, passages: Sequence[Passage], encoder: CrossEncoder, k: int) -> list[Hit]:
-    """The k best of ``passages`` by the encoder's logits; equal ones keep their order.
+    """Return the k best of ``passages`` by the encoder's logits; equal ones keep their order.
 
-    Of passages with one text (preprint and article, a file added twice) the first stands for all: it alone is scored.
-    Those whose score is no number come last, at minus infinity.
+    Of passages with the same text (preprint and article, a file added twice) only the first is scored and returned. NaN
+    scores come last, at minus infinity.
     """
     different = distinct_texts(passages)
     if k <= 0 or not different:
@@ -71,7 +72,10 @@ def rerank(query: str, passages: Sequence[Passage], encoder: CrossEncoder, k: in
 
 
 def distinct_texts(passages: Iterable[Passage]) -> list[Passage]:
-    """The passages without those whose text an earlier one has, whatever its case, blanks, hyphens and accents."""
+    """Return the passages without those whose text an earlier one has.
+
+    Differences of case, blanks, hyphens and accents do not count.
+    """
     out: dict[str, Passage] = {}
     for passage in passages:
         out.setdefault(" ".join(normalise(passage.text).text.split()), passage)

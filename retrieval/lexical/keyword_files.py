@@ -1,4 +1,4 @@
-"""Segments of a keyword index as files: NumPy arrays, never pickled, each with its SHA-256 in the manifest."""
+"""Store segments of a keyword index as NumPy arrays, never pickled, each with its SHA-256 in the manifest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _ARRAYS: Final[dict[str, type[np.generic]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A segment and which of its rows are alive. ``files`` maps what it holds to (file name, digest) once written."""
+    """Pair a segment with the mask of its live rows.
+
+    ``files`` maps each array to (file name, digest) once it is written.
+    """
 
     segment: Segment
     alive: NDArray[np.bool_]
@@ -39,7 +42,7 @@ class Part:
 
 
 def read_parts(folder: Path, manifest: Mapping[str, Any]) -> tuple[Part, ...]:
-    """Arrays stay mapped files.
+    """Read the parts that the manifest names; arrays stay memory-mapped.
 
     Raises:
         IndexDamaged: a file is missing, or is not what the manifest says.
@@ -53,9 +56,12 @@ def read_parts(folder: Path, manifest: Mapping[str, Any]) -> tuple[Part, ...]:
 
 
 def write_parts(folder: Path, parts: Sequence[Part], generation: int) -> tuple[Part, ...]:
-    """Writes what has no files yet, then the manifest. OSError leaves the old generation.
+    """Write the arrays that have no files yet, then the manifest; return the parts with their files.
 
-    The parts that come back hold what was given, in memory, with the files named.
+    The returned parts have the given arrays, in memory.
+
+    Raises:
+        OSError: the old generation stays valid.
     """
     written = []
     for place, part in enumerate(parts):
@@ -75,7 +81,7 @@ def write_parts(folder: Path, parts: Sequence[Part], generation: int) -> tuple[P
 
 
 def remove_unread(folder: Path, parts: Sequence[Part]) -> None:
-    """Files that the manifest does not name: of older generations, and of writers that were killed."""
+    """Remove files that the manifest does not name: of older generations, and of killed writers."""
     named = {file for part in parts for file, _ in part.files.values()}
     for path in folder.glob("*.npy"):
         if path.name not in named:
@@ -84,7 +90,11 @@ def remove_unread(folder: Path, parts: Sequence[Part]) -> None:
 
 
 def stamp(folder: Path) -> tuple[int, int]:
-    """Another one after every commit."""
+    """Return a stamp of the manifest that differs after every commit.
+
+    Raises:
+        IndexDamaged: the manifest is missing.
+    """
     try:
         state = (folder / MANIFEST).stat()
     except OSError as error:

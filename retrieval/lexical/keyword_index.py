@@ -1,8 +1,7 @@
-"""Counts keywords in all passages of a namespace at once: a positional inverted index in NumPy arrays, on disk.
+"""Count keywords in all passages of a namespace at once: a positional inverted index in NumPy arrays, on disk.
 
-A commit adds a segment of what is new; segments that have grown alike become one, so that there are about log2(n) of
-them. ``manifest.json``, replaced in one step, names the files that count; a crash leaves the old one, and files that
-nobody reads.
+A commit adds a segment of what is new; segments of similar size are merged, so that there are about log2(n) of them.
+``manifest.json``, replaced atomically, names the current files; a crash leaves the old one, and unused files.
 """
 
 from __future__ import annotations
@@ -28,20 +27,22 @@ _MAX_RELOADS: Final = 20
 
 
 def open_keyword_index(folder: Path) -> KeywordIndex:
-    """The index of ``folder``, which is made where there is none.
+    """Open the index of ``folder``, or create it where there is none.
 
     Raises:
         IndexMismatch: another schema or tokenizer made it.
         IndexDamaged: a file is missing, or its digest is not the manifest's.
-        IndexWriteFailed: it could not be made.
+        IndexWriteFailed: it could not be created.
     """
     make_folder(folder, lambda draft: write_manifest(draft, identity(KIND) | {"generation": 0, "segments": []}))
     return KeywordIndex(folder)
 
 
 class KeywordIndex:
-    """Safe from many threads; counts go on while one thread writes. Adds and deletes are seen and durable after
-    ``commit``, as in a ``LexicalIndex``.
+    """Index the positions of words, to count keywords.
+
+    Thread-safe; counts continue while one thread writes. Adds and deletes become visible and durable with ``commit``,
+    as in a ``LexicalIndex``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,10 +58,10 @@ class KeywordIndex:
         self._load()
 
     def add(self, passages: Iterable[Passage], namespace: int = 0) -> int:
-        """How many were added; a passage whose id is there already goes, and the new one stands at the end.
+        """Add passages and return how many; a passage with a known id replaces the old one, at the end of the order.
 
         Raises:
-            IndexInputInvalid: an id that is not 1 to 2**63 - 1; all since the last commit is dropped.
+            IndexInputInvalid: an id that is not 1 to 2**63 - 1; all since the last commit is discarded.
             IndexBusy: another process, or another object, is writing.
         """
         count = 0
@@ -76,16 +77,17 @@ class KeywordIndex:
         return count
 
     def delete(self, ids: Sequence[int]) -> None:
-        """Ids that are not there are no error."""
+        """Delete passages; unknown ids are ignored."""
         with self._write_lock:
             self._take()
             for passage_id in ids:
                 self._changes.delete(int(passage_id))
 
     def commit(self) -> None:
-        """
+        """Make all changes visible and durable.
+
         Raises:
-            IndexWriteFailed: the old generation goes on serving; what was added since the last commit is dropped.
+            IndexWriteFailed: the old generation stays in use; all changes since the last commit are discarded.
         """
         with self._write_lock:
             if not self._right.held:
@@ -103,10 +105,10 @@ class KeywordIndex:
                 self._drop_changes()
 
     def count(self, keywords: Sequence[str], where: RowFilter | None = None) -> KeywordTable:
-        """The passages that have at least one of them, in the order they were added, with the count of each.
+        """Count the keywords in every passage that has at least one, in the order the passages were added.
 
         Spellings that differ in hyphens, blanks, case, Greek letters or a plural s count alike; a keyword inside a
-        longer name (IL-1 in IL-10, BRCA in BRCA1) does not.
+        longer name (IL-1 in IL-10, BRCA in BRCA1) does not count.
         """
         forms = [keyword_forms(keyword) for keyword in keywords]
         ids = [np.zeros(0, dtype=np.int64)]
@@ -124,7 +126,7 @@ class KeywordIndex:
         return sum(int(part.alive.sum()) for part in self._current())
 
     def close(self) -> None:
-        """What was not committed is gone."""
+        """Close the index and discard uncommitted changes."""
         with self._write_lock, self._read_lock:
             self._drop_changes()
             self._parts = ()
@@ -138,7 +140,10 @@ class KeywordIndex:
             return self._parts
 
     def _load(self) -> None:
-        """A writer removes files that its new manifest no longer names: then that one is read."""
+        """Load the parts that the manifest names.
+
+        A writer removes files that its new manifest no longer names; then the new one is read.
+        """
         for _ in range(_MAX_RELOADS):
             seen = stamp(self._folder)
             manifest = read_manifest(self._folder, KIND)
@@ -170,7 +175,7 @@ class KeywordIndex:
 
 
 class _Changes:
-    """Adds and deletes since the last commit, in their order, so that the last word on an id holds."""
+    """Collect adds and deletes since the last commit in their order, so that the last one of an id counts."""
 
     def __init__(self) -> None:
         self._builder = SegmentBuilder()
@@ -191,7 +196,7 @@ class _Changes:
         self._gone_at[passage_id] = self._step
 
     def applied(self, parts: Sequence[Part]) -> list[Part]:
-        """The parts after the changes; only those that changed are without files."""
+        """Return the parts after the changes; only those that changed lack files."""
         if len(self._builder):
             self._seal()
         out = []
@@ -214,7 +219,11 @@ class _Changes:
 
 
 def _tidied(parts: Sequence[Part]) -> list[Part]:
-    """Neighbours become one where the later has grown to half of the earlier; most rows dead, they are rewritten."""
+    """Merge and rewrite parts that have become inefficient, and drop those without live rows.
+
+    Adjacent parts are merged where the later has grown to half of the earlier; a part with mostly dead rows is
+    rewritten.
+    """
     out: list[Part] = []
     for part in parts:
         out.append(part)

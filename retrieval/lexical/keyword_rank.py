@@ -1,4 +1,4 @@
-"""PES2, the keyword-frequency ranking of WeiseEule: passages with more of the keywords first, more often said next.
+"""Rank passages by keyword frequency with PES2 of WeiseEule: distinct keywords first, then occurrences.
 
 The order of the paper (Fig. 6): passages are sorted by the number of distinct keywords they have, then by the sum of
 all counts. Where some keywords are *fixed*, the passages that have every fixed one come before all others. Equal ones
@@ -30,7 +30,7 @@ _MARKED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """``fixed``: passages that have all fixed keywords come first."""
+    """Hold one keyword; passages that have all ``fixed`` keywords come first."""
 
     text: str
     fixed: bool = False
@@ -38,7 +38,10 @@ class Keyword:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeywordQuery:
-    """``question`` is without marks, as a model should read it; ``only_fixed``: no passage without all fixed ones."""
+    """Hold a question and its keywords.
+
+    ``question`` is without marks, as a model should read it; ``only_fixed``: no passage without all fixed keywords.
+    """
 
     question: str
     keywords: tuple[Keyword, ...]
@@ -47,7 +50,10 @@ class KeywordQuery:
 
 @dataclass(frozen=True, slots=True)
 class KeywordTable:
-    """``counts`` int64 [n, len(keywords)], row i for passage ``ids[i]``; rows in passage order."""
+    """Hold the counts of keywords in passages.
+
+    ``counts`` int64 [n, len(keywords)], row i for passage ``ids[i]``; rows in passage order.
+    """
 
     keywords: tuple[str, ...]
     ids: Ids
@@ -56,9 +62,10 @@ class KeywordTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeywordRanking:
-    """Best first. ``counts`` are the rows of the table; ``has_fixed`` whether a passage has every fixed keyword.
+    """Hold ranked passages, best first.
 
-    ``num_found`` passages had any keyword, ``num_with_fixed`` every fixed one, before the cut to k.
+    ``counts`` are the rows of the table; ``has_fixed``: whether a passage has every fixed keyword. ``num_found``
+    passages had any keyword, ``num_with_fixed`` every fixed one, before the cut to k.
     """
 
     keywords: tuple[Keyword, ...]
@@ -70,7 +77,7 @@ class KeywordRanking:
 
     @property
     def distinct(self) -> NDArray[np.int64]:
-        """How many of the keywords each passage has."""
+        """Return the number of distinct keywords in each passage."""
         numbers: NDArray[np.int64] = np.count_nonzero(self.counts, axis=1)
         return numbers
 
@@ -80,7 +87,10 @@ class KeywordRanking:
         return sums
 
     def hits(self) -> list[Hit]:
-        """Scores tell the order alone: group, keywords and total as one number."""
+        """Return hits with scores that express only the order.
+
+        A score combines group, distinct keywords and total in one number.
+        """
         totals = self.totals
         scale = int(totals.max(initial=0)) + 1
         scores = (self.has_fixed * (len(self.keywords) + 1) + self.distinct) * scale + totals
@@ -88,13 +98,13 @@ class KeywordRanking:
 
 
 class CountsKeywords(Protocol):
-    """What ``keyword_search`` needs of a keyword index."""
+    """Provide what ``keyword_search`` needs of a keyword index."""
 
     def count(self, keywords: Sequence[str], where: RowFilter | None = None) -> KeywordTable: ...
 
 
 def parse_marked(query: str) -> KeywordQuery | None:
-    """A question with its keywords marked by hand; None where it does not begin with ``#``.
+    """Parse a question with manually marked keywords; return None where it does not begin with ``#``.
 
     ``**kw**`` is searched for and fixed, ``*kw*`` only searched for; ``##`` in front keeps only passages with all fixed
     ones. An asterisk within a word marks nothing (HLA-DRB1*15:01). Without any mark there are no keywords.
@@ -112,7 +122,10 @@ def parse_marked(query: str) -> KeywordQuery | None:
 
 
 def distinct_keywords(keywords: Iterable[Keyword]) -> tuple[Keyword, ...]:
-    """Each once, as first written, whatever the spelling (IL-6, il6); fixed if it is anywhere. Empty ones go."""
+    """Return each keyword once, as first written, whatever the spelling (IL-6, il6).
+
+    A keyword is fixed if any of its occurrences is. Empty ones are left out.
+    """
     out: dict[tuple[str, ...], Keyword] = {}
     for keyword in keywords:
         name = tuple(atom.term for atom in atoms_of(keyword.text))
@@ -125,7 +138,10 @@ def distinct_keywords(keywords: Iterable[Keyword]) -> tuple[Keyword, ...]:
 def rank_by_keywords(
     table: KeywordTable, fixed: Sequence[bool], k: int = DEFAULT_K, only_fixed: bool = False
 ) -> KeywordRanking:
-    """The order of the paper; ``fixed`` says it of each column. ``only_fixed`` without a fixed one leaves out none."""
+    """Rank the rows of a table in the order of the paper.
+
+    ``fixed`` has one flag for each column. ``only_fixed`` without a fixed keyword excludes nothing.
+    """
     distinct = np.count_nonzero(table.counts, axis=1)
     totals = table.counts.sum(axis=1)
     columns = table.counts[:, np.array(fixed, dtype=np.bool_)]
@@ -146,17 +162,18 @@ def rank_by_keywords(
 def keyword_search(
     index: CountsKeywords, query: KeywordQuery, k: int = DEFAULT_K, where: RowFilter | None = None
 ) -> KeywordRanking:
-    """PES2 over an index: the k best of all its passages that pass ``where``."""
+    """Rank all passages of an index that pass ``where`` by PES2, and return the k best."""
     keywords = distinct_keywords(query.keywords)
     table = index.count([keyword.text for keyword in keywords], where)
     return rank_by_keywords(table, [keyword.fixed for keyword in keywords], k, query.only_fixed)
 
 
 def count_by_pattern(passages: Iterable[Passage], keywords: Sequence[str]) -> KeywordTable:
-    r"""Counts as the original does, to reproduce its results: slow, and with its gaps.
+    r"""Count as the original does, to reproduce its results: slow, and with its gaps.
 
-    ``\bkeyword\b`` in any case; before the last character of one that ends in a digit anything but word characters may
-    stand. A keyword that begins or ends with a sign is hardly ever found; one given twice counts twice.
+    The pattern is ``\bkeyword\b`` in any case; before the last character of a keyword that ends in a digit, any
+    non-word characters may stand. A keyword that begins or ends with a sign is hardly ever found; one given twice
+    counts twice.
     """
     patterns = [re.compile(_pattern(keyword), re.IGNORECASE) for keyword in keywords]
     ids, counts = [], []

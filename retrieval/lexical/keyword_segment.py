@@ -1,8 +1,8 @@
-"""Where every atom stands in a batch of passages: arrays that are never changed once made.
+"""Index the places of every atom in a batch of passages, in arrays that never change once they are built.
 
-A *place* is a number over all passages of the segment: neighbouring atoms have neighbouring places, the end of a
-sentence leaves one out and the end of a passage two, so that no keyword reaches over either. One occurrence is a
-uint32: place << 3 | 4 if it spans two atoms (``anti-inflammatory`` stands there as ``antiinflammatory`` too)
+A *place* is a number over all passages of the segment: adjacent atoms have adjacent places, the end of a sentence
+skips one and the end of a passage two, so that no keyword spans either. One occurrence is a
+uint32: place << 3 | 4 if it spans two atoms (``anti-inflammatory`` is also indexed as ``antiinflammatory``)
 | 2 if the next atom is glued to its end | 1 if the one before is glued to its start (the IL of IL6 is glued to 6).
 """
 
@@ -29,7 +29,9 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """``occurrences[offsets[t]:offsets[t + 1]]`` are those of term t, ascending; row r has places ``bases[r]`` to
+    """Hold the immutable inverted index of a batch of passages.
+
+    ``occurrences[offsets[t]:offsets[t + 1]]`` are those of term t, ascending; row r has places ``bases[r]`` to
     ``bases[r + 1]``; the other columns are those of ``retrieval.index.base.Rows``. Rows are in the order added.
     """
 
@@ -46,7 +48,7 @@ class Segment:
         return len(self.ids)
 
     def counts(self, forms: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
-        """How often each row has one of the forms of a keyword; the same stretch counts once."""
+        """Return how often each row has one of the forms of a keyword; forms at the same place count once."""
         starts = [found for form in forms if len(found := self._starts(form))]
         if not starts:
             return np.zeros(len(self), dtype=np.int64)
@@ -56,7 +58,7 @@ class Segment:
         return counts
 
     def passing(self, where: RowFilter) -> NDArray[np.bool_]:
-        """The rows that the filter lets through."""
+        """Return the mask of the rows that the filter admits."""
         keep = np.ones(len(self), dtype=np.bool_)
         if where.namespaces is not None:
             keep &= np.isin(self.namespaces, np.array(sorted(where.namespaces), dtype=np.int32))
@@ -73,7 +75,7 @@ class Segment:
         return keep
 
     def _starts(self, form: tuple[str, ...]) -> Places:
-        """Places where the terms of ``form`` stand one after another, glued to nothing outside."""
+        """Return the places where the terms of ``form`` are consecutive, glued to nothing outside."""
         lists = [self._of(term) for term in form]
         if not lists or any(not len(found) for found in lists):
             return np.zeros(0, dtype=np.int64)
@@ -97,7 +99,7 @@ class Segment:
 
 
 class SegmentBuilder:
-    """Collects passages; eight bytes for each occurrence until ``build``."""
+    """Collect passages for a segment, with eight bytes for each occurrence until ``build``."""
 
     def __init__(self) -> None:
         self._terms: dict[str, int] = {}
@@ -114,7 +116,10 @@ class SegmentBuilder:
         return self._bases[-1]
 
     def add(self, passage: Passage, namespace: int) -> None:
-        """Only the text counts, as a title is not part of what is shown as evidence."""
+        """Add the text of a passage.
+
+        The title does not count, since it is not part of what is shown as evidence.
+        """
         place = self.places
         atoms = unplaced_atoms(passage.text)
         for at, atom in enumerate(atoms):
@@ -150,7 +155,7 @@ class SegmentBuilder:
 
 
 def keyword_forms(keyword: str) -> tuple[tuple[str, ...], ...]:
-    """The rows of terms that say the keyword: its atoms, and those with neighbouring words written together.
+    """Return the sequences of terms that match a keyword: its atoms, also with adjacent words joined.
 
     () for a keyword without letters, digits and signs of names.
     """
@@ -168,7 +173,7 @@ def keyword_forms(keyword: str) -> tuple[tuple[str, ...], ...]:
 
 
 def merged(segments: Sequence[Segment], alive: Sequence[NDArray[np.bool_]]) -> Segment:
-    """One segment of the rows that are alive, in the same order. Terms that only dead rows had are left out."""
+    """Merge the live rows of segments into one, in the same order, without terms of dead rows only."""
     terms: dict[str, int] = {}
     numbers, occurrences, lengths = [], [], []
     base = 0
@@ -194,7 +199,7 @@ def merged(segments: Sequence[Segment], alive: Sequence[NDArray[np.bool_]]) -> S
 
 
 def _renumbered(segment: Segment, old: Places, terms: dict[str, int]) -> NDArray[np.uint32]:
-    """The terms' numbers in ``terms``, which grows by those that it does not have."""
+    """Return the numbers of the terms in ``terms``, to which missing ones are added."""
     used = np.zeros(len(segment.terms), dtype=np.bool_)
     used[old] = True
     new = np.zeros(len(segment.terms), dtype=np.uint32)
@@ -220,5 +225,8 @@ def _glue(atoms: Sequence[Atom], first: int, last: int) -> int:
 
 
 def _both_names(atoms: Sequence[Atom], at: int) -> bool:
-    """A sign ends a name: CD4 stands in CD4+, and CD25 in CD4+CD25+."""
+    """Return whether neither the atom nor the one before it is a sign.
+
+    A sign ends a name: CD4 occurs in CD4+, and CD25 in CD4+CD25+.
+    """
     return at > 0 and atoms[at].kind != SIGN and atoms[at - 1].kind != SIGN

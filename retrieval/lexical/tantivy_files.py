@@ -1,7 +1,7 @@
-"""Checks the files of a tantivy folder by the checksums that they end with, which tantivy itself does not look at.
+"""Verify the files of a tantivy folder by their checksum footers, which tantivy itself does not check.
 
-A file ends with a footer: JSON with the CRC-32 of all before it, the JSON's length and a magic number, both uint32
-little-endian. ``meta.json`` names the segments that count; files of others, left by a killed writer, are not looked at.
+A footer is JSON with the CRC-32 of all bytes before it, then the JSON's length and a magic number, both uint32
+little-endian. ``meta.json`` names the current segments; files of others, left by a killed writer, are ignored.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ META: Final = "meta.json"
 _MAGIC: Final = 1337
 _TAIL: Final = struct.Struct("<II")
 _BLOCK: Final = 2**20
-# Made for every segment; files of deletions carry a number besides.
+# Every segment has these; files of deletions also have a number.
 _SUFFIXES: Final = (".term", ".idx", ".pos", ".fieldnorm", ".fast", ".store")
 
 
 def verify_files(folder: Path) -> None:
-    """Reads every byte, with constant memory.
+    """Check every byte of the current files, with constant memory.
 
     Raises:
-        IndexDamaged: a file is missing, cut or changed; the message names it.
+        IndexDamaged: a file is missing, truncated or changed; the message names it.
     """
     try:
         meta = json.loads((folder / META).read_text("utf-8"))
@@ -54,7 +54,7 @@ def _names(meta: dict[str, Any]) -> Iterator[str]:
 
 
 def _footer(file: BinaryIO) -> tuple[int, int]:
-    """Where it begins, and the length of its JSON."""
+    """Return the offset of the footer and the length of its JSON."""
     end = file.seek(-_TAIL.size, 2)
     length, magic = _TAIL.unpack(file.read(_TAIL.size))
     if magic != _MAGIC or length > end:

@@ -1,10 +1,10 @@
-"""BM25 over a tantivy folder. The only module that knows tantivy.
+"""Rank by BM25 with a tantivy folder, as the only module that imports tantivy.
 
-tantivy takes no tokenizer written in Python, so passages come as their terms with a blank between, cut at blanks; terms
-are searched for as they are, through query objects: its query parser is never used. k1 is 1.2, b 0.75; lengths are
-kept in one byte, so scores differ a little from exact ones, and passages whose scores come out equal at place k may
-be chosen by where they lie. A filter by ids costs about a microsecond for each. Integers are signed (i64): ids have 63
-bits.
+tantivy accepts no tokenizer written in Python, so passages are passed as terms separated by blanks and split at blanks;
+terms are searched for as they are, through query objects: its query parser is never used. k1 is 1.2, b 0.75; lengths
+are stored in one byte, so scores differ a little from exact ones, and of passages with equal scores at rank k, storage
+order may decide which are returned. A filter by ids costs about a microsecond for each. Integers are signed (i64): ids
+have 63 bits.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NO_LIMIT: Final = 2**31 - 1
 
 
 def open_tantivy(folder: Path, options: LexicalOptions | None = None) -> TantivyIndex:
-    """The index of ``folder``, which is made where there is none.
+    """Open the index of ``folder``, or create it where there is none.
 
     Raises:
         IndexMismatch: another schema or tokenizer made it.
         IndexDamaged: files are missing or cannot be read.
-        IndexWriteFailed: it could not be made.
+        IndexWriteFailed: it could not be created.
     """
     make_folder(folder, _fill)
     read_manifest(folder, KIND)
@@ -42,7 +42,10 @@ def open_tantivy(folder: Path, options: LexicalOptions | None = None) -> Tantivy
 
 
 class TantivyIndex:
-    """A ``LexicalIndex``. Searches go on while one thread writes; other processes' commits are seen at the next one."""
+    """Implement ``LexicalIndex`` with tantivy.
+
+    Searches continue while one thread writes; the next search sees the commits of other processes.
+    """
 
     def __init__(self, folder: Path, options: LexicalOptions) -> None:
         self._folder = folder
@@ -81,7 +84,7 @@ class TantivyIndex:
                 self._writer.delete_documents_by_term("passage_id", int(passage_id))
 
     def commit(self) -> None:
-        """Waits until the segments that it makes necessary to merge are merged, then lets others write."""
+        """Commit, wait for the segment merges that this requires, then release the writer lock."""
         with self._write_lock:
             if self._writer is None:
                 return
@@ -115,16 +118,16 @@ class TantivyIndex:
         return int(self._searcher().num_docs)
 
     def verify(self) -> None:
-        """Reads every file.
+        """Check every file against its checksum.
 
         Raises:
-            IndexDamaged: one is missing, cut or changed; the message names it.
+            IndexDamaged: one is missing, truncated or changed; the message names it.
         """
         with self._write_lock:
             verify_files(self._folder)
 
     def close(self) -> None:
-        """What was not committed is gone."""
+        """Close the index and discard uncommitted changes."""
         with self._write_lock, self._read_lock:
             self._drop_writer()
             self._closed = True
@@ -159,7 +162,10 @@ class TantivyIndex:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Takes the right to write, once until the next commit. Whatever fails drops all since the last commit."""
+        """Take the writer lock, once until the next commit, and run the block.
+
+        An error discards all changes since the last commit.
+        """
         if self._closed:
             raise IndexFault(f"the index {self._folder} is closed")
         self._right.take()
@@ -198,7 +204,7 @@ def _at_blanks() -> tantivy.TextAnalyzer:
 
 
 def _conditions(schema: tantivy.Schema, where: RowFilter) -> Iterator[tuple[tantivy.Occur, tantivy.Query]]:
-    """Every condition of the filter; none of them changes a score."""
+    """Yield every condition of the filter; none of them changes a score."""
 
     def one_of(field: str, values: Sequence[int]) -> tantivy.Query:
         return tantivy.Query.const_score_query(tantivy.Query.term_set_query(schema, field, values), 0.0)
@@ -232,7 +238,7 @@ def _reading(folder: Path) -> Iterator[None]:
     except ValueError as error:
         raise IndexDamaged(f"{folder}: {error}") from error
     except BaseException as error:
-        # What Rust panics with over changed bytes is no Exception, and has no name that can be imported.
+        # A Rust panic over changed bytes is not an Exception, and its class cannot be imported.
         if type(error).__name__ != "PanicException":
             raise
         raise IndexDamaged(f"{folder}: {error}") from error

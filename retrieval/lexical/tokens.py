@@ -1,8 +1,8 @@
-"""The words of biomedical text, cut the same way in passages, queries and keywords.
+"""Tokenize biomedical text in the same way for passages, queries and keywords.
 
-A text is a row of *atoms*: runs of letters, runs of digits, Greek letters by their names, and signs that belong to a
-name (the ``+`` of CD4+, the ``(-)`` of (−)-epicatechin). Between two atoms stands a gap; neighbours that are written
-as one name in some spelling are *linked* and also give one joined term, at the place of the first:
+A text is a sequence of *atoms*: runs of letters, runs of digits, Greek letters by their names, and signs that belong to
+a name (the ``+`` of CD4+, the ``(-)`` of (−)-epicatechin). Two adjacent atoms have a gap between them; those that some
+spelling writes as one name are *linked* and also give one joined term, at the position of the first:
 
     IL-6, IL6, il 6      il · 6          and il6
     TNF-α, TNFalpha      tnf · alpha     and tnfalpha
@@ -12,8 +12,8 @@ as one name in some spelling are *linked* and also give one joined term, at the 
     vitamin A, CD4+      vitamin · a and vitamina;  cd · 4 · + and cd4, 4+
 
 Letters are folded (``characters.normalise``); the plural s of words of five or more letters is dropped (genes, gene;
-KRAS stays), and so is the possessive one. No word is left out of passages; queries leave function words out where
-they have others. A blank links only what reads as a name: a whole number of up to four digits or a letter after a word
+KRAS stays), and so is the possessive one. Passages keep every word; queries leave function words out where they
+have others. A blank links only what reads as a name: a whole number of up to four digits or a letter after a word
 that is no function word, and Greek letters. Not matched: ``follow up`` by ``followup``, ``NFkB`` by ``NF-κB``.
 """
 
@@ -68,9 +68,10 @@ _ENDING: Final = re.compile(r"[.,;:!?]")
 
 
 class Atom(NamedTuple):
-    """``kind`` WORD, DIGITS, NAMED_LETTER (Greek) or SIGN; ``gap`` to the atom before it, GLUED to HARD.
+    """Hold one atom of a text.
 
-    ``start``, ``end`` are character offsets into the text as it was given.
+    ``kind`` is WORD, DIGITS, NAMED_LETTER (Greek) or SIGN; ``gap``, GLUED to HARD, is that to the atom before.
+    ``start``, ``end`` are character offsets into the original text.
     """
 
     term: str
@@ -82,7 +83,10 @@ class Atom(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """All terms of one place: the atom first, then what it gives joined with the next. ``position`` counts from 0."""
+    """Hold all terms of one position: the atom first, then its join with the next.
+
+    ``position`` counts from 0.
+    """
 
     position: int
     start: int
@@ -91,8 +95,10 @@ class Token:
 
 
 class _Chunk(NamedTuple):
-    """What stands between two blanks. ``tail`` is the gap that its end makes, ``terms`` are those within it,
-    ``joins`` whether its first atom may be linked to the one before.
+    """Hold the atoms of the text between two blanks.
+
+    ``tail`` is the gap that its end makes, ``terms`` are those within it, ``joins``: whether its first atom may be
+    linked to the one before.
     """
 
     atoms: tuple[Atom, ...]
@@ -102,7 +108,7 @@ class _Chunk(NamedTuple):
 
 
 def atoms_of(text: str) -> list[Atom]:
-    """The atoms in order. Never raises; a text without letters and digits has none."""
+    """Return the atoms in order, none for a text without letters and digits; never raises."""
     out: list[Atom] = []
     tail = HARD
     for base, chunk in _chunks(text):
@@ -114,7 +120,7 @@ def atoms_of(text: str) -> list[Atom]:
 
 
 def unplaced_atoms(text: str) -> list[Atom]:
-    """``atoms_of`` with offsets that mean nothing; several times faster."""
+    """Return the atoms of ``atoms_of`` with meaningless offsets, several times faster."""
     out: list[Atom] = []
     tail = HARD
     for word in text.split():
@@ -132,7 +138,7 @@ def unplaced_atoms(text: str) -> list[Atom]:
 
 
 def tokenize(text: str) -> list[Token]:
-    """The terms of each place, as an index holds them."""
+    """Return the terms of each position, as an index stores them."""
     atoms = atoms_of(text)
     out = []
     for place, atom in enumerate(atoms):
@@ -144,7 +150,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def index_terms(text: str) -> list[str]:
-    """The terms of ``tokenize`` as one bag in no certain order; several times faster."""
+    """Return the terms of ``tokenize`` in no particular order, several times faster."""
     out: list[str] = []
     last: Atom | None = None
     for word in text.split():
@@ -160,10 +166,11 @@ def index_terms(text: str) -> list[str]:
 
 
 def query_terms(text: str) -> list[str]:
-    """The terms to search for, each once, in order: joined ones for names, and words; function words if nothing else.
+    """Return the terms to search for, each once, in order: joined ones for names, and words.
 
-    A number or a letter that a joined term holds is not searched for by itself: it stands in every other passage.
-    Capitals make a name of a function word (the WAS gene), unless all is in capitals.
+    Function words are searched for only if there is nothing else. A number or a letter that is part of a joined term is
+    not searched for by itself, since it is too common. Capitals make a name of a function word (the WAS gene), unless
+    the whole text is in capitals.
     """
     atoms = atoms_of(text)
     pairs = [linked(one, two) for one, two in pairwise(atoms)]
@@ -180,7 +187,10 @@ def query_terms(text: str) -> list[str]:
 
 
 def _held(atoms: list[Atom], pairs: list[bool], place: int) -> bool:
-    """Whether a joined term says it better; two numbers may be apart in another spelling, so they do not hold."""
+    """Return whether a joined term represents the atom better.
+
+    Two numbers may be separate in another spelling, so their join does not.
+    """
     atom = atoms[place]
     if len(atom.term) > 1 and atom.kind != DIGITS:
         return False
@@ -193,14 +203,14 @@ def _is(pairs: list[bool], place: int) -> bool:
 
 
 def linked(atom: Atom, after: Atom) -> bool:
-    """Whether the two are parts of one name."""
+    """Return whether the two atoms are parts of one name."""
     if after.gap <= LINKED:
         return True
     return after.gap == BLANK and _blank_links(atom, after)
 
 
 def join(atom: Atom, after: Atom) -> str:
-    """One term of two atoms; digits keep a dot between them, as 15:01 is not 1501."""
+    """Return one term for two atoms; digits keep a dot between them, as 15:01 is not 1501."""
     return f"{atom.term}{'.' if atom.kind == DIGITS == after.kind else ''}{after.term}"
 
 
@@ -270,7 +280,7 @@ def _atoms_of_match(found: re.Match[str], plain: Normalised, gap: int) -> Iterat
 
 
 def _letters(found: re.Match[str], plain: Normalised, gap: int) -> Iterator[Atom]:
-    """A word, cut around the name of a Greek letter that is written onto a symbol (TNFalpha, NFkappaB)."""
+    """Yield the atoms of a word, split around a Greek letter's name in a symbol (TNFalpha, NFkappaB)."""
     spelled = _SPELLED.fullmatch(found[0])
     parts = [part for part in spelled.groups() if part] if spelled else [found[0]]
     at = found.start()
@@ -282,7 +292,10 @@ def _letters(found: re.Match[str], plain: Normalised, gap: int) -> Iterator[Atom
 
 
 def _append(atoms: list[Atom], atom: Atom, between: str) -> None:
-    """BRCA1/2 says BRCA1 and BRCA2: the letters are said again before the second number."""
+    """Append an atom, preceded by the letters of the name where only its number is repeated.
+
+    BRCA1/2 means BRCA1 and BRCA2.
+    """
     named = len(atoms) >= 2 and atoms[-1].kind == DIGITS and atoms[-2].kind == WORD and atoms[-1].gap <= LINKED
     if between == "/" and atom.kind == DIGITS and named:
         atoms.append(Atom(atoms[-2].term, WORD, SOFT, atom.start, atom.end))

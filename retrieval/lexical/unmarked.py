@@ -1,4 +1,4 @@
-"""Keywords of a question in which nobody marked any: every word that says what it is about."""
+"""Derive the keywords of a question without marked ones: every content word."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _EMPTY: Final = frozenset(
 
 
 def unmarked_keywords(question: str) -> tuple[Keyword, ...]:
-    """None of them fixed; each once, in the order of the question. All words where each is a word of questions."""
+    """Return the content words as keywords, each once, in the order of the question, none of them fixed.
+
+    Where the question has only function words, all of them are keywords.
+    """
     words = [word for part in question.split() if (word := part.strip(_EDGES))]
     telling = [word for word in words if word.lower() not in _EMPTY and word != "a"]
     return distinct_keywords(Keyword(word) for word in telling or words)

@@ -1,1 +1,1 @@
-"""E-utilities and BLAST: which calls exist, how they are sent, and how their replies are read and condensed."""
+"""Call E-utilities and BLAST: define the calls, send them, parse and condense their replies."""

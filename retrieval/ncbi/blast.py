@@ -1,7 +1,7 @@
-"""A BLAST search as one step: submit, wait, ask whether it is ready, fetch the result.
+"""Run a BLAST search as one step: submit, wait, poll its status, fetch the result.
 
-Keeps NCBI's BLAST rules: a pause between submissions, the first look after the estimated time (RTOE), then at most
-one look a minute per request id (RID). Knows the URL API's status pages, not what a result says.
+Follows NCBI's BLAST rules: a pause between submissions, the first poll after the estimated time (RTOE), then at most
+one poll a minute per request id (RID). Reads the URL API's status pages, not the contents of a result.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FormatType = Literal["Text", "XML"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlastTiming:
-    """Pauses in seconds; the defaults are NCBI's rules, ``local()`` is for a gateway on this machine."""
+    """Hold pauses in seconds; the defaults are NCBI's rules, ``local()`` is for a gateway on this machine."""
 
     put_interval_s: float = 10.0
     poll_interval_s: float = 60.0
@@ -53,7 +53,7 @@ class BlastTiming:
 
 @dataclass(slots=True)
 class _Search:
-    """A submitted search. ``next_look_at`` is the earliest time of the next request with its RID."""
+    """Track a submitted search; ``next_look_at`` is the earliest time of the next request with its RID."""
 
     rid: str
     submitted_at: float
@@ -61,9 +61,9 @@ class _Search:
 
 
 class BlastRunner:
-    """Runs searches through ``send``, which does one checked request and holds submissions to their pause.
+    """Run searches through ``send``, which makes one checked request and spaces submissions.
 
-    RIDs are remembered: a search asked for again, also after its first caller gave up, is not submitted twice.
+    RIDs are remembered: a repeated search, also after its first caller gave up, is not submitted twice.
     """
 
     def __init__(self, send: Send, timing: BlastTiming, clock: Clock) -> None:
@@ -74,11 +74,11 @@ class BlastRunner:
         self._by_rid: OrderedDict[str, _Search] = OrderedDict()
 
     async def run(self, call: NcbiCall, key: str) -> RawReply:
-        """The result of a Put or of a Get. ``key`` names the search: equal keys share a RID.
+        """Return the result of a Put or of a Get; ``key`` identifies the search: equal keys share a RID.
 
         Raises:
             BlastFailed: not accepted, failed, or its RID is unknown.
-            NcbiTimeout: not ready within the total time; the search goes on at NCBI and can be asked for again.
+            NcbiTimeout: not ready within the total time; the search continues at NCBI and can be requested again.
         """
         deadline = self._clock.now() + self._timing.total_timeout_s
         if call.endpoint == "blast_get":
@@ -133,20 +133,24 @@ class BlastRunner:
                     return replace(result, attempts=attempts + result.attempts)
 
     async def _wait_for_look(self, search: _Search, deadline: float) -> None:
-        """Sleep until the RID may be asked for again; several callers of one RID take turns."""
+        """Sleep until the RID may be polled again; several callers of one RID take turns.
+
+        Raises:
+            NcbiTimeout: the next poll is after the deadline.
+        """
         while (wait := search.next_look_at - self._clock.now()) > 0:
             if search.next_look_at > deadline:
                 break
             await self._clock.sleep(wait)
         if max(search.next_look_at, self._clock.now()) > deadline:
             raise NcbiTimeout(f"BLAST was not ready after {self._timing.total_timeout_s:g} s")
-        # Even a local gateway is not asked without a pause.
+        # Even a local gateway is not polled without a pause.
         search.next_look_at = self._clock.now() + max(self._timing.poll_interval_s, 0.02)
 
     async def _fetch(self, search: _Search, call: NcbiCall) -> RawReply | None:
-        """The result; None where the page says, against the status before it, that it is not ready.
+        """Fetch the result, or return None if the page contradicts the preceding status and is not ready.
 
-        A web page in place of the result is asked for once more in the other format.
+        If NCBI sends a web page in place of the result, the other format is requested once.
         """
         formats: tuple[FormatType, FormatType] = ("Text", "XML")
         if self._timing.format_type == "XML":
@@ -163,7 +167,12 @@ class BlastRunner:
 
 
 def _is_ready(page: str, *, default: str = "") -> bool:
-    """Raises BlastFailed for a search that will never be ready, NcbiMalformed for a page without status."""
+    """Return whether the status page says that the result is ready.
+
+    Raises:
+        BlastFailed: the search will never be ready.
+        NcbiMalformed: the page has no status.
+    """
     status = _STATUS.search(page[:_HEAD_CHARS])
     word = status[1] if status else default
     if word == "READY":

@@ -1,7 +1,7 @@
-"""Remembers replies in one SQLite file, across restarts and between processes.
+"""Cache replies in one SQLite file, across restarts and between processes.
 
 All database work runs on the cache's own thread. A cache that cannot be read or written costs a warning and a request
-to NCBI, never an answer. Knows nothing of calls: the caller gives keys and ages.
+to NCBI, never an answer. Knows nothing of calls: the caller supplies keys and ages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS replies (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS replies_by_use ON replies (used_at, length(body));
 """
-# After an eviction the file is this full, so that not every later reply evicts again.
+# Fill level after an eviction, so that not every later reply evicts again.
 _FILL_AFTER_EVICTION: Final = 0.9
 _BUSY_TIMEOUT_S: Final = 5.0
 # Writing the time of use at every hit would make readers wait for writers.
@@ -41,7 +41,10 @@ _TOUCH_AFTER_S: Final = 3600.0
 
 
 class ReplyCache:
-    """``max_bytes`` bounds the stored (compressed) bodies. ``now`` is wall-clock seconds: ages outlive the process."""
+    """Store and return replies by key.
+
+    ``max_bytes`` limits the stored (compressed) bodies. ``now`` is wall-clock seconds: ages outlive the process.
+    """
 
     def __init__(self, path: Path, *, max_bytes: int = 512 * 2**20, now: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -84,7 +87,7 @@ class ReplyCache:
                 self._use_write_ahead_log(db)
                 db.execute("PRAGMA synchronous=NORMAL")
                 db.executescript(_SCHEMA)
-                self._path.chmod(0o600)  # it holds what was asked
+                self._path.chmod(0o600)  # it holds the text of questions
             except (sqlite3.Error, OSError):
                 db.close()
                 raise
@@ -93,7 +96,10 @@ class ReplyCache:
 
     @staticmethod
     def _use_write_ahead_log(db: sqlite3.Connection) -> None:
-        """Changing the journal mode does not wait for another process that changes it too; SQLite says "locked"."""
+        """Set the journal mode, retrying while another process sets it too.
+
+        SQLite does not wait in this case but reports "locked" at once.
+        """
         give_up_at = time.monotonic() + _BUSY_TIMEOUT_S
         while True:
             try:
@@ -146,7 +152,7 @@ class ReplyCache:
             return
         db.execute("DELETE FROM replies WHERE expires_at <= ?", (now,))
         keep = self._max_bytes * _FILL_AFTER_EVICTION
-        # Newest use first, the running total says where the room ends.
+        # Keep the most recently used replies whose running total fits.
         db.execute(
             "DELETE FROM replies WHERE key IN (SELECT key FROM (SELECT key, SUM(length(body)) OVER "
             "(ORDER BY used_at DESC, key ROWS UNBOUNDED PRECEDING) AS running FROM replies) WHERE running > ?)",

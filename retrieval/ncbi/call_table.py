@@ -1,7 +1,7 @@
-"""The one table of NCBI calls: endpoints, databases, parameters and what their values may be.
+"""Define the NCBI calls: endpoints, databases, parameters and their permitted values.
 
-Checking (``call_urls.parse_call_url``), the grammar (``call_urls.call_regex``) and request building (``requests``) all
-read this table, so what a model can write is what can be sent. It is data only and knows nothing of parsing or HTTP.
+Validation (``call_urls.parse_call_url``), the grammar (``call_urls.call_regex``) and request building (``requests``)
+all read this table, so whatever a model can write can be sent. It is data only and knows nothing of parsing or HTTP.
 Sources: NCBI's E-utilities manual (chapter 4) and the BLAST URL API parameter list.
 """
 
@@ -24,8 +24,8 @@ MAX_TERM_CHARS: Final = 300
 MAX_IDS: Final = 50
 MIN_QUERY_LETTERS: Final = 10
 MAX_QUERY_LETTERS: Final = 2000
-# A term with a word of this many bases is a sequence in the wrong place: Entrez never finds it, and it must not leave
-# the machine under the name of a search term.
+# A term with a word of this many bases is a sequence in the wrong parameter: Entrez never finds it, and it must not
+# leave the machine as a search term.
 MAX_BASES_IN_TERM: Final = 50
 
 # Written by models that copy examples; the client sends the operator's own, so these are dropped, never sent on.
@@ -35,8 +35,8 @@ _NUMERIC_IDS = "[0-9]{1,10}(,[0-9]{1,10}){0,49}"
 _ACCESSION = r"([0-9]{1,10}|[A-Z]{1,4}_?[0-9]{5,9}(\.[0-9]{1,2})?)"
 _ACCESSION_IDS = f"{_ACCESSION}(,{_ACCESSION}){{0,49}}"
 
-# Database -> how the grammar writes its list of ids. What is accepted is wider (``_IDENTIFIER``): NCBI's own
-# "Invalid uid" tells a model more than a refusal does.
+# Database -> the grammar of its list of ids. Validation accepts more (``_IDENTIFIER``): NCBI's own "Invalid uid" is
+# more informative for a model than a refusal.
 DATABASES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "gene": _NUMERIC_IDS,
@@ -78,10 +78,10 @@ _LETTERS = rf"[A-Za-z*\-]{{{MIN_QUERY_LETTERS},{MAX_QUERY_LETTERS}}}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
-    """One parameter.
+    """Describe one parameter.
 
     ``accepts`` must match the whole decoded value (``choices``: compared without case, rewritten to the listed
-    spelling). ``written`` is how the grammar writes the value, "" where the grammar leaves the parameter out. With
+    spelling). ``written`` is the grammar's pattern of the value, "" if the grammar omits the parameter. With
     ``no_spaces`` all white space is removed before the check. ``what`` completes "… must be …" in a refusal.
     """
 

@@ -1,4 +1,4 @@
-"""Calls as text: is this a call, which call is it, and which regular expression describes all of them.
+"""Parse calls written as text, and build the regular expression that describes all of them.
 
 Reads the call table and nothing else; knows nothing of HTTP, caching or models. Whatever ``call_regex`` matches,
 ``parse_call_url`` accepts.
@@ -23,9 +23,9 @@ _ALL_ENDPOINTS: Final[tuple[Endpoint, ...]] = tuple(table.CALLS)
 
 
 def looks_like_call(text: str) -> bool:
-    """Whether ``text`` (without brackets and arrow) is meant as a call: an URL of an NCBI host, right or wrong.
+    """Return whether ``text`` (without brackets and arrow) is meant as a call: a URL of an NCBI host, valid or not.
 
-    A wrong one is still a call attempt: it must be answered with an error, or the model makes the answer up.
+    An invalid one is still a call attempt: it must be answered with an error, or the model invents the answer.
     """
     text = text.strip()
     return len(text) <= table.MAX_URL_CHARS and "\n\n" not in text and _NCBI_URL.match(text) is not None
@@ -34,9 +34,10 @@ def looks_like_call(text: str) -> bool:
 def parse_call_url(text: str) -> NcbiCall:
     """Check a call written by a model.
 
-    Lenient on writing: raw spaces, ``+``, ``%XX``, non-ASCII, brackets, case of parameter names and fixed values,
-    order, http for https, ``rs`` before SNP ids, ``nucleotide`` for ``nuccore``. Strict on host, path, database,
-    parameter names and values. ``tool``, ``email`` and ``api_key`` are dropped: the client sends the operator's own.
+    Accepts variants of spelling: raw spaces, ``+``, ``%XX``, non-ASCII, brackets, case of parameter names and fixed
+    values, order, http for https, ``rs`` before SNP ids, ``nucleotide`` for ``nuccore``. Strict on host, path,
+    database, parameter names and values. ``tool``, ``email`` and ``api_key`` are dropped: the client sends the
+    operator's own.
 
     Raises:
         CallRejected: ``param`` names the part, the message says what to write instead.
@@ -54,13 +55,13 @@ def parse_call_url(text: str) -> NcbiCall:
 
 
 def call_regex(sequences: Sequence[str] = (), *, endpoints: Collection[Endpoint] = _ALL_ENDPOINTS) -> str:
-    """A regular expression over the text between ``[`` and ``]->``; it starts with the literal ``https://``.
+    """Return a regular expression over the text between ``[`` and ``]->``; it starts with ``https://``, literally.
 
-    Plain syntax only (groups, classes, bounded repeats), as grammar engines take it. With ``sequences``, BLAST's
-    QUERY is one of them, letter for letter. ``endpoints`` leaves others out.
+    Plain syntax only (groups, classes, bounded repeats), as grammar engines require. With ``sequences``, BLAST's QUERY
+    is one of them, letter for letter. Endpoints that are not in ``endpoints`` are omitted.
 
     Raises:
-        CallRejected: a sequence is not one that BLAST takes.
+        CallRejected: BLAST does not accept one of the sequences.
     """
     for sequence in sequences:
         _check_value(_param("blast_put", "QUERY"), sequence)
@@ -101,7 +102,11 @@ def _blast_endpoint(written: list[tuple[str, str]]) -> Endpoint:
 
 
 def _split_query(query: str) -> list[tuple[str, str]]:
-    """Decoded (name, value) pairs. A raw ``&`` inside a value shows up as a nameless part and is refused."""
+    """Return decoded (name, value) pairs.
+
+    Raises:
+        CallRejected: a part has no name, as after a raw ``&`` inside a value.
+    """
     pairs = []
     for part in query.split("&"):
         if not part.strip():
@@ -149,7 +154,11 @@ def _param(endpoint: Endpoint, name: str) -> Param:
 
 
 def _check_value(param: Param, value: str) -> str:
-    """The value as it will be sent; raises CallRejected."""
+    """Return the value as it will be sent.
+
+    Raises:
+        CallRejected: the value is not permitted.
+    """
     value = "".join(value.split()) if param.no_spaces else re.sub(r"[ \t]+", " ", value).strip()
     if param.choices:
         for choice in param.choices:
@@ -184,7 +193,7 @@ def _literal(text: str) -> str:
 
 
 def _fields(params: Sequence[Param]) -> str:
-    """``&name=value`` for each, in order, the optional ones optional; the first must be required."""
+    """Return ``&name=value`` for each parameter, in order, optional if the parameter is; the first is required."""
     out = []
     for position, param in enumerate(params):
         field = f"{'&' if position else ''}{param.name}={param.written}"
@@ -200,7 +209,7 @@ def _eutils_regex(endpoint: Endpoint) -> str:
         return rf"{start}(db={_param('einfo', 'db').written}(&retmode={mode})?|retmode={mode})"
     if not any(p.name == "id" for p in params):
         return start + _fields(params)
-    # Ids look different in different databases, so the part that names the database is spelt per kind of id.
+    # Databases differ in the format of their ids, so there is one alternative per format.
     by_ids: dict[str, list[str]] = {}
     for db, ids in table.DATABASES.items():
         by_ids.setdefault(ids, []).append(db)

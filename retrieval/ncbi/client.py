@@ -1,7 +1,7 @@
-"""Fetches checked calls from NCBI, or from what stands in for it: cache, limiter, retries, typed errors.
+"""Fetch checked calls from NCBI, or from a substitute server: cache, rate limiter, retries, typed errors.
 
-The one way out to NCBI. Logs hold endpoint, database, status, time and size, never a term or a key. Knows nothing of
-models and of what a reply says.
+This is the only way out to NCBI. Logs hold endpoint, database, status, time and size, never a term or a key. Knows
+nothing of models and of the contents of replies.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ BeforeSending = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """``retries`` after the first try; the n-th pause is drawn from 0 to ``base_s`` * 2**n, at most ``max_s``.
+    """Define retries and time limits.
 
-    ``max_retry_after_s`` caps what a Retry-After header can ask for. ``total_timeout_s`` bounds an E-utilities call
-    with its waiting and retries (BLAST has its own total time).
+    ``retries`` follow the first attempt; the n-th pause is drawn from 0 to ``base_s`` * 2**n, at most ``max_s``.
+    ``max_retry_after_s`` caps the pause of a Retry-After header. ``total_timeout_s`` limits an E-utilities call with
+    its waits and retries (BLAST has its own total time).
     """
 
     retries: int = 3
@@ -49,8 +50,10 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """``rate_per_s`` None is NCBI's rule (3, or 10 with a key), 0 no limit. ``limits`` are those of a sender that the
-    client makes for itself. ``allow_remote`` False refuses every base URL that is not this machine's.
+    """Configure a client.
+
+    ``rate_per_s``: None is NCBI's rule (3, or 10 with a key), 0 no limit. ``limits`` apply to a sender that the client
+    creates itself. ``allow_remote``: False refuses every base URL that is not loopback.
     """
 
     site: NcbiSite = field(default_factory=NcbiSite)
@@ -63,10 +66,10 @@ class ClientConfig:
 
 
 class NcbiClient:
-    """One per process: the rate limit holds for all that share it. Everything runs on one event loop.
+    """Fetch calls under one rate limit, which all users of the client share: create one client per process.
 
-    ``sender`` may be shared with other clients, and is then closed by who made it; None makes one of its own.
-    ``jitter`` returns numbers from 0 to 1.
+    Everything runs on one event loop. ``sender`` may be shared with other clients and is then closed by its creator;
+    None creates a private one. ``jitter`` returns numbers from 0 to 1.
     """
 
     def __init__(
@@ -93,14 +96,14 @@ class NcbiClient:
         self._in_flight: InFlight[RawReply] = InFlight()
 
     async def fetch(self, call: NcbiCall, *, before: BeforeSending | None = None) -> RawReply:
-        """The reply to a checked call: from the cache, from an equal call under way, or from NCBI.
+        """Return the reply to a checked call: from the cache, from an equal call in flight, or from NCBI.
 
-        A BLAST Put comes back as the search's result. Status and transport are good; what the body says is not judged,
-        except where another try would have mended it. ``before`` runs once, right before the first request of this
-        call, and not at all where none is made; what it raises stops the request.
+        A BLAST Put returns the search's result. Status and transport are valid; the body is not judged, except where a
+        retry could fix it. ``before`` runs once, right before the first request of this call, and not at all if none is
+        made; its exception prevents the request.
 
         Raises:
-            NcbiError: one of its kinds, with ``url`` (no key, no e-mail) and ``attempts``.
+            NcbiError: one of its subclasses, with ``url`` (no key, no e-mail) and ``attempts``.
         """
         key = cache_key(call, self.site)
         try:
@@ -122,7 +125,11 @@ class NcbiClient:
             await self._cache.close()
 
     def _check_egress(self, call: NcbiCall) -> None:
-        """By the URL's text alone: not even a name is looked up for what may not leave."""
+        """Check the destination by the URL's text alone: a refused call causes not even a DNS lookup.
+
+        Raises:
+            NcbiRefusedByEgress: calls to NCBI are disabled.
+        """
         if self._config.allow_remote or self._sender.in_process or is_loopback_url(self.site.base_of(call)):
             return
         raise NcbiRefusedByEgress("calls to NCBI are switched off on this server")
@@ -144,7 +151,7 @@ class NcbiClient:
         return reply
 
     async def _send(self, call: NcbiCall) -> RawReply:
-        """One request with its retries."""
+        """Send one request with its retries."""
         policy, attempt = self._config.retry, 0
         while True:
             attempt += 1
@@ -168,7 +175,7 @@ class NcbiClient:
                 check_status(reply.status, text)
                 check_body(call, text)
             except NcbiThrottled:
-                # NCBI means the whole process, not this call alone.
+                # NCBI throttles the whole process, not only this call.
                 self._limiter.hold_off(self._asked_pause(reply.retry_after))
                 raise
             return RawReply(reply.status, reply.content_type, text, size, attempts=attempt)
@@ -196,7 +203,7 @@ class NcbiClient:
 
 
 def retry_after_s(header: str, now: datetime) -> float:
-    """Seconds that a Retry-After header asks for, as a number or as a date; 0 for none or nonsense."""
+    """Return the seconds of a Retry-After header, a number or a date; 0 if it is missing or invalid."""
     header = header.strip()
     if header.isdecimal():
         return float(header[:9])

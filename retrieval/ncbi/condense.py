@@ -1,8 +1,8 @@
-"""Condenses parsed replies: what a model sees after the arrow.
+"""Condense parsed replies into the text that a model sees after the arrow.
 
-One bracketed text of whole records, what was asked about first, within a character budget, ending in a note of what
-was left out. The layout is frozen: the embedded model is trained on it. The first line counts what follows, numbered
-lines start with what the question asks for, and dashes are what they rest on:
+The text is one bracketed block of whole records, the subject of the question first, within a character budget, with a
+closing note of how much was left out. The layout is frozen: the embedded model is trained on it. The first line counts
+what follows, numbered lines start with what the question asks for, and dashes list the evidence:
 
     [3 ids: 5699,8138,19171]
     [3 gene records, 1 human named LMP10
@@ -39,7 +39,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 
 
 def condense(parsed: ParsedReply, focus: Focus, *, max_chars: int = 1200) -> Condensed:
-    """``max_chars`` bounds the text; at least the first record's first line is kept whatever its length."""
+    """Condense a reply to ``max_chars`` characters, but keep at least the first line of the first record."""
     if isinstance(parsed, IdList):
         return _ids(parsed, max_chars)
     if isinstance(parsed, BlastResult):
@@ -75,7 +75,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def fit(head: str, lines: Sequence[str], max_chars: int, ids: Sequence[str] = ()) -> Condensed:
-    """Number the lines under the head, as many whole ones as fit."""
+    """Return the head and, numbered under it, as many whole lines as fit."""
     text, shown = f"[{head}", 0
     for line in lines:
         row = f"\n{shown + 1}. {line}"
@@ -95,7 +95,7 @@ def plain(text: str) -> str:
 
 
 def gene_rank(gene: GeneRecord, focus: Focus) -> tuple[bool, bool, bool, bool, bool]:
-    """Sort key, best first: the organism asked for, current, named as asked, in the same letter case, by symbol."""
+    """Return the sort key, best first: requested organism, current, named as requested, in the same case, by symbol."""
     names = set(map(plain, focus.terms))
     by_symbol = plain(gene.symbol) in names
     by_alias = any(plain(alias) in names for alias in gene.aliases)
@@ -121,7 +121,7 @@ def _genes(genes: list[GeneRecord], num_failed: int, focus: Focus, max_chars: in
         head += f" named {focus.terms[0]}"
     lines = [_gene_line(g, focus) for g in ranked]
     spare = max_chars - len(head) - 20 - sum(map(len, lines))
-    # Summaries are long: they go to the best records while there is room for all records without them.
+    # Summaries are long: the best records get one as long as all records still fit without theirs.
     for place, gene in enumerate(ranked):
         summary = _summary(gene, focus.summary)
         spare -= len(summary) + 11
@@ -148,9 +148,9 @@ def _gene_line(gene: GeneRecord, focus: Focus) -> str:
 
 
 def _summary(gene: GeneRecord, part: SummaryPart) -> str:
-    """Without the "[provided by ...]" note, which names who wrote the summary, not what the gene does.
+    """Return the summary without its "[provided by ...]" note, which names its author and not the gene's function.
 
-    Where a lead is wanted and there is none, the type is all that is known of what the gene does.
+    If a lead is requested and there is none, the type is all that is known of the gene's function.
     """
     if part == "none":
         return ""

@@ -1,4 +1,4 @@
-"""BLAST hits, condensed: line 1 says what the best hits agree on (organism, place, gene), dashes are the hits."""
+"""Condense BLAST hits: line 1 states what the best hits agree on (organism, location, gene), dashes list the hits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retrieval.ncbi.organisms import species_of_title
 from retrieval.ncbi.records import BlastHit, BlastResult
 from retrieval.types import Condensed
 
-_NEAR_BEST = 0.95  # hits with at least this share of the best bit score speak for the query
+_NEAR_BEST = 0.95  # share of the best bit score from which a hit is evidence for the query
 _MAX_TITLE = 90
 _CHROMOSOME = re.compile(r"\bchromosome:? ?([0-9]{1,2}|X|Y|MT|[IVX]{1,5}|[2-4][LR])\b", re.IGNORECASE)
 # Clones are often placed by their band alone: "from 7p14-15".
@@ -25,7 +25,7 @@ _GRCH38_VERSIONS |= {"20": 11, "21": 9, "22": 11, "X": 11, "Y": 10}
 
 
 def condense_blast(result: BlastResult, max_chars: int, *, places: bool) -> Condensed:
-    """``places``: the place stands before the organism."""
+    """Condense a search result; with ``places``, the location precedes the organism."""
     if not result.hits:
         return Condensed("[0 blast hits]", 0, empty=True)
     best = max(hit.bits for hit in result.hits)
@@ -48,7 +48,7 @@ def condense_blast(result: BlastResult, max_chars: int, *, places: bool) -> Cond
 
 
 def _most(values: Iterable[str]) -> str:
-    """The most frequent value; of equals the one that came first."""
+    """Return the most frequent value, the first of them in a tie."""
     counts = Counter(values)
     return counts.most_common(1)[0][0] if counts else ""
 
@@ -69,7 +69,7 @@ def _chromosome_of(hit: BlastHit) -> str:
 
 
 def _genome_place(hit: BlastHit) -> str:
-    """``chr15:100-220`` where the subject is a human GRCh38 chromosome, else ""."""
+    """Return ``chr15:100-220`` if the subject is a human GRCh38 chromosome, else ""."""
     found = _GRCH38.search(f"{hit.accession} {hit.title}")
     if not found or not hit.subject_start:
         return ""
@@ -81,7 +81,7 @@ def _genome_place(hit: BlastHit) -> str:
 
 
 def _gene_of(hit: BlastHit) -> str:
-    """The gene symbol a definition line names in brackets, "" for other bracketed words."""
+    """Return the gene symbol that a definition line gives in parentheses, "" for other words in parentheses."""
     found = [m for m in _GENE.findall(hit.title) if any(c.isupper() for c in m) and not m.endswith("p")]
     return found[0] if found else ""
 

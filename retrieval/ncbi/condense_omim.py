@@ -1,8 +1,8 @@
-"""OMIM entries, condensed: phenotypes beside the genes of the same reply that share their map location.
+"""Condense OMIM entries: list phenotypes with the genes of the same reply that share their map location.
 
-OMIM's document summaries do not say which gene causes which phenotype, but a phenotype entry with a known cause
-carries the location of its gene. Line 1 lists the genes on the topic asked for, or where they lie; dashes say
-which entries these come from; everything else follows as "other".
+OMIM's document summaries do not say which gene causes which phenotype, but a phenotype entry with a known cause carries
+the location of its gene. Line 1 lists the genes on the requested topic, or their locations; dashes name the entries
+these come from; everything else follows as "other".
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _coverage(entry: OmimRecord, wanted: frozenset[str]) -> float:
-    """Share of the wanted words that stand in the entry's titles."""
+    """Return the share of ``wanted`` words that occur in the entry's titles."""
     have = _words(f"{entry.title} {entry.symbol} {entry.other_titles}")
     return len(wanted & have) / len(wanted) if wanted else 0.0
 
@@ -56,9 +56,9 @@ def _coverage(entry: OmimRecord, wanted: frozenset[str]) -> float:
 def _on_topic(
     entries: list[OmimRecord], wanted: frozenset[str], *, places: bool
 ) -> list[tuple[OmimRecord, OmimRecord | None]]:
-    """Genes whose own title, or whose location partner's, covers the topic best (at least half of its words).
+    """Return genes whose title, or whose location partner's, covers the topic best (at least half of its words).
 
-    Where ``places`` are asked for, a mapped phenotype without a gene in the reply counts too: its location is known.
+    With ``places``, a mapped phenotype without a gene in the reply counts too: its location is known.
     """
     candidates: list[tuple[float, OmimRecord, OmimRecord | None]] = []
     genes = [e for e in entries if e.is_gene and e.symbol]
@@ -80,7 +80,7 @@ def _on_topic(
 
 
 def _best_gene(entries: list[OmimRecord], wanted: frozenset[str]) -> list[tuple[OmimRecord, OmimRecord | None]]:
-    """Nothing is on the topic: the gene whose title shares most words with it, else NCBI's most relevant gene."""
+    """Return the gene whose title shares most words with an unmatched topic, else NCBI's most relevant gene."""
     genes = [e for e in entries if e.is_gene and e.symbol]
     ranked = sorted(genes, key=lambda g: -_coverage(g, wanted))
     return [(gene, None) for gene in ranked[:1]]
@@ -100,7 +100,7 @@ def _share_location(a: OmimRecord, b: OmimRecord) -> bool:
 
 
 def _listed(rows: list[tuple[OmimRecord, OmimRecord | None]], *, places: bool) -> str:
-    """What answers the question: symbols, or where ``places`` are asked for, map locations; each once, in order."""
+    """Return the answer's names: symbols or, with ``places``, map locations, each once, in order."""
     found = (gene.loci[:1] if places else (gene.symbol,) for gene, _ in rows)
     return ", ".join(dict.fromkeys(name for names in found for name in names))
 

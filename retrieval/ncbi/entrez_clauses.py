@@ -1,7 +1,8 @@
-"""Takes a search term apart into clauses: words, and the field they are looked for in. Pure; judges nothing.
+"""Split a search term into clauses: words, and the field in which they are searched.
 
-Only what telling values apart needs: AND, OR and NOT in capitals and parentheses end a clause, a [tag] belongs to the
-words before it, quotes are dropped. What does not come out even is reported, not mended.
+Parses only what is needed to distinguish values: AND, OR and NOT in capitals and parentheses end a clause, a [tag]
+belongs to the words before it, quotes are dropped. Unbalanced brackets and quotes are reported, not repaired. Pure;
+classifies nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ _PIECE: Final = re.compile(
 )
 _TAG: Final = re.compile(r"\[([^\[\]]*)\]")
 _OPERATORS: Final = frozenset({"AND", "OR", "NOT"})
-# Entrez takes "mesh:noexp" and "tiab:~3"; the part behind the colon says how, not what.
+# Entrez accepts "mesh:noexp" and "tiab:~3"; the suffix says how to search, not in which field.
 _HOW: Final = re.compile(r":(?:noexp|~[0-9]{1,3})$")
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """``text``: words with single spaces, "" for a tag without words. ``tag``: lower case, "" where there is none."""
+    """Hold one clause.
+
+    ``text``: words with single spaces, "" for a tag without words. ``tag``: lower case, "" if there is none.
+    """
 
     text: str
     tag: str
@@ -29,7 +33,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """``uneven``: a bracket or quote has no partner."""
+    """Hold the clauses of a term; ``uneven`` means that a bracket or quote is unbalanced."""
 
     clauses: tuple[Clause, ...]
     uneven: bool
@@ -59,7 +63,7 @@ def clauses_of(term: str) -> Term:
 
 
 def tags_in(text: str) -> frozenset[str]:
-    """Every tag written in the text, also inside quotes."""
+    """Return every tag written in the text, also inside quotes."""
     return frozenset(_plain(tag) for tag in _TAG.findall(text))
 
 

@@ -1,8 +1,8 @@
-"""The kind of a gene, read from its name.
+"""Derive the type of a gene from its name.
 
-Gene document summaries do not carry the gene type. HGNC and NCBI name pseudogenes and RNA genes by rule ("…
-pseudogene 4", "… antisense RNA 1", "microRNA 22"), so the name tells. An "uncharacterized LOC…" without a protein among
-its designations is a non-coding one: NCBI designates the predicted proteins of the others. Anything else is taken as
+Gene document summaries do not carry the gene type. HGNC and NCBI name pseudogenes and RNA genes by rule ("… pseudogene
+4", "… antisense RNA 1", "microRNA 22"), so the name reveals it. An "uncharacterized LOC…" without a protein among its
+designations is non-coding: NCBI designates the predicted proteins of the others. Anything else counts as
 protein-coding. Source: Guidelines for human gene nomenclature (Nat Genet 2020; 52:754).
 """
 
@@ -25,7 +25,10 @@ _PROTEIN = re.compile(r"\bprotein\b", re.IGNORECASE)
 
 
 def gene_type(name: str, designations: str = "", summary: str = "") -> GeneType:
-    """``designations`` are the other names; a summary that speaks of the encoded protein settles doubtful names."""
+    """Return the type of the gene with that name.
+
+    ``designations`` are the other names; a summary that mentions the encoded protein settles ambiguous names.
+    """
     if _PSEUDOGENE.search(name):
         return "pseudogene"
     if _RNA.search(name) or re.search(r"\((non-protein coding|pseudogene)\)", designations):

@@ -1,4 +1,4 @@
-"""Makes equal calls once while they run: later callers wait for the first one's result."""
+"""Coalesce equal calls in flight: later callers wait for the first one's result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Flight(Generic[T]):
 
 
 class InFlight(Generic[T]):
-    """The work goes on while one caller still waits, and is cancelled with the last."""
+    """Share one task among equal calls; it is cancelled when no caller waits for it any more."""
 
     def __init__(self) -> None:
         self._flights: dict[str, _Flight[T]] = {}
@@ -26,7 +26,7 @@ class InFlight(Generic[T]):
         return len(self._flights)
 
     async def run(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``work``, run now or already running under ``key``; its error goes to every caller."""
+        """Return the result of ``work``, new or already running under ``key``; its error goes to every caller."""
         flight = self._flights.get(key)
         if flight is None:
             flight = _Flight(asyncio.ensure_future(_awaited(work)))
@@ -44,7 +44,7 @@ class InFlight(Generic[T]):
     def _landed(self, key: str, task: asyncio.Task[T]) -> None:
         self._forget(key, task)
         if not task.cancelled():
-            task.exception()  # its callers may all have gone; asyncio would complain of an error nobody saw
+            task.exception()  # without callers, asyncio would log an error that was never retrieved
 
     def _forget(self, key: str, task: asyncio.Task[T]) -> None:
         flight = self._flights.get(key)

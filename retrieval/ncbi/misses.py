@@ -1,6 +1,6 @@
-"""Whether a reply says that nothing was found, so that somebody else may be asked. Pure.
+"""Detect replies without results, so that another source can be queried.
 
-A reply that cannot be read is no miss: what is broken must show as broken.
+Pure. A reply that cannot be parsed is not an empty reply: errors must stay visible.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ _XML_RECORD: Final = re.compile(r"<[A-Za-z][\w.:-]*[^<>]*>\s*<[A-Za-z]")
 _XML_ERROR: Final = re.compile(r"<eFetchResult>\s*<ERROR>")
 _XML_HEAD: Final = re.compile(r"<[?!][^>]*>")
 _HEAD_CHARS: Final = 20_000
-# What the readers of replies raise for a shape nobody has seen yet.
+# Exceptions of the parsers for a reply of an unknown shape.
 _UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def is_miss(call: NcbiCall, reply: RawReply) -> bool:
-    """Nothing counted, linked or aligned, or an error in place of every record; an overview (einfo) never is."""
+    """Return whether nothing was counted, linked or aligned, or every record is an error.
+
+    An overview (einfo) never counts as empty.
+    """
     if call.endpoint == "efetch":
         return _no_document(call, reply)
     try:
@@ -31,7 +34,7 @@ def is_miss(call: NcbiCall, reply: RawReply) -> bool:
     except NcbiError as error:
         return refuses(error)
     except _UNREADABLE:
-        return False  # the session meets the same, and says so
+        return False  # the session parses the same reply and reports the error
     match parsed:
         case IdList(count=count, ids=ids):
             return not count and not ids
@@ -42,12 +45,15 @@ def is_miss(call: NcbiCall, reply: RawReply) -> bool:
 
 
 def refuses(error: NcbiError) -> bool:
-    """Whether an error says that the one asked does not have it: no such database, record or search."""
+    """Return whether an error means that the source lacks the item: no such database, record or search."""
     return isinstance(error, NcbiReplyError | BlastFailed)
 
 
 def _no_document(call: NcbiCall, reply: RawReply) -> bool:
-    """By the text's outline: efetch has a format for every database, and not all of them are read here."""
+    """Return whether an efetch body has no record, judged by its outline.
+
+    Every database has its own efetch format, and not all of them are parsed here.
+    """
     body = reply.body.lstrip("\ufeff").strip()
     if body.startswith("<"):
         head = _XML_HEAD.sub("", body[:_HEAD_CHARS])

@@ -1,4 +1,4 @@
-"""Makes text from outside plain data: nothing in it can look like a call, a turn, a stop or markup."""
+"""Sanitize external text: nothing in it can look like a call, a chat turn, a stop sequence or markup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _TURN: Final = re.compile(
 
 
 def neutralise(text: str) -> str:
-    """``text`` as one paragraph of data. Facts stay readable; applying it twice changes nothing more."""
+    """Return ``text`` as one paragraph of plain data.
+
+    Facts stay readable; applying the function twice changes nothing more.
+    """
     text = _LINE_BREAKS.sub("\n", text).replace("\t", " ")
     text = "".join(c for c in text if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
     text = _BLANK_LINES.sub("\n", text)

@@ -1,4 +1,4 @@
-"""Names of the organisms people ask about. Facts of NCBI Taxonomy; anything else keeps its scientific name."""
+"""Name the organisms of common questions, as in NCBI Taxonomy; any other keeps its scientific name."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _NOT_A_SPECIES = frozenset({"synthetic", "clone", "sequence", "vector", "constru
 
 
 def common_name(scientific: str, common: str = "") -> str:
-    """The everyday name ("mouse"), else NCBI's common name, else the scientific name as it stands."""
+    """Return the everyday name ("mouse"), else NCBI's common name, else the scientific name unchanged."""
     words = scientific.lower().split()
     known = _COMMON.get(" ".join(words[:2]))
     return known or _SHORT.get(common.lower(), common) or scientific
 
 
 def is_organism(name: str) -> bool:
-    """Whether the text is one of the names known here, scientific or common, and nothing else."""
+    """Return whether the whole text is one of the known names, scientific or common."""
     plain = " ".join(name.lower().split())
     return plain in _COMMON or plain in _SHORT or any(plain == common.lower() for common in _COMMON.values())
 
 
 def species_of_title(title: str) -> str:
-    """The species a nucleotide definition line starts with, as a common name; "" where it names none."""
+    """Return the common name of the species at the start of a nucleotide definition line, "" if there is none."""
     text = title
     for lead in ("PREDICTED:", "TPA:", "TPA_inf:", "TPA_asm:", "UNVERIFIED:", "UNVERIFIED_ORG:", "MAG:"):
         text = text.removeprefix(lead).strip()
@@ -61,6 +61,6 @@ def species_of_title(title: str) -> str:
 
 
 def organism_in(question: str) -> str:
-    """The organism a question names ("… in mouse?", "of Danio rerio"), as a common name; "" where it names none."""
+    """Return the common name of the organism in a question ("… in mouse?", "of Danio rerio"), "" if there is none."""
     text = f" {' '.join(re.findall(r'[a-z]+', question.lower()))} "
     return next((name for names in _COMMON.items() for name in names[1:] if any(f" {n} " in text for n in names)), "")

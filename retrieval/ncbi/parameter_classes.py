@@ -1,8 +1,8 @@
-"""What kinds of values a call carries, so that a rule can say which of them may leave the machine. Pure.
+"""Classify the values of a call, so that a rule can state which of them may leave the machine.
 
-Six classes, from the least telling to the most: an id, a symbol, a term of a controlled vocabulary, free text, a place
-in a genome, a sequence. A call has the classes of all its values; formats, dates and counts carry nothing. In doubt the
-more telling class counts: what no rule here knows is free text. Knows nothing of modes and of where calls go.
+Pure. Six classes, from the least sensitive to the most: an id, a symbol, a term of a controlled vocabulary, free text,
+genomic coordinates, a sequence. A call has the classes of all its values; formats, dates and counts have none. In doubt
+the more sensitive class applies: any value that matches no rule is free text. Knows nothing of modes and destinations.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TEXT_TAGS: Final = frozenset(
         "function class", "gene type", "full name", "gene full name", "gfn",
     }
 )  # fmt: skip
-# Values of Entrez's own filters: they say what kind of record is wanted.
+# Entrez's own filters: their values select kinds of records.
 _LIMIT_TAGS: Final = frozenset(
     {"filter", "fltr", "filt", "sb", "subset", "prop", "properties", "pt", "ptyp", "publication type", "la", "lang",
      "language", "text availability", "snp class", "snp_class", "vari", "srcdb"}
@@ -69,10 +69,10 @@ _LIMITS: Final = frozenset(
 _KNOWN_TAGS: Final = frozenset().union(
     _SYMBOL_TAGS, _ID_TAGS, _ORGANISM_TAGS, _DATE_TAGS, _CHROMOSOME_TAGS, _PLACE_TAGS, _TEXT_TAGS, _LIMIT_TAGS
 )
-# Databases where a bare number in a search is a record's own. Elsewhere it may be a position.
+# Databases in which a bare number in a search is a record id. Elsewhere it may be a position.
 _NUMBERED: Final = frozenset({"gene", "omim", "pubmed", "clinvar", "medgen", "taxonomy"})
 _MAX_BARE_DIGITS: Final = 8
-# The words that link names are made of; any other word could be anything.
+# The words that link names consist of; any other word could be free text.
 _LINK_WORDS: Final = frozenset(
     {
         *DATABASES, "rif", "refs", "refseq", "rna", "refseqrna", "refseqgene", "pos", "citedin", "cited", "reviews",
@@ -85,24 +85,24 @@ _LINK_WORDS: Final = frozenset(
 
 
 class Vocabulary(Protocol):
-    """A controlled vocabulary on this machine: MeSH headings, names of diseases."""
+    """Look up phrases in a local controlled vocabulary: MeSH headings, names of diseases."""
 
     def knows(self, phrase: str) -> bool:
-        """Whether the whole phrase is one of its entries."""
+        """Return whether the whole phrase is one of its entries."""
         ...
 
 
 class NoVocabulary:
-    """Knows nothing, so every phrase is free text."""
+    """Know no phrases, so that every phrase is free text."""
 
     def knows(self, phrase: str) -> bool:
         return False
 
 
 def classes_of(call: NcbiCall, vocabulary: Vocabulary | None = None) -> tuple[ParamClass, ...]:
-    """The classes of a checked call's values, the least telling first; () where it carries nothing (einfo).
+    """Return the classes of a checked call's values, the least sensitive first; () if it carries none (einfo).
 
-    Never below what is in it: 20 bases in a row are a sequence and a position is a place wherever they are written,
+    Never understates the sensitivity: 20 bases in a row are a sequence and a position is coordinates in any parameter,
     and two or more words that ``vocabulary`` does not know as a phrase are free text.
     """
     return _ordered(_found(call, vocabulary or NoVocabulary()))
@@ -133,12 +133,12 @@ def _found(call: NcbiCall, vocabulary: Vocabulary) -> set[ParamClass]:
             case "field":
                 found |= _of_name([" ".join(value.lower().split())], _KNOWN_TAGS)
             case _:
-                pass  # the call table lets nothing but counts, dates and choices into the others
+                pass  # the call table permits only counts, dates and choices in the others
     return found
 
 
 class _Where:
-    """What the words of a term are read by: the database, the field of words without a tag, the vocabulary."""
+    """Hold the context of a term: the database, the field of words without a tag, the vocabulary."""
 
     def __init__(self, db: str, field: str, vocabulary: Vocabulary) -> None:
         self.db = db
@@ -147,7 +147,7 @@ class _Where:
 
 
 def _of_name(words: list[str], known: frozenset[str]) -> set[ParamClass]:
-    """Of a parameter that should be one of NCBI's own names."""
+    """Classify the parts of a parameter that should be one of NCBI's own names."""
     if all(word in known for word in words):
         return set()
     return {"sequence" if shapes.holds_sequence(" ".join(words)) else "free_text"}
@@ -169,7 +169,7 @@ def _of_term(term: str, where: _Where) -> set[ParamClass]:
     if shapes.holds_sequence(term):
         found.add("sequence")
     telling = [clause for clause in parsed.clauses if not _is_date(clause)]
-    # Together as well: a place can be spread over clauses and tags, and tags can stand in quotes.
+    # Checked jointly as well: a position can be spread over clauses and tags, and tags can be quoted.
     together = " ".join(f"{clause.text} {clause.tag}" for clause in telling)
     if shapes.holds_place(together) or _is_split_place(telling) or tags_in(term) & _PLACE_TAGS:
         found.add("coordinates")
@@ -181,7 +181,7 @@ def _is_date(clause: Clause) -> bool:
 
 
 def _is_split_place(clauses: list[Clause]) -> bool:
-    """A chromosome in one clause, a bare number in another."""
+    """Return whether one clause has a chromosome and another a bare number."""
     on_chromosome = any(
         clause.tag in _CHROMOSOME_TAGS or (clause.text.lower().startswith("chr") and shapes.is_chromosome(clause.text))
         for clause in clauses
@@ -215,7 +215,7 @@ def _of_words(text: str, tag: str, where: _Where) -> ParamClass:
 
 
 def _by_tag(text: str, tag: str) -> ParamClass | None:
-    """The class of a value that fits its field, None where it does not."""
+    """Return the class of a value that fits its field, None if it does not fit."""
     fits = {
         "symbol": tag in _SYMBOL_TAGS and shapes.is_symbol(text, tagged=True),
         "id": (tag in _ID_TAGS and (shapes.is_number(text) or shapes.is_identifier(text)))
@@ -231,7 +231,7 @@ def _by_tag(text: str, tag: str) -> ParamClass | None:
 
 
 def _of_word(word: str, where: _Where) -> ParamClass:
-    """One word in no particular field."""
+    """Classify one word without a specific field."""
     if shapes.is_variant(word):
         return "coordinates"
     if shapes.is_number(word):

@@ -1,8 +1,8 @@
-"""Shapes of values: what looks like an id, a gene symbol, a place in a genome or a sequence. Pure; knows no calls.
+"""Recognise the shapes of values: an id, a gene symbol, a genomic position or a sequence.
 
-A shape says what a text could be, not what it is: a hospital's record number can look like a PubMed id, a surname in
-capitals like a symbol. Where a text could be two things, the more telling one is meant. Sources: NCBI's accession
-formats, the HGVS nomenclature, HGNC's guidelines for symbols.
+Pure; knows no calls. A shape says what a text could be, not what it is: a hospital's record number can look like a
+PubMed id, a surname in capitals like a symbol. If a text could be two things, the more sensitive one applies. Sources:
+NCBI's accession formats, the HGVS nomenclature, HGNC's guidelines for symbols.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import unicodedata
 from typing import Final
 
 MIN_BASES: Final = 20
-# A word of nothing but bases this long is no symbol; the table of calls takes it as a BLAST query.
+# A word of only bases with this length is no symbol; the call table accepts it as a BLAST query.
 _MIN_BASES_OF_A_WORD: Final = 10
 # Symbols without a digit are short; a longer word in capitals may be a peptide.
 _MAX_SYMBOL_LETTERS: Final = 10
 _MAX_SYMBOL_CHARS: Final = 16
 
 _BASES: Final = re.compile(rf"[ACGTUN]{{{MIN_BASES},}}", re.IGNORECASE)
-# With the letters for ambiguous bases, and amino acids written in one letter each.
+# With ambiguity codes for bases, and with one-letter codes for amino acids.
 _AMBIGUOUS: Final = re.compile(rf"[ACGTUNRYSWKMBDHV]{{{MIN_BASES},}}|[A-Z*]{{{MIN_BASES},}}")
 _LETTERS: Final = re.compile(r"[A-Za-z]+")
 _ONLY_BASES: Final = re.compile(r"[ACGTUN]+", re.IGNORECASE)
@@ -72,12 +72,15 @@ _DATES: Final = re.compile(rf"{_DATE}(?:\s*:\s*{_DATE})?")
 
 
 def folded(text: str) -> str:
-    """The text in the form that is judged: full-width and other compatible characters as their plain ones."""
+    """Return the normalized text for the checks, with plain characters for full-width and other compatible ones."""
     return unicodedata.normalize("NFKC", text)
 
 
 def holds_sequence(text: str) -> bool:
-    """20 bases or residues in a row, also where spaces, digits or hyphens stand between blocks of bases."""
+    """Return whether 20 bases or residues occur in a row.
+
+    Spaces, digits or hyphens may separate blocks of bases.
+    """
     if _BASES.search(text) or _AMBIGUOUS.search(text):
         return True
     run = 0
@@ -94,28 +97,30 @@ def holds_sequence(text: str) -> bool:
 
 
 def holds_place(text: str) -> bool:
-    """A position or range in a genome, transcript or protein, a band, or a variant by its position."""
+    """Return whether the text has a position or range in a genome, transcript or protein, a band, or a variant."""
     return any(pattern.search(text) for pattern in _PLACES)
 
 
 def is_variant(word: str) -> bool:
-    """V600E, C677T: a change named by its position. Some gene symbols look the same (F11R)."""
+    """Return whether the word is a variant by position (V600E, C677T); some symbols look the same (F11R)."""
     return _VARIANT.fullmatch(word) is not None
 
 
 def is_identifier(word: str) -> bool:
-    """An accession or a number with the prefix of its database."""
+    """Return whether the word is an accession or a number with the prefix of its database."""
     return _IDENTIFIER.fullmatch(word) is not None
 
 
 def is_number(word: str) -> bool:
-    """A bare number as long as NCBI's own ids are."""
+    """Return whether the word is a bare number of at most the length of NCBI's ids."""
     return _NUMBER.fullmatch(word) is not None
 
 
 def is_symbol(word: str, *, tagged: bool = False) -> bool:
-    """One word written as symbols are: in capitals, or with a digit. ``tagged``: it stands in a field for symbols, so
-    that the way it is written says nothing."""
+    """Return whether the word is written like a symbol: in capitals, or with a digit.
+
+    ``tagged``: it is in a field for symbols, so its spelling carries no information.
+    """
     word = word.removesuffix("*")
     if not 2 <= len(word) <= _MAX_SYMBOL_CHARS or holds_sequence(word):
         return False
@@ -131,5 +136,5 @@ def is_chromosome(word: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    """A year, month or day, or a range of them."""
+    """Return whether the text is a year, month or day, or a range of them."""
     return _DATES.fullmatch(text.strip()) is not None

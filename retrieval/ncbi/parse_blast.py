@@ -1,6 +1,6 @@
-"""BLAST results, from the Text and XML forms of the URL API, as hits. Pure.
+"""Parse BLAST results, in the Text and XML forms of the URL API, into hits.
 
-XML goes through Biopython; Biopython no longer reads the text form, so its table and alignments are read here.
+Pure. Biopython parses XML but no longer the text form, whose table and alignments are parsed here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ _SUBJECT = re.compile(r"^Sbjct\s+(\d+)\s+\S+\s+(\d+)", re.MULTILINE)
 
 
 def parse_blast(body: str) -> BlastResult:
-    """Raises BlastFailed for a search without result, NcbiMalformed for anything that is no result."""
+    """Parse one result.
+
+    Raises:
+        BlastFailed: the search has no result.
+        NcbiMalformed: the body is not a result.
+    """
     if body.lstrip().startswith("<?xml"):
         return _from_xml(body)
     if "Sequences producing significant alignments" in body or "No significant similarity found" in body:
@@ -81,7 +86,7 @@ def _from_xml(body: str) -> BlastResult:
 
 
 def _salvage_xml(body: str, error: Exception) -> BlastResult:
-    """Whole ``<Hit>`` elements of a cut reply, closed again so that the library reads them."""
+    """Parse the complete ``<Hit>`` elements of a truncated reply, after closing its open elements."""
     end = body.rfind("</Hit>")
     if end < 0:
         raise NcbiMalformed("the BLAST reply ends before its first hit does") from error

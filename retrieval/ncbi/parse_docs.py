@@ -1,4 +1,4 @@
-"""Document summaries of each database, from JSON, XML and the plain-text form, as records. Pure."""
+"""Parse document summaries of each database, in JSON, XML and plain text, into records, without I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retrieval.ncbi.organisms import common_name
 from retrieval.ncbi.records import DocRecord, FailedRecord, GeneRecord, OmimRecord, Record, SnpRecord, TextRecord
 
 _FASTA_HEAD = 120  # letters of a sequence that are shown
-# Most telling fields of the databases that have no record type of their own, in reading order.
+# Most informative fields of the databases without a record type of their own, in reading order.
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "pubmed": ("title", "source", "pubdate", "lastauthor"),
     "nuccore": ("title", "caption", "organism", "slen", "moltype", "genome", "chromosome"),
@@ -25,7 +25,10 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 def doc_from_mapping(db: str, uid: str, doc: Mapping[str, Any]) -> Record:
-    """``doc`` has the lower-case keys of the JSON form (version 2.0), whatever it was read from."""
+    """Convert one document summary to a record.
+
+    ``doc`` has the lower-case keys of the JSON form (version 2.0), whatever its source format.
+    """
     if db == "gene":
         return _gene(uid, doc)
     if db == "snp":
@@ -39,7 +42,7 @@ def doc_from_mapping(db: str, uid: str, doc: Mapping[str, Any]) -> Record:
 
 
 def _flat(value: Any) -> str:
-    """One line of text from whatever a field holds."""
+    """Return a field of any type as one line of text."""
     if isinstance(value, Mapping):
         return _flat(value.get("description") or value.get("value") or value.get("name"))
     if isinstance(value, list):
@@ -98,7 +101,10 @@ def _omim(uid: str, doc: Mapping[str, Any]) -> OmimRecord:
 
 
 def mapping_from_xml(db: str, element: ElementTree.Element) -> dict[str, Any]:
-    """The JSON form's keys from a ``<DocumentSummary>``; names differ only in case and in the lists named here."""
+    """Convert a ``<DocumentSummary>`` to the keys of the JSON form.
+
+    Names differ only in case and in the lists handled here.
+    """
     doc: dict[str, Any] = {child.tag.lower(): (child.text or "").strip() for child in element}
     if (organism := element.find("Organism")) is not None:
         doc["organism"] = {c.tag.lower(): (c.text or "").strip() for c in organism} or doc.get("organism", "")
@@ -115,7 +121,10 @@ _BRACKETED = re.compile(r"\[([^\]]*?)(?: \(([^)]*)\))?\]\s*$")
 
 
 def docs_from_text(body: str) -> list[Record]:
-    """efetch of gene without a format gives numbered plain-text summaries; [] where the body holds none."""
+    """Parse numbered plain-text summaries, [] if the body has none.
+
+    An efetch of gene without a format returns them.
+    """
     starts = [m.start() for m in _DOCSUM.finditer(body)]
     ends = [*starts[1:], len(body)]
     return [_gene_from_text(body[a:b].strip()) for a, b in zip(starts, ends, strict=False)]

@@ -1,7 +1,7 @@
-"""Reads replies: a checked call and a body become records. Pure; no network, no prompts.
+"""Parse replies: convert a checked call and a body to records.
 
-Formats by the E-utilities manual (NBK25499) and recorded replies. A body that is not what was asked for is an error
-of a named type, never an empty result; a body cut at its end keeps the whole records before the cut.
+Pure; no network, no prompts. Formats follow the E-utilities manual (NBK25499) and recorded replies. An unexpected body
+raises an error of a named type and is never an empty result; a truncated body keeps the whole records before the cut.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _DOCUMENT = re.compile(r"<DocumentSummary .*?</DocumentSummary>", re.DOTALL)
 
 
 def parse_reply(call: NcbiCall, raw: RawReply) -> ParsedReply:
-    """Read one reply.
+    """Parse one reply.
 
     Raises:
         NcbiReplyError: the body is NCBI's own error text.
-        NcbiMalformed: the body is not in a format this call can have (HTML page, cut before its first record).
+        NcbiMalformed: the body is not in a format of this call (HTML page, truncated before its first record).
         BlastFailed: the search failed or its RID is unknown.
     """
     body = raw.body.lstrip("\ufeff")
@@ -67,7 +67,7 @@ def _from_json(call: NcbiCall, body: str) -> ParsedReply:
 
 
 def _load_json(body: str) -> tuple[dict[str, Any], bool]:
-    """The document, and whether its end was missing (then only the whole records of an esummary are kept)."""
+    """Return the document, and whether it was truncated (then only whole records of an esummary remain)."""
     try:
         # NCBI sometimes puts raw newlines into strings.
         document = json.loads(body, strict=False)
@@ -90,7 +90,7 @@ def _salvage_json(body: str) -> dict[str, Any]:
             while entry := re.compile(r'\s*,\s*"(\w+)"\s*:\s*').match(body, at):
                 result[entry[1]], at = decoder.raw_decode(body, entry.end())
         except json.JSONDecodeError:
-            pass  # the cut record: what stands before it is whole
+            pass  # the truncated record; those before it are whole
     if len(result) < 2:
         raise NcbiMalformed("NCBI's JSON ends before its first record does")
     return {"result": result}
@@ -159,7 +159,7 @@ def _from_xml(call: NcbiCall, body: str) -> ParsedReply:
 
 
 def _items(doc: ElementTree.Element) -> dict[str, Any]:
-    """Version 1.0 of the XML summary: named items instead of named elements."""
+    """Return the fields of a version 1.0 XML summary: named items instead of named elements."""
     return {item.get("Name", "").lower(): (item.text or "").strip() for item in doc.iterfind("Item")}
 
 

@@ -1,4 +1,7 @@
-"""Spaces requests in time, first come first served. Knows neither what is requested nor why one must wait."""
+"""Space requests in time, first come, first served.
+
+Knows neither the requests nor the reason for the wait.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ _MARGIN: Final = 1.1
 
 
 class Clock(Protocol):
-    """Time in seconds; ``now`` never goes back."""
+    """Provide time in seconds; ``now`` never goes back."""
 
     def now(self) -> float: ...
 
@@ -19,6 +22,8 @@ class Clock(Protocol):
 
 
 class SystemClock:
+    """Read the monotonic clock of the system."""
+
     def now(self) -> float:
         return time.monotonic()
 
@@ -27,17 +32,17 @@ class SystemClock:
 
 
 def interval_for(rate_per_s: float) -> float:
-    """Seconds between two requests for a rate that NCBI allows."""
+    """Return the seconds between two requests for a rate that NCBI permits."""
     return _MARGIN / rate_per_s
 
 
 def ncbi_rate(*, has_key: bool) -> float:
-    """Requests per second that NCBI's rules allow."""
+    """Return the requests per second that NCBI's rules permit."""
     return 10.0 if has_key else 3.0
 
 
 class RateLimiter:
-    """One gate for all requests of the process; ``interval_s`` 0 lets everything through at once."""
+    """Space all requests of the process; an ``interval_s`` of 0 adds no wait."""
 
     def __init__(self, interval_s: float, clock: Clock) -> None:
         self._interval_s = interval_s
@@ -47,13 +52,13 @@ class RateLimiter:
         self._lock = asyncio.Lock()
 
     async def acquire(self) -> None:
-        """Return when it is the caller's turn. A caller cancelled while it waits uses no turn up."""
+        """Wait for the caller's turn; a caller cancelled while it waits uses no turn."""
         async with self._lock:
-            # A loop, because hold_off may move the gate while somebody sleeps before it.
+            # A loop, because hold_off may postpone the next turn during the sleep.
             while (wait := self._next_at - self._clock.now()) > 0:
                 await self._clock.sleep(wait)
             self._next_at = self._clock.now() + self._interval_s
 
     def hold_off(self, seconds: float) -> None:
-        """Let nobody through for the next ``seconds``: the server has asked for a pause."""
+        """Delay all requests by at least ``seconds`` from now, as the server has requested."""
         self._next_at = max(self._next_at, self._clock.now() + seconds)

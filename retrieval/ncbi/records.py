@@ -1,4 +1,4 @@
-"""What NCBI's replies say, as plain records. Pure data; knows neither the wire formats nor how a record is shown."""
+"""Define the records of NCBI's replies, as pure data independent of wire formats and of presentation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GeneType = Literal["protein-coding", "pseudogene", "ncRNA"]
 
 @dataclass(frozen=True, slots=True)
 class IdList:
-    """Reply of esearch or elink. ``count`` is NCBI's total, ``ids`` those returned, in NCBI's order."""
+    """Hold the reply of esearch or elink: ``count`` is NCBI's total, ``ids`` those returned, in NCBI's order."""
 
     count: int
     ids: tuple[str, ...]
@@ -20,9 +20,10 @@ class IdList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneRecord:
-    """One Gene document summary. ``chromosome`` without "chr"; ``replaced_by`` is the current id of a retired record.
+    """Hold one Gene document summary.
 
-    ``gene_type`` is derived from the nomenclature (see ``gene_types``): document summaries carry no such field.
+    ``chromosome`` has no "chr"; ``replaced_by`` is the current id of a retired record. ``gene_type`` is derived from
+    the nomenclature (see ``gene_types``): document summaries carry no such field.
     """
 
     uid: str
@@ -40,7 +41,10 @@ class GeneRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnpRecord:
-    """One dbSNP document summary. ``genes`` are (symbol, gene id) in NCBI's order; ``position`` is 1-based."""
+    """Hold one dbSNP document summary.
+
+    ``genes`` are (symbol, gene id) in NCBI's order; ``position`` is 1-based.
+    """
 
     uid: str
     chromosome: str = ""
@@ -53,7 +57,10 @@ class SnpRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OmimRecord:
-    """One OMIM entry. ``prefix``: ``*`` gene, ``+`` gene and phenotype, ``#`` and ``%`` phenotype, ``^`` moved."""
+    """Hold one OMIM entry.
+
+    ``prefix``: ``*`` gene, ``+`` gene and phenotype, ``#`` and ``%`` phenotype, ``^`` moved.
+    """
 
     uid: str
     prefix: str
@@ -69,7 +76,10 @@ class OmimRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlastHit:
-    """One subject of a BLAST search, its best alignment. Positions are 1-based; start > stop on the minus strand."""
+    """Hold one subject of a BLAST search with its best alignment.
+
+    Positions are 1-based; start > stop on the minus strand.
+    """
 
     accession: str
     title: str
@@ -83,13 +93,15 @@ class BlastHit:
 
 @dataclass(frozen=True, slots=True)
 class BlastResult:
+    """Hold the hits of one BLAST search; ``query_length`` is 0 if unknown."""
+
     query_length: int
     hits: tuple[BlastHit, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DocRecord:
-    """A document summary of any other database: its most telling fields, in reading order."""
+    """Hold a document summary of any other database: its most informative fields, in reading order."""
 
     uid: str
     title: str
@@ -98,7 +110,7 @@ class DocRecord:
 
 @dataclass(frozen=True, slots=True)
 class TextRecord:
-    """A FASTA record: its definition line and its sequence's first letters; ``length`` in letters."""
+    """Hold a FASTA record: its definition line and its sequence's first letters; ``length`` in letters."""
 
     title: str
     head: str
@@ -107,7 +119,7 @@ class TextRecord:
 
 @dataclass(frozen=True, slots=True)
 class FailedRecord:
-    """NCBI's own error for one id inside an otherwise good reply."""
+    """Hold NCBI's own error for one id inside an otherwise valid reply."""
 
     uid: str
     error: str
@@ -118,7 +130,7 @@ Record = GeneRecord | SnpRecord | OmimRecord | DocRecord | TextRecord | FailedRe
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """Reply of esummary or efetch. ``cut`` says that the body ended before its last record did."""
+    """Hold the reply of esummary or efetch; ``cut`` means that the body ended before its last record did."""
 
     db: str
     records: tuple[Record, ...]

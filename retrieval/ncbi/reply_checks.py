@@ -1,6 +1,6 @@
-"""Judges a reply before anybody parses it: usable, worth another try, or an error for good; and how long it keeps.
+"""Classify a reply before it is parsed: usable, retryable, or a permanent error; and set its lifetime in the cache.
 
-Pure. NCBI sends many errors with status 200, some of them no valid JSON. What the records say is ``parsing``'s matter.
+Pure. NCBI sends many errors with status 200, some of them as invalid JSON. ``parsing`` reads the contents of records.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from retrieval.ncbi.requests import sent_params
 from retrieval.types import Endpoint, NcbiCall, RawReply
 
 _HTML: Final = re.compile(r"\s*(<\?xml[^>]*>\s*)?<(!doctype html|html)\b", re.IGNORECASE)
-# Only as an error: an abstract may hold the same words.
+# Matched only as an error: an abstract may contain the same words.
 _AS_ERROR: Final = r"""("error"\s*:\s*"|<ERROR>)[^"<]{0,200}"""
 _THROTTLED: Final = re.compile(_AS_ERROR + "rate limit exceeded", re.IGNORECASE)
 _BAD_KEY: Final = re.compile(r"api[ _-]?key[^\"<]{0,20}(invalid|not|wrong|malformed|unknown|expired)", re.IGNORECASE)
@@ -46,7 +46,13 @@ _NEGATIVE: Final = re.compile(
 
 
 def check_status(status: int, body: str) -> None:
-    """Raises the error an HTTP status stands for. NcbiThrottled, NcbiUnavailable: try again; NcbiReplyError: do not."""
+    """Raise the error that an HTTP status stands for.
+
+    Raises:
+        NcbiThrottled: 429, or an error text that reports the rate limit; retryable.
+        NcbiUnavailable: 500 and above, or an error text that reports a failed service; retryable.
+        NcbiReplyError: other errors and redirects; permanent.
+    """
     if status == 429:
         raise NcbiThrottled("NCBI refuses more requests for now (429)")
     if status >= 500:
@@ -59,7 +65,14 @@ def check_status(status: int, body: str) -> None:
 
 
 def check_body(call: NcbiCall, body: str) -> None:
-    """Raises for a body that another try may mend, and for a refused key; everything else is for ``parsing``."""
+    """Raise for a body that a retry may fix, and for a rejected key; ``parsing`` detects everything else.
+
+    Raises:
+        NcbiMalformed: empty, a web page, or truncated; retryable.
+        NcbiThrottled: NCBI's error text reports the rate limit.
+        NcbiUnavailable: NCBI's error text reports a failure of its service.
+        NcbiReplyError: NCBI rejects the API key.
+    """
     if not body.strip():
         raise NcbiMalformed("NCBI sent an empty reply")
     if call.endpoint in ("blast_put", "blast_get"):
@@ -77,7 +90,7 @@ def check_body(call: NcbiCall, body: str) -> None:
 
 
 def max_age_s(call: NcbiCall, reply: RawReply) -> float:
-    """How long the reply may be used again; nothing found, or an error for good, keeps shorter."""
+    """Return how long the reply may be reused; empty results and permanent errors expire sooner."""
     if _NEGATIVE.search(reply.body[:_MAX_ERROR_CHARS]):
         return NEGATIVE_MAX_AGE_S
     return MAX_AGE_S[call.endpoint]

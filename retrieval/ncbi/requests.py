@@ -1,6 +1,6 @@
-"""Turns checked calls into requests: what is sent, under which key it is remembered, how it may be shown.
+"""Build requests from checked calls: the parameters sent, the cache key and the URL for display.
 
-Pure. Requests are rebuilt from the call's parts, never taken over as written. Knows nothing of sockets or retries.
+Pure. Requests are rebuilt from the call's parts, never copied as written. Knows nothing of sockets or retries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _JSON_BY_DEFAULT: Final = frozenset({"esearch", "esummary", "elink", "einfo"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcbiSite:
-    """Where calls go and who makes them; ``eutils_url`` is the folder of ``esearch.fcgi``. Not in repr: e-mail, key."""
+    """Define the destination of calls and the identity of the caller.
+
+    ``eutils_url`` is the folder of ``esearch.fcgi``. E-mail and key are excluded from repr.
+    """
 
     eutils_url: str = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
     blast_url: str = "https://blast.ncbi.nlm.nih.gov/blast/Blast.cgi"
@@ -32,7 +35,7 @@ class NcbiSite:
     api_key: str = field(default="", repr=False)
 
     def base_of(self, call: NcbiCall) -> str:
-        """The URL without parameters."""
+        """Return the URL without parameters."""
         if call.endpoint in ("blast_put", "blast_get"):
             return self.blast_url
         return f"{self.eutils_url.rstrip('/')}/{call.endpoint}.fcgi"
@@ -40,7 +43,10 @@ class NcbiSite:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """One request, ready to send; ``body`` is empty for GET. It holds the key: show ``public_url``."""
+    """Hold one request, ready to send; ``body`` is empty for GET.
+
+    It contains the key: display ``public_url`` instead.
+    """
 
     method: Literal["GET", "POST"]
     url: str = field(repr=False)
@@ -60,21 +66,22 @@ def build_request(call: NcbiCall, site: NcbiSite) -> OutgoingRequest:
 
 
 def public_url(call: NcbiCall, site: NcbiSite) -> str:
-    """What is sent, as a URL without tool, e-mail and key: for traces, never for logs (it holds the question)."""
+    """Return the URL without tool, e-mail and key: for traces, never for logs (it contains the question)."""
     return f"{site.base_of(call)}?{_encode(sent_params(call))}"
 
 
 def cache_key(call: NcbiCall, site: NcbiSite) -> str:
-    """Equal for calls that get the same reply: parameter order, identity and the default ``retmode`` do not count.
+    """Return a key that is equal for calls with the same reply.
 
-    Case of terms and order of ids do, because NCBI's reply follows them.
+    Parameter order, identity and the default ``retmode`` do not count. Case of terms and order of ids do, because
+    NCBI's reply follows them.
     """
     parts = [site.base_of(call), sorted(sent_params(call).items())]
     return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode()).hexdigest()
 
 
 def sent_params(call: NcbiCall) -> dict[str, str]:
-    """Parameters without identity, in the order of the call."""
+    """Return the parameters without identity, in the order of the call."""
     if call.endpoint in ("blast_put", "blast_get"):
         return {"CMD": "Put" if call.endpoint == "blast_put" else "Get", **call.params}
     params = dict(call.params)
@@ -84,7 +91,7 @@ def sent_params(call: NcbiCall) -> dict[str, str]:
 
 
 def is_loopback_url(url: str) -> bool:
-    """Whether the host is this machine by its name alone; nothing is looked up."""
+    """Return whether the host is this machine by its name alone, without a DNS lookup."""
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return True

@@ -1,7 +1,7 @@
-"""The calls of one answer: from the text a model wrote to the text it is given back.
+"""Execute the calls of one answer: from the text that a model wrote to the text that it receives.
 
-Check, fetch, parse, condense; keeps what the answer is about, refuses repeated calls, turns every error into a short
-text. Knows nothing of models, tokens or HTTP.
+Checks, fetches, parses and condenses; tracks the topic of the answer, refuses repeated calls, and turns every error
+into a short text. Knows nothing of models, tokens or HTTP.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 ReplyStatus = Literal["ok", "empty", "error", "refused", "duplicate"]
 
-# What NCBI returns where a call gives no retmax.
+# NCBI's default for a call without retmax.
 _DEFAULT_RETMAX: Final = 20
 _MAX_ERROR_CHARS: Final = 240
 _ORGANISM: Final = re.compile(r"([^\[\]()]+?)\s*\[(?:orgn|organism)\]", re.IGNORECASE)
@@ -34,7 +34,7 @@ _TAG: Final = re.compile(r"\[[^\]]*\]")
 
 
 class Fetcher(Protocol):
-    """What a session needs of the client."""
+    """Fetch checked calls, as a session requires of its client."""
 
     @property
     def site(self) -> NcbiSite: ...
@@ -44,8 +44,10 @@ class Fetcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SessionReply:
-    """``text`` is one paragraph of data that triggers nothing. ``record`` is JSON-able, without key and e-mail; its
-    ``egress`` says where the call went, None where it went nowhere (refused before, or the same as an earlier one).
+    """Hold the reply to one call.
+
+    ``text`` is one paragraph of data that triggers nothing. ``record`` is JSON-serializable, without key and e-mail;
+    its ``egress`` states the call's destination, None if it was not sent (refused before, or equal to an earlier one).
     """
 
     text: str
@@ -55,14 +57,17 @@ class SessionReply:
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """What a search was for: its terms without tags, and the organism it named, if any."""
+    """Hold the topic of a search: its terms without tags, and the organism it named, if any."""
 
     terms: tuple[str, ...]
     organism: str | None
 
 
 class NcbiSession:
-    """One per answer, one call at a time. ``about``: the question's own terms, its organism, what it needs."""
+    """Execute the calls of one answer, one at a time.
+
+    ``about``: the question's own terms, its organism, the information it needs.
+    """
 
     def __init__(self, client: Fetcher, *, about: Focus | None = None, max_chars: int = 1200) -> None:
         self._client = client
@@ -72,7 +77,7 @@ class NcbiSession:
         self._topics: dict[tuple[str, str], _Topic] = {}
 
     async def __call__(self, url_text: str) -> SessionReply:
-        """Answer the call written as ``url_text`` (no brackets, no arrow). Every failure of NCBI is a reply."""
+        """Answer the call written as ``url_text`` (no brackets, no arrow); every NCBI failure is a reply."""
         started = time.monotonic()
         try:
             call = parse_call_url(url_text)
@@ -105,7 +110,7 @@ class NcbiSession:
         return condense(parsed, self._focus(call), max_chars=self._max_chars)
 
     def _note(self, call: NcbiCall, found: IdList) -> None:
-        """Remember what the ids were found for; links carry the topic of the records they start from."""
+        """Record the topic of the ids; links carry the topic of the records they start from."""
         if call.endpoint == "esearch":
             topic = _topic_of(call.params["term"])
         elif call.endpoint == "elink":
@@ -113,7 +118,7 @@ class NcbiSession:
         else:
             return
         for uid in found.ids:
-            self._topics.pop((call.db, uid), None)  # found again: the last search comes last
+            self._topics.pop((call.db, uid), None)  # reinserted, so that the last search comes last
             self._topics[call.db, uid] = topic
 
     def _focus(self, call: NcbiCall) -> Focus:
@@ -125,7 +130,7 @@ class NcbiSession:
         return replace(self._about, terms=terms, organism=topic.organism or self._about.organism)
 
     def _topic_of_ids(self, db: str, ids: str) -> _Topic:
-        """The topics of all these ids together, the last search first."""
+        """Combine the topics of all these ids, the last search first."""
         wanted = {(db, uid) for uid in ids.split(",")}
         topics = [topic for at, topic in reversed(self._topics.items()) if at in wanted]
         terms = tuple(dict.fromkeys(term for topic in topics for term in topic.terms))
@@ -148,8 +153,8 @@ def _parse(call: NcbiCall, raw: RawReply) -> ParsedReply:
     except NcbiError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # A shape nobody has seen yet must not end the answer; the log says where to look, without the text (its
-        # format leaves the messages of exceptions out).
+        # An unknown shape must not end the answer; the log has the traceback without the text (its format omits the
+        # messages of exceptions).
         _log.exception("reply of %s db=%s cannot be read", call.endpoint, call.db)
         raise NcbiMalformed(f"the reply of {call.endpoint} has an unknown shape") from error
 
@@ -198,7 +203,7 @@ def _record(
 
 
 def _shown(route: Route | None) -> dict[str, Any]:
-    """Where the call went, for the record; nothing where nobody said."""
+    """Return the call's destination for the record, {} if it is unknown."""
     if route is None:
         return {}
     egress = asdict(route)

@@ -1,7 +1,8 @@
-"""Sends one request and reads one reply within its limits. The only file that imports httpx or opens connections.
+"""Send one request and read one reply within its limits.
 
-It drives httpx's transport, not its client: so there are no redirects, cookies or proxies from the environment, and
-no log line with the URL, which holds the question and the key. Knows nothing of calls, retries or caches.
+No other module imports httpx or opens connections. It drives httpx's transport, not its client: so there are no
+redirects, cookies or proxies from the environment, and no log line with the URL, which contains the question and the
+key. Knows nothing of calls, retries or caches.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendLimits:
-    """Of one request: seconds to connect, seconds for everything, bytes of the body."""
+    """Limit one request: seconds to connect, seconds in total, bytes of the body."""
 
     connect_timeout_s: float = 5.0
     timeout_s: float = 30.0
@@ -33,7 +34,7 @@ class SendLimits:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """``retry_after`` is the header as sent, "" where there is none."""
+    """Hold one reply; ``retry_after`` is the header as sent, "" if there is none."""
 
     status: int
     content_type: str
@@ -46,7 +47,7 @@ class HttpReply:
 
 
 class HttpSender:
-    """The one way to the network, one object per process: what shares it shares its connections.
+    """Send requests over one connection pool, the process's only access to the network: all users share one sender.
 
     With ``app``, requests go to that ASGI application in this process instead.
     """
@@ -62,9 +63,15 @@ class HttpSender:
         return self._app is not None
 
     async def send(self, request: OutgoingRequest, limits: SendLimits | None = None) -> HttpReply:
-        """``limits``: of this request, where they are not the sender's own.
+        """Send a request and return its reply, whatever the HTTP status.
 
-        Raises NcbiTimeout, NcbiUnavailable, NcbiTooLarge or NcbiMalformed; any HTTP status is a reply.
+        ``limits`` apply to this request instead of the sender's own.
+
+        Raises:
+            NcbiTimeout: the connection or the reply took too long.
+            NcbiUnavailable: NCBI cannot be reached, or the connection broke.
+            NcbiTooLarge: the body exceeds its limit.
+            NcbiMalformed: the reply is compressed.
         """
         limits = limits or self._limits
         transport = await self._opened()
@@ -88,7 +95,7 @@ class HttpSender:
     async def _opened(self) -> httpx.AsyncBaseTransport:
         async with self._opening:
             if self._transport is None:
-                # On a thread: it reads the certificate store, which would hold the loop up.
+                # On a thread: it reads the certificate store, which would block the event loop.
                 self._transport = await asyncio.to_thread(_transport, self._app)
             return self._transport
 
@@ -97,7 +104,7 @@ async def _exchange(transport: httpx.AsyncBaseTransport, request: httpx.Request,
     response = await transport.handle_async_request(request)
     try:
         if response.headers.get("content-encoding", "identity") != "identity":
-            # Compression was not asked for, and a small compressed body can be any size unpacked.
+            # Compression was not requested, and a small compressed body can expand to any size.
             raise NcbiMalformed("NCBI sent a compressed reply")
         body = await _read(response, cap)
     finally:
@@ -130,5 +137,5 @@ def _to_httpx(request: OutgoingRequest, limits: SendLimits) -> httpx.Request:
 def _transport(app: AsgiApp | None) -> httpx.AsyncBaseTransport:
     if app is not None:
         return httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    # The API allows few requests a second; what is open waits for slow replies.
+    # The API permits few requests a second; open connections wait for slow replies.
     return httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=64), trust_env=False, retries=0)

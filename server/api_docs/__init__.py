@@ -1,1 +1,1 @@
-"""What the server says of its own API: an OpenAPI document that is true, and a page that needs nothing from outside."""
+"""Describe the server's API as an OpenAPI document and a page that loads nothing from other hosts."""

@@ -1,4 +1,4 @@
-"""Bodies that the routes do not read by one model alone, as models, for the document."""
+"""Define models of the request bodies that no single model of their route describes, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from server.openai_api.schemas import MAX_MESSAGES, MAX_TEXT, Body
 
 
 class ResponseRequest(Fields):
+    """Request a response of the Responses API."""
+
     input: Annotated[str, Field(max_length=MAX_TEXT)] | Annotated[list[ResponseMessage], Field(max_length=MAX_MESSAGES)]
 
 
 class MessagesRequest(Body):
-    """Anthropic's form. This server's engine has no layer for it, so every body is refused."""
+    """Request a message in Anthropic's form, which this engine does not support: every body is refused."""
 
     model: str

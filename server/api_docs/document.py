@@ -1,4 +1,7 @@
-"""Builds the OpenAPI 3.1 document from the list of operations. Pure; knows nothing of the running server."""
+"""Build the OpenAPI 3.1 document from the list of operations.
+
+Pure; depends on the running server only through ``Running``.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +161,7 @@ def _responses(operation: Operation, running: Running) -> Schema:
     for status, kind in replies.items():
         content = _content(kind, operation.layer if is_passed_on and kind != operation.layer else "")
         if operation.stream:
-            # Without a type: some read the schema as that of the whole text, some as that of each event.
+            # No type: some clients apply the schema to the whole text, others to each event.
             content["text/event-stream"] = {"schema": {"description": _STREAMS[operation.stream]}}
         headers = _headers(status, is_open=operation.is_open)
         responses[str(status)] = {"description": _said(status), "headers": headers, "content": content}

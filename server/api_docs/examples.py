@@ -1,4 +1,4 @@
-"""For each kind of body one that can be sent as it is; ``/docs`` begins with it."""
+"""Provide one complete, valid example for each kind of request body; ``/docs`` starts with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from server.api_docs.running import Running
 Schema = dict[str, Any]
 QUESTION: Final = "What is the official gene symbol of LMP10?"
 _TEXT: Final = "PSMB10 is a gene."
-# What stands for itself in bodies of several kinds.
+# Example values that several kinds of body share.
 FIELDS: Final[Schema] = {
     "messages": [{"role": "user", "content": QUESTION}],
     "input": QUESTION,
@@ -19,7 +19,7 @@ FIELDS: Final[Schema] = {
 
 
 def add_examples(schemas: dict[str, Schema], running: Running) -> None:
-    """Changes the schemas of the bodies in place."""
+    """Add an example to the schema of each request body, in place."""
     bodies: dict[str, Schema] = {
         "ChatRequest": {"model": running.model, "messages": FIELDS["messages"]},
         "CompletionRequest": {"model": running.model, "prompt": FIELDS["prompt"]},

@@ -1,6 +1,7 @@
-"""What is said of the engine's own OpenAI layer (vLLM), which answers for the plain model where there is one.
+"""Describe the engine's own OpenAI layer (vLLM), which answers requests for the plain model where it exists.
 
-The layer takes what ``vllm serve`` takes. Here stand what is always there, and what is refused before it.
+The layer accepts the fields of ``vllm serve``. The schemas name the fields that are always present and those that this
+server refuses before the layer sees them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from server.api_docs.examples import FIELDS
 from server.openai_api.plain_checks import LONGEST, MAX_LOGPROBS, REFUSED
 
 Schema = dict[str, Any]
-# Route -> what its bodies must have beside the model.
+# Route -> required members of its bodies beside ``model``.
 _NEEDED: Final[dict[str, dict[str, Schema]]] = {
     "/v1/chat/completions": {"messages": {"type": "array"}},
     "/v1/completions": {"prompt": {}},
@@ -22,7 +23,7 @@ _NEEDED: Final[dict[str, dict[str, Schema]]] = {
 
 
 def layer_body(path: str, model: str, max_choices: int) -> Schema:
-    """The schema of a body that goes to the layer."""
+    """Return the schema of a request body that is forwarded to the engine's OpenAI layer."""
     members: dict[str, Schema] = {"model": {"const": model}} | _NEEDED[path]
     needed = list(members)
     members["n"] = {"type": ["integer", "null"], "minimum": 1, "maximum": max_choices}
@@ -40,7 +41,7 @@ def layer_body(path: str, model: str, max_choices: int) -> Schema:
 
 
 def layer_replies() -> dict[str, Schema]:
-    """``LayerError``: wrong fields are refused by the layer, in its own words."""
+    """Return the schemas of the layer's replies; ``LayerError`` carries its own messages about wrong fields."""
     told: Schema = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
     error: Schema = {"type": "object", "properties": {"error": told}, "required": ["error"]}
     count: Schema = {"type": "object", "properties": {"input_tokens": {"type": "integer"}}}

@@ -1,4 +1,4 @@
-"""What is said of one route."""
+"""Define the description of one route."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Literal
 from pydantic import BaseModel
 
 Verb = Literal["get", "post", "put", "delete"]
-# What the body of a reply is: the name of a schema of ``replies``, or one of these.
+# A reply's body is the name of a schema of ``replies`` or one of these constants.
 METRICS: Final = "metrics"
 PAGE: Final = "page"
 Query = Mapping[str, Mapping[str, object]]
@@ -18,9 +18,14 @@ Stream = Literal["", "chat", "text", "response"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """``replies``: status -> what its body is. ``stream``: with ``stream`` true the reply is server-sent events of this
-    kind. ``is_open``: without a key. ``query``: parameters of the URL, by name, with their schemas. ``is_timed``: the
-    client can shorten its time. ``layer``: the schema of what the engine's own OpenAI layer replies, where it has one.
+    """Describe one method of one path for the OpenAPI document.
+
+    - ``replies``: status -> name of the reply's schema, ``METRICS`` or ``PAGE``.
+    - ``stream``: kind of server-sent events that the reply consists of when the request sets ``stream``.
+    - ``is_open``: the route needs no key.
+    - ``query``: schemas of the URL's query parameters, by name.
+    - ``is_timed``: the client can shorten the time limit with a header.
+    - ``layer``: schema of the reply of the engine's own OpenAI layer, "" where the layer has no such route.
     """
 
     path: str

@@ -1,4 +1,7 @@
-"""Every route: what it is for, what it takes, what it replies with. A test holds the list against the routes."""
+"""List every route with its purpose, request body and replies.
+
+A test compares the list with the registered routes.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ _NAMESPACE: Final = "/v1/namespaces/{name}"
 
 
 def _change(path: str, verb: Verb, summary: str, body: type[BaseModel] | Literal["file"]) -> Operation:
-    """A job: 200 where it ended while the client waited."""
+    """Return the operation of a change, which runs as a job: 200 if it ends while the client waits, else 202."""
     query = {**WAIT, **_FILE_FIELDS} if body == "file" else WAIT
     return Operation(
         path=_NAMESPACE + path,

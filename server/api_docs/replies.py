@@ -1,4 +1,7 @@
-"""Shapes of what routes reply with, as JSON schemas. Further members may come; those named here are always there."""
+"""Define the JSON schemas of reply bodies.
+
+Replies may have further members; the members named here are always present.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _EVENTS: Final = (
 
 
 def error_schema() -> Schema:
-    """``code`` is one of those of the error table."""
+    """Return the schema of an error, whose ``code`` is one of the error table's codes."""
     codes = sorted({code for _, _, code in TABLE.values()} | {"unknown_url"})
     types = sorted({kind for _, kind, _ in TABLE.values()})
     return _object(
@@ -40,7 +43,7 @@ def error_schema() -> Schema:
 
 
 def reply_schemas() -> dict[str, Schema]:
-    """By the name that operations give."""
+    """Return the schemas of all replies by the names that operations use."""
     return {
         "Error": error_schema(),
         "Health": _object(status={"const": "ok"}),

@@ -1,5 +1,8 @@
-"""``/openapi.json`` and ``/docs``. The page and its script hold nothing of the server and are open. The document needs
-a key as every route does; the page asks for it and keeps it in memory."""
+"""Serve ``/openapi.json`` and ``/docs``.
+
+The page and its script contain no data of the server and need no key. The document needs a key as other routes do; the
+page asks for the key and stores it in memory only.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _KINDS: Final = {
     "page.css": "text/css",
     "page.svg": "image/svg+xml",
 }
-# Nothing from elsewhere, no inline script, in no frame of another page.
+# No resources of other origins, no inline scripts, no framing by other pages.
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"

@@ -1,4 +1,4 @@
-"""What the bodies' own schemas do not say: rules over several fields, and fields that may only be there unused."""
+"""Add to the body schemas what the models cannot express: rules over several fields, and unused-only fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DAY: Final[Schema] = {"pattern": r"^\d{4}-?\d\d-?\d\d$"}
 
 
 def add_rules(schemas: dict[str, Schema], running: Running) -> None:
-    """Changes the schemas of the bodies in place."""
+    """Add the rules to the schemas of the request bodies, in place."""
     _add_answer_rules(schemas, running)
     _add_response_rules(schemas["ResponseRequest"])
     _add_token_rules(schemas, running)
@@ -113,7 +113,7 @@ def _user_message() -> Schema:
 
 
 def _narrow(schema: Schema, rule: Schema) -> None:
-    """Every text in it, whether alone or in a list, follows the rule as well."""
+    """Apply the rule to every string schema inside, whether alone or in a list; change the schema in place."""
     if schema.get("type") == "string":
         schema.update(rule)
     for branch in schema.get("anyOf", ()):

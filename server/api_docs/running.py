@@ -1,4 +1,4 @@
-"""What the document has to know of the server that it describes."""
+"""Collect the facts about the running server that the OpenAPI document depends on."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from server.version import installed_version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """``needs_key``: a request without one is refused. ``vocabulary``: tokens of the served model, None while it is
-    not loaded. ``has_turns``: it takes chats by a template. ``layer_model``: its name where the engine has an OpenAI
-    layer of its own, "" where it has none or is not loaded. ``model`` and ``encoder``: names for examples."""
+    """Hold the facts about the running server that the OpenAPI document depends on.
+
+    - ``needs_key``: requests without a key are refused.
+    - ``vocabulary``: number of tokens of the served model, None while the model is not loaded.
+    - ``has_turns``: the model formats chats with a template.
+    - ``layer_model``: name of the model that the engine's own OpenAI layer serves, "" where there is no layer or the
+      engine is not loaded.
+    - ``model`` and ``encoder``: names used in examples.
+    """
 
     version: str
     needs_key: bool
@@ -28,7 +34,7 @@ class Running:
     encoder: str = "encoder"
 
     def is_passed_on(self, path: str) -> bool:
-        """Whether requests for the plain model go to the engine's layer, where it has such a route."""
+        """Return whether the engine's layer answers plain-model requests for ``path``, provided it has such a route."""
         return bool(self.layer_model) and (self.has_turns or path not in NEED_TEMPLATE)
 
 

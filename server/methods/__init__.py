@@ -1,1 +1,4 @@
-"""The published systems, one readable file each. They yield events and know nothing of HTTP."""
+"""Implement the published systems, one readable file each.
+
+Methods yield events and know nothing of HTTP.
+"""

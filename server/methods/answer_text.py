@@ -1,7 +1,7 @@
-"""Splits what the model writes into thoughts and answer while it is being written. Pure.
+"""Split generated text into reasoning and answer while it streams.
 
-The answer is the text after the last ``Answer:``. A call's own text belongs to neither: it is shown as a line of its
-own once it is answered.
+Pure. The answer is the text after the last ``Answer:``. The text of a call belongs to neither: it is shown as a line of
+its own after the call has been answered.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ CALL_OPENER = "[https://"
 
 
 def extract_answer(text: str) -> str:
-    """The text after the last ``Answer:``; without one, the last paragraph."""
+    """Return the text after the last ``Answer:``, or the last paragraph where there is no such mark."""
     _, mark, after = text.rpartition(MARK)
     return after.strip() if mark else re.split(r"\n\s*\n", text.strip())[-1].strip()
 
 
 class AnswerSplitter:
-    """Feed it the sampled text and the calls in order; it gives deltas and, at the end, ``answer``.
+    """Turn sampled text and calls, fed in order, into text deltas and the final ``answer``.
 
-    With ``multi_hop`` every ``Answer:`` may be that of a sub-question, so the answer is given at the end. Without,
-    it streams from the first ``Answer:`` on; text that may become a call is held back until that is known.
+    With ``multi_hop`` every ``Answer:`` may belong to a sub-question, so the answer is emitted at the end. Without it,
+    the answer streams from the first ``Answer:`` on. Text that may become a call is buffered until that is decided.
     """
 
     def __init__(self, *, multi_hop: bool) -> None:
@@ -36,7 +36,7 @@ class AnswerSplitter:
 
     @property
     def answer(self) -> str:
-        """Final after ``finish``."""
+        """Return the answer so far; it is final after ``finish``."""
         return (self._pending if self._pending is not None else extract_answer(self._since_call)).strip()
 
     def feed(self, text: str) -> list[TextDelta]:
@@ -46,7 +46,10 @@ class AnswerSplitter:
         return self._release(ready)
 
     def call_made(self) -> list[TextDelta]:
-        """The text held back was a call. What came before it since the last mark was no final answer."""
+        """Discard the buffered text, which was a call, and release what precedes the call as reasoning.
+
+        Text between the last mark and the call was not the final answer.
+        """
         before, _, _ = self._held.rpartition(CALL_OPENER)
         self._held = ""
         deltas = self._release(before)
@@ -79,7 +82,7 @@ class AnswerSplitter:
         self._pending += text
         if self._multi_hop:
             return []
-        # White space at the end may be the last of the answer.
+        # Trailing white space is withheld: the answer may end here, and it is stripped.
         shown = self._pending.strip()
         return self._grow(shown)
 
@@ -89,14 +92,17 @@ class AnswerSplitter:
         return self._answer_delta(new)
 
     def _drop_pending(self) -> list[TextDelta]:
-        """The last mark's text was not the final answer: it was one of a sub-question, or a call followed it."""
+        """Drop the text after the last mark as the final answer.
+
+        It belongs to a sub-question, or a call follows it.
+        """
         if self._pending is None:
             return []
         text, self._pending = self._pending, None
         if self._multi_hop:
             return [TextDelta(f"{MARK}{text}", "reasoning")]
         shown, self._shown_answer = self._shown_answer, ""
-        # Already sent; the next answer starts on a line of its own.
+        # That text has been sent already, so the next answer starts on a new line.
         return [TextDelta("\n", "answer")] if shown else []
 
     def _answer_delta(self, text: str) -> list[TextDelta]:
@@ -104,7 +110,7 @@ class AnswerSplitter:
 
 
 def _undecided(text: str) -> int:
-    """Where the part begins that may still become a call or a mark; its length where there is none."""
+    """Return the offset of the suffix that may still become a call or a mark, or the text's length if there is none."""
     opener = text.rfind(CALL_OPENER)
     if opener >= 0 and "\n" not in text[opener:]:
         return opener

@@ -1,4 +1,7 @@
-"""What a method is given and what it yields. Knows nothing of HTTP, OpenAI's formats or how an answer is shown."""
+"""Define the input of a method and the events that it yields.
+
+Knows nothing of HTTP, OpenAI's formats or how an answer is rendered.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,24 @@ Origin = Literal["sampled", "injected"]
 
 
 class MethodError(ArrowheadError):
-    """A method could not go through its steps."""
+    """Signal that a method could not complete its steps."""
 
 
 class OptionInvalid(MethodError):
-    """``param`` is ``arrowhead.KEY``."""
+    """Signal an invalid option; ``param`` is ``arrowhead.KEY``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
+    """Hold one message of a chat."""
+
     role: str
     content: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """What the client asked for. None leaves the choice to the method."""
+    """Hold the sampling parameters of the request; None leaves the choice to the method."""
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -42,8 +47,10 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One answer to be given. ``prompt`` is set instead of ``messages`` where the client sent plain text. ``key_id``
-    names the API key that asks, "" on a server without keys. ``namespaces``: those that it may read, None for all.
+    """Hold the request for one answer.
+
+    ``prompt`` is set instead of ``messages`` where the client sent plain text. ``key_id`` names the API key of the
+    request, "" on a server without keys. ``namespaces`` are those that the request may read, None for all.
     """
 
     request_id: str
@@ -56,30 +63,33 @@ class Ask:
 
     @property
     def cache_salt(self) -> str | None:
-        """One key's cached prefixes are not another's: the time to the first token would tell what was asked before."""
+        """Return the salt that separates the prefix caches of different keys.
+
+        With a shared cache, the time to first token would reveal earlier prompts of other keys.
+        """
         return self.key_id or None
 
     @property
     def question(self) -> str:
-        """The prompt, or the last message of the user. Earlier turns are not part of it."""
+        """Return the prompt, or the last user message without the earlier turns."""
         if self.prompt is not None:
             return self.prompt.strip()
         return next((m.content.strip() for m in reversed(self.messages) if m.role == "user"), "")
 
 
-# Events, in the order things happen.
+# Events, in the order in which they occur.
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line about what goes on, for a reader who waits."""
+    """Report the method's progress as one line of text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """New text for the reader. The ``answer`` pieces joined are the whole answer as it is shown."""
+    """Carry new text to show; the ``answer`` pieces joined are the whole answer as it is shown."""
 
     text: str
     channel: Channel = "answer"
@@ -88,7 +98,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptDelta:
-    """New text of the sequence itself, as the model sees it: what it wrote and what was put in."""
+    """Carry new text of the token sequence as the model sees it, sampled or injected."""
 
     text: str
     origin: Origin = "sampled"
@@ -97,7 +107,7 @@ class TranscriptDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallMade:
-    """``url`` as the model wrote it."""
+    """Report a call, with ``url`` as the model wrote it."""
 
     url: str
     ordinal: int
@@ -105,7 +115,10 @@ class CallMade:
 
 @dataclass(frozen=True, slots=True)
 class CallReplied:
-    """``summary`` is a short phrase (``3 ids``); ``record`` is JSON-able and goes into the trace."""
+    """Report the reply to a call.
+
+    ``summary`` is a short phrase (``3 ids``). ``record`` is JSON-able and goes into the trace.
+    """
 
     url: str
     ordinal: int
@@ -118,8 +131,10 @@ class CallReplied:
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """A search in data that this machine has, done. ``queries`` as they were searched for, ``sources`` the addresses of
-    what was found, best first."""
+    """Report a completed search of local data.
+
+    ``queries`` are the queries as they were searched for, ``sources`` the addresses of the hits, best first.
+    """
 
     queries: tuple[str, ...]
     sources: tuple[str, ...] = ()
@@ -127,8 +142,10 @@ class Retrieved:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A record the answer was read from. ``start`` and ``end``: where its marker stands in the shown answer. ``text``:
-    the passage that was read, "" where the record is not kept.
+    """Refer to a record that the answer was read from.
+
+    ``start`` and ``end`` are the offsets of its marker in the shown answer. ``text`` is the passage that was read, ""
+    where the record is not stored.
     """
 
     number: int
@@ -141,12 +158,17 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
+    """List the references of the answer."""
+
     references: tuple[Reference, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """``answer`` is bare: no reference list, no marker. ``details`` is JSON-able (mask, prompt, limits)."""
+    """End the answer.
+
+    ``answer`` has neither reference list nor markers. ``details`` is JSON-able (mask, prompt, limits).
+    """
 
     answer: str
     finish_reason: LoopFinish
@@ -159,20 +181,28 @@ Event = Step | TextDelta | TranscriptDelta | CallMade | CallReplied | Retrieved 
 
 
 class Method(Protocol):
-    """One way to answer, over one model. Safe to call many times at once."""
+    """Answer questions with one model; safe for concurrent calls."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def description(self) -> str:
-        """One sentence for ``/v1/models``."""
+        """Return one sentence for ``/v1/models``."""
         ...
 
     def check(self, ask: Ask) -> None:
-        """Raises OptionInvalid or another ArrowheadError for what can be refused before any work."""
+        """Validate the request as far as possible before any work.
+
+        Raises:
+            OptionInvalid: an option is unknown or has a wrong value.
+            ArrowheadError: another reason to refuse the request.
+        """
         ...
 
     def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
-        """Yields events; the last is ``Done``. Closing the iterator stops generation and pending calls."""
+        """Yield the events of the answer; the last one is ``Done``.
+
+        Closing the iterator stops generation and pending calls.
+        """
         ...

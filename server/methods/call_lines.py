@@ -1,4 +1,4 @@
-"""One line for one call: what a reader sees of it. Pure."""
+"""Format one call as one line of text. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 from models.decoding.types import CallReply
 
-# Parameters that say what was asked; the others are left out of the short form.
+# Parameters that carry the query; the short form omits the others.
 _TELLING = ("term", "id", "QUERY", "RID", "linkname")
 _MAX_VALUE = 60
 _NOUNS = {"esearch": "id", "elink": "id", "blast_put": "hit", "blast_get": "hit", "einfo": "database"}
@@ -14,7 +14,7 @@ ELLIPSIS = "…"
 
 
 def summary(reply: CallReply) -> str:
-    """``3 ids``, ``1 record``, ``no hits``, or what went wrong."""
+    """Return a short phrase for a reply: ``3 ids``, ``1 record``, ``0 hits``, or the error."""
     if reply.status == "duplicate":
         return "same call as before"
     if reply.status in ("error", "refused"):
@@ -27,7 +27,7 @@ def summary(reply: CallReply) -> str:
 
 
 def short_url(url: str) -> str:
-    """The address with the parameters that only set formats left out: ``…?db=gene&…&term=LMP10``."""
+    """Return the URL without the parameters that only set formats: ``…?db=gene&…&term=LMP10``."""
     head, question, query = url.partition("?")
     if not question:
         return head
@@ -43,7 +43,7 @@ def short_url(url: str) -> str:
 
 
 def call_query(url: str) -> str:
-    """What a call asks for, without its address: ``esearch gene: LMP10``."""
+    """Return what a call asks for, without its URL: ``esearch gene: LMP10``."""
     head, _, query = url.partition("?")
     given = dict(parse_qsl(query))
     endpoint = "BLAST" if head.endswith("Blast.cgi") else head.rsplit("/", 1)[-1].removesuffix(".fcgi")

@@ -1,4 +1,4 @@
-"""A method over a model that was not made for it: answers, and says so first."""
+"""Prefix the answers of a method with a warning where its model was not trained for the method."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from server.methods.base import Ask, Event, Method, Step
 
 
 class Cautioned:
-    """A ``Method``."""
+    """Wrap a ``Method`` and emit a warning as its first step."""
 
     def __init__(self, inner: Method, model: str) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Reads the choices that a multiple-choice question lists. Pure."""
+"""Parse the choices that a multiple-choice question lists. Pure."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from typing import Final
 
 MAX_CHOICES: Final = 26
 MAX_CHOICE: Final = 500
-# A question may be long: none of these looks at a stretch of it more than once.
+# Questions may be long: each pattern matches in linear time.
 _HEADER: Final = re.compile(r"\b(?:given\s+list\s+is|options?(?:\s+are)?|choices?(?:\s+are)?)\s*:\s*", re.IGNORECASE)
 _LETTERED: Final = re.compile(r"(?m)^[ \t]*\(?([A-Za-z])[.):][ \t]+(\S.*)$")
 _LETTER: Final = re.compile(r"(?:(?<=\s)|^)\(?([A-Za-z])[.):]\s+")
 
 
 def one_line(question: str) -> str:
-    """A question is one line of the prompt: line breaks in it would look like the prompt's own."""
+    """Return the question on one line, since line breaks in it would look like the prompt's own."""
     return " ".join(question.split())
 
 
 def listed_choices(question: str, *, with_repeats: bool = False) -> tuple[tuple[str, ...], str]:
-    """The choices that a question lists, () for none, and what stands before them. Published questions repeat a choice
-    now and then: ``with_repeats`` keeps it, so that each has its letter.
+    """Return the choices that a question lists, () for none, and the text before them.
+
+    Published questions sometimes repeat a choice: ``with_repeats`` preserves the repetition, so that each has its
+    letter.
     """
     lettered = list(_LETTERED.finditer(question))
     if _is_row([found[1] for found in lettered]):
         return _usable([one_line(found[2]) for found in lettered], with_repeats), question[: lettered[0].start()]
     text = question.rstrip()
-    # The list is what the text ends with, on one line.
+    # The list of choices is the last line of the text.
     last_line = text.rfind("\n") + 1
     header = next((found for found in _HEADER.finditer(text) if found.end() >= last_line), None)
     if header is None or header.end() == len(text):
@@ -45,13 +47,13 @@ def _parts(listed: str) -> list[str]:
 
 
 def _is_row(letters: list[str]) -> bool:
-    """A, B, C or a, b, c, without a gap."""
+    """Return whether the letters are A, B, C or a, b, c without a gap."""
     row = [chr(place) for place in range(ord("A"), ord("A") + min(len(letters), 27))]
     return len(letters) >= 2 and (letters == row or letters == [letter.lower() for letter in row])
 
 
 def are_choices(value: object) -> bool:
-    """Whether a request's own list can be chosen from: 2 to 26 different lines of text."""
+    """Return whether a request's own list of choices is valid: 2 to 26 distinct lines of text."""
     if not isinstance(value, list) or not 2 <= len(value) <= MAX_CHOICES:
         return False
     if not all(isinstance(choice, str) and choice.strip() for choice in value):
@@ -61,12 +63,12 @@ def are_choices(value: object) -> bool:
 
 
 def regex_of(text: str) -> str:
-    """A regular expression of a grammar that matches ``text`` and nothing else."""
+    """Return a regular expression for a grammar that matches ``text`` and nothing else."""
     return re.sub(r"[\\^$.|?*+()\[\]{}/]", lambda found: "\\" + found[0], text)
 
 
 def _usable(found: list[str], with_repeats: bool) -> tuple[str, ...]:
-    """() where they are no list to choose from."""
+    """Return the choices, () where they do not form a list of 2 to 26 choices of valid length."""
     choices = tuple(choice for choice in found if choice)
     choices = choices if with_repeats else tuple(dict.fromkeys(choices))
     return choices if 2 <= len(choices) <= MAX_CHOICES and max(map(len, choices)) <= MAX_CHOICE else ()

@@ -1,7 +1,7 @@
-"""The plain model: messages in, text out, no calls.
+"""Answer with the plain model: messages in, text out, no calls.
 
-Models with a chat template get it. A base model has no roles; its prompt is the messages as plain text and then the
-last question, in the form our methods use:
+Models with a chat template use it. A base model has no roles; its prompt is the messages as plain text followed by the
+last question, in the form that our methods use:
 
     {earlier messages, one paragraph each}
 
@@ -27,6 +27,8 @@ _COMPLETION_TOKENS = 16
 
 
 class Direct:
+    """Answer with the served model alone."""
+
     name = "direct"
 
     def __init__(self, slot: EngineSlot) -> None:
@@ -65,13 +67,17 @@ def uses_chat_template(engine: Engine, card: ModelCard) -> bool:
 
 
 def plain_ids(engine: Engine, text: str) -> list[int]:
-    """The text's tokens after the token that begins a sequence, where the model has one."""
+    """Return the tokens of the text, preceded by the model's beginning-of-sequence token where it has one."""
     bos = engine.tokenizer.bos_token_id
     return [*([] if bos is None else [bos]), *engine.tokenizer.encode(text)]
 
 
 def ids_of(ask: Ask, engine: Engine, card: ModelCard) -> list[int]:
-    """The tokens that the plain model is given. Raises UnsupportedParam for a chat that the template refuses."""
+    """Return the prompt tokens for the plain model.
+
+    Raises:
+        UnsupportedParam: the chat template refuses the chat.
+    """
     if ask.prompt is not None:
         return plain_ids(engine, ask.prompt)
     if uses_chat_template(engine, card):
@@ -82,7 +88,7 @@ def ids_of(ask: Ask, engine: Engine, card: ModelCard) -> list[int]:
 
 
 def _stops(ask: Ask, card: ModelCard) -> tuple[str, ...]:
-    """A base model goes on with a question of its own; its answer ends there."""
+    """Return the stop strings: those of the request and, for a base model, the start of a further question."""
     own = ("\n\nQuestion:",) if ask.prompt is None and card.prompt_form == "base" else ()
     return (*ask.sampling.stop, *own)
 
@@ -103,7 +109,7 @@ def _params(ask: Ask, engine: Engine, prompt_tokens: int, *, stop: tuple[str, ..
 
 
 def usage_of(prompt_tokens: int, sampled: int, last: Delta) -> LoopUsage:
-    """Of an answer written in one piece; ``last`` is the delta that ended it."""
+    """Return the token usage of an answer generated in one piece; ``last`` is its final delta."""
     cached = last.num_cached_tokens
     return LoopUsage(
         prompt_tokens=prompt_tokens,

@@ -1,15 +1,15 @@
-"""GeneGPT: a model answers questions by writing NCBI calls in the middle of its text.
+"""Implement GeneGPT: a model answers questions by writing NCBI calls within its text.
 
 Jin Q, Yang Y, Chen Q, Lu Z. GeneGPT: augmenting large language models with domain tools for improved access to
 biomedical information. Bioinformatics 40(2), 2024. The steps are those of the paper's Figure 2:
 
 1. prompt <- header (instruction, documentation, demonstrations) + question      ``_prompt_ids``
-2. the model writes until it has written a call, ``[URL]->``                      the interception loop
-3. the last URL is called and its result put behind the arrow; back to 2          ``_CallHandler``
-4. a blank line ends the answer, which is the text after the last "Answer:"       ``_stops``, ``AnswerSplitter``
+2. the model generates until it has written a call, ``[URL]->``                  the interception loop
+3. the last URL is called and its result inserted after the arrow; back to 2     ``_CallHandler``
+4. a blank line ends the answer, which is the text after the last "Answer:"      ``_stops``, ``AnswerSplitter``
 
-What differs from the published program: a call is checked and rebuilt, never fetched as written; results are
-condensed; the header never changes, so that its computation is shared by all requests.
+Differences from the published program: a call is validated and rebuilt, never fetched as written; results are
+condensed; the header is constant, so that all requests share its cached prefix.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SEQUENCE = re.compile(r"(?<![A-Za-z])[ACGTN]{20,2000}(?![A-Za-z])", re.IGNORECA
 
 
 class SessionReply(Protocol):
-    """What NCBI answered to one call, ready to be put in."""
+    """Hold NCBI's reply to one call, ready for insertion into the sequence."""
 
     @property
     def text(self) -> str: ...
@@ -71,23 +71,30 @@ class SessionReply(Protocol):
 
 
 class Session(Protocol):
-    """The calls of one answer."""
+    """Execute the calls of one answer."""
 
     async def __call__(self, url_text: str) -> SessionReply: ...
 
 
 class Lookups(Protocol):
-    """Where the calls of answers go."""
+    """Open a call session for each answer."""
 
     def check(self, ask: Ask, options: GeneGptOptions) -> None:
-        """Raises an ArrowheadError for what this asker may not have."""
+        """Check that the request may make its calls.
+
+        Raises:
+            ArrowheadError: the request exceeds the permissions of its key.
+        """
         ...
 
     def open(self, ask: Ask, question: str, options: GeneGptOptions) -> Session: ...
 
 
 class GeneGpt:
-    """``lookups`` opens the session of each answer, with its question as it stands in the prompt."""
+    """Answer genomics questions with NCBI calls made during generation.
+
+    ``lookups`` opens the session of each answer, with the question as it appears in the prompt.
+    """
 
     name = "genegpt"
     description = "GeneGPT: answers genomics questions with NCBI E-utilities and BLAST calls made in mid-sentence"
@@ -169,8 +176,11 @@ class GeneGpt:
         return plain_ids(engine, self._prompt.base_form(options.mask, question))
 
     def _stops(self, options: GeneGptOptions, question: str, engine: Engine) -> tuple[str, ...]:
-        """A blank line ends an answer. With demonstrations, a multi-hop answer may have blank lines between its
-        sub-questions and ends where the next demonstration would begin; a chat model ends by itself."""
+        """Return the stop strings; a blank line ends an answer.
+
+        With demonstrations, a multi-hop answer may have blank lines between its sub-questions and ends where the next
+        demonstration would begin; a chat model stops by itself.
+        """
         if uses_chat_template(engine, self._slot.card):
             return ("\n\nQuestion:",)
         by_sub_questions = COT_TRIGGER in question and options.mask != MASKS["none"]
@@ -178,7 +188,7 @@ class GeneGpt:
 
 
 class _CallHandler:
-    """From the loop's calls to the session's."""
+    """Adapt the calls of the interception loop to the session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -203,7 +213,7 @@ def _grammar(options: GeneGptOptions, question: str, engine: Engine) -> Grammar 
 
 
 def _events(step: TextSampled | CallStarted | CallFinished | LoopDone, splitter: AnswerSplitter) -> list[Event]:
-    """What one step of the loop means to a reader."""
+    """Return the events that one step of the loop produces."""
     match step:
         case TextSampled(text=text, logprobs=logprobs):
             return [TranscriptDelta(text, "sampled", logprobs), *splitter.feed(text)]

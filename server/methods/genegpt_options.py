@@ -1,4 +1,4 @@
-"""The ``arrowhead`` options of a GeneGPT request, checked. Unknown keys and wrong values are refused by name."""
+"""Validate the ``arrowhead`` options of a GeneGPT request; unknown keys and wrong values are refused by name."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ _MAX_ORGANISM = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneGptOptions:
-    """``mask``: six digits. ``grammar``: ``calls`` lets the model write only well-formed calls, ``grounded`` also only
-    sequences that stand in the question. ``organism`` "": the one the question names, else human. ``condense`` False
-    puts replies in as they came, cut to the reply budget. ``summaries``: how much of genes' prose summaries replies
-    hold, where the question leaves room for prose. ``cot`` None: where the question asks for it. ``egress`` None: the
-    mode of the request's key."""
+    """Hold the options of a GeneGPT request.
+
+    - ``mask``: six digits.
+    - ``grammar``: ``calls`` allows only well-formed calls, ``grounded`` also only sequences that occur in the question.
+    - ``organism``: "" for the organism that the question names, else human.
+    - ``condense``: False inserts replies as received, cut to the reply budget.
+    - ``summaries``: how much of the genes' prose summaries replies contain, where the question leaves room for prose.
+    - ``cot``: None for chain of thought where the question asks for it.
+    - ``egress``: None for the mode of the request's key.
+    """
 
     mask: str
     max_calls: int
@@ -37,7 +42,9 @@ class GeneGptOptions:
 
 
 def parse_options(given: Mapping[str, Any], *, card: ModelCard, max_calls: int) -> GeneGptOptions:
-    """The defaults are the model's. ``max_calls`` is the server's limit and the default; a request can lower it.
+    """Return the validated options; defaults are the model's.
+
+    ``max_calls`` is the server's limit and the default; a request can lower it.
 
     Raises:
         OptionInvalid: ``param`` names the key.

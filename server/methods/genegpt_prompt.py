@@ -1,7 +1,8 @@
-"""GeneGPT's prompt: which parts a mask selects, and their text. Renders demonstrations from stored facts; no network.
+"""Render GeneGPT's prompt from the parts that a mask selects.
 
-The parts are those of the paper's Table 1: Dc.1 (E-utilities), Dc.2 (BLAST), Dm.1 alias, Dm.2 SNP, Dm.3 disease,
-Dm.4 alignment, in this order. The wording is ours, and no demonstration is a question of the benchmark.
+The parts are those of the paper's Table 1: Dc.1 (E-utilities), Dc.2 (BLAST), Dm.1 alias, Dm.2 SNP, Dm.3 disease, Dm.4
+alignment, in this order. The wording is ours, and no demonstration is a question of the benchmark. Demonstrations are
+rendered from stored facts, without network access.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _DEMO_REPLY_CHARS = 1200
 
 
 def resolve_mask(mask: str) -> str | None:
-    """Six digits for a name or six digits; None for anything else."""
+    """Return the six digits of a mask given by name or as digits, None for anything else."""
     mask = MASKS.get(mask, mask)
     return mask if re.fullmatch("[01]{6}", mask) else None
 
 
 def one_line(question: str) -> str:
-    """A question is one line of the prompt: line breaks in it would look like the prompt's own."""
+    """Return the question on one line, since line breaks in it would look like the prompt's own."""
     return " ".join(question.split())
 
 
@@ -50,7 +51,7 @@ def question_line(question: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """All parts, rendered once. ``parts`` by name (dc1 … dm4)."""
+    """Hold all parts, rendered once, by name (dc1 … dm4)."""
 
     instruction: str
     chat_instruction: str
@@ -64,7 +65,7 @@ class Prompt:
         return cls(_text("instruction.txt"), _text("instruction_chat.txt"), parts)
 
     def header(self, mask: str) -> str:
-        """Instruction, documentation, demonstrations, blank lines between. ``mask`` has six digits."""
+        """Return instruction, documentation and demonstrations, separated by blank lines; ``mask`` has six digits."""
         chosen = [name for name, digit in zip(_PARTS, mask, strict=True) if digit == "1"]
         docs = [self.parts[name] for name in chosen if name.startswith("dc")]
         demos = [self.parts[name] for name in chosen if name.startswith("dm")]
@@ -72,13 +73,16 @@ class Prompt:
         return "\n\n".join(blocks)
 
     def base_form(self, mask: str, question: str) -> str:
-        """For a model that continues text. With no part chosen, the question line is all: the form for models that
-        were trained on transcripts."""
+        """Return the prompt for a model that continues text.
+
+        Where the mask selects no part, the prompt is the question line alone: the form for models trained on
+        transcripts.
+        """
         head = "" if mask == MASKS["none"] else self.header(mask) + "\n\n"
         return head + question_line(question)
 
     def chat_form(self, mask: str, question: str) -> list[dict[str, str]]:
-        """For a model with a chat template."""
+        """Return the messages for a model with a chat template."""
         system = f"{self.header(mask)}\n\n{self.chat_instruction}"
         return [{"role": "system", "content": system}, {"role": "user", "content": question_line(question).strip()}]
 

@@ -1,4 +1,4 @@
-"""The generations of one answer that needs several: each under an id of its own, their tokens added up."""
+"""Run the generations of one answer that needs several, each under its own id, and add up their tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from server.methods.direct import plain_ids, uses_chat_template
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """``finish_reason`` and ``stop_reason`` as in ``Delta``."""
+    """Hold the text of one complete generation; ``finish_reason`` and ``stop_reason`` as in ``Delta``."""
 
     text: str
     finish_reason: FinishReason
@@ -24,7 +24,10 @@ class Written:
 
 
 class Generations:
-    """Safe from many tasks of one event loop; closing a stream, or cancelling its task, stops that generation."""
+    """Run the generations of one answer and count their tokens.
+
+    Safe for concurrent tasks of one event loop. Closing a stream, or cancelling its task, stops that generation.
+    """
 
     def __init__(self, engine: Engine, request_id: str) -> None:
         self.engine = engine
@@ -34,7 +37,7 @@ class Generations:
 
     @property
     def usage(self) -> LoopUsage:
-        """Of all that have ended: prompts are added up, each segment is one generation."""
+        """Return the usage of all ended generations: prompt tokens are summed, each segment is one generation."""
         return self._usage
 
     @property
@@ -55,7 +58,7 @@ class Generations:
             self._add(len(prompt_ids), sampled, cached)
 
     async def write(self, prompt_ids: Sequence[int], params: GenerateParams) -> Written:
-        """A whole one, for what is not shown while it comes."""
+        """Return the result of one generation that is not streamed."""
         text, sampled = "", 0
         last = Delta(finish_reason="abort")
         async with aclosing(self.stream(prompt_ids, params)) as deltas:
@@ -78,7 +81,7 @@ class Generations:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a prompt is put to this model: its chat template, or plain text that it continues."""
+    """Format a prompt for the model: with its chat template, or as plain text that it continues."""
 
     engine: Engine
     card: ModelCard
@@ -89,11 +92,11 @@ class Layout:
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """A base model goes on with a question of its own."""
+        """Return the stop strings of a base model, which would continue with a question of its own."""
         return () if self.is_chat else ("\n\nQuestion:",)
 
     def ids(self, system: str, user: str, begun: str = "") -> list[int]:
-        """``begun``: what the answer begins with, put into the model's mouth."""
+        """Return the prompt's tokens; ``begun`` is a prefix of the answer that the model continues."""
         if self.is_chat:
             messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
             ids = self.engine.tokenizer.encode_chat(messages)

@@ -1,22 +1,22 @@
-"""i-MedRAG: a model asks follow-up questions of a library, round by round, and then answers.
+"""Implement i-MedRAG: a model asks follow-up questions of a library, round by round, and then answers.
 
 Xiong G, Jin Q, Wang X, Zhang M, Lu Z, Zhang A. Improving retrieval-augmented generation in medicine with iterative
 follow-up questions. Pacific Symposium on Biocomputing, 2025. The steps are those of its algorithm 1:
 
-1.  H <- an empty history                                          ``Rounds``
-2.  m times: n new queries are written, given question and H       ``_planned``
-3.  N passages are retrieved for each query                        ``SubAnswers.find``
-4.  each query is answered from its passages                       ``SubAnswers.answers``
-5.  and goes into H with its answer                                ``Rounds.answered``
-6.  the question is answered, given H                              ``_final``
+1.  H <- an empty history                                              ``Rounds``
+2.  m times: n new queries are generated, given question and H         ``_planned``
+3.  N passages are retrieved for each query                            ``SubAnswers.find``
+4.  each query is answered from its passages                           ``SubAnswers.answers``
+5.  and is added to H with its answer                                  ``Rounds.answered``
+6.  the question is answered, given H                                  ``_final``
 
-What differs from the published program: queries come as JSON under a grammar, in one call; a round's queries are
-searched for together and answered side by side; each prompt goes on where the last one's history ended; rounds end
-when nothing more is to be learnt (``stop``), and at bounds of tokens and time; what fails is said and the rest goes on;
-passages keep their numbers from the sub-answers to the references.
+Differences from the published program: queries are JSON under a grammar, generated in one call; the queries of a round
+are searched together and answered concurrently; each prompt extends the history of the previous one; rounds end when
+further queries add nothing (``stop``) and at limits of tokens and time; failures are reported and the remaining work
+continues; passages have the same numbers in sub-answers and references.
 
-The paper does not tell its m and n; 4 and 3 are the program's defaults. Its scaling figures still rise there for cases
-of several steps, and short questions, which gain from one or two rounds, end by ``stop``.
+The paper does not state its m and n; 4 and 3 are the program's defaults. Its scaling figures still rise there for cases
+of several steps; short questions, which gain from one or two rounds, end by ``stop``.
 """
 
 from __future__ import annotations
@@ -48,11 +48,13 @@ from server.methods.medrag_prompts import Prompts
 from server.methods.medrag_report import Closing, abstention, ending, retrieved
 from server.methods.passages import Passages, PassageSource
 
-# An answer with fewer tokens than these is none.
+# Minimum number of tokens for a useful answer.
 _LEAST_ANSWER = 16
 
 
 class IMedRag:
+    """Answer medical questions by rounds of follow-up queries to the server's namespaces."""
+
     name = "i-medrag"
     description = "i-MedRAG: answers medical questions by rounds of follow-up questions to this server's namespaces"
 
@@ -101,7 +103,7 @@ class IMedRag:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """One answer on its way."""
+    """Run one answer and hold its state."""
 
     asked: Asked
     options: IMedRagOptions
@@ -187,7 +189,7 @@ class _Run:
         self.rounds = self.rounds.answered([sub.pair for sub in subs])
 
     async def _planned(self) -> StopReason:
-        """The next round's queries, or why there are none."""
+        """Plan the queries of the next round; return the reason to stop, "" where there are queries."""
         history = self._history(self.lengths.ask)
         given = self.prompts.ask(self.rounds, history)
         prompt = self.layout.ids(given.system, given.user, "" if self.layout.is_chat else PLAN_BEGINS)
@@ -214,7 +216,7 @@ class _Run:
     async def _final(self) -> AsyncGenerator[Event, None]:
         given = self.prompts.final(self._history(self.params.max_tokens))
         lack = report.lack(self.passages.names, self.rounds, self.reason)
-        # Reasoning is written once and read once more, before the answer.
+        # Reasoning counts twice: when it is generated, and in the prompt of the answer.
         left = (self.budget.tokens_left - self._two_prompts(given)) // 2
         self.details |= {"stop_reason": self.reason, "unknown_sub_citations": self.library.unknown}
         if (lack and self.options.without_passages == "abstain") or left < _LEAST_ANSWER:
@@ -238,7 +240,7 @@ class _Run:
             yield told
 
     async def _in_time(self, chains: Chains, given: Given) -> AsyncGenerator[Event | Chain, None]:
-        """What is there when time runs out is the answer, with that as its end."""
+        """Yield the events of the final answer; at the time limit, end with the partial answer ("timeout")."""
         reasoning, answer = "", ""
         async with aclosing(chains.events(given)) as events:
             while True:
@@ -257,12 +259,15 @@ class _Run:
 
     def _closing(self, lack: str) -> Closing:
         cited = [n for record in self.details["rounds"] for sub in record["answers"] for n in sub.get("cited", ())]
-        # Where no sub-answer cites anything, the best passage of each is what there is to name.
+        # Where no sub-answer cites a passage, the references are the best passage of each.
         fallback = list(dict.fromkeys(cited or map(self.library.number_of, self.best_read)))
         return Closing(self.asked, self.library.by_number, fallback, self.options.references, lack, self.details)
 
     def _history(self, writing: int) -> str:
-        """All of it, or as much of its end as there is room for beside what is to be written."""
+        """Return the history as prompt text, without its oldest pairs where the context length has no room for them.
+
+        ``writing`` is the number of tokens to be generated after it.
+        """
         engine = self._engine
         around = max(
             self._length(self.prompts.ask(self.rounds, "")),
@@ -277,11 +282,11 @@ class _Run:
         return len(self.layout.ids(given.system, given.user, PLAN_BEGINS))
 
     def _two_prompts(self, given: Given) -> int:
-        """Of a final answer in two parts, reasoning and letter."""
+        """Return the prompt tokens of a final answer in two generations, reasoning and letter."""
         return 2 * (self._length(given) + SLACK)
 
     def _final_cost(self) -> int:
-        """Of the final answer after one more round."""
+        """Return an upper estimate of the tokens of the final answer after one more round."""
         growth = self.options.queries * (self.lengths.sub + self.lengths.sizes.query)
         given = self.prompts.final(self._history(self.params.max_tokens))
         return self._two_prompts(given) + 2 * growth + 2 * self.params.max_tokens

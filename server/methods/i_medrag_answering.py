@@ -1,4 +1,4 @@
-"""The sub-answers of one round of i-MedRAG: one search for all queries, then all answers side by side."""
+"""Generate the sub-answers of one i-MedRAG round: one search for all queries, then all answers concurrently."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from server.methods.passages import Gathered, Passages
 
 @dataclass(frozen=True, slots=True)
 class SubAnswer:
-    """``record`` is JSON-able, for the trace."""
+    """Hold one query with its answer and context; ``record`` is JSON-able, for the trace."""
 
     pair: Pair
     context: Context = field(default_factory=Context)
@@ -33,7 +33,10 @@ class SubAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SubAnswers:
-    """``params``: those of a sub-answer, but for stops. A sub-answer that fails is a pair that says so."""
+    """Search for the queries of a round and answer them.
+
+    ``params`` are those of a sub-answer, except its stops. A failed sub-answer is a pair with the reason.
+    """
 
     generations: Generations
     layout: Layout
@@ -44,7 +47,11 @@ class SubAnswers:
     params: GenerateParams
 
     async def find(self, queries: Sequence[str]) -> Gathered | str:
-        """One search for all, or why there is none. Raises NamespaceInvalid: what was asked for can never be."""
+        """Search all queries at once; return the reason instead where the search fails or times out.
+
+        Raises:
+            NamespaceInvalid: the request can never be served.
+        """
         try:
             async with asyncio.timeout(self.budget.seconds_for_rounds):
                 return await self.passages.find(queries, self.prompts.options.wanted)
@@ -58,7 +65,10 @@ class SubAnswers:
     async def answers(
         self, queries: Sequence[str], gathered: Gathered, library: Library
     ) -> AsyncGenerator[SubAnswer, None]:
-        """In the order of the queries, each as soon as those before it are there; closing stops all."""
+        """Yield the sub-answers in the order of the queries, each as soon as it and those before it are complete.
+
+        Closing the iterator cancels all of them.
+        """
         tasks = [asyncio.create_task(self._one(query, gathered, place)) for place, query in enumerate(queries)]
         try:
             for query, task in zip(queries, tasks, strict=True):
@@ -108,7 +118,10 @@ class SubAnswers:
 
 
 def _numbered(sub: SubAnswer, library: Library) -> SubAnswer:
-    """Numbers are given in the order of the queries, whichever answer was there first."""
+    """Return the sub-answer with the run's passage numbers.
+
+    Numbers are assigned in the order of the queries, whichever answer is complete first.
+    """
     if sub.pair.status != "answered":
         return sub
     answer, cited = library.taken_over(sub.pair.answer, sub.context)

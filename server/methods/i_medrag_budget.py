@@ -1,4 +1,4 @@
-"""What an i-MedRAG answer may still spend: tokens of all its prompts and texts, and time."""
+"""Track the tokens and the time that an i-MedRAG answer may still use, over all its prompts and generated text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Callable
 
 from server.methods.generation import Generations
 
-# Of the whole time, what rounds may take; the rest is the final answer's.
+# Share of the time limit that is available to rounds; the rest is for the final answer.
 _FOR_ROUNDS = 0.75
 
 
 class Budget:
-    """``reserve`` holds tokens back for a generation that is about to begin; what it did not need comes back when it is
-    given up. Times in seconds."""
+    """Track the remaining tokens and time of one answer.
+
+    ``reserve`` sets tokens aside for a generation; ``give_back`` ends the reservation, after which only the tokens used
+    count. Times are in seconds.
+    """
 
     def __init__(
         self,
@@ -35,7 +38,7 @@ class Budget:
         return self._max_tokens - usage.prompt_tokens - usage.sampled_tokens - self._held
 
     def reserve(self, tokens: int) -> bool:
-        """False where there are not so many left."""
+        """Reserve tokens for a generation; return False where fewer are left."""
         if tokens > self.tokens_left:
             return False
         self._held += tokens

@@ -1,4 +1,4 @@
-"""The passages that sub-answers cite, under one numbering for the whole run. Pure."""
+"""Number the passages that sub-answers cite, consistently over the whole run. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from server.methods.medrag_context import Context
 
 @dataclass(slots=True)
 class Library:
-    """Numbers from 1, given in the order in which passages are first cited."""
+    """Map passages to numbers from 1, assigned in the order of first citation."""
 
     by_number: dict[int, Found] = field(default_factory=dict)
     unknown: int = 0
     _numbers: dict[int, int] = field(default_factory=dict)
 
     def taken_over(self, answer: str, context: Context) -> tuple[str, tuple[int, ...]]:
-        """A sub-answer with the run's numbers in place of its context's own, and these numbers."""
+        """Return a sub-answer with the run's numbers in place of those of its context, and these numbers."""
         new: dict[int, int] = {}
         for number in numbers_in(answer):
             if 1 <= number <= len(context.passages):

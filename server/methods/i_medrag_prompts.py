@@ -1,6 +1,6 @@
-"""i-MedRAG's prompts: system, question, history that only grows, then what is to be done. Pure.
+"""Build i-MedRAG's prompts: system, question, append-only history, then the instruction. Pure.
 
-Every round's prompt goes on where the last one's history ended, so that an engine's prefix cache has all before it.
+The prompt of each round extends the history of the previous one, so that an engine's prefix cache covers all before it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from server.methods.medrag_chain import Given
 from server.methods.medrag_options import IMedRagOptions
 from server.methods.medrag_prompts import Prompts
 
-# A base model's plan begins behind this word.
+# Prefix of a base model's plan.
 PLAN_BEGINS: Final = "JSON:\n"
 _ASK_TOKENS: Final = 768
-# In characters. Compiling their bounds costs seconds with a vocabulary of 130,000 tokens, so they are few and the same.
-# An analysis is for the queries behind it; every token of it is waited for in every round.
+# In characters. Compiling their bounds costs seconds with a vocabulary of 130,000 tokens, so they are few and constant.
+# The analysis only serves the queries after it, and each of its tokens adds latency in every round.
 _ANALYSIS: Final = 240
 _QUERY: Final = 160
 _SUB_TOKENS: Final = 256
@@ -31,7 +31,10 @@ _NO_ANSWER: Final = {"nothing_found": "no passage was found", "failed": "no answ
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How much may be written, in tokens: a plan of queries, a sub-answer, the answer; and the plan's characters."""
+    """Hold the length limits of a plan of queries, a sub-answer and the answer.
+
+    All are in tokens, except ``sizes``, which limits the parts of a plan in characters.
+    """
 
     ask: int
     sub: int
@@ -40,8 +43,10 @@ class Lengths:
 
 
 def plan_lengths(engine: Engine, options: IMedRagOptions, answer: int) -> Lengths:
-    """From the model's context: a small one gets short plans and sub-answers. The same for all requests to an engine
-    with the same options, so that grammars are compiled once."""
+    """Derive the lengths from the model's context length: a short one gets short plans and sub-answers.
+
+    The lengths are the same for all requests to an engine with the same options, so that grammars are compiled once.
+    """
     length = engine.max_model_len
     sample = "A patient with chest pain and dyspnoea is given aspirin and heparin."
     chars_per_token = len(sample) / max(1, len(engine.tokenizer.encode(sample)))
@@ -55,6 +60,8 @@ def plan_lengths(engine: Engine, options: IMedRagOptions, answer: int) -> Length
 
 @dataclass(frozen=True, slots=True)
 class IteratedPrompts:
+    """Build the prompts of one question."""
+
     prompts: Prompts
     asked: Asked
     options: IMedRagOptions
@@ -67,7 +74,7 @@ class IteratedPrompts:
         return self._given(history, self.prompts.how(self.asked, self.options.reasoning))
 
     def sub(self, query: str, context: str) -> Given:
-        """The passages first: queries of a round often share them."""
+        """Return the prompt of a sub-answer, passages first: the queries of a round often share them."""
         how = self.prompts.parts["iterated_sub"]
         return Given(self.prompts.parts["system"], f"Passages:\n{context}\n\nQuestion: {query}\n\n{how}")
 
@@ -76,7 +83,7 @@ class IteratedPrompts:
 
 
 def history_text(pairs: Sequence[Pair], count: Callable[[str], int], room: int) -> tuple[str, int]:
-    """The pairs as they stand in a prompt, and how many of the oldest had to be left out: ``room`` tokens are all."""
+    """Return the pairs as prompt text of at most ``room`` tokens, and the number of oldest pairs left out."""
     entries = [_entry(number, pair) for number, pair in enumerate(pairs, 1)]
     kept, used = 0, 0
     for entry in reversed(entries):
@@ -89,6 +96,6 @@ def history_text(pairs: Sequence[Pair], count: Callable[[str], int], room: int) 
 
 
 def _entry(number: int, pair: Pair) -> str:
-    """One line each: what a model wrote, too, can begin no part of a prompt."""
+    """Return a pair with query and answer on one line each, so that generated text cannot begin a part of a prompt."""
     answer = one_line(pair.answer) if pair.status == "answered" else f"({_NO_ANSWER[pair.status]})"
     return f"\n\nAsked {number}: {one_line(pair.query)}\nFound {number}: {answer}"

@@ -1,4 +1,4 @@
-"""What i-MedRAG tells beside the model's text: its steps, why it stopped, and the record of the trace. Pure."""
+"""Build i-MedRAG's events beside the model's text: steps, stop reason and the trace record. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def stops(reason: StopReason, rounds: Rounds) -> str:
 
 
 def lack(names: Sequence[str], rounds: Rounds, reason: StopReason) -> str:
-    """Why there is nothing to answer from, "" where there is something."""
+    """Return the reason why there is nothing to answer from, "" where there is something."""
     if not names:
         return "There is no namespace on this server that this request may read."
     if rounds.evidence:
@@ -67,7 +67,7 @@ def lack(names: Sequence[str], rounds: Rounds, reason: StopReason) -> str:
 
 
 def plan_record(number: int, plan: Plan, written: str, prompt_tokens: int) -> dict[str, Any]:
-    """With what the model wrote, where it is not what was asked for."""
+    """Return the trace record of a plan, with the generated text where it is malformed."""
     return {
         "round": number,
         "analysis": plan.analysis,
@@ -83,7 +83,7 @@ def plan_record(number: int, plan: Plan, written: str, prompt_tokens: int) -> di
 
 
 def sub_record(sub: SubAnswer) -> dict[str, Any]:
-    """The passages by name: their texts are in the namespace."""
+    """Return the trace record of a sub-answer, with the passages by name: their texts are in the namespace."""
     context = sub.context
     pairs = zip(context.ranks, context.passages, strict=True)
     return {

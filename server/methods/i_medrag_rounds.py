@@ -1,7 +1,7 @@
-"""The rounds of i-MedRAG as a state machine: how a model's text becomes queries, and when they are enough. Pure.
+"""Run the rounds of i-MedRAG as a state machine: from generated text to queries, and when to stop. Pure.
 
-No text of a model is evaluated, searched for with or shown as an answer unless it came out of the form that was asked
-for; what is no such form costs a round its queries, never the run.
+Generated text is evaluated, searched for or shown as an answer only if it parses in the requested form. Text that does
+not parse costs a round its queries, never the run.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ MAX_QUERY: Final = 400
 _LISTED: Final = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
 _QUERIES: Final = re.compile(r'"queries"\s*:\s*\[')
 _STRING: Final = re.compile(r'\s*,?\s*("(?:[^"\\\x00-\x1f]|\\.)*")')
-# Of a JSON string, in a grammar. Escapes are left out: a repeated choice between characters and escapes costs an engine
-# 58 ms a token, a repeated class of characters 0.04 ms.
+# A character of a JSON string in a grammar. Escapes are excluded: a repeated alternation of characters and escapes
+# costs an engine 58 ms per token, a repeated character class 0.04 ms.
 _CHARACTER: Final = r'[^"\\\x00-\x1f]'
 _WORDS: Final = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of the rounds of one answer. ``letters``: of the choices, "" for an open question."""
+    """Hold the limits of the rounds of one answer; ``letters`` are those of the choices, "" for an open question."""
 
     rounds: int
     queries: int
@@ -39,8 +39,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One round's queries, clean and new. ``dropped``: the others, each with the reason. ``letter``: the choice that
-    the model takes for the best by now."""
+    """Hold the queries of one round, normalized and new.
+
+    ``dropped`` lists the other queries, each with the reason. ``letter`` is the choice that the model currently
+    favours.
+    """
 
     analysis: str = ""
     queries: tuple[str, ...] = ()
@@ -52,7 +55,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A query and its answer, which cites by the numbers of the run. ``told``: why there is none, for the reader."""
+    """Hold a query and its answer, which cites passages by the run's numbers.
+
+    ``told`` is the reason why there is no answer, for the user.
+    """
 
     query: str
     status: PairStatus
@@ -62,7 +68,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """What has been asked so far. ``plans`` is one longer than ``pairs`` while a round goes on, and at a stop."""
+    """Hold the history of rounds.
+
+    ``plans`` is one longer than ``pairs`` while a round is in progress, and after a stop.
+    """
 
     bounds: Bounds
     question: str
@@ -71,7 +80,7 @@ class Rounds:
 
     @property
     def number(self) -> int:
-        """Of the round that is next, or goes on; from 1."""
+        """Return the number of the current or next round, from 1."""
         return len(self.pairs) + 1
 
     @property
@@ -83,8 +92,10 @@ class Rounds:
         return tuple(pair for pair in self.history if pair.status == "answered")
 
     def planned(self, written: str) -> Rounds:
-        """With the plan that a model wrote for the next round. Without a usable one, the first round asks the question
-        itself."""
+        """Return the rounds with the plan that the model wrote for the next round.
+
+        Without a usable plan, the first round uses the question itself as its query.
+        """
         plan = self._clean(_read(written, self.bounds.letters))
         if not plan.queries and not self.pairs:
             plan = replace(plan, queries=(self.question,), enough=False)
@@ -95,7 +106,7 @@ class Rounds:
 
     @property
     def stop(self) -> StopReason:
-        """Why no (further) query is asked, "" while there is something to ask."""
+        """Return the reason why no further query is asked, "" while there is one to ask."""
         if len(self.plans) == len(self.pairs):
             return "rounds" if len(self.pairs) >= self.bounds.rounds else ""
         plan = self.plans[-1]
@@ -109,12 +120,15 @@ class Rounds:
 
     @property
     def _is_stable(self) -> bool:
-        """Two rounds of answers on end left the choice what it was; that of the first plan rests on nothing."""
+        """Return whether two consecutive rounds of answers left the choice unchanged.
+
+        The choice of the first plan does not count, since it rests on no passages.
+        """
         letters = [plan.letter for plan in self.plans[1:]]
         return len(letters) >= 2 and letters[-1] != "" and letters[-1] == letters[-2]
 
     def _clean(self, plan: Plan) -> Plan:
-        # What failed may be asked again.
+        # Failed queries may be asked again.
         asked = {normal_form(pair.query) for pair in self.history if pair.status in ("answered", "nothing_found")}
         kept: list[str] = []
         dropped: list[tuple[str, str]] = []
@@ -136,23 +150,23 @@ class Rounds:
 
 
 def normal_form(query: str) -> str:
-    """Equal for queries that differ in case, punctuation and blanks alone."""
+    """Return a form that is equal for queries that differ only in case, punctuation and white space."""
     return " ".join(_WORDS.findall(query.casefold()))
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Most characters of an analysis and of a query."""
+    """Hold the maximum lengths of an analysis and of a query, in characters."""
 
     analysis: int
     query: int
 
 
 def plan_grammar(rounds: Rounds, sizes: Sizes) -> Grammar:
-    """One line of JSON: an analysis first, then what it comes to. The first round must ask.
+    """Return the grammar of a plan: one line of JSON with an analysis first. The first round must have queries.
 
-    A schema would leave white space between its parts free, and small models fill it until their bound: hence an
-    expression that has JSON of one form alone.
+    A JSON schema would allow free white space between its parts, which small models fill up to their limit. Hence a
+    regular expression that accepts one form of JSON only.
     """
     bounds, further = rounds.bounds, ""
     if bounds.adaptive and rounds.pairs:
@@ -168,7 +182,7 @@ def plan_grammar(rounds: Rounds, sizes: Sizes) -> Grammar:
 
 
 def plan_form(rounds: Rounds) -> str:
-    """The JSON that is asked for, as the model is told of it."""
+    """Return the requested JSON form, as the prompt describes it."""
     fields = ['"analysis": "…"']
     if rounds.bounds.adaptive and rounds.pairs:
         fields += ['"choice": "the letter that is best by now"'] if rounds.bounds.letters else []
@@ -177,7 +191,7 @@ def plan_form(rounds: Rounds) -> str:
 
 
 def _read(written: str, letters: str) -> Plan:
-    """Also of JSON that was cut off, or stands in other text; ``malformed`` where it is not what was asked for."""
+    """Parse a plan, also from JSON that is cut off or surrounded by text; ``malformed`` marks an unexpected form."""
     start = written.find("{")
     try:
         found, _ = json.JSONDecoder().raw_decode(written, start) if start >= 0 else (None, 0)
@@ -197,7 +211,7 @@ def _read(written: str, letters: str) -> Plan:
 
 
 def _cut_off(written: str) -> tuple[str, ...]:
-    """The whole strings of a list of queries whose end is missing."""
+    """Return the complete strings of a list of queries whose end is missing."""
     opened = _QUERIES.search(written)
     queries: list[str] = []
     place = opened.end() if opened else len(written)

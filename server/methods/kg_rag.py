@@ -1,20 +1,20 @@
-"""KG-RAG: a model answers from the statements that a knowledge graph has about what the question names.
+"""Implement KG-RAG: a model answers from the statements of a knowledge graph about the entities of the question.
 
 Soman K, Rose PW, Morris JH, et al. Biomedical knowledge graph-optimized prompt generation for large language models.
 Bioinformatics 40(9), 2024. The steps are those of the paper's section 3:
 
 1. entities of the question are recognised and               ``recognise``
 2. their neighbourhoods are taken from the graph              ``neighbourhoods``
-3. the question becomes a vector beside the statements' own   ``_context``
-4. the statements that it needs are chosen                    ``build_context``
+3. the question is embedded like the statements               ``_context``
+4. the relevant statements are chosen                         ``build_context``
 5. and become language                                        ``context_text``
 6. context and question become the prompt                     ``_prompt_ids``
 7. the model answers                                          ``_written``
 
-What differs from the published program: linking is a model's call only where that is asked for; statements keep the
-vectors that they got when the graph was imported; the context has a number of tokens, not of statements; what the
-question names comes first; an entity that the graph does not have is said, and at most a broader one used for it, told
-as such; closed questions are answered under a grammar; sources are listed.
+Differences from the published program: linking calls a model only on request; statements are embedded when the graph is
+imported; the context has a limit of tokens, not of statements; entities that the question names come first; an entity
+that the graph does not have is reported, and at most a broader one replaces it, reported as such; closed questions are
+answered under a grammar; sources are listed.
 """
 
 from __future__ import annotations
@@ -51,30 +51,38 @@ from server.methods.kg_rag_options import KgRagOptions, parse_options
 from server.methods.kg_rag_prompts import Asked, Prompts, read_question
 from server.methods.kg_rag_report import Outcome
 
-# Counting a text alone and inside a prompt may differ by a few tokens.
+# Token counts of a text alone and inside a prompt may differ by a few tokens.
 _SLACK: Final = 16
 _NOTHING: Final = np.zeros(0, np.float32)
 
 
 class Graph(Neighbourhoods, Protocol):
-    """A graph with its encoder, for one answer."""
+    """Provide a graph with its encoder, for one answer."""
 
     async def encode(self, question: str) -> Floats:
-        """float32 [dim]."""
+        """Return the embedding of the question, float32 [dim]."""
         ...
 
     async def vectors(self, statements: Sequence[Statement]) -> Floats:
-        """float32 [n, dim], in the order given."""
+        """Return the embeddings of the statements, float32 [n, dim], in the order given."""
         ...
 
 
 class Graphs(Protocol):
+    """Open the graph for each answer."""
+
     def open(self, ask: Ask, egress: EgressMode | None) -> Graph:
-        """Raises EgressRaised for a mode above that of the request's key."""
+        """Open the graph for one request.
+
+        Raises:
+            EgressRaised: ``egress`` is above the mode of the request's key.
+        """
         ...
 
 
 class KgRag:
+    """Answer biomedical questions from the statements of a knowledge graph."""
+
     name = "kg-rag"
     description = "KG-RAG: answers biomedical questions from the statements of a knowledge graph, with their sources"
 
@@ -150,7 +158,7 @@ class KgRag:
         return await asyncio.to_thread(build_context, gathered, vectors, lambda t: len(tokenizer.encode(t)), choosing)
 
     def _room(self, ask: Ask, asked: Asked, engine: Engine) -> int:
-        """Tokens that are left for a context beside instruction, question and answer."""
+        """Return the number of tokens left for a context beside instruction, question and answer."""
         around = len(self._prompt_ids(asked, engine, "-")) + _SLACK
         answer = min(self._answer_tokens(ask, asked, engine), engine.max_model_len // 2)
         return max(0, engine.max_model_len - around - answer)
@@ -182,7 +190,7 @@ class KgRag:
 
 
 async def _vectors(graph: Graph, asked: Asked, gathered: Gathered) -> Vectors:
-    """The question is encoded once, whatever the number of entities and statements."""
+    """Embed the question, once for all entities and statements, and the statements."""
     if not gathered.statements:
         return Vectors(_NOTHING, _NOTHING.reshape(0, 0))
     return Vectors(await graph.encode(asked.question), await graph.vectors(gathered.statements))
@@ -200,7 +208,7 @@ def _choosing(asked: Asked, options: KgRagOptions, room: int) -> ContextOptions:
 async def _written(
     engine: Engine, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
 ) -> AsyncGenerator[Event, None]:
-    """The text as it comes; ``Done`` holds it as it is, without what the method makes of it."""
+    """Yield the text as it is generated; the answer of ``Done`` is the raw text, before the method processes it."""
     written, sampled = "", 0
     last = Delta(finish_reason="abort")
     async with aclosing(engine.generate(prompt_ids, params, request_id)) as deltas:  # type: ignore[type-var]

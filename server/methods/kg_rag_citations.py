@@ -1,4 +1,4 @@
-"""Which statements of a context an answer rests on, and where each can be looked up. Pure."""
+"""Find the statements that an answer rests on, and the web page of each. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"
 _PMID: Final = re.compile(r"(?:PMID:?\s*)?([0-9]{1,9})$", re.IGNORECASE)
 _P_VALUES: Final = ("gwas_pvalue", "pvalue", "p_value", "pValue", "fisher")
 _MAX_CITED: Final = 40
-# How the DISEASES database gives what it has from DistiLD.
+# The DISEASES database's form of evidence from DistiLD.
 _DISTILD: Final = re.compile(r"p-value = (\S+)$")
 _YES_OR_NO: Final = re.compile(r"\W*(?:yes|no)\b", re.IGNORECASE)
 _NUMBER_IN: Final = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)", re.IGNORECASE)
-# Identifiers of which the form alone says whose they are, and their web pages.
+# Identifiers whose form alone determines their source, and the web pages of these sources.
 _PAGES: Final = (
     (
         re.compile(r"(?:DOID|UBERON|GO|CHEBI|HP|MONDO|CL|NCBITaxon|inchikey|EFO|ORPHANET|HGNC):\S+$", re.I),
@@ -43,7 +43,7 @@ _UNIPROT: Final = re.compile(r"[OPQ]\d[A-Z0-9]{3}\d$|[A-NR-Z]\d(?:[A-Z][A-Z0-9]{
 
 
 def node_url(node: Node) -> str:
-    """The page of a node's identifier, "" where nobody is known to have one."""
+    """Return the web page of a node's identifier, "" where none is known."""
     identifier = _UNPADDED.sub(_padded, _SOURCE_BEFORE.sub("", node.identifier.strip(), count=1))
     kind = node.kind.casefold()
     gene = _GENE_ID.match(identifier) if kind.startswith("gene") else None
@@ -60,13 +60,16 @@ def _padded(found: re.Match[str]) -> str:
 
 
 def p_value(statement: Statement) -> float | None:
-    """The smallest that the statement's evidence gives."""
+    """Return the smallest p-value of the statement's evidence, None where it has none."""
     return min(_p_values(statement.edge.evidence), default=None)
 
 
 def cited(context: Context, asked: Asked, answer: str) -> tuple[Statement, ...]:
-    """Statements whose other end the answer names, in the order of choice. A true-or-false answer, "Yes" and "No" name
-    nothing: they rest on the statements that the question names; so does an answer that is one of their p-values."""
+    """Return the statements whose other end the answer names, in the order of the context.
+
+    True-or-false answers, "Yes" and "No" name nothing: they rest on the statements that the question names. So does an
+    answer that is one of their p-values.
+    """
     in_question = context.statements[: min(context.named, _MAX_CITED)]
     if asked.form == "true_false":
         return in_question
@@ -82,7 +85,10 @@ def cited(context: Context, asked: Asked, answer: str) -> tuple[Statement, ...]:
 
 
 def references_of(statements: Sequence[Statement], entities: Sequence[Node]) -> list[tuple[str, str]]:
-    """(title, address): the statements at their first article, or else at the page of an end; then the entities."""
+    """Return (title, address) of the statements, then of the entities.
+
+    A statement's address is its first article, else the page of one of its ends.
+    """
     ids = {entity.node_id for entity in entities}
     found: dict[str, str] = {}
     for statement in statements:
@@ -97,7 +103,7 @@ def references_of(statements: Sequence[Statement], entities: Sequence[Node]) -> 
 
 
 def citation_records(statements: Iterable[Statement]) -> list[dict[str, Any]]:
-    """JSON-able, for the trace: all that a reader needs to find a statement again."""
+    """Return JSON-able records for the trace, with all that is needed to find each statement again."""
     return [
         {
             "edge": statement.edge.edge_id,
@@ -137,7 +143,10 @@ def _source(statement: Statement) -> str:
 
 
 def _p_values(evidence: Mapping[str, Any]) -> Iterator[float]:
-    """Also of an edge that was made of several: a value that differed is a list then, and so may ``items`` be."""
+    """Yield the p-values of an edge's evidence.
+
+    In edges merged from several, a value that differs is a list, and ``items`` may be one.
+    """
     for key in _P_VALUES:
         values = evidence.get(key)
         for value in values if isinstance(values, list | tuple) else (values,):
@@ -164,5 +173,5 @@ def _number(value: object) -> float | None:
 
 
 def _plain(title: str) -> str:
-    """Names are data: they cannot end a Markdown link's text."""
+    """Return a title without brackets, which could end the text of a Markdown link."""
     return " ".join(title.split()).replace("[", "(").replace("]", ")")

@@ -1,7 +1,7 @@
-"""What an answer is about: the nodes that its question names, and what the graph says of each.
+"""Find the nodes that a question names, and their neighbourhoods in the graph.
 
-A node of which the graph says nothing is stood in for by a broader one ("Fanconi anemia" for "Fanconi anemia,
-complementation group D2"), and that is told wherever its statements are.
+A broader node replaces a node without statements ("Fanconi anemia" for "Fanconi anemia, complementation group D2"), and
+the replacement is reported wherever its statements are used.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ from retrieval.graph.types import Mention, Neighbourhood, Node
 from server.methods.kg_rag_prompts import Asked
 
 MAX_ENTITIES: Final = 8
-# Where a name within a name is of something broader. "Insulin receptor" is no insulin, "bone marrow" no bone.
+# Kinds in which a name inside a name is broader. "Insulin receptor" is not an insulin, "bone marrow" not a bone.
 _NESTED: Final = frozenset({"disease", "phenotype", "phenotypicfeature", "effect/phenotype", "symptom"})
 
 
 class Linker(Protocol):
-    """Finds the nodes that a question names."""
+    """Find the nodes that a question names."""
 
     async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
-        """With ``extractor`` by what the model reads; where that fails by the dictionary, with a note."""
+        """Link the names that ``extractor`` finds with the model, or those that the dictionary finds.
+
+        Where extraction fails, the dictionary is used and a note is added.
+        """
         ...
 
     async def broader(self, text: str, mention: Mention) -> Mention | None:
-        """A node of the same kind whose name the mention's words begin or end with."""
+        """Return a node of the same kind whose name is a prefix or suffix of the mention's words."""
         ...
 
 
 class Neighbourhoods(Protocol):
-    """The part of a graph that is needed here."""
+    """Provide the part of the graph interface that this module uses."""
 
     @property
     def name(self) -> str: ...
@@ -44,14 +47,22 @@ class Neighbourhoods(Protocol):
     def release(self) -> str: ...
 
     async def neighbourhood(self, node: Node) -> Neighbourhood:
-        """Raises GraphNodeUnknown, GraphSourceUnavailable and their kind."""
+        """Return the statements about a node.
+
+        Raises:
+            GraphNodeUnknown: the graph does not have the node.
+            GraphSourceUnavailable: the graph's source failed; further graph errors are possible.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """``entities``: each node of ``mentions`` once, no more than eight. ``notes``: what was ambiguous, left out or
-    went wrong. ``unlinked``: words of the question that name no node."""
+    """Hold the mentions of a question.
+
+    ``entities`` has each node of ``mentions`` once, at most eight. ``notes`` report what was ambiguous, left out or
+    failed. ``unlinked`` are words of the question that name no node.
+    """
 
     mentions: tuple[Mention, ...]
     notes: tuple[str, ...] = ()
@@ -64,15 +75,20 @@ class Recognised:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """``found`` in the order of the entities, then of those that stand in. ``stand_ins``: by the id of the node that
-    has no statements the broader one whose statements are used."""
+    """Hold the neighbourhoods of the entities, then those of the broader nodes.
+
+    ``stand_ins`` maps the id of a node without statements to the broader node whose statements are used.
+    """
 
     found: tuple[Neighbourhood, ...]
     stand_ins: Mapping[str, Node] = field(default_factory=dict)
 
 
 async def recognise(linker: Linker, asked: Asked, extractor: Extractor | None) -> Recognised:
-    """Choices are looked for in the entities' statements; they are entities only where the question has none."""
+    """Link the question's names to nodes.
+
+    Choices are searched for in the entities' statements; they become entities only where the question has none.
+    """
     linked = await linker.link(asked.stem, extractor)
     mentions, notes = linked.mentions or linked.options, linked.notes
     if not mentions and extractor is not None:
@@ -87,7 +103,11 @@ async def recognise(linker: Linker, asked: Asked, extractor: Extractor | None) -
 
 
 async def neighbourhoods(graph: Neighbourhoods, linker: Linker, asked: Asked, recognised: Recognised) -> Around:
-    """Raises what the graph raises, but for GraphNodeUnknown."""
+    """Return the neighbourhoods of the entities, with broader nodes for those without statements.
+
+    Raises:
+        GraphError: any error of the graph except GraphNodeUnknown.
+    """
     own = await _all_around(graph, recognised.entities)
     wider: dict[str, Node] = {}
     for entity, around in zip(recognised.entities, own, strict=True):
@@ -104,7 +124,10 @@ async def neighbourhoods(graph: Neighbourhoods, linker: Linker, asked: Asked, re
 
 
 async def _broader(linker: Linker, asked: Asked, recognised: Recognised, node: Node) -> Node | None:
-    """By the question's own words, else by the node's name: it may stand there as an identifier."""
+    """Return a broader node by the question's words, else by the node's name.
+
+    The question may contain an identifier instead of the name.
+    """
     mention = next(mention for mention in recognised.mentions if mention.node.node_id == node.node_id)
     if node.kind.casefold() not in _NESTED:
         return None
@@ -119,13 +142,13 @@ async def _all_around(graph: Neighbourhoods, nodes: Sequence[Node]) -> list[Neig
         try:
             return await graph.neighbourhood(node)
         except GraphNodeUnknown:
-            # The names are of another release than the graph: nothing is known, which the reader is told.
+            # The names are from another release than the graph: an empty neighbourhood, which a step reports.
             return Neighbourhood(node=node, statements=(), graph=graph.name, release=graph.release)
 
     tasks = [asyncio.ensure_future(around(node)) for node in nodes]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
-        # Where one fails, the others' requests are for nothing.
+        # If one request fails, the results of the others are not used.
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Names of a question as the served model reads them: the extraction of Soman et al. 2024, as one bounded call."""
+"""Extract the names of a question with the served model, as Soman et al. 2024 do, in one bounded call."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from models.types import Delta, GenerateParams, Grammar
 from server.methods.base import Ask, MethodError
 from server.methods.direct import plain_ids, usage_of, uses_chat_template
 
-# About twice what sixteen names with their kinds take.
+# About twice the tokens of sixteen names with their kinds.
 MAX_TOKENS: Final = 512
 
 
 class NamesUnfinished(MethodError):
-    """The model wrote to its bound and was not done."""
+    """Signal that the model reached its token limit before the list of names ended."""
 
 
 class EngineExtractor:
-    """One answer's. ``usage``: what it took so far, also where it failed or was given up."""
+    """Extract names for one answer.
+
+    ``usage`` is the token usage so far, also after a failure or a cancellation.
+    """
 
     def __init__(self, engine: Engine, card: ModelCard, ask: Ask) -> None:
         self._engine = engine
@@ -33,10 +36,11 @@ class EngineExtractor:
         self.usage = LoopUsage()
 
     async def extract(self, system: str, user: str, schema: Mapping[str, Any]) -> str:
-        """Under the schema as a grammar, at most 512 tokens.
+        """Generate text under the schema as a grammar, at most 512 tokens.
 
         Raises:
-            NamesUnfinished; ArrowheadError: any of the engine's.
+            NamesUnfinished: the text does not end within the limit.
+            ArrowheadError: the engine failed.
         """
         prompt_ids = self._prompt_ids(system, user)
         grammar = Grammar("json_schema", json.dumps(schema))
@@ -59,7 +63,7 @@ class EngineExtractor:
 
 
 def both(one: LoopUsage, other: LoopUsage) -> LoopUsage:
-    """Of two calls for one answer."""
+    """Return the sum of the usages of two calls for one answer."""
     return LoopUsage(
         prompt_tokens=one.prompt_tokens + other.prompt_tokens,
         sampled_tokens=one.sampled_tokens + other.sampled_tokens,

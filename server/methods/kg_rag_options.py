@@ -1,4 +1,4 @@
-"""The ``arrowhead`` options of a KG-RAG request, checked. Unknown keys and wrong values are refused by name."""
+"""Validate the ``arrowhead`` options of a KG-RAG request; unknown keys and wrong values are refused by name."""
 
 from __future__ import annotations
 
@@ -24,11 +24,18 @@ MAX_CONTEXT_TOKENS = 16_384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgRagOptions:
-    """``form`` "auto": read from the question. ``choices``: of a multiple-choice question; () reads them from it.
-    ``evidence`` puts the attributes of statements into the context. ``pruning``: how statements are chosen.
-    ``context_tokens`` bounds the context, which the model's own may bound further; ``paper`` has no other bound.
-    ``linking`` "model": the served model reads the names; "dictionary": by spellings and vectors.
-    ``without_context``: what to do where the graph has nothing. ``egress`` None: the mode of the key."""
+    """Hold the options of a KG-RAG request.
+
+    - ``form``: "auto" to derive it from the question.
+    - ``choices``: those of a multiple-choice question; () reads them from it.
+    - ``linking``: "model" extracts names with the served model, "dictionary" finds them by spellings and vectors.
+    - ``evidence``: add the attributes of statements to the context.
+    - ``pruning``: how statements are chosen.
+    - ``context_tokens``: limit of the context, which the model's context length may lower; ``paper`` has no other
+      limit.
+    - ``without_context``: what to do where the graph has nothing.
+    - ``egress``: None for the mode of the key.
+    """
 
     form: Form | Literal["auto"] = "auto"
     choices: tuple[str, ...] = ()
@@ -47,7 +54,11 @@ class KgRagOptions:
 
 
 def parse_options(given: Mapping[str, Any]) -> KgRagOptions:
-    """Raises OptionInvalid: ``param`` names the key."""
+    """Return the validated options.
+
+    Raises:
+        OptionInvalid: ``param`` names the key.
+    """
     options = KgRagOptions(**{key: _check(key, value) for key, value in given.items()})
     if options.choices and options.form not in ("auto", "multiple_choice"):
         raise OptionInvalid("arrowhead.choices: belong to a multiple_choice question", param="arrowhead.choices")

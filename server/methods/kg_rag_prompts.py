@@ -1,4 +1,4 @@
-"""KG-RAG's questions and prompts: which form a question has, what may be answered, and how it is asked. Pure.
+"""Parse KG-RAG's questions and build its prompts: form, permitted answers and wording. Pure.
 
 The three forms are those of Soman et al. 2024: questions, true-or-false statements, multiple choice. The wording is
 ours.
@@ -18,9 +18,9 @@ from server.methods.kg_rag_options import Form, KgRagOptions
 
 NONE_OF_THESE: Final = "none of these"
 UNKNOWN: Final = "unknown"
-# Choices that say the same in other words, without a full stop.
+# Synonyms of it among choices, without a full stop.
 _NONE: Final = frozenset({NONE_OF_THESE, "none of the above", "none of them"})
-# A question may be long: neither of these looks at a stretch of it more than once.
+# Questions may be long: both patterns match in linear time.
 _ASKS_FIRST: Final = re.compile(
     r"\s*(?:true\s+or\s+false|true/false|t/f|is\s+(?:it|this|the\s+following(?:\s+\w+)?)\s+true)\b[\s:?.,-]*",
     re.IGNORECASE,
@@ -32,8 +32,11 @@ _PARTS: Final = ("general", "true_false", "multiple_choice", "without_context")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``stem``: the question without its list of choices; its characters are the question's first ones. ``answers``:
-    what may be answered, () for free text."""
+    """Hold a parsed question.
+
+    ``stem`` is the question without its list of choices; its characters are the first ones of the question. ``answers``
+    are the permitted answers, () for free text.
+    """
 
     question: str
     form: Form
@@ -42,7 +45,7 @@ class Asked:
 
     @property
     def words(self) -> str:
-        """All that names things: the question, and choices that came beside it."""
+        """Return all text that may name entities: the question, and the choices that were sent separately."""
         beside = [choice for choice in self.choices if not _stands_in(choice, self.question)]
         return "\n".join([self.question, *beside])
 
@@ -57,7 +60,7 @@ class Asked:
 
     @property
     def abstention(self) -> str:
-        """The answer that says that the graph does not tell."""
+        """Return the answer that states that the graph has no answer, "" for free text."""
         return {"true_false": UNKNOWN, "multiple_choice": self._own_none or NONE_OF_THESE}.get(self.form, "")
 
     @property
@@ -65,13 +68,19 @@ class Asked:
         return next((choice for choice in self.choices if choice.rstrip(".").casefold() in _NONE), "")
 
     def grammar(self) -> Grammar | None:
-        """The whole output is one of the answers; the blank is what the first token of a base model begins with."""
+        """Return the grammar of the permitted answers, None for free text.
+
+        An optional blank precedes them, with which a base model's first token begins.
+        """
         if not self.answers:
             return None
         return Grammar("regex", " ?(" + "|".join(regex_of(answer) for answer in self.answers) + ")")
 
     def answer_in(self, written: str) -> str:
-        """The answer that was written, "" for none: an engine without grammars may write anything."""
+        """Return the permitted answer that was written, "" for none.
+
+        An engine without grammars may write anything.
+        """
         bare = written.strip()
         # Names of two organisms may differ in case alone.
         exact = next((answer for answer in self.answers if answer in (bare, bare.rstrip("."))), "")
@@ -79,10 +88,10 @@ class Asked:
 
 
 def read_question(text: str, options: KgRagOptions) -> Asked:
-    """The form is the option's or, for ``auto``, what the question says of itself.
+    """Parse a question, whose form is the option's or, for ``auto``, derived from the text.
 
     Raises:
-        OptionInvalid: a multiple-choice question is wanted and no choices are found.
+        OptionInvalid: a multiple-choice question is requested and no choices are found.
     """
     form, question = options.form, text.strip()
     statement = _statement(question)
@@ -100,7 +109,7 @@ def read_question(text: str, options: KgRagOptions) -> Asked:
 
 
 def _statement(question: str) -> str | None:
-    """The question without its "true or false", None where it has none; "" where it has nothing else."""
+    """Return the question without its "true or false", None where it has none, "" where nothing else is left."""
     first = _ASKS_FIRST.match(question)
     rest = question[first.end() :] if first else question
     bare = rest.rstrip(" \t\r\n?.)")
@@ -120,7 +129,7 @@ def _folded(answer: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """All instructions, read once, by form."""
+    """Hold all instructions by form, read once."""
 
     parts: dict[str, str]
 
@@ -129,18 +138,18 @@ class Prompts:
         return cls({name: _text(name) for name in _PARTS})
 
     def base_form(self, asked: Asked, context: str) -> str:
-        """For a model that continues text."""
+        """Return the prompt for a model that continues text."""
         return f"{self.instruction(asked, context)}\n\n{_given(asked, context)}\nAnswer:"
 
     def chat_form(self, asked: Asked, context: str) -> list[dict[str, str]]:
-        """For a model with a chat template."""
+        """Return the messages for a model with a chat template."""
         return [
             {"role": "system", "content": self.instruction(asked, context)},
             {"role": "user", "content": _given(asked, context)},
         ]
 
     def instruction(self, asked: Asked, context: str) -> str:
-        """``context`` "": there is none, and the question is put without it."""
+        """Return the instruction; ``context`` "" means that the question is asked without one."""
         if context:
             return self.parts[asked.form]
         closed = "Answer with one of the words or choices given and nothing else." if asked.answers else ""

@@ -1,4 +1,4 @@
-"""What KG-RAG tells beside the model's text: its steps, abstention, references and the record of the trace. Pure."""
+"""Build KG-RAG's events beside the model's text: steps, abstention, references and the trace record. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ _MAX_LISTED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What is known when the context is chosen. ``stand_ins`` as ``Around`` has them; ``linking_usage`` of a model's
-    call, None where there was none."""
+    """Hold the state after the context is chosen.
+
+    ``stand_ins`` as in ``Around``. ``linking_usage`` is the usage of the model's linking call, None where there was
+    none.
+    """
 
     asked: Asked
     options: KgRagOptions
@@ -37,7 +40,7 @@ class Outcome:
 
     @property
     def given(self) -> str:
-        """The context that the model gets, "" for none. A name without statements still has its identifier."""
+        """Return the context for the model, "" for none; an entity without statements still has its identifier."""
         named = bool(self.context.entities) and asks_identifier(self.asked.question)
         return self.context.text if named or not self.context.empty else ""
 
@@ -47,7 +50,7 @@ class Outcome:
 
     @property
     def told_of(self) -> list[Node]:
-        """The entities that statements are about, where any are."""
+        """Return the entities that have statements of their own."""
         return [entity for entity in self.context.entities if entity.node_id not in self.stand_ins]
 
     def usage(self, answer: LoopUsage) -> LoopUsage:
@@ -96,13 +99,13 @@ def chosen(context: Context) -> str:
 
 
 def retrieved(context: Context) -> Retrieved:
-    """The entities that were looked up, and where the chosen statements can be looked up by a reader."""
+    """Return the event that lists the entities and the web pages of the chosen statements."""
     pages = references_of(context.statements, context.entities)
     return Retrieved(tuple(entity.name for entity in context.entities), tuple(url for _, url in pages))
 
 
 def abstention(outcome: Outcome) -> Iterator[Event]:
-    """The whole answer where the graph has nothing: no model is asked."""
+    """Yield the whole answer where the graph has nothing; the model is not called."""
     asked, context = outcome.asked, outcome.context
     where = f"The knowledge graph ({outcome.graph} {outcome.release})".replace(" )", ")")
     if not context.entities:
@@ -124,7 +127,7 @@ def abstention(outcome: Outcome) -> Iterator[Event]:
 
 
 def ending(outcome: Outcome, done: Done) -> Iterator[Event]:
-    """What comes after the model's text. ``done`` is of the text as it was written."""
+    """Yield the events that follow the model's text; ``done`` is that of the raw text."""
     asked, context = outcome.asked, outcome.context
     written, bare = done.answer, done.answer.strip()
     in_list = asked.answer_in(written)

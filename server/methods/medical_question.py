@@ -1,4 +1,4 @@
-"""A medical question as MedRAG and i-MedRAG read it: open, or with lettered choices. Pure."""
+"""Parse a medical question for MedRAG and i-MedRAG: open, or with lettered choices. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from server.methods.choices import listed_choices, one_line
 from server.methods.medrag_options import Form, MedRagOptions
 
 MARK: Final = "Answer:"
-# A letter that is no word: "A" and "I" may begin a sentence.
+# A letter that is not a word: "A" and "I" may begin a sentence.
 _LETTER: Final = r"[\s*_(]*([A-Z])(?=[\s*_]*(?:[).:]|\n|$))"
 _MARKED: Final = re.compile(f"Answer:{_LETTER}")
 _FIRST: Final = re.compile(_LETTER)
@@ -20,8 +20,11 @@ _FIRST: Final = re.compile(_LETTER)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``stem``: the question without its choices, which is what is searched for (MIRAGE's rule: choices are no part of
-    a query)."""
+    """Hold a parsed question.
+
+    ``stem`` is the question without its choices, which serves as the query (MIRAGE's rule: choices are no part of a
+    query).
+    """
 
     stem: str
     form: Form
@@ -33,20 +36,23 @@ class Asked:
 
     @property
     def text(self) -> str:
-        """As it stands in a prompt."""
+        """Return the question as it appears in a prompt."""
         lines = [f"{letter}. {choice}" for letter, choice in zip(self.letters, self.choices, strict=True)]
         return "\n".join([f"Question: {self.stem}", *(["Choices:", *lines] if lines else [])])
 
     def shown(self, letter: str) -> str:
-        """``B. aspirin``."""
+        """Return a letter with its choice: ``B. aspirin``."""
         return f"{letter}. {self.choices[self.letters.index(letter)]}"
 
     def grammar(self) -> Grammar:
-        """One letter and nothing else; the blank is what the first token of a base model begins with."""
+        """Return the grammar of one letter, after an optional blank, with which a base model's first token begins."""
         return Grammar("regex", f" ?[{self.letters}]")
 
     def letter_in(self, written: str) -> str:
-        """Of an answer that should be a letter, "" where it is none: an engine without grammars may write anything."""
+        """Return the letter of a written answer, "" where it has none.
+
+        An engine without grammars may write anything.
+        """
         found = _FIRST.match(written)
         if found is not None and found[1] in self.letters:
             return found[1]
@@ -54,8 +60,10 @@ class Asked:
         return next((x for x, choice in zip(self.letters, self.choices, strict=True) if choice.casefold() == bare), "")
 
     def letter_after_mark(self, reasoning: str) -> str:
-        """The letter that a chain of thought ends with by itself, only where it can be nothing else: "Answer: A" may
-        begin a sentence."""
+        """Return the letter that ends a chain of thought, "" where it is ambiguous.
+
+        "Answer: A" may begin a sentence.
+        """
         found = list(_MARKED.finditer(reasoning))
         if not found or MARK in reasoning[found[-1].end() :]:
             return ""
@@ -63,12 +71,16 @@ class Asked:
 
 
 def read_question(text: str, options: MedRagOptions) -> Asked:
-    """Raises OptionInvalid: a multiple-choice question is wanted and no choices are found."""
+    """Parse a question, with the choices of the options or those that it lists.
+
+    Raises:
+        OptionInvalid: a multiple-choice question is requested and no choices are found.
+    """
     found, stem = listed_choices(text.strip(), with_repeats=True)
     choices = options.choices or found
     if options.form == "multiple_choice" and not choices:
         raise OptionInvalid("arrowhead.choices: the question lists none that can be read", param="arrowhead.choices")
     if options.form == "open" or not choices:
         return Asked(one_line(text), "open")
-    # A question may be nothing but its choices.
+    # A question may consist of its choices alone.
     return Asked(one_line(stem) or one_line(text), "multiple_choice", choices)

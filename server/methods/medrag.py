@@ -1,18 +1,18 @@
-"""MedRAG: a model answers a medical question from passages of a library.
+"""Implement MedRAG: a model answers a medical question from passages of a library.
 
 Xiong G, Jin Q, Lu Z, Zhang A. Benchmarking retrieval-augmented generation for medicine. Findings of ACL 2024; the
 conventional RAG of Xiong G, Jin Q, Wang X, Zhang M, Lu Z, Zhang A, PSB 2025, section 3.1:
 
 1. N passages are retrieved for the question, without its choices      ``PassageSource``
-2. those that the model has room for become the context                ``_context``
+2. those that fit the model's context length become the context       ``_context``
 3. the model reasons and answers                                       ``Chains``
 
 Its baselines are options: chain of thought (``retrieval`` false), direct answers (``reasoning`` "direct") and
 self-consistency (``samples``).
 
-What differs from the published program: passages are whole, numbered, and stand in the library's order; the letter of
-a choice comes under a grammar, after free reasoning that is bounded; what the answer cites is listed, with the passage;
-where there is nothing to read, that is the answer.
+Differences from the published program: passages are whole, numbered, and in the library's order; the letter of a choice
+is generated under a grammar, after free reasoning of bounded length; the passages that the answer cites are listed;
+without passages, the method abstains.
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ from server.methods.medrag_prompts import Prompts
 from server.methods.medrag_report import Ballot, Closing, Outcome
 from server.methods.passages import PassageSource
 
-# Counting texts apart and joined may differ by a few tokens.
+# Token counts of separate and joined texts may differ by a few tokens.
 SLACK: Final = 24
 _CHAINS_AT_ONCE: Final = 8
-# Chains that vote must differ; the paper of self-consistency samples at this temperature.
+# Voting needs different chains; the self-consistency paper samples at this temperature.
 _VOTING_TEMPERATURE: Final = 0.7
 
 
 class MedRag:
+    """Answer medical questions from passages of the server's namespaces."""
+
     name = "medrag"
     description = "MedRAG: answers medical questions from passages of this server's namespaces, with their sources"
 
@@ -122,14 +124,14 @@ class MedRag:
 
 
 async def read_passages(engine: Engine, found: Sequence[Found], room: int, wanted: int | None) -> Context:
-    """What fits into ``room`` tokens, and into as many as are wanted."""
+    """Return the context that fits into ``room`` tokens and into the requested number of tokens."""
     budget = max(0, min(room, MAX_CONTEXT_TOKENS if wanted is None else wanted))
     tokenizer = engine.tokenizer
     return await asyncio.to_thread(build_context, found, lambda text: len(tokenizer.encode(text)), budget)
 
 
 def params_of(ask: Ask, max_tokens: int) -> GenerateParams:
-    """Greedy where the request says nothing, as the papers decode."""
+    """Return the sampling parameters; greedy where the request sets none, as the papers decode."""
     wanted = ask.sampling
     return GenerateParams(
         max_tokens=max_tokens,
@@ -147,7 +149,10 @@ def refuse_logprobs(ask: Ask) -> None:
 
 
 async def _voted(chains: Chains, given: Given, options: MedRagOptions) -> AsyncGenerator[Event | Ballot | Chain, None]:
-    """Self-consistency: chains side by side, the majority's letter. A chain that fails has no vote, and is told."""
+    """Run self-consistency: concurrent chains, then the chain with the majority's letter.
+
+    A failed chain has no vote and is reported as a step. Raises its error only where every chain fails.
+    """
     slots = asyncio.Semaphore(_CHAINS_AT_ONCE)
 
     async def one(number: int) -> Chain | ArrowheadError:

@@ -1,4 +1,7 @@
-"""One chain of thought and its answer: reasoning is free and bounded, a choice's letter comes under a grammar."""
+"""Generate one chain of thought and its answer.
+
+Reasoning is free text of bounded length; a choice's letter is generated under a grammar.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ from server.methods.base import Event, TextDelta, TranscriptDelta
 from server.methods.generation import Generations, Layout
 from server.methods.medical_question import MARK, Asked
 
-# A base model begins its reasoning behind this word; a chat model begins by itself.
+# Prompts a base model to reason; a chat model needs no prefix.
 _REASONING: Final = "Reasoning:"
-# Text that is put between reasoning and answer, and what counting apart may differ by.
+# Tokens for the text between reasoning and answer, and for differences of separate token counts.
 _BETWEEN: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The two parts of a prompt."""
+    """Hold the system and user parts of a prompt."""
 
     system: str
     user: str
@@ -29,7 +32,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """``answer`` as it was written; ``letter`` "" where none of the choices is meant."""
+    """Hold one chain: ``answer`` as it was written, ``letter`` "" where it matches none of the choices."""
 
     reasoning: str
     answer: str
@@ -40,8 +43,11 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Writes chains for one question. ``params`` holds all but the bound and the stops: its ``max_tokens`` is that of
-    reasoning and answer together, its stop strings those of the answer."""
+    """Generate chains for one question.
+
+    ``params`` sets all but the bound and the stops of each generation: its ``max_tokens`` is that of reasoning and
+    answer together, its stop strings are those of the answer.
+    """
 
     generations: Generations
     layout: Layout
@@ -50,7 +56,7 @@ class Chains:
     reasoned: bool
 
     async def events(self, given: Given) -> AsyncGenerator[Event | Chain, None]:
-        """The text as it comes, then the chain. An answer that is a letter is not shown here."""
+        """Yield the text as it is generated, then the chain; an answer that is a letter is not shown here."""
         reasoning, letter = "", ""
         prompt = self.layout.ids(given.system, given.user, self._opening)
         bound = self._reasoning_bound(len(prompt))
@@ -78,7 +84,7 @@ class Chains:
                 yield event
 
     async def whole(self, given: Given) -> Chain:
-        """Without what is shown on the way."""
+        """Return the complete chain without its intermediate events."""
         async with aclosing(self.events(given)) as events:
             async for event in events:
                 if isinstance(event, Chain):
@@ -108,7 +114,7 @@ class Chains:
 
     @property
     def _reasoning_stops(self) -> tuple[str, ...]:
-        """A letter that can be nothing else ends a chain; so does the mark itself before an open answer."""
+        """Return the strings that end reasoning: the mark with an unambiguous letter, or the mark of an open answer."""
         if not self.asked.choices:
             return (MARK,)
         return tuple(f"{MARK} {letter}{end}" for letter in self.asked.letters for end in (".", "\n"))
@@ -121,7 +127,10 @@ class Chains:
         return self.asked.letter_after_mark(reasoning) if last.finish_reason == "stop" else ""
 
     def _reasoning_bound(self, prompt: int) -> int:
-        """0: there is no reasoning, or no room for it beside an answer."""
+        """Return the maximum number of reasoning tokens.
+
+        0 means that no reasoning is requested, or that there is no room for it beside an answer.
+        """
         if not self.reasoned:
             return 0
         wanted = self.params.max_tokens
@@ -131,7 +140,7 @@ class Chains:
 
     def _answer_params(self, reasoning: str) -> GenerateParams:
         if self.asked.choices:
-            # Its reasoning is behind it: the letter is the likeliest.
+            # Reasoning is complete, so the most likely letter is the answer.
             letters = self.asked.grammar()
             return replace(self.params, max_tokens=self._letter_tokens, stop=(), grammar=letters, temperature=0.0)
         used = len(self.generations.engine.tokenizer.encode(reasoning)) if reasoning else 0

@@ -1,4 +1,4 @@
-"""Which passages an answer names by their numbers, and how they are listed under it. Pure."""
+"""Find the passages that an answer cites by number, and format their list. Pure."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from server.methods.references import HEADING, MAX_REFERENCES
 READ_HEADING: Final = "\n\nRead, not cited:\n"
 _MARK: Final = re.compile(r"\[\s*(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*)\s*\]")
 _PART: Final = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
-# A span of numbers over more than these is no citation.
+# A longer range of numbers is not a citation.
 _MAX_SPAN: Final = 100
 _ADDRESS: Final = re.compile(r"https?://[^\s()<>\[\]]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
+    """Pair a passage with its number."""
+
     number: int
     found: Found
 
 
 def numbers_in(text: str) -> tuple[int, ...]:
-    """Of "[2]", "[1, 3]" and "[2-4]", each once, in the order they stand there."""
+    """Return the numbers in "[2]", "[1, 3]" and "[2-4]", each once, in order of appearance."""
     numbers: dict[int, None] = {}
     for mark in _MARK.finditer(text):
         for part in _PART.finditer(mark[1]):
@@ -37,7 +39,7 @@ def numbers_in(text: str) -> tuple[int, ...]:
 
 
 def renumbered(text: str, numbers: dict[int, int]) -> str:
-    """Each mark with the numbers that ``numbers`` gives; those that it does not have are taken out."""
+    """Replace the numbers of each mark by those of ``numbers``; remove numbers without an entry."""
 
     def mark(found: re.Match[str]) -> str:
         new = [numbers[old] for old in numbers_in(found[0]) if old in numbers]
@@ -47,7 +49,7 @@ def renumbered(text: str, numbers: dict[int, int]) -> str:
 
 
 def render(listed: Sequence[Numbered], cited: bool, offset: int) -> tuple[str, tuple[Reference, ...]]:
-    """The list to stand under an answer of ``offset`` characters, and the references with the markers' places."""
+    """Return the reference list for an answer of ``offset`` characters, and the references with marker offsets."""
     if not listed:
         return "", ()
     text, references = HEADING if cited else READ_HEADING, []
@@ -62,7 +64,7 @@ def render(listed: Sequence[Numbered], cited: bool, offset: int) -> tuple[str, t
 
 
 def title_of(found: Found) -> str:
-    """Names are data: they cannot end a Markdown link's text."""
+    """Return the passage's title without brackets, which could end the text of a Markdown link."""
     document, section = found.document, found.passage.section
     title = " ".join((document.title or document.document_id).split())
     about = ", ".join(part for part in (section, document.source or found.namespace) if part)
@@ -71,12 +73,12 @@ def title_of(found: Found) -> str:
 
 
 def url_of(found: Found) -> str:
-    """ "" where the document has no address that can be linked to."""
+    """Return the document's URL, "" where it has none that can be linked to."""
     return found.document.url if _ADDRESS.fullmatch(found.document.url) else ""
 
 
 def passage_record(found: Found, **further: Any) -> dict[str, Any]:
-    """JSON-able, for the trace: all that a reader needs to find a passage again."""
+    """Return a JSON-able record for the trace, with all that is needed to find the passage again."""
     return {
         **further,
         "namespace": found.namespace,

@@ -1,4 +1,4 @@
-"""Which of the passages found a model gets to read, and how they stand in its prompt. Pure."""
+"""Select the passages for a model's context and format them for its prompt. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from retrieval.corpus.namespace_settings import embedded_title
 from retrieval.corpus.ranking import Found
 from retrieval.lexical.characters import normalise
 
-# What has a meaning in our prompts must not come from a passage: numbers of passages, and words that begin a part.
+# Passages must not contain the syntax of our prompts: passage numbers, and words that begin a part.
 _NUMBERED: Final = re.compile(r"\[(\s*\d[\d\s,;–-]*)\]")
 _PARTS: Final = re.compile(
     r"(?im)^([ \t>*#_-]*(?:final answer|answer|question|query|choices|options|passages|reasoning|"
@@ -22,8 +22,11 @@ _SEPARATOR: Final = "\n"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """``passages`` are numbered from 1 in this order; ``ranks`` are their places in the search, from 1. ``too_long``
-    passages have no room however few others there are; ``left_out`` came after the room was used up."""
+    """Hold the passages of a prompt.
+
+    ``passages`` are numbered from 1 in this order; ``ranks`` are their ranks in the search, from 1. ``too_long`` counts
+    passages that exceed the budget alone, ``left_out`` those after the budget was used up.
+    """
 
     passages: tuple[Found, ...] = ()
     ranks: tuple[int, ...] = ()
@@ -35,21 +38,22 @@ class Context:
 
     @property
     def best_first(self) -> list[int]:
-        """Numbers of the passages."""
+        """Return the numbers of the passages, best rank first."""
         return sorted(range(1, len(self.passages) + 1), key=lambda number: self.ranks[number - 1])
 
 
 def build_context(found: Sequence[Found], count: Callable[[str], int], budget: int) -> Context:
-    """The best passages, whole, each text once, as far as ``budget`` tokens go: none is passed over for a worse one,
-    unless it alone would not fit. They stand in the order of the library, not of their scores, so that the same set
-    is the same text, whose computation an engine's prefix cache keeps.
+    """Select the best passages, whole and without duplicate texts, within ``budget`` tokens.
+
+    No passage is skipped in favour of a worse one, unless it alone exceeds the budget. Passages are in the library's
+    order, not in that of their scores, so that the same set gives the same text, which an engine's prefix cache reuses.
     """
     distinct = _distinct(found)
     kept: list[tuple[int, Found]] = []
     used = too_long = passed = 0
     for rank, one in distinct:
         passed += 1
-        # The number is not known yet: three digits are the most.
+        # The number is not known yet; it has at most three digits.
         cost = count(_entry(888, one) + _SEPARATOR)
         if cost > budget:
             too_long += 1
@@ -73,7 +77,7 @@ def build_context(found: Sequence[Found], count: Callable[[str], int], budget: i
 
 
 def neutral(text: str) -> str:
-    """A passage's text, which can be taken for no part of a prompt; its lines stay lines, set in."""
+    """Return a passage's text without anything that reads as part of a prompt; its lines are preserved and indented."""
     text = _NUMBERED.sub(r"(\1)", _PARTS.sub(r"\1 –", text))
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return "\n   ".join(line for line in lines if line)

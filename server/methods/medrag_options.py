@@ -1,6 +1,7 @@
-"""The ``arrowhead`` options of MedRAG and i-MedRAG requests, checked: what is unknown or wrong is refused by name.
+"""Validate the ``arrowhead`` options of MedRAG and i-MedRAG requests.
 
-There is no ``egress``: retrieval is local, nothing of a question leaves.
+Unknown keys and wrong values are refused by name. There is no ``egress`` option: retrieval is local, and no part of a
+question leaves the machine.
 """
 
 from __future__ import annotations
@@ -25,16 +26,22 @@ MAX_ROUNDS: Final = 10
 MAX_QUERIES: Final = 10
 _MAX_NAMESPACES: Final = 64
 _Options = TypeVar("_Options", bound="MedRagOptions")
-# Whether a value fits, and what does.
+# A predicate for valid values, and its description.
 _Rule = tuple[Callable[[Any], bool], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MedRagOptions:
-    """``form`` "auto": multiple choice where the question lists choices. ``choices`` (): read from the question.
-    ``k`` passages are found and, with ``rerank``, so many of them kept. ``context_tokens`` None: what the model
-    has room for. ``retrieval`` False: no passages (the paper's baselines). ``samples``: chains that vote.
-    ``without_passages``: what to do where there is none."""
+    """Hold the options of a MedRAG request.
+
+    - ``form``: "auto" for multiple choice where the question lists choices.
+    - ``choices``: () reads them from the question.
+    - ``k``: number of passages to retrieve; with ``rerank``, that many of them are retained.
+    - ``context_tokens``: None for as many as fit the model's context length.
+    - ``retrieval``: False for no passages (the paper's baselines).
+    - ``samples``: number of voting chains.
+    - ``without_passages``: what to do where no passage is found.
+    """
 
     form: Form | Literal["auto"] = "auto"
     choices: tuple[str, ...] = ()
@@ -56,8 +63,11 @@ class MedRagOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IMedRagOptions(MedRagOptions):
-    """``rounds`` of ``queries`` at most. ``stop`` "adaptive" ends them when nothing more is to be learnt.
-    ``max_tokens_total``: of all prompts and all that is written. ``max_seconds``: of the whole answer."""
+    """Hold the options of an i-MedRAG request.
+
+    There are at most ``rounds`` rounds of ``queries`` queries. ``stop`` "adaptive" ends them early when further rounds
+    add nothing. ``max_tokens_total`` covers all prompts and all generated text, ``max_seconds`` the whole answer.
+    """
 
     rounds: int = 4
     queries: int = 3
@@ -97,17 +107,25 @@ _ROUNDS: Final[dict[str, _Rule]] = {
     "max_seconds": (lambda value: _is_seconds(value), "a number of seconds from 1 to 86400"),
     "max_tokens_total": _number(1_000, 100_000_000),
 }
-# A voting chain and a baseline without retrieval are MedRAG's; i-MedRAG is neither.
+# i-MedRAG has neither voting chains nor a baseline without retrieval.
 _NOT_ITERATED: Final = ("retrieval", "samples")
 
 
 def parse_options(given: Mapping[str, Any]) -> MedRagOptions:
-    """Raises OptionInvalid: ``param`` names the key."""
+    """Return the validated options of a MedRAG request.
+
+    Raises:
+        OptionInvalid: ``param`` names the key.
+    """
     return _parsed(MedRagOptions, _MEDRAG, given)
 
 
 def parse_iterated(given: Mapping[str, Any]) -> IMedRagOptions:
-    """As ``parse_options``, of i-MedRAG."""
+    """Return the validated options of an i-MedRAG request.
+
+    Raises:
+        OptionInvalid: ``param`` names the key.
+    """
     known = {key: rule for key, rule in _MEDRAG.items() if key not in _NOT_ITERATED} | _ROUNDS
     return _parsed(IMedRagOptions, known, given)
 

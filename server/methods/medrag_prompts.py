@@ -1,4 +1,7 @@
-"""The prompts of MedRAG and i-MedRAG. Pure; the wording is ours, the parts are those of the papers."""
+"""Provide the prompts of MedRAG and i-MedRAG.
+
+Pure; the wording is ours, the parts are those of the papers.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _PARTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """All instructions, read once, by name."""
+    """Hold all instructions by name, read once."""
 
     parts: dict[str, str]
 
@@ -34,7 +37,10 @@ class Prompts:
         return cls({name: _text(name) for name in _PARTS})
 
     def answering(self, asked: Asked, reasoning: Reasoning, context: str) -> Given:
-        """``context`` "": there is none. What is the same for many questions comes first."""
+        """Return the prompt of an answer; ``context`` "" means that there is none.
+
+        Text that many questions share comes first.
+        """
         head = f"Passages:\n{context}\n\n" if context else ""
         system = self.parts["system" if context else "system_without"]
         return Given(system, f"{head}{asked.text}\n\n{self.how(asked, reasoning)}")

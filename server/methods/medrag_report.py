@@ -1,4 +1,4 @@
-"""What MedRAG tells beside the model's text: its steps, abstention, references and the record of the trace. Pure."""
+"""Build MedRAG's events beside the model's text: steps, abstention, references and the trace record. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_TITLES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is known before the model is asked. ``gathered`` None: without retrieval, as the request wants it."""
+    """Hold the state before generation; ``gathered`` is None where the request disables retrieval."""
 
     asked: Asked
     options: MedRagOptions
@@ -36,7 +36,7 @@ class Outcome:
 
     @property
     def lack(self) -> str:
-        """Why there is no passage to answer from, "" where there is one or none is wanted."""
+        """Return the reason why there is no passage to answer from, "" where there is one or none is requested."""
         if self.gathered is None or self.context.passages:
             return ""
         return why_none(self.gathered, self.context)
@@ -47,19 +47,19 @@ class Outcome:
 
 
 def retrieved(queries: Sequence[str], passages: Sequence[Found]) -> Retrieved:
-    """Where the passages that are read can be looked up by a reader."""
+    """Return the event that lists the addresses of the passages that are read."""
     return Retrieved(tuple(queries), tuple(dict.fromkeys(one.document.url for one in passages if one.document.url)))
 
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """One vote for each chain, "" for one without an answer."""
+    """Hold one vote for each chain, "" for a chain without an answer."""
 
     votes: tuple[str, ...]
 
     @property
     def winner(self) -> str:
-        """The letter with the most votes; of equal ones that of the earliest chain. "" where there is none."""
+        """Return the letter with the most votes, the earliest chain's among equals, "" where there are no votes."""
         counts = Counter(vote for vote in self.votes if vote)
         return max(counts, key=lambda letter: (counts[letter], -self.votes.index(letter)), default="")
 
@@ -103,7 +103,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def abstention(reason: str, details: Mapping[str, Any], usage: LoopUsage = NO_USAGE) -> Iterator[Event]:
-    """The whole answer where there is no passage: no model is asked for one."""
+    """Yield the whole answer where there is no passage; the model is not called for it."""
     yield TranscriptDelta(reason, "injected")
     yield TextDelta(reason)
     told = {**details, "abstained": True, "reason": reason}
@@ -112,8 +112,11 @@ def abstention(reason: str, details: Mapping[str, Any], usage: LoopUsage = NO_US
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What an answer ends with. ``passages`` by their numbers; ``fallback``: numbers of those that were read, best
-    first; ``without``: why it rests on none, "" where it may."""
+    """Hold the data for the end of an answer.
+
+    ``passages`` are by number. ``fallback`` lists the numbers of the passages that were read, best first. ``without``
+    is the reason why the answer rests on no passage, "" where it may rest on one.
+    """
 
     asked: Asked
     passages: Mapping[int, Found]
@@ -124,7 +127,7 @@ class Closing:
 
 
 def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
-    """What comes after the model's text."""
+    """Yield the events that follow the model's text."""
     asked = closing.asked
     shown = len(chain.answer)
     answer = chain.answer.strip()

@@ -1,4 +1,4 @@
-"""What a method may ask of the namespaces, and what it gets. Knows nothing of how they are searched."""
+"""Define how a method searches the namespaces, and the results; knows nothing of the search itself."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from server.methods.base import Ask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """``namespaces`` (): all that the request may read. ``retriever`` None: the best that all of them have. ``k``
-    passages for each query; with ``rerank`` the cross-encoder judges them and so many are kept."""
+    """Hold the parameters of a search.
+
+    ``namespaces`` () means all that the request may read. ``retriever`` None means the best one that all of them have.
+    ``k`` passages are found for each query; with ``rerank``, the cross-encoder judges them and that many are retained.
+    """
 
     namespaces: tuple[str, ...] = ()
     retriever: Retriever | None = None
@@ -23,7 +26,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """``lists``: for each query its passages, best first. No ``namespaces``: the request may read none."""
+    """Hold the results of a search.
+
+    ``lists`` has the passages of each query, best first. Empty ``namespaces`` means that the request may read none.
+    """
 
     namespaces: tuple[str, ...]
     retriever: str
@@ -32,21 +38,33 @@ class Gathered:
 
 
 class Passages(Protocol):
-    """The namespaces that one request may read."""
+    """Search the namespaces that one request may read."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them."""
+        """Return the names of all readable namespaces."""
         ...
 
     def check(self, wanted: Wanted) -> None:
-        """Raises NamespaceUnknown, with what there is, and OptionInvalid."""
+        """Validate the parameters of a search.
+
+        Raises:
+            NamespaceUnknown: with the names that exist.
+            OptionInvalid: an option cannot be served.
+        """
         ...
 
     async def find(self, queries: Sequence[str], wanted: Wanted) -> Gathered:
-        """One search for all queries. Raises RetrievalError and ModelError (the encoder's)."""
+        """Search all queries at once.
+
+        Raises:
+            RetrievalError: the search failed.
+            ModelError: the encoder failed.
+        """
         ...
 
 
 class PassageSource(Protocol):
+    """Open the namespaces that a request may read."""
+
     def open(self, ask: Ask) -> Passages: ...

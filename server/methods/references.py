@@ -1,4 +1,4 @@
-"""Which NCBI records an answer was read from, and how they are listed under it. Pure."""
+"""Collect the NCBI records that an answer was read from, and format their list. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from server.methods.base import Reference
 MAX_REFERENCES = 8
 HEADING = "\n\nReferences:\n"
 
-# Web page of a record. Only databases whose record ids are part of a page's address.
+# Web pages of records, for databases whose page addresses contain the record id.
 _PAGES = {
     "gene": ("NCBI Gene", "https://www.ncbi.nlm.nih.gov/gene/{}"),
     "snp": ("dbSNP", "https://www.ncbi.nlm.nih.gov/snp/rs{}"),
@@ -27,7 +27,7 @@ _RECORD_ENDPOINTS = frozenset({"esummary", "efetch"})
 
 
 def collect(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """(title, address) of the records that were read, the latest call's first; each once."""
+    """Return (title, address) of the records that were read, each once, those of the latest call first."""
     found: dict[str, str] = {}
     for record in reversed(records):
         if record.get("endpoint") not in _RECORD_ENDPOINTS or record.get("db") not in _PAGES:
@@ -40,7 +40,7 @@ def collect(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def render(found: Sequence[tuple[str, str]], offset: int) -> tuple[str, tuple[Reference, ...]]:
-    """The list to stand under an answer of ``offset`` characters, and the references with the markers' places."""
+    """Return the reference list for an answer of ``offset`` characters, and the references with marker offsets."""
     if not found:
         return "", ()
     text, references = HEADING, []

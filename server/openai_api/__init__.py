@@ -1,1 +1,1 @@
-"""The OpenAI wire format: routes, schemas, server-sent events."""
+"""Implement the OpenAI wire format: routes, schemas and server-sent events."""

@@ -1,4 +1,4 @@
-"""Listens for the client while something is done for it: what nobody will read is not gone on with."""
+"""Cancel work when the client disconnects."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from server.errors import ClientGone
 
 @asynccontextmanager
 async def attended(receive: Receive, is_served: Callable[[], bool] = lambda: False) -> AsyncIterator[None]:
-    """The block is cancelled when the client leaves. The request's body must be read before. ``is_served``: whether all
-    was sent already, as a server tells of the reply's end in the same way.
+    """Cancel the block when the client disconnects.
+
+    The request's body must be read before. ``is_served`` returns whether the whole reply was sent already, since a
+    server signals the end of the reply in the same way as a disconnect.
 
     Raises:
-        ClientGone: it has left.
+        ClientGone: the client disconnected.
     """
     task = asyncio.current_task()
     before, has_left = 0 if task is None else task.cancelling(), False

@@ -1,4 +1,4 @@
-"""Reads a request's JSON body within its limits."""
+"""Read a request's JSON body within its limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 
 from server.errors import BodyTooLarge, ClientGone, ForbiddenHost, InvalidRequest
 
-# Of an escaped half of a surrogate pair, perhaps without its other half.
+# An escaped surrogate, paired or not.
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -19,13 +19,20 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-# Of its own: ``json.loads`` makes a new one at each call that has a wish.
+# One shared decoder: ``json.loads`` creates a new one at each call with options.
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 async def read_json(request: Request, max_bytes: int) -> Any:
-    """Raises BodyTooLarge, BodyTooSlow, InvalidRequest, ClientGone, or ForbiddenHost for a body that a web form of
-    another site could send."""
+    """Return the parsed JSON body.
+
+    Raises:
+        BodyTooLarge: the body is longer than ``max_bytes``.
+        BodyTooSlow: the body did not arrive in time.
+        InvalidRequest: the body is not valid JSON.
+        ClientGone: the client disconnected.
+        ForbiddenHost: a web form of another site could send this content type.
+    """
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != "application/json":
         raise ForbiddenHost("the body must be sent as application/json")
@@ -54,7 +61,11 @@ async def _whole(request: Request, max_bytes: int) -> bytes:
 
 
 def _refuse_halves(value: Any) -> None:
-    """Half a character is text that nothing can be made of. Raises InvalidRequest, with the field at the top."""
+    """Check that all texts can be encoded.
+
+    Raises:
+        InvalidRequest: a text has a lone surrogate; ``param`` is the top-level field.
+    """
     fields = value.items() if isinstance(value, dict) else ((None, value),)
     for name, part in fields:
         try:

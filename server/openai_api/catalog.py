@@ -1,4 +1,4 @@
-"""``GET /v1/models`` and ``GET /v1/models/{id}``: each base model and each method over it."""
+"""Serve ``GET /v1/models`` and ``GET /v1/models/{id}``: each base model and each method over it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``/v1/namespaces/{name}/…``: documents, files and PubMed queries that come in, documents that go. Each is a job."""
+"""Serve changes of a namespace's content at ``/v1/namespaces/{name}/…``; each change is a job.
+
+Documents, files and PubMed queries are added; documents are removed.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ _FEW: Final = 64
 _WAIT_FOR_FEW_S: Final = 5.0
 _MAX_WAIT_S: Final = 60.0
 _BLOCK: Final = 2**20
-# What a form of another site can send without asking this server first.
+# Content types that a form of another site can send without a CORS preflight.
 _FORMS: Final = frozenset(("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded"))
 
 
@@ -72,7 +75,7 @@ async def remove_documents(request: Request, name: str) -> Response:
 @router.put("/v1/namespaces/{name}/files")
 @router.post("/v1/namespaces/{name}/files")
 async def add_file(request: Request, name: str) -> Response:
-    """The body is the file as it is; its reader is guessed unless ``reader`` names one."""
+    """Add a file, sent as the raw body; its reader is detected unless ``reader`` names one."""
     services = await _opened(request, name, {"filename", "reader", "licence"})
     fields = request.query_params
     if request.method == "POST" and request.headers.get("content-type", "").split(";")[0].strip().lower() in _FORMS:
@@ -92,7 +95,7 @@ async def add_file(request: Request, name: str) -> Response:
 
 @router.post("/v1/namespaces/{name}/queries")
 async def add_query(request: Request, name: str) -> Response:
-    """What a PubMed query finds; the namespace remembers the query."""
+    """Add the results of a PubMed query; the namespace stores the query."""
     services = await _opened(request, name)
     body = parse_body(QueryBody, await read_json(request, services.settings.server.max_body_bytes))
     query = PubmedQuery(
@@ -109,7 +112,7 @@ async def add_query(request: Request, name: str) -> Response:
 
 @router.post("/v1/namespaces/{name}/update")
 async def update(request: Request, name: str) -> Response:
-    """Its queries again, for what is new; then whatever its indices lack."""
+    """Repeat the stored queries for new results, then complete the namespace's indices."""
     services = await _opened(request, name)
     body = parse_body(UpdateBody, await read_json(request, services.settings.server.max_body_bytes))
     ncbi, egress = _ncbi(services, name)
@@ -119,14 +122,21 @@ async def update(request: Request, name: str) -> Response:
 
 @router.post("/v1/namespaces/{name}/verify")
 async def verify(request: Request, name: str) -> Response:
-    """Changes nothing, but holds changes up and costs as much as reading everything."""
+    """Verify the namespace without changing it; blocks changes and costs as much as reading everything."""
     services = await _opened(request, name)
     parse_body(NoBody, await read_json(request, services.settings.server.max_body_bytes))
     return await _submitted(request, ("verify", name), verify_work(services.retrieval.namespaces, name))
 
 
 async def _opened(request: Request, name: str, fields: Collection[str] = ()) -> Services:
-    """Raises ChangesRefused, InvalidRequest, NamespaceInvalid or NamespaceUnknown before any of the body is read."""
+    """Return the services after the checks that need no body.
+
+    Raises:
+        ChangesRefused: namespaces are not changed over HTTP.
+        InvalidRequest: a query parameter is unknown or wrong.
+        NamespaceInvalid: the name is not valid.
+        NamespaceUnknown: there is no such namespace.
+    """
     services: Services = request.app.state.services
     require_changes(request)
     for field in request.query_params:
@@ -168,7 +178,10 @@ def _reading(body: DocumentBody, today: str) -> Reading:
 
 
 async def _received(request: Request, services: Services, filename: str) -> Upload | None:
-    """The file in a private folder; None where the client went away. What fails leaves nothing behind."""
+    """Store the uploaded file in a private folder; return None where the client disconnected.
+
+    The file is discarded where the upload fails.
+    """
     uploads = services.retrieval.uploads
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > uploads.max_bytes:
@@ -207,7 +220,7 @@ async def _fill(request: Request, upload: Upload) -> None:
 async def _submitted(
     request: Request, what: tuple[str, str], work: Work, *, few: bool = False, upload: Upload | None = None
 ) -> Response:
-    """200 with the job, or its error, where it ended while the client waited for it; else 202."""
+    """Submit the job; reply 200 with the job, or its error, where it ends while the client waits, else 202."""
     services: Services = request.app.state.services
     cleanup = upload.discard if upload else lambda: None
     try:

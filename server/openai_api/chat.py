@@ -1,4 +1,4 @@
-"""``POST /v1/chat/completions``."""
+"""Serve ``POST /v1/chat/completions``."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _envelope(exchange: Exchange, kind: str) -> dict[str, Any]:
 async def _chunks(
     exchange: Exchange, body: ChatRequest, decode: Decode, shown: Shown | None
 ) -> AsyncGenerator[Chunk, None]:
-    """``shown``: what Open WebUI is told beside the answer, of the first choice."""
+    """Yield the chunks of the reply; ``shown`` renders Open WebUI's additional events for the first choice."""
     base = _envelope(exchange, "chat.completion.chunk") | ({"usage": None} if body.include_usage else {})
     greeted: set[int] = set()
     async with aclosing(exchange.events()) as events:
@@ -100,7 +100,7 @@ async def _chunks(
                 for told in shown.of(event, exchange.choices[0]):
                     yield base | {"choices": [_choice(0, {})], "event": told}
                 if isinstance(event, Evidence):
-                    continue  # Open WebUI makes a source of each annotation, and would have it twice
+                    continue  # Open WebUI makes a source of each annotation, which would duplicate it
             for choice in _choices(index, event, exchange, decode if body.logprobs else None):
                 yield base | {"choices": [choice]}
     if body.include_usage:
@@ -109,7 +109,7 @@ async def _chunks(
 
 
 def _choices(index: int, event: Event, exchange: Exchange, decode: Decode | None) -> list[dict[str, Any]]:
-    """The chunk of one event; ``decode`` None where no logprobs were asked for."""
+    """Return the chunk of one event; ``decode`` is None where no logprobs are requested."""
     if isinstance(event, Done):
         choice = exchange.choices[index]
         return [_choice(index, {"arrowhead": choice.extra}) | {"finish_reason": choice.finish_reason}]

@@ -1,4 +1,7 @@
-"""``POST /v1/completions``: the raw text. For a method this is the transcript: what the model wrote and what it got."""
+"""Serve ``POST /v1/completions``: the raw text.
+
+For a method this is the transcript: what the model generated and what was injected.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ async def completions(request: Request) -> Response:
 
 
 def _exchange(services: Services, body: CompletionRequest, grant: Grant) -> Exchange:
-    """Choices are numbered prompt by prompt: all of the first, then all of the second."""
+    """Build the requests of all choices, numbered prompt by prompt: all of the first, then all of the second."""
     head = TraceHead(f"cmpl-{uuid.uuid4().hex}", body.model, grant.owner, int(time.time()))
     asks: list[Ask] = []
     for number, prompt in enumerate(body.prompts):
@@ -77,7 +80,7 @@ def _completion(exchange: Exchange, body: CompletionRequest, decode: Decode) -> 
 
 
 def _logprobs(choice: Choice, decode: Decode) -> dict[str, Any]:
-    """Sampled tokens only: text that was put in has no probability. Offsets count in the whole text."""
+    """Return the logprobs of the sampled tokens; injected text has none. Offsets count in the whole text."""
     merged: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
     rendering = CompletionLogprobs(decode)
     for delta in choice.transcript:
@@ -87,7 +90,7 @@ def _logprobs(choice: Choice, decode: Decode) -> dict[str, Any]:
 
 
 def _usage(exchange: Exchange, body: CompletionRequest) -> dict[str, Any]:
-    """Every prompt counts once, however many choices it has."""
+    """Return the total usage; each prompt counts once, however many choices it has."""
     n = body.n or 1
     total: dict[str, Any] = {}
     for first in range(0, len(exchange.choices), n):

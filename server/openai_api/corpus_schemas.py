@@ -1,4 +1,7 @@
-"""Request bodies of searches and of namespaces. Unknown fields are refused; every list and text is bounded."""
+"""Define the request bodies of searches and namespaces.
+
+Unknown fields are refused; every list and text is bounded.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,11 @@ def _words(value: str) -> str:
 
 
 def day_number(value: str) -> int:
-    """yyyymmdd of "2020-01-31" or "20200131". ValueError for anything else, and for days that there are not."""
+    """Return "2020-01-31" or "20200131" as the number yyyymmdd.
+
+    Raises:
+        ValueError: the text has another form, or there is no such day.
+    """
     found = _DAY.fullmatch(value)
     if found is None:
         raise ValueError("a day as 2020-01-31 or 20200131 is needed")
@@ -78,11 +85,16 @@ Lines = Annotated[list[Line], Field(max_length=10_000)]
 
 
 class Body(BaseModel):
+    """Refuse unknown fields and type coercion."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class FilterBody(Body):
-    """Days are inclusive; a document without a date fails where one is given."""
+    """Restrict a search to documents with these properties.
+
+    Days are inclusive; a document without a date fails where one is given.
+    """
 
     date_from: Day | None = None
     date_to: Day | None = None
@@ -92,7 +104,11 @@ class FilterBody(Body):
 
 
 class SearchBody(Body):
-    """``rerank``: how many of the best the cross-encoder judges. ``namespaces`` None, or "all", is all of them."""
+    """Search namespaces with one query or several.
+
+    ``rerank`` is the number of best passages that the cross-encoder judges. ``namespaces`` None, or "all", means all of
+    them.
+    """
 
     query: Query | None = None
     queries: Annotated[list[Query], Field(min_length=1)] | None = None
@@ -105,7 +121,10 @@ class SearchBody(Body):
 
 
 class NamespaceBody(Body):
-    """``encoder`` None is the server's first one, "none" makes no vectors."""
+    """Create a namespace.
+
+    ``encoder`` None is the server's first encoder; "none" creates no vectors.
+    """
 
     name: str
     encoder: Annotated[str, Field(min_length=1, max_length=200)] | None = None
@@ -117,7 +136,7 @@ class NamespaceBody(Body):
 
 
 class DocumentBody(Body):
-    """``date``: a day, a month (2020-01) or a year."""
+    """Add one document; ``date`` is a day, a month (2020-01) or a year."""
 
     id: Annotated[DocumentId, AfterValidator(_own_id)]
     title: Line = ""
@@ -140,23 +159,35 @@ class DocumentBody(Body):
 
 
 class DocumentsBody(Body):
+    """Add documents."""
+
     documents: Annotated[list[DocumentBody], Field(min_length=1)]
 
 
 class RemoveBody(Body):
+    """Remove documents by their ids."""
+
     ids: Annotated[list[DocumentId], Field(min_length=1, max_length=100_000)]
 
 
 class AnswerOptions(Body):
+    """Set options of a change; ``egress`` None is the mode of the key."""
+
     egress: EgressMode | None = None
 
 
 class UpdateBody(Body):
+    """Repeat the namespace's stored queries."""
+
     arrowhead: AnswerOptions = AnswerOptions()
 
 
 class QueryBody(UpdateBody):
-    """Days are those of publication. ``limit`` 0: all; else the newest. ``full_text``: PMC's too, where it is open."""
+    """Add the results of a PubMed query.
+
+    Days are days of publication. ``limit`` 0 means all results, else the newest. ``full_text`` adds PMC's full texts
+    where they are open access.
+    """
 
     term: Annotated[str, Field(max_length=100_000), AfterValidator(_words)]
     date_from: Day | None = None
@@ -166,11 +197,14 @@ class QueryBody(UpdateBody):
 
 
 class NoBody(Body):
-    """``{}``: what needs no fields is sent as JSON all the same, which no web form of another site can do."""
+    """Send ``{}`` where no fields are needed.
+
+    A JSON body is required all the same, since no web form of another site can send one.
+    """
 
 
 def ncbi_day(value: str | None) -> str:
-    """As NCBI writes it, 2020/01/31; "" for None."""
+    """Return the day in NCBI's form, 2020/01/31, "" for None."""
     if value is None:
         return ""
     number = day_number(value)
@@ -178,7 +212,7 @@ def ncbi_day(value: str | None) -> str:
 
 
 def shown_day(number: int) -> str | None:
-    """ISO 8601, as much of it as is known."""
+    """Return the date in ISO 8601, as precise as it is known; None for 0."""
     year, month, day = number // 10_000, number // 100 % 100, number % 100
     parts = [f"{year:04}", *([f"{month:02}"] if month else []), *([f"{day:02}"] if month and day else [])]
     return "-".join(parts) if year else None

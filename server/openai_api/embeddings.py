@@ -1,7 +1,7 @@
-"""``POST /v1/embeddings``, OpenAI's shape: texts to vectors.
+"""Serve ``POST /v1/embeddings`` in OpenAI's form: texts to vectors.
 
-An encoder with two towers (MedCPT) has two names: ``medcpt`` embeds passages, ``medcpt:query`` questions. Of the others
-both names give the same vectors.
+An encoder with two towers (MedCPT) has two names: ``medcpt`` embeds passages, ``medcpt:query`` questions. For other
+encoders both names give the same vectors.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
 class EmbeddingsRequest(BaseModel):
+    """Embed texts."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
     model: str

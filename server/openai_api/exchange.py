@@ -1,4 +1,7 @@
-"""One request being answered: its asks, their events, its trace. Shared by the routes; knows no wire format."""
+"""Run the answers of one request with their events and traces.
+
+Shared by the routes; knows no wire format.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ TIMEOUT_HEADER: Final = "X-Request-Timeout"
 
 
 class Exchange:
-    """Feeds every event to its choice and its trace, and stores the trace however the answer ends."""
+    """Run the answers of one request.
+
+    Feeds every event to its choice and its trace, and stores the trace however the answer ends.
+    """
 
     def __init__(self, services: Services, served: Served, asks: Sequence[Ask], head: TraceHead) -> None:
         self.head = head
@@ -39,13 +45,19 @@ class Exchange:
         self.has_place = False
 
     def is_side_job(self, job: str | None) -> None:
-        """Every answer says so."""
+        """Set the side job's name in every choice."""
         for choice in self.choices:
             choice.side_job = job
 
     def check(self, timeout: str | None = None) -> None:
-        """Raise now what can be known before any work. ``timeout``: the client's ``X-Request-Timeout``, which can only
-        shorten the server's."""
+        """Check the request as far as possible before any work.
+
+        ``timeout`` is the client's ``X-Request-Timeout``, which can only shorten the server's.
+
+        Raises:
+            InvalidRequest: the timeout or the number of choices is not valid.
+            ArrowheadError: the server stops, the model is not available, or the method refuses the request.
+        """
         self._services.admission.check()
         if timeout is not None:
             self._deadline = min(self._deadline, asyncio.get_running_loop().time() + timeout_seconds(timeout))
@@ -56,7 +68,13 @@ class Exchange:
         self._served.method.check(self._asks[0])
 
     async def events(self) -> AsyncGenerator[Indexed, None]:
-        """Raises what ``Admission.place`` raises, before the first; AnswerTimeout and ServerStopping at any time."""
+        """Yield the events of all choices.
+
+        Raises:
+            ArrowheadError: whatever ``Admission.place`` raises, before the first event.
+            AnswerTimeout: the deadline passed, at any time.
+            ServerStopping: the server stops, at any time.
+        """
         failure: str | None = "cancelled"
         request = request_id.get()
         async with self._services.admission.place(self._ticket(), self._deadline) as leash:
@@ -76,25 +94,28 @@ class Exchange:
                 failure = None
             except AnswerTimeout as error:
                 failure = error_reply(error).code
-                # A reply that is no stream has no other place for the id.
+                # A reply that is not streamed can return the id only in the message.
                 raise AnswerTimeout(f"{error.message}; what there was is in the trace {self.head.id}") from None
             except Exception as error:
                 failure = error_reply(error).code
                 raise
             finally:
                 self._forget_what_left()
-                request_id.set(request)  # its own line comes later
+                request_id.set(request)  # the request's access-log line follows later
                 self._log(failure, request)
                 await asyncio.shield(self._store(failure))
 
     async def collect(self) -> None:
-        """Run to the end; the answers stand in ``choices``."""
+        """Run to the end; the answers are in ``choices``."""
         async with aclosing(self.events()) as events:
             async for _ in events:
                 pass
 
     def _ticket(self) -> Ticket:
-        """Where the client sets no bound, an answer counts with the most that a method lets it write."""
+        """Return the queue ticket with the estimated tokens of all choices.
+
+        Without a limit from the client, an answer counts with the most tokens that a method may generate.
+        """
         default = self._services.settings.loop.max_answer_tokens
         most = self._services.slot.card.context_length
         tokens = (
@@ -111,7 +132,7 @@ class Exchange:
             self.choices[index].left = self._services.egress.left_by(self._asks[index].request_id)
 
     def _forget_what_left(self) -> None:
-        """Answers that ended early, too, have left what they left."""
+        """Record the outbound calls of all answers, including those that ended early, then clear the egress records."""
         for index, ask in enumerate(self._asks):
             self._say_what_left(index)
             if self._services.egress is not None:
@@ -124,7 +145,11 @@ class Exchange:
 
 
 def timeout_seconds(text: str) -> float:
-    """Raises InvalidRequest."""
+    """Parse the value of ``X-Request-Timeout``.
+
+    Raises:
+        InvalidRequest: the value is not a positive finite number.
+    """
     try:
         seconds = float(text)
     except ValueError:

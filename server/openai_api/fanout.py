@@ -1,4 +1,4 @@
-"""Runs the n answers of one request at once and merges their events. Knows no wire format."""
+"""Run the n answers of one request concurrently and merge their events; knows no wire format."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import NamedTuple
 
 from server.methods.base import Ask, Event, Method
 
-# Seeds of the choices of one request, far apart: the segments of one answer count up from its seed.
+# Distance between the seeds of choices: the segments of one answer use consecutive seeds from its own.
 _SEED_STRIDE = 1000
 
 
 class Indexed(NamedTuple):
-    """``choice``: the number of the answer that the event belongs to."""
+    """Pair an event with the index of its choice."""
 
     choice: int
     event: Event
 
 
 def fan_out(ask: Ask, n: int) -> list[Ask]:
-    """``n`` copies that differ in id and, where the client gave a seed, in seed."""
+    """Return ``n`` copies of the request with distinct ids and, where the client set a seed, distinct seeds."""
     seed = ask.sampling.seed
     return [
         replace(
@@ -35,12 +35,15 @@ def fan_out(ask: Ask, n: int) -> list[Ask]:
 
 
 def prompt_of(ask: Ask) -> str:
-    """The same for all asks that one ``fan_out`` made, which share their prompt."""
+    """Return the id that all copies of one ``fan_out`` share; they have the same prompt."""
     return ask.request_id.rpartition("-")[0]
 
 
 async def run_all(method: Method, asks: Sequence[Ask]) -> AsyncGenerator[Indexed, None]:
-    """Events of all answers as they come; one failing answer ends the others and is raised."""
+    """Yield the events of all answers as they occur.
+
+    The first failure of an answer cancels the others and is raised.
+    """
     queue: asyncio.Queue[Indexed | BaseException | None] = asyncio.Queue(maxsize=64)
 
     async def pump(index: int, ask: Ask) -> None:
@@ -67,5 +70,5 @@ async def run_all(method: Method, asks: Sequence[Ask]) -> AsyncGenerator[Indexed
     finally:
         for task in tasks:
             task.cancel()
-        # The cancelled tasks free engine slots and pending calls; nobody may go on before they have.
+        # The cancelled tasks free engine slots and pending calls; callers must not continue before that.
         await asyncio.gather(*tasks, return_exceptions=True)

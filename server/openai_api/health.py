@@ -1,4 +1,4 @@
-"""``/health`` (the process lives), ``/ready`` (it can answer), ``/version``."""
+"""Serve ``/health`` (liveness), ``/ready`` (readiness) and ``/version``."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ async def health() -> dict[str, str]:
 
 @router.get("/ready")
 async def ready(request: Request) -> Response:
-    """503 with the reason while the model loads, after it failed, while it is restarted, and while the server stops;
-    ``since`` is the Unix time at which that began. ``left`` says in words what has gone to other machines since the
-    start."""
+    """Return the server's state: 503 with the reason while the model loads, failed or restarts, and during shutdown.
+
+    ``since`` is the Unix time at which that state began. ``left`` describes what was sent to other machines since the
+    start.
+    """
     services: Services = request.app.state.services
     slot, policy = services.slot, EgressPolicy.of(services.settings.egress)
     state = "draining" if services.draining else slot.state
@@ -52,7 +54,7 @@ async def ready(request: Request) -> Response:
 
 @router.get("/version")
 async def get_version(request: Request) -> dict[str, str | None]:
-    """``engine`` is "" while there is none; ``commit`` None where it is not known."""
+    """Return the versions; ``engine`` is "" while there is none, ``commit`` None where it is not known."""
     services: Services = request.app.state.services
     return {
         "version": installed_version(),

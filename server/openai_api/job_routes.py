@@ -1,4 +1,4 @@
-"""``/v1/jobs``: how far changes are, for the key that asked for them, and their early end."""
+"""Serve ``/v1/jobs``: the progress of a key's jobs, and their cancellation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ router = APIRouter()
 
 @router.get("/v1/jobs")
 async def list_jobs(request: Request) -> Response:
-    """The newest first."""
+    """Return the key's jobs, newest first."""
     services: Services = request.app.state.services
     found = services.retrieval.jobs.of(request.state.owner)
     return JSONResponse({"object": "list", "data": [job.as_dict() for job in found]})
@@ -26,7 +26,7 @@ async def get_job(request: Request, job_id: str) -> Response:
 
 @router.delete("/v1/jobs/{job_id}")
 async def cancel_job(request: Request, job_id: str) -> Response:
-    """202 where it runs and stops at its next step."""
+    """Cancel a job; 202 where it runs and stops at its next step."""
     services: Services = request.app.state.services
     job = services.retrieval.jobs.cancel(job_id, request.state.owner)
     return JSONResponse(job.as_dict(), status_code=200 if job.has_ended else 202)

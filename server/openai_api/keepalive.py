@@ -1,6 +1,6 @@
-"""Comments in a stream while nothing else comes, so that no proxy takes it for dead.
+"""Send comments in an idle stream, so that no proxy closes the connection.
 
-One clock for each stream, and nothing for each of its pieces: an answer has thousands.
+One timer per stream and no work per piece: an answer has thousands of pieces.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from server.openai_api import sse
 
 
 class KeepAlive:
-    """Stands for ``send`` of one reply, each piece of which must be whole lines. Within ``async with`` a stream that
-    has begun and not ended carries a comment each time it was silent for ``every_s``. ``send_piece``: a shorter way for
-    what follows the start."""
+    """Replace ``send`` for one reply, each piece of which must consist of whole lines.
+
+    Within ``async with``, a stream that has begun and not ended sends a comment after each ``every_s`` seconds of
+    silence. ``send_piece`` is a faster path for the messages after the start.
+    """
 
     def __init__(self, send: Send, every_s: float, send_piece: Send | None = None) -> None:
         self._send = send

@@ -1,4 +1,4 @@
-"""``POST /v1/messages`` and ``/v1/messages/count_tokens``: Anthropic's form, where the engine has a layer for it."""
+"""Serve ``POST /v1/messages`` and ``/v1/messages/count_tokens`` in Anthropic's form, where the engine supports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``GET /metrics``, for Prometheus. It needs a key as every other route: Prometheus sends one as a bearer token."""
+"""Serve ``GET /metrics`` for Prometheus.
+
+The route needs a key as other routes do: Prometheus sends one as a bearer token.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ router = APIRouter()
 
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
-    """OpenMetrics where the client accepts it, else Prometheus' text format."""
+    """Return the metrics in OpenMetrics where the client accepts it, else in Prometheus' text format."""
     services: Services = request.app.state.services
     body, content_type = services.observing.metrics.expose(request.headers.get("accept", ""))
     return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})

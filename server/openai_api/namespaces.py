@@ -1,4 +1,4 @@
-"""``/v1/namespaces``: what there is, new ones, and their end. Changes of their content are in ``changes``."""
+"""Serve ``/v1/namespaces``: list, create and delete. Changes of their content are in ``changes``."""
 
 from __future__ import annotations
 
@@ -30,8 +30,13 @@ _FIELDS = {"size": "chunk_size", "overlap": "chunk_overlap"}
 
 
 def require_changes(request: Request) -> None:
-    """Raises ChangesRefused where namespaces are not changed over HTTP, NotGranted where this key changes none,
-    ServerStopping where nothing is begun."""
+    """Check that the request may change namespaces.
+
+    Raises:
+        ChangesRefused: namespaces are not changed over HTTP.
+        NotGranted: this key may not change namespaces.
+        ServerStopping: the server stops.
+    """
     services: Services = request.app.state.services
     services.admission.check()
     allowed, host = services.settings.retrieval.allow_changes, services.settings.server.host
@@ -52,7 +57,7 @@ async def list_namespaces(request: Request) -> Response:
 
 @router.get("/v1/namespaces/{name}")
 async def get_namespace(request: Request, name: str) -> Response:
-    """With the PubMed queries that it remembers."""
+    """Return the namespace with its stored PubMed queries."""
     services: Services = request.app.state.services
     async with services.admitted(request.state.owner):
         work = services.retrieval.run(lambda: _describe_fully(services, request.state.grant, name))
@@ -85,7 +90,12 @@ async def delete_namespace(request: Request, name: str) -> Response:
 
 
 def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
-    """Raises InvalidRequest or EncoderUnknown with the field's name."""
+    """Return the settings of a new namespace.
+
+    Raises:
+        InvalidRequest: a field is wrong; ``param`` names it.
+        EncoderUnknown: the server has no such encoder.
+    """
     encoder = services.settings.retrieval.encoder if body.encoder is None else body.encoder
     encoder = "" if encoder == "none" else encoder
     if encoder:
@@ -125,7 +135,10 @@ def _describe_fully(services: Services, grant: Grant, name: str) -> dict[str, An
 
 
 def _namespace_object(retrieval: Retrieval, found: Description) -> dict[str, Any]:
-    """Of a damaged one, only what its folder tells; ``damage`` says why."""
+    """Return the namespace's object.
+
+    A damaged namespace has only the facts of its folder; ``damage`` is the reason.
+    """
     told: dict[str, Any] = {
         "object": "namespace",
         "name": found.name,

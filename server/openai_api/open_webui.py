@@ -1,11 +1,12 @@
-"""What Open WebUI sends and reads beside OpenAI's fields. Pure but for ``answering``.
+"""Support what Open WebUI sends and reads beside OpenAI's fields.
 
-It reads a top-level ``event`` in any chunk of a chat and carries it out. Only two kinds are ever sent here: ``status``,
-a line above the answer, and ``source``, a reference with the passage that was read. It is known by its headers
-(``X-OpenWebUI-…``), which it sends where ENABLE_FORWARD_USER_INFO_HEADERS is set or the connection names them.
+Pure except ``answering``. Open WebUI executes a top-level ``event`` in any chunk of a chat. This server sends only two
+kinds: ``status``, a line above the answer, and ``source``, a reference with the passage that was read. The client is
+recognized by its headers (``X-OpenWebUI-…``), which it sends where ENABLE_FORWARD_USER_INFO_HEADERS is set or the
+connection names them.
 
-It also has the model of a chat do side jobs: a title, tags, follow-up questions, search queries, completions of what is
-being typed. Those are no questions to a method: the plain model answers them, without calls and without retrieval.
+It also uses the model of a chat for side jobs: a title, tags, follow-up questions, search queries, completions of typed
+text. Side jobs are not questions for a method: the plain model answers them, without calls and without retrieval.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from server.services import Served, Services
 
 _HEADERS: Final = "x-openwebui-"
 _TASK: Final = "x-openwebui-task"
-# Versions that do not know the placeholder send it as it stands: {{TASK}}.
+# Versions without this placeholder send it literally: {{TASK}}.
 _TASK_NAME: Final = re.compile(r"[a-z][a-z_]{0,63}")
 _PROMPT_HEAD: Final = "### Task:"
 _PROMPT_PART: Final = "<chat_history>"
@@ -30,7 +31,10 @@ BY_PROMPT: Final = "by_prompt"
 
 
 def side_job(headers: Mapping[str, str], last_message: str) -> str | None:
-    """The job's name as the header has it, ``by_prompt`` where only its prompt tells it, None for a question."""
+    """Return the side job's name from the header, None for a question.
+
+    The name is ``by_prompt`` where only the prompt reveals the job.
+    """
     named = headers.get(_TASK, "").strip()
     if _TASK_NAME.fullmatch(named):
         return named
@@ -38,14 +42,17 @@ def side_job(headers: Mapping[str, str], last_message: str) -> str | None:
 
 
 def answering(services: Services, model: str, job: str | None, grant: Grant) -> Served:
-    """The model that was asked for, or its base for a side job, which the key must be allowed too. Raises
-    ModelUnknown."""
+    """Return the requested model, or its base for a side job, which the key must also be allowed to use.
+
+    Raises:
+        ModelUnknown: the key has no such model.
+    """
     found = services.find(model, grant)
     return found if job is None else services.find(services.slot.card.name, grant)
 
 
 class Shown:
-    """What Open WebUI is told of one answer, event by event. The last status says that the steps are over."""
+    """Render the events of one answer for Open WebUI; the last status marks the end of the steps."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -76,8 +83,13 @@ class Shown:
 
 
 def shown_to(headers: Mapping[str, str], options: Mapping[str, Any]) -> tuple[Shown | None, dict[str, Any]]:
-    """What the client is told beside the answer, None for nothing, and the options that are left for the method.
-    ``arrowhead.events`` decides where the client gives it. Raises OptionInvalid."""
+    """Return the renderer of Open WebUI's events, None for none, and the remaining options for the method.
+
+    ``arrowhead.events`` decides where the client sets it, else the client's headers.
+
+    Raises:
+        OptionInvalid: ``arrowhead.events`` is not a boolean.
+    """
     left = dict(options)
     wanted = left.pop("events", None)
     if wanted is not None and not isinstance(wanted, bool):
@@ -88,7 +100,7 @@ def shown_to(headers: Mapping[str, str], options: Mapping[str, Any]) -> tuple[Sh
 
 
 def source(reference: Reference) -> dict[str, Any]:
-    """Open WebUI puts sources with one id together and numbers them in the order in which they come."""
+    """Return a source event; Open WebUI merges sources with the same id and numbers them in order of arrival."""
     place = reference.url or reference.title
     named = {"name": reference.title, "id": place} | ({"url": reference.url} if reference.url else {})
     metadata = {"source": place, "name": reference.title}

@@ -1,4 +1,4 @@
-"""What a request for the plain model may hold before it goes to the engine's own OpenAI layer. Pure."""
+"""Validate requests for the plain model before they reach the engine's own OpenAI layer. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from server.errors import InvalidRequest, UnsupportedField
 from server.openai_api.schema_circles import documents, has_circle
 
-# Field -> why it is not let through.
+# Field -> reason why it is refused.
 REFUSED: Final[Mapping[str, str]] = {
     "prompt_embeds": "tensors are not taken from clients",
     "mm_payload": "this server answers text",
@@ -29,7 +29,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "guided_decoding_backend": "the server has one",
     "use_beam_search": "it holds a place for each beam; ask for n instead",
 }
-# Text that describes what may be written: compiling it costs far more than its length says.
+# Fields that constrain the output: compiling them costs far more than their length suggests.
 _SHAPES: Final = ("response_format", "structured_outputs", "tools", "functions", "text", "output_config")
 _MAX_SHAPE_BYTES: Final = 65_536
 _MAX_DEPTH: Final = 48
@@ -41,7 +41,7 @@ _COUNTS: Final = frozenset({"minItems", "maxItems", "minLength", "maxLength", "m
 _PATTERNS: Final = frozenset({"pattern", "regex"})
 _MEDIA: Final = re.compile(r"image|audio|video|file|document", re.IGNORECASE)
 _TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
-# Lists and tables of a request that the engine walks at every token, or keeps for each.
+# Maximum lengths of collections that the engine processes or stores at every token.
 LONGEST: Final[Mapping[str, int]] = {
     "logit_bias": 1024,
     "bad_words": 256,
@@ -57,7 +57,12 @@ MAX_PROMPTS: Final = 64
 
 
 def check_plain(body: Mapping[str, Any], max_n: int) -> Mapping[str, Any]:
-    """The same body. Raises UnsupportedField or InvalidRequest, naming the field."""
+    """Return the body unchanged after validation.
+
+    Raises:
+        UnsupportedField: the field is not served; ``param`` names it.
+        InvalidRequest: the value is not valid; ``param`` names the field.
+    """
     for name, value in body.items():
         if name in REFUSED and value not in (None, False, 0, [], {}):
             raise UnsupportedField(f"{name}: {REFUSED[name]}", param=name)
@@ -88,7 +93,7 @@ def _is_number(value: object) -> bool:
 
 
 def _check_parts(content: object, name: str) -> None:
-    """Messages hold text: a part of another kind may be an address that the layer would fetch."""
+    """Check that messages consist of text: a part of another kind may be an address that the layer would fetch."""
     for part in _parts(content):
         kind = part.get("type")
         if kind in _TEXT_PARTS:
@@ -101,7 +106,7 @@ def _check_parts(content: object, name: str) -> None:
 
 
 def _parts(content: object) -> Iterator[Mapping[str, Any]]:
-    """Messages, and what their contents are made of, at any depth that a message can have."""
+    """Yield the messages and the parts of their contents, at any depth that a message can have."""
     waiting = [content]
     while waiting:
         one = waiting.pop()
@@ -114,7 +119,7 @@ def _parts(content: object) -> Iterator[Mapping[str, Any]]:
 
 
 def _unpacked(shape: object, name: str) -> object:
-    """A schema may also be sent as its text."""
+    """Return the field with its schema parsed, where the schema is sent as text."""
     if not isinstance(shape, dict) or not isinstance(text := shape.get("json"), str):
         return shape
     try:

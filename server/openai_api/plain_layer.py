@@ -1,7 +1,7 @@
-"""Hands requests for the plain model to the engine's own OpenAI layer, where it has one (vLLM).
+"""Dispatch requests for the plain model to the engine's own OpenAI layer, where it has one (vLLM).
 
-The layer takes whatever a client may send ``vllm serve``. What must not reach it from outside is refused before by
-name: what would fetch an address, read a file, jump the queue, or cost far more than the request says.
+The layer accepts whatever a client may send to ``vllm serve``. This server first refuses, by name, fields that would
+fetch an address, read a file, bypass the queue, or cost far more than the request shows.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from server.openai_api.plain_checks import check_plain
 from server.openai_api.plain_passing import Passage, PlainReply
 from server.services import Services
 
-# A model without a chat template has no roles: there our own form of a question is used instead.
+# A model without a chat template has no roles, so our own prompt form is used instead.
 NEED_TEMPLATE: Final = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"})
-# Others steer vLLM's scheduler (X-Vllm-Priority, X-data-parallel-rank, X-Session-ID) or are ours (the key).
+# Other headers control vLLM's scheduler (X-Vllm-Priority, X-data-parallel-rank, X-Session-ID) or carry our key.
 _HEADERS: Final = frozenset({b"accept", b"content-type", b"user-agent", b"traceparent", b"tracestate"})
 _ANSWER_LENGTHS: Final = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 
 async def plain_reply(request: Request, body: object) -> Response | None:
-    """The layer's reply; None where this request is for our own code: another model, a method, another engine.
+    """Return the layer's reply, None where our own code answers: for another model, a method or another engine.
 
     Raises:
-        InvalidRequest, UnsupportedField: what is not let through.
-        ModelUnknown: this key may not ask the plain model. ServerStopping.
+        InvalidRequest: a value is not valid.
+        UnsupportedField: a field is not served.
+        ModelUnknown: this key may not use the plain model.
+        ServerStopping: the server stops.
     """
     services: Services = request.app.state.services
     if not isinstance(body, dict) or body.get("model") != services.slot.card.name or body.get("arrowhead"):
@@ -66,14 +68,17 @@ async def plain_reply(request: Request, body: object) -> Response | None:
 
 
 def plain_body(body: Mapping[str, Any], key_id: str) -> Mapping[str, Any]:
-    """One key's cached prefixes are not another's: the time to the first token would tell what was asked before."""
+    """Return the body for the layer, with a cache salt that separates the prefix caches of different keys.
+
+    With a shared cache, the time to first token would reveal earlier prompts of other keys.
+    """
     salt = f"{key_id}:{body['cache_salt']}" if body.get("cache_salt") else key_id
     sent = {name: value for name, value in body.items() if name not in ("arrowhead", "cache_salt")}
     return sent | ({"cache_salt": salt} if salt else {})
 
 
 def _tokens(services: Services, body: Mapping[str, Any]) -> int:
-    """An estimate: wrong fields are refused by the layer, later."""
+    """Return the estimated tokens of all choices; the layer refuses wrong fields later."""
     default = services.settings.loop.max_answer_tokens
     lengths = [body[name] for name in _ANSWER_LENGTHS if isinstance(body.get(name), int) and body[name] > 0]
     estimate = estimated_tokens(num_chars(body), max(lengths, default=default))
@@ -81,7 +86,7 @@ def _tokens(services: Services, body: Mapping[str, Any]) -> int:
 
 
 def num_chars(value: object) -> int:
-    """Of all texts in ``value``, JSON's values; a list of numbers is a prompt that is tokens already."""
+    """Return the number of characters of all texts in a JSON value; a list of integers is a tokenized prompt."""
     total, waiting = 0, [value]
     while waiting:
         one = waiting.pop()

@@ -1,4 +1,4 @@
-"""Lets the engine's own OpenAI layer send its reply, with our place, deadline and end around it."""
+"""Forward a request to the engine's own OpenAI layer, with this server's admission, deadline and error handling."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ _Send = Callable[[Any], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """``deadline`` is of the event loop's clock. ``choices`` 0: it counts tokens, so it is no answer. A stream that is
-    silent for ``keepalive_s`` carries a comment: the layer's own way to do that costs two tasks for each piece."""
+    """Hold one request for the engine's OpenAI layer.
+
+    ``deadline`` is in the event loop's time. ``choices`` 0 marks a token count, which is no answer. A stream that is
+    idle for ``keepalive_s`` sends a comment: the layer's own mechanism costs two tasks for each piece.
+    """
 
     layer: OpenAiLayer
     call: LayerCall
@@ -43,7 +46,7 @@ class Passage:
 
 
 class PlainReply(Response):
-    """Is sent by the layer itself, piece by piece as it comes."""
+    """Let the layer send the reply itself, piece by piece as it is produced."""
 
     def __init__(self, services: Services, passage: Passage) -> None:
         super().__init__()
@@ -72,7 +75,7 @@ class PlainReply(Response):
             outcome = error_reply(error).code
             await wire.fail(error)
         finally:
-            request_id.set(request)  # its own line comes later
+            request_id.set(request)  # the request's access-log line follows later
             if wire.status >= 400:
                 scope.setdefault("state", {})["error_code"] = outcome
             if has_place:
@@ -83,7 +86,7 @@ class PlainReply(Response):
 
 
 class _Wire:
-    """Between the layer and the client: watches what comes out."""
+    """Forward the layer's messages to the client and read the reply from them."""
 
     def __init__(self, send: _Send) -> None:
         self._send = send

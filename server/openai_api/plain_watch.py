@@ -1,5 +1,7 @@
-"""Watches an answer of the engine's own OpenAI layer by the bytes that pass. Keeps no text but its two ends, for the
-numbers in them."""
+"""Record metrics of an answer of the engine's own OpenAI layer from the bytes of its reply.
+
+Stores no text except the first and last bytes of the reply, which contain the numbers.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from server.observing import AnswerRecord, Observer, TokenCounts
 from server.request_ids import new_id
 
 _ENDS_BYTES: Final = 8192
-# Within a text of the reply the quotation marks are escaped, so the names of these members cannot stand in one.
+# Texts of the reply have escaped quotation marks, so they cannot contain the names of these members.
 _USAGE: Final = b'"usage":'
 _USAGE_BYTES: Final = 1024
 _NUMBERS: Final = {
@@ -21,16 +23,19 @@ _NUMBERS: Final = {
     "cached": re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)":\s*(\d+)'),
 }
 _ID: Final = re.compile(rb'"id":\s*"([A-Za-z0-9_-]{1,128})"')
-# Events with which a stream of responses begins before the model has written anything.
+# Events of a Responses stream that precede the model's first text.
 _PREFACE: Final = re.compile(rb'"type":\s*"response\.(?:created|in_progress|queued|output_item\.added)"')
 _FAILED: Final = re.compile(rb'^data: \{"(?:error"|type":\s*"(?:error|response\.failed)")', re.MULTILINE)
-# Refusals of the layer -> the code of ours that says the same.
+# Status of the layer -> our error code.
 _CODES: Final = {404: "model_not_found", 413: "request_too_large", 429: "queue_full", 503: "engine_unavailable"}
 
 
 class ReplyReading:
-    """What a reply says of itself. ``began_text``: when the first of a stream's text came, of the monotonic clock.
-    ``has_failed``: a stream says so after its first byte."""
+    """Read the metrics from a reply, piece by piece.
+
+    ``began_text`` is the monotonic time of the first text of a stream. ``has_failed``: a stream reported an error after
+    its first byte.
+    """
 
     def __init__(self) -> None:
         self.is_stream = False
@@ -50,7 +55,7 @@ class ReplyReading:
             self._num_kept -= len(self._pieces.popleft())
         if not self.is_stream:
             return
-        # Most pieces are shorter to look through for the words than for the pattern.
+        # A substring search is faster than the pattern for most pieces.
         if not self.has_failed and (b'"error' in body or b"response.failed" in body):
             self.has_failed = _FAILED.search(body) is not None
         events = body.count(b"data: {")
@@ -60,15 +65,18 @@ class ReplyReading:
 
     @property
     def id(self) -> str:
-        """As the client sees it, "" where there is none."""
+        """Return the reply's id as the client sees it, "" where there is none."""
         found = _ID.search(self._head)
         return found[1].decode() if found else ""
 
     @property
     def tokens(self) -> TokenCounts:
-        """As the reply says it. Of a stream without usage its events are ``sampled``, and there is nothing else;
-        ``computed`` as our own engines count it."""
-        # The last one: usage that a stream repeats grows. Anthropic's form has the prompt's at its beginning.
+        """Return the token counts that the reply reports; ``computed`` as our own engines count it.
+
+        For a stream without usage, ``sampled`` is the number of its events and the other counts are 0.
+        """
+        # The last usage counts, since a stream repeats it with growing numbers. Anthropic's form has the prompt's
+        # tokens at its beginning.
         tail = b"".join(self._pieces)
         told = _usage(self._head, self._head.find(_USAGE)) | _usage(tail, tail.rfind(_USAGE))
         prompt, cached, sampled = told.get("prompt", 0), told.get("cached", 0), told.get("sampled", 0) or self._events
@@ -84,7 +92,7 @@ def _usage(reply: bytes, start: int) -> dict[str, int]:
 
 
 class PlainWatch:
-    """Tells the observer of one answer. ``id`` is ours: the layer names its own only in the reply."""
+    """Report one answer to the observer; ``id`` is ours, since the layer's own id is known only from the reply."""
 
     def __init__(self, observer: Observer, model: str, choices: int) -> None:
         self.id = f"plain-{new_id()}"
@@ -98,7 +106,7 @@ class PlainWatch:
         self._observer.answer_began(self.id, self._model)
 
     def end(self, outcome: str, first: float | None, tokens: TokenCounts) -> AnswerRecord:
-        """``first``: when the first text came, as ``began_text``."""
+        """Report the end of the answer; ``first`` is the time of the first text, as ``began_text``."""
         record = AnswerRecord(
             id=self.id,
             model=self._model,
@@ -113,7 +121,7 @@ class PlainWatch:
 
 
 def outcome_of(status: int, reading: ReplyReading) -> str:
-    """Of a reply that came to its end: ``ok`` or the code of ours that says the same as the layer's status."""
+    """Return the outcome of a complete reply: ``ok``, or our error code for the layer's status."""
     if 200 <= status < 300:
         return "model_error" if reading.has_failed else "ok"
     return _CODES.get(status, "invalid_value" if status < 500 else "model_error")

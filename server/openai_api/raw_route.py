@@ -1,4 +1,4 @@
-"""A route whose handler takes the request and makes the reply itself, body included."""
+"""Define a route whose handler reads the request and builds the reply itself, body included."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from fastapi.routing import APIRoute
 
 
 class RawRoute(APIRoute):
-    """Without FastAPI's search for parameters, which such a handler does not have and which takes half of a route's
-    time. Its handler is ``async`` and has the parameter ``request`` alone."""
+    """Call the handler without FastAPI's parameter resolution, which takes half of such a route's time.
+
+    The handler must be ``async`` with ``request`` as its only parameter.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint

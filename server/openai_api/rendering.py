@@ -1,4 +1,7 @@
-"""From events to OpenAI's objects. Pure: no routes, no clock, no engine but its tokenizer's ``decode``."""
+"""Render a method's events as OpenAI's objects.
+
+Pure: no routes, no clock, no engine except its tokenizer's ``decode``.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ from server.methods.base import (
 Decode = Callable[[Sequence[int]], str]
 OpenAIFinish = Literal["stop", "length"]
 
-# OpenAI's stand-in for minus infinity, which JSON does not have.
+# OpenAI's substitute for minus infinity, which JSON does not have.
 _LEAST = -9999.0
-# Of a method's details those that whoever counts answers needs, where the method tells them.
+# Details of a method that evaluations count, where the method reports them.
 _COUNTED = ("abstained", "answer_in_list")
-# OpenAI knows no other ends; the true one stands in the ``arrowhead`` field and in the trace.
+# OpenAI defines no other finish reasons; the exact one is in the ``arrowhead`` field and in the trace.
 FINISH: dict[LoopFinish, OpenAIFinish] = {
     "stop": "stop",
     "length": "length",
@@ -40,8 +43,11 @@ FINISH: dict[LoopFinish, OpenAIFinish] = {
 
 @dataclass(slots=True)
 class Choice:
-    """One answer as it grows; fed each of its events. ``left`` says what it sent to other machines, ``side_job`` names
-    the job of a chat client that the plain model did in the method's place."""
+    """Accumulate the events of one answer.
+
+    ``left`` describes what was sent to other machines. ``side_job`` names the job of a chat client that the plain model
+    did instead of the method.
+    """
 
     trace_id: str
     content: list[str] = field(default_factory=list)
@@ -56,7 +62,10 @@ class Choice:
 
     @property
     def sampled(self) -> int:
-        """Tokens that the model wrote; of an answer that was given up, about so many, as a piece is mostly one."""
+        """Return the number of sampled tokens.
+
+        For an aborted answer it is an estimate from its pieces, most of which have one token.
+        """
         if self.done is not None:
             return self.done.usage.sampled_tokens
         return sum(delta.origin == "sampled" for delta in self.transcript)
@@ -91,7 +100,7 @@ class Choice:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """What OpenAI's objects have no place for."""
+        """Return the ``arrowhead`` member, with the data that OpenAI's objects have no field for."""
         done = self.done
         counted = {key: done.details[key] for key in _COUNTED if key in done.details} if done else {}
         return (
@@ -118,7 +127,10 @@ def citations(references: Sequence[Reference]) -> list[dict[str, Any]]:
 
 
 def usage_object(usages: Sequence[LoopUsage]) -> dict[str, Any]:
-    """One request's tokens. Its choices share the prompt, which counts once; replies put in count as prompt."""
+    """Return the usage of one request.
+
+    Its choices share the prompt, which counts once; injected replies count as prompt.
+    """
     prompt = max((u.prompt_tokens for u in usages), default=0) + sum(u.injected_tokens for u in usages)
     sampled = sum(u.sampled_tokens for u in usages)
     cached = max((u.cached_tokens for u in usages), default=0)
@@ -140,7 +152,7 @@ def chat_message(choice: Choice) -> dict[str, Any]:
 
 
 def chat_delta(event: Event) -> dict[str, Any] | None:
-    """The delta of one event, None for what only the trace and the last delta show."""
+    """Return the delta of one event, None for events that appear only in the trace and the last delta."""
     match event:
         case TextDelta(text=text, channel="answer"):
             return {"content": text}
@@ -165,15 +177,15 @@ def chat_logprobs(logprobs: Sequence[TokenLogprob], decode: Decode) -> dict[str,
 
 def _token_entry(token_id: int, logprob: float, decode: Decode) -> dict[str, Any]:
     text = decode([token_id])
-    # A token that holds part of a character decodes to the replacement character; its bytes are not known here.
+    # A token with part of a character decodes to the replacement character; its bytes are not known here.
     raw = None if "\ufffd" in text else list(text.encode())
     return {"token": text, "logprob": max(logprob, _LEAST), "bytes": raw}
 
 
 class CompletionLogprobs:
-    """Renders a transcript's logprobs, fed its deltas in order. Text that was put in has none.
+    """Render the logprobs of a transcript, fed its deltas in order; injected text has none.
 
-    A token can come before its text, which may be withheld, so the place of a token counts on from the token before.
+    A token can precede its text, which may be withheld, so each token's offset follows from the token before.
     """
 
     def __init__(self, decode: Decode) -> None:

@@ -1,4 +1,4 @@
-"""``POST /v1/rerank``, the shape that Jina, Cohere and vLLM share: passages in the order of their use for a query."""
+"""Serve ``POST /v1/rerank`` in the form that Jina, Cohere and vLLM share: passages by their relevance to a query."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ _Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
 class RerankDocument(BaseModel):
+    """Provide a document with its title."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
     text: _Text
@@ -30,6 +32,8 @@ class RerankDocument(BaseModel):
 
 
 class RerankRequest(BaseModel):
+    """Rank documents by their relevance to a query."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
     model: str = ""
@@ -57,7 +61,7 @@ async def rerank(request: Request) -> Response:
 
 
 def _rerank(pool: EncoderPool, body: RerankRequest) -> dict[str, Any]:
-    """Equal scores keep the order in which they came."""
+    """Rank the passages; equal scores preserve the input order."""
     encoder = pool.cross_encoder(body.model)
     passages = body.passages
     logits = [float(logit) for logit in encoder.score(body.query, passages)]
@@ -74,5 +78,5 @@ def _rerank(pool: EncoderPool, body: RerankRequest) -> dict[str, Any]:
 
 
 def sigmoid(logit: float) -> float:
-    """Between 0 and 1, as clients expect; in double precision, so that far-off logits stay apart."""
+    """Map a logit to (0, 1), as clients expect; double precision separates extreme logits."""
     return 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))

@@ -1,7 +1,7 @@
-"""``POST /v1/responses``, without a store: every request carries its own history.
+"""Serve ``POST /v1/responses`` without a store: every request carries its own history.
 
-A stream's events come in OpenAI's order, each with its ``sequence_number``; the last is ``response.completed``,
-``response.incomplete`` or ``response.failed`` and holds the response that the same request without ``stream`` gets.
+A stream's events are in OpenAI's order, each with its ``sequence_number``. The last one is ``response.completed``,
+``response.incomplete`` or ``response.failed`` and contains the response that the same request without ``stream`` gets.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _exchange(services: Services, body: ResponsesRequest, grant: Grant, job: str
 
 
 class _Answer:
-    """One response being made."""
+    """Build one response, complete or as a stream of events."""
 
     def __init__(self, exchange: Exchange, body: ResponsesRequest, services: Services) -> None:
         self._exchange = exchange
@@ -97,7 +97,10 @@ class _Answer:
         return self._object(self._status)
 
     async def events(self) -> AsyncGenerator[Chunk, None]:
-        """What fails before the answer's first event is raised; later failures are the stream's last events."""
+        """Yield the stream's events.
+
+        Errors before the answer's first event are raised; later errors are the stream's last events.
+        """
         async with aclosing(self._exchange.events()) as events:
             first = await anext(events, None)
             begun = self._object("in_progress")
@@ -126,7 +129,7 @@ class _Answer:
         reply = error_reply(error)
         self._items.break_off()
         told = {"type": "error", "code": reply.code, "message": reply.message, "param": reply.param}
-        # OpenAI's list of codes is closed; the true one stands in the event before.
+        # OpenAI's list of codes is closed; the previous event has the exact one.
         code = "rate_limit_exceeded" if reply.status == 429 else "server_error"
         failed = self._object("failed") | {"error": {"code": code, "message": reply.message}}
         return self._numbered([told, {"type": "response.failed", "response": failed}])

@@ -1,7 +1,7 @@
-"""From a method's events to the typed items of a response and the events that build them. Pure.
+"""Convert a method's events to the typed items of a response and the events that build them. Pure.
 
-Items stand in the order in which they began. One message holds the whole shown answer, so that the places of references
-in the answer are their places in the message; what happens while it is being written gets an item of its own after it.
+Items are in the order in which they began. One message contains the whole shown answer, so that offsets of references
+in the answer are their offsets in the message; events during its generation become items after it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _FAILED = frozenset({"error", "refused"})
 
 
 class ResponseItems:
-    """Fed each event of one answer, gives the stream's events; ``items`` is ``response.output``, complete after
-    ``end``.
+    """Convert the events of one answer, fed in order, to the stream's events.
 
-    ``stem`` makes the items' ids; ``decode`` None where no logprobs were asked for.
+    ``items`` is ``response.output``, complete after ``end``. ``stem`` is the common part of the items' ids; ``decode``
+    is None where no logprobs are requested.
     """
 
     def __init__(self, stem: str, decode: Decode | None = None) -> None:
@@ -66,14 +66,14 @@ class ResponseItems:
                 return []
 
     def end(self, ending: Ending) -> list[Wire]:
-        """Completes what is open. An answer without text still has its message."""
+        """Complete the open items; an answer without text still has a message."""
         wires = [*self._end_thoughts(), *self._open_message()]
         for item in [item for item in self.items if item["status"] == "searching"]:
             wires += self._found(item, (), "incomplete")
         return wires + self._end_message(ending)
 
     def break_off(self) -> None:
-        """The answer failed: what is open stays as it is, and says so."""
+        """Mark the open items as incomplete after a failure."""
         for item in self.items:
             if item["status"] in ("in_progress", "searching"):
                 item["status"] = "incomplete"
@@ -90,7 +90,7 @@ class ResponseItems:
         place = self.items.index(item)
         return {"type": "response.output_item.done", "output_index": place, "item": _copy(item)}
 
-    # Reasoning: one part of the summary for each step, and for each run of the model's own thoughts.
+    # Reasoning: one summary part for each step, and for each run of the model's reasoning.
 
     def _think(self, text: str) -> list[Wire]:
         if not text or (not self._thought_open and not text.strip()):
@@ -222,7 +222,7 @@ def _last_part(item: Item) -> dict[str, Any]:
 
 
 def _copy(value: Any) -> Any:
-    """What was sent must not grow with the item."""
+    """Return a deep copy, so that events already sent do not change with the item."""
     if isinstance(value, Mapping):
         return {name: _copy(inner) for name, inner in value.items()}
     return [_copy(inner) for inner in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The response object of the Responses API without its items. Pure."""
+"""Build the response object of the Responses API without its items. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
 def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> dict[str, Any]:
-    """What was asked for, as OpenAI repeats it, with what holds for every answer here: nothing is stored, there are no
-    tools of the client's."""
+    """Return the response object with the request's parameters, as OpenAI repeats them.
+
+    Constant members reflect that nothing is stored and that clients cannot define tools.
+    """
     asked = body.fields
     return {
         "id": head.id,
@@ -50,13 +52,15 @@ def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> 
 
 
 def usage_of_response(choice: Choice, encode: Callable[[str], list[int]]) -> dict[str, Any] | None:
-    """None for an answer that did not come to its end. Reasoning is what the model wrote before its answer: thoughts
-    and calls."""
+    """Return the usage, None for an incomplete answer.
+
+    Reasoning tokens are those of the text before the answer: reasoning and calls.
+    """
     if choice.done is None:
         return None
     usage = usage_object([choice.done.usage])
     sampled = usage["completion_tokens"]
-    # Counted anew, the text can have more tokens than it was written with.
+    # The re-encoded text can have more tokens than were sampled.
     before = len(encode(_before_the_answer(choice)))
     return {
         "input_tokens": usage["prompt_tokens"],

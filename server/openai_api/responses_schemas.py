@@ -1,7 +1,7 @@
-"""Bodies of ``POST /v1/responses``, as we take them. Knows nothing of models or methods.
+"""Define and parse the bodies of ``POST /v1/responses``; knows nothing of models or methods.
 
-Nothing is stored, so whatever names an earlier response is refused with what to do instead. Items of our own answers
-that come back with the history (reasoning, searches) say nothing to the next answer and are left out.
+Nothing is stored, so fields that name an earlier response are refused, with an alternative. Items of our own answers
+that clients send back with the history (reasoning, searches) do not affect the next answer and are dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from server.openai_api.schemas import MAX_MESSAGES, MAX_TEXT, Body, Temperature,
 
 LOGPROBS: Final = "message.output_text.logprobs"
 _NOT_STORED: Final = "responses are not stored here: send the earlier items in input"
-# Field -> values that mean "not used", and what is said of any other.
+# Field -> values that mean "not used", and the error text for any other value.
 NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "previous_response_id": ((None,), _NOT_STORED),
     "conversation": ((None,), _NOT_STORED),
@@ -36,7 +36,7 @@ NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "prompt_cache_retention": ((None, "in_memory", "in-memory"), "is not served"),
 }
 IGNORED: Final = frozenset({"prompt_cache_options", "reasoning", "stream_options"})
-# Our own items in a history, and those that a chat client keeps beside them.
+# Our own items in a history, and those that a chat client adds to it.
 SKIPPED: Final = frozenset({"reasoning", "web_search_call"})
 CLIENTS_OWN: Final = "open_webui:"
 _PARTS: Final = frozenset({"input_text", "output_text", "text"})
@@ -58,6 +58,8 @@ _Include = Literal[
 
 
 class ResponsePart(Body):
+    """Provide a text part of a message."""
+
     type: Literal["input_text", "output_text", "text"]
     text: str = Field(max_length=MAX_TEXT)
     annotations: list[dict[str, Any]] | None = None
@@ -65,7 +67,10 @@ class ResponsePart(Body):
 
 
 class ResponseMessage(Body):
-    """``id``, ``status`` and ``phase`` are what answers carry; clients send them back."""
+    """Provide a message of the history.
+
+    ``id``, ``status`` and ``phase`` are members of answers that clients send back.
+    """
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
@@ -80,16 +85,20 @@ class ResponseMessage(Body):
 
 
 class ResponseFormat(Body):
+    """Request the text format."""
+
     type: Literal["text"] = "text"
 
 
 class ResponseText(Body):
+    """Set the format and verbosity of the text."""
+
     format: ResponseFormat | None = None
     verbosity: Literal["medium"] | None = None
 
 
 class Fields(Body):
-    """What is taken as it stands."""
+    """Define the fields that are used as sent."""
 
     model: str = Field(min_length=1, max_length=512)
     instructions: str | None = Field(default=None, max_length=MAX_TEXT)
@@ -109,8 +118,11 @@ class Fields(Body):
 
 @dataclass(frozen=True, slots=True)
 class ResponsesRequest:
-    """``messages`` is ``input`` after ``instructions``. Fields that are only taken where they ask for nothing have no
-    place here, but for the one that every response has to repeat."""
+    """Hold a parsed request; ``messages`` is ``input`` after ``instructions``.
+
+    Fields that are accepted only at neutral values are omitted, except ``parallel_tool_calls``, which every response
+    repeats.
+    """
 
     fields: Fields
     messages: tuple[Message, ...]
@@ -131,7 +143,12 @@ class ResponsesRequest:
 
 
 def parse_responses(body: object) -> ResponsesRequest:
-    """Raises InvalidRequest or UnsupportedField with the field's name."""
+    """Parse the body of a request.
+
+    Raises:
+        InvalidRequest: a value is not valid; ``param`` names the field.
+        UnsupportedField: a field is not served; ``param`` names it.
+    """
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object")
     _refuse_what_is_not_served(body)
@@ -176,7 +193,7 @@ def _messages(given: object) -> list[Message]:
 
 
 def _message(item: object, place: str) -> Message | None:
-    """None for an item that says nothing to the next answer."""
+    """Return the message of an input item, None for an item that does not affect the next answer."""
     if not isinstance(item, dict):
         raise InvalidRequest(f"{place}: must be an item", param=place)
     kind = item.get("type", "message")

@@ -1,7 +1,7 @@
-"""JSON Schemas that refer to themselves without anything being written in between: nothing could ever fit them. Pure.
+"""Detect JSON Schemas with reference cycles that consume no output, which no value can match. Pure.
 
-A tree whose node has a list of nodes is no circle: every step down writes a bracket. The engine's compiler takes a true
-circle for a fault of its own.
+A tree whose nodes have lists of nodes is not such a cycle: every level writes a bracket. The engine's compiler reports
+a true cycle as an internal error.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _PLACES: Final = (
     ("input_schema",),
 )
 _ROOMS: Final = ("$defs", "definitions")
-# Keywords whose schemas stand for the same value as the schema that has them.
+# Keywords whose schemas apply to the same value as the schema that has them.
 _LISTS: Final = ("anyOf", "oneOf", "allOf")
 _SINGLE: Final = ("not", "if", "then", "else")
 
 
 def documents(shape: object) -> Iterator[Mapping[str, Any]]:
-    """The whole schemas in one of the fields that describe what may be written: of an answer's form, or of tools."""
+    """Yield the complete schemas in a field that constrains the output: of the answer's format, or of tools."""
     for one in shape if isinstance(shape, list) else [shape]:
         for path in _PLACES:
             found = one
@@ -36,7 +36,7 @@ def documents(shape: object) -> Iterator[Mapping[str, Any]]:
 
 
 def has_circle(schema: Mapping[str, Any]) -> bool:
-    """Of the references inside ``schema``, which is a whole document."""
+    """Return whether the references inside ``schema``, a complete document, form a cycle."""
     named = {_WHOLE: schema}
     for room in _ROOMS:
         inner = schema.get(room)
@@ -50,7 +50,7 @@ def has_circle(schema: Mapping[str, Any]) -> bool:
 
 
 def _references(schema: object) -> Iterator[str]:
-    """What must be fitted by the same value."""
+    """Yield the references that must match the same value as the schema."""
     waiting = [schema]
     while waiting:
         one = waiting.pop()

@@ -1,7 +1,7 @@
-"""Request bodies of the OpenAI endpoints, as we take them. Knows nothing of models or methods.
+"""Define and parse the request bodies of the OpenAI endpoints; knows nothing of models or methods.
 
-Three kinds of fields: those served; those that change nothing here and are accepted (``user``); and those that OpenAI
-knows, we do not serve, and accept only at the value that means "not used". Everything else is refused by name.
+There are three kinds of fields: those served; those that have no effect here and are accepted (``user``); and those of
+OpenAI that are not served and are accepted only at values that mean "not used". All other fields are refused by name.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _Stop = Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Fie
 
 
 def _as_float(value: object) -> object:
-    """JSON's 1 is a number, too."""
+    """Convert an integer to a float, since 1 is a valid JSON number for a float field."""
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-# The limits first: pydantic leaves those after a validator out of the JSON schema.
+# The limits come first: pydantic omits those after a validator from the JSON schema.
 Temperature = Annotated[float, Field(ge=0, le=2), BeforeValidator(_as_float)]
 TopP = Annotated[float, Field(gt=0, le=1), BeforeValidator(_as_float)]
 # Field -> values that mean "not used".
@@ -58,24 +58,32 @@ IGNORED = frozenset({"user", "metadata", "safety_identifier", "prompt_cache_key"
 
 
 class Body(BaseModel):
+    """Refuse unknown fields and type coercion."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class StreamOptions(Body):
+    """Set options of a stream."""
+
     include_usage: bool = False
     include_obfuscation: bool = False
 
 
 class TextPart(Body):
+    """Provide a text part of a message."""
+
     type: Literal["text"]
     text: str = Field(max_length=MAX_TEXT)
 
 
 class ChatMessage(Body):
+    """Provide one message of a chat."""
+
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart]
     name: str | None = None
-    # What our own answers carry; clients send it back with the history.
+    # Members of our own answers, which clients send back with the history.
     annotations: list[dict[str, Any]] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -127,6 +135,8 @@ class _Generation(Body):
 
 
 class ChatRequest(_Generation):
+    """Request a chat completion."""
+
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: bool | None = None
@@ -140,6 +150,8 @@ class ChatRequest(_Generation):
 
 
 class CompletionRequest(_Generation):
+    """Request completions of one prompt or several."""
+
     prompt: Annotated[str, Field(max_length=MAX_TEXT)] | Annotated[list[str], Field(min_length=1, max_length=64)]
     logprobs: int | None = Field(default=None, ge=0, le=20)
 
@@ -157,7 +169,12 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def parse_chat(body: object) -> ChatRequest:
-    """Raises InvalidRequest or UnsupportedField with the field's name."""
+    """Parse the body of a chat request.
+
+    Raises:
+        InvalidRequest: a value is not valid; ``param`` names the field.
+        UnsupportedField: a field is not served; ``param`` names it.
+    """
     try:
         request = ChatRequest.model_validate(_served(body))
     except ValidationError as error:
@@ -172,7 +189,12 @@ def parse_chat(body: object) -> ChatRequest:
 
 
 def parse_completion(body: object) -> CompletionRequest:
-    """Raises InvalidRequest or UnsupportedField with the field's name."""
+    """Parse the body of a completion request.
+
+    Raises:
+        InvalidRequest: a value is not valid; ``param`` names the field.
+        UnsupportedField: a field is not served; ``param`` names it.
+    """
     if isinstance(body, dict) and isinstance(body.get("prompt"), list) and _holds_token_ids(body["prompt"]):
         raise UnsupportedField("prompt: token ids are not served; send text", param="prompt")
     try:
@@ -185,7 +207,11 @@ def parse_completion(body: object) -> CompletionRequest:
 
 
 def parse_body(kind: type[_Model], body: object) -> _Model:
-    """A body of one of the endpoints beside chat. Raises InvalidRequest with the field's name."""
+    """Parse the body of an endpoint other than chat and completions.
+
+    Raises:
+        InvalidRequest: a value is not valid; ``param`` names the field.
+    """
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object")
     try:
@@ -205,7 +231,7 @@ def _holds_token_ids(prompt: list[Any]) -> bool:
 
 
 def _served(body: object) -> dict[str, Any]:
-    """The body without the fields that change nothing."""
+    """Return the body without the fields that have no effect."""
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object")
     for name, neutral in NEUTRAL.items():
@@ -215,17 +241,20 @@ def _served(body: object) -> dict[str, Any]:
 
 
 def is_neutral(given: object, neutral: Iterable[object]) -> bool:
-    """Whether a field asks for nothing."""
+    """Return whether a field's value requests nothing."""
     return any(_same(given, value) for value in neutral)
 
 
 def _same(given: object, neutral: object) -> bool:
-    """Equal, and of one kind: False is not 0, 0.0 is."""
+    """Return whether the values are equal and both or neither boolean: False is not 0, 0.0 is."""
     return given == neutral and isinstance(given, bool) == isinstance(neutral, bool)
 
 
 def first_error(error: ValidationError, place: str = "") -> ArrowheadError:
-    """The first of them, by its field's name; ``place`` is where the checked part stands in the body (``input[2]``)."""
+    """Return the first validation error with its field's name.
+
+    ``place`` is the path of the checked part in the body (``input[2]``).
+    """
     detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
     # A union reports every branch it tried; the branch names mean nothing to a client.
     path = [str(part) for part in detail["loc"] if not (isinstance(part, str) and _BRANCH.search(part))]

@@ -1,4 +1,7 @@
-"""``POST /v1/search``: passages of namespaces for one query or several; ``GET /v1/passages/{namespace}/{id}``."""
+"""Serve ``POST /v1/search`` and ``GET /v1/passages/{namespace}/{id}``.
+
+A search returns passages of namespaces for one query or several.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from server.retrieval_settings import RetrievalSettings
 from server.services import Services
 
 router = APIRouter()
-# All hits of a request's queries together: so many times those of the largest single search.
+# The hits of all queries of a request may be this many times those of the largest single search.
 _MANY: Final = 10
 
 
@@ -42,7 +45,7 @@ async def search(request: Request) -> Response:
 
 @router.get("/v1/passages/{namespace}/{passage_id}")
 async def get_passage(request: Request, namespace: str, passage_id: str) -> Response:
-    """With the other documents that have the same words, which are not found a second time."""
+    """Return a passage with the other documents that have the same text, which searches omit."""
     services: Services = request.app.state.services
     if not (passage_id.isascii() and passage_id.isdigit() and 0 < int(passage_id[:20]) < 2**63):
         raise PassageNotFound("a passage's id is a number of up to 63 bits")
@@ -52,7 +55,11 @@ async def get_passage(request: Request, namespace: str, passage_id: str) -> Resp
 
 
 def _checked(body: SearchBody, settings: RetrievalSettings) -> list[str]:
-    """The queries. Raises InvalidRequest."""
+    """Return the queries after validation against the settings.
+
+    Raises:
+        InvalidRequest: a value is not valid; ``param`` names the field.
+    """
     if (body.query is None) == (body.queries is None):
         raise InvalidRequest("either query or queries is needed", param="query")
     queries = [body.query] if body.query is not None else body.queries or []
@@ -97,7 +104,11 @@ def _search(services: Services, grant: Grant, body: SearchBody, queries: Sequenc
 
 
 def _names(known: list[str], asked: str | list[str] | None) -> list[str]:
-    """Those asked for, each once. NamespaceUnknown where there is none."""
+    """Return the requested namespaces, each once.
+
+    Raises:
+        NamespaceUnknown: a requested namespace is unknown, or there is none at all.
+    """
     if asked is None or isinstance(asked, str):
         if not known:
             raise NamespaceUnknown("there is no namespace yet: POST /v1/namespaces makes one", param="namespaces")
@@ -111,7 +122,7 @@ def _names(known: list[str], asked: str | list[str] | None) -> list[str]:
 def _survey(
     namespaces: Namespaces, names: Sequence[str], asked: Retriever | None
 ) -> tuple[Retriever, dict[str, dict[Target, int]]]:
-    """The retriever, and what the indices of each namespace do not hold yet."""
+    """Return the retriever, and the number of passages missing from the indices of each namespace."""
     targets_of: dict[str, Sequence[Target]] = {}
     waiting: dict[str, dict[Target, int]] = {}
     for name in names:
@@ -142,7 +153,7 @@ def _item(found: Found, include_text: bool) -> dict[str, Any]:
 
 
 def _passage_object(namespace: str, passage: Passage, document: Document) -> dict[str, Any]:
-    """The id as text: a 63-bit number is another one after a JavaScript client has read it."""
+    """Return the passage with its id as text: JavaScript clients cannot represent 63-bit numbers."""
     return {
         "object": "passage",
         "id": str(passage.passage_id),
@@ -166,10 +177,10 @@ def _passage_object(namespace: str, passage: Passage, document: Document) -> dic
 
 
 def _dumped(reply: dict[str, Any]) -> bytes:
-    """Written here, on a thread of its own: a thousand passages would hold up the streams."""
+    """Serialize the reply on the worker thread: a thousand passages would block the streams of the event loop."""
     return json.dumps(reply, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _json(content: bytes | None) -> Response:
-    """None where the client has gone."""
+    """Return the reply; ``content`` is None where the client disconnected."""
     return Response(content or b"", media_type="application/json")

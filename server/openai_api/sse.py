@@ -1,4 +1,4 @@
-"""Server-sent events: from JSON-able chunks to bytes. Pure."""
+"""Encode JSON-able chunks as server-sent events. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from server.error_reply import ErrorReply
 
 DONE = b"data: [DONE]\n\n"
-# A comment line: every SSE reader skips it, and proxies see that the stream lives.
+# A comment line: SSE clients ignore it, and it prevents idle timeouts of proxies.
 KEEPALIVE = b": waiting\n\n"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 def is_stream(start: Mapping[str, Any]) -> bool:
-    """Of a reply's ``http.response.start``."""
+    """Return whether the ``http.response.start`` message begins an event stream."""
     return bool(dict(start["headers"]).get(b"content-type", b"").startswith(b"text/event-stream"))
 
 
@@ -24,10 +24,10 @@ def event(chunk: Mapping[str, Any]) -> bytes:
 
 
 def named_event(chunk: Mapping[str, Any]) -> bytes:
-    """An event whose name is the chunk's ``type``, as the Responses API has them."""
+    """Encode a chunk as an event with its ``type`` as the name, as in the Responses API."""
     return b"event: " + str(chunk["type"]).encode() + b"\n" + event(chunk)
 
 
 def error_event(reply: ErrorReply) -> bytes:
-    """An error after the first byte: the status line is gone, so the chunk is the error object."""
+    """Encode an error after the first byte as an error object: the status line was sent already."""
     return event(reply.body)

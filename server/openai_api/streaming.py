@@ -1,7 +1,7 @@
-"""The streamed reply: chunks as they come, comments while nothing does, an error chunk after the first byte.
+"""Stream a reply: chunks as they are produced, comments while idle, an error chunk after the first byte.
 
-Chat and completions have chunks without names and end with ``[DONE]``. Responses have named events, the last of which
-says how the response ended, so nothing follows it.
+Chat and completions have unnamed chunks and end with ``[DONE]``. Responses have named events, the last of which states
+how the response ended, so nothing follows it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from server.services import Services
 log = logging.getLogger(__name__)
 Chunk = Mapping[str, Any]
 _Chunks = AsyncGenerator[Chunk, None]
-# The first one, which may still be waited for when the reply begins; None where there is none at all.
+# The first chunk, perhaps still pending when the reply begins; None where there are no chunks.
 _Opening = asyncio.Future[Chunk | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How chunks become bytes, and what follows the last."""
+    """Define the encoding of chunks, and the bytes after the last one."""
 
     chunk: Callable[[Chunk], bytes]
     end: bytes
@@ -44,7 +44,7 @@ EVENTS: Final = Framing(sse.named_event, b"")
 
 
 class _EventStream(StreamingResponse):
-    """Closes the chunks however it ends: also where the client left before the first one was sent."""
+    """Close the chunks however the stream ends, also where the client disconnects before the first one."""
 
     def __init__(self, opening: _Opening, chunks: _Chunks, framing: Framing, keepalive_s: float) -> None:
         super().__init__(_body(opening, chunks, framing), media_type="text/event-stream", headers=sse.HEADERS)
@@ -64,11 +64,12 @@ class _EventStream(StreamingResponse):
 async def stream_reply(
     request: Request, exchange: Exchange, chunks: _Chunks, framing: Framing = CHUNKS
 ) -> StreamingResponse:
-    """Errors before the first chunk are raised, so that they get their HTTP status. So the reply begins when the
-    exchange has its place; from then on a slow first chunk is not waited for longer than one keep-alive.
+    """Return the streaming reply; errors before the first chunk are raised, so that they get their HTTP status.
+
+    The reply begins after admission of the exchange, with the first chunk or after one keep-alive interval without it.
 
     Raises:
-        ClientGone: while it waited.
+        ClientGone: the client disconnected while waiting.
     """
     services: Services = request.app.state.services
     keepalive_s = services.settings.server.keepalive_s
@@ -87,7 +88,11 @@ async def _first(chunks: _Chunks) -> Chunk | None:
 
 
 async def _begins(opening: _Opening, exchange: Exchange, patience_s: float) -> None:
-    """Until there is a first chunk, or it is time to begin without one. Raises what the chunks do."""
+    """Wait for the first chunk, or until the reply begins without it.
+
+    Raises:
+        Exception: whatever the chunks raise.
+    """
     while not opening.done():
         await asyncio.wait({opening}, timeout=patience_s)
         if exchange.has_place:
@@ -97,7 +102,7 @@ async def _begins(opening: _Opening, exchange: Exchange, patience_s: float) -> N
 
 
 async def _close(opening: _Opening, chunks: _Chunks) -> None:
-    """Chunks that are being waited for cannot be closed, so that ends first."""
+    """Cancel the pending first chunk, then close the chunks: a running generator cannot be closed."""
     opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)
     await chunks.aclose()

@@ -1,7 +1,7 @@
-"""``POST /tokenize`` and ``POST /detokenize``, vLLM's fields: texts and chats to the served model's tokens and back.
+"""Serve ``POST /tokenize`` and ``POST /detokenize`` with vLLM's fields, for the served model's tokens.
 
-A chat has the tokens that the plain model gets for it: by the model's chat template, or, where it is a base model, as
-plain text. Special tokens have no text, so they are "" in ``token_strs`` and leave nothing in what is detokenized.
+A chat has the tokens that the plain model gets for it: by the model's chat template or, for a base model, as plain
+text. Special tokens have no text: they are "" in ``token_strs`` and do not appear in detokenized text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 class TokenizeRequest(Body):
-    """One of ``prompt`` and ``messages``. ``add_special_tokens`` None: a prompt gets them, a chat its template's."""
+    """Tokenize either ``prompt`` or ``messages``.
+
+    ``add_special_tokens`` None: a prompt gets them, a chat those of its template.
+    """
 
     model: str | None = None
     prompt: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
@@ -46,6 +49,8 @@ class TokenizeRequest(Body):
 
 
 class DetokenizeRequest(Body):
+    """Convert tokens to text."""
+
     model: str | None = None
     tokens: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=_MAX_TOKENS)]
 
@@ -88,7 +93,12 @@ def _parse(given: object) -> TokenizeRequest:
 
 
 def _engine(services: Services, model: str | None, grant: Grant) -> Engine:
-    """A method has its base's tokens. Raises ModelUnknown, and EngineUnavailable while the model loads."""
+    """Return the engine; a method has the tokens of its base model.
+
+    Raises:
+        ModelUnknown: the key has no such model.
+        EngineUnavailable: the model is loading.
+    """
     if model is not None:
         services.find(model, grant)
     return services.slot.get()

@@ -1,4 +1,4 @@
-"""``GET /v1/traces/{id}``: the full record of an answer, for the key that asked."""
+"""Serve ``GET /v1/traces/{id}``: the full record of an answer, for the key that requested it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Readers of documents, one file for each form, and the guess which of them a file needs."""
+"""Read documents, with one module for each format, and guess the format of a file."""

@@ -1,4 +1,4 @@
-"""All readers by name, and the guess, from a file's content, which of them it needs."""
+"""Register all readers by name, and guess from a file's content which of them it needs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ _PDF_WITHIN: Final = 1024
 
 
 def reader(name: str) -> Reader:
-    """NamespaceInvalid where there is none of this name."""
+    """Return the reader of this name.
+
+    Raises:
+        NamespaceInvalid: no reader has this name.
+    """
     found = READERS.get(name)
     if found is None:
         raise NamespaceInvalid(f"there is no reader {name[:40]!r}; there are {', '.join(READERS)}", param="reader")
@@ -51,12 +55,12 @@ def reader(name: str) -> Reader:
 
 
 def guess_reader(path: Path) -> str:
-    """The name of the reader for a file, by its first bytes (unpacked where it is gzip).
+    """Return the name of the reader for a file, by its first bytes (decompressed where it is gzip).
 
-    The file's own name only tells of a PDF that is none.
+    The file's own name matters only to reject a .pdf that is not a PDF.
 
     Raises:
-        DocumentUnreadable: it cannot be opened, is empty, or of no form that is known.
+        DocumentUnreadable: it cannot be opened, is empty, or of an unknown format.
     """
     with unreadable_file():
         source = Source(path)
@@ -78,7 +82,7 @@ def _head(chunks: Iterator[bytes]) -> bytes:
 
 
 def _of_archive(source: Source) -> str:
-    """By its first member with XML."""
+    """Guess the reader by the first XML member."""
     for member in tar_members(source):
         if member.name.endswith((".xml", ".nxml")):
             return _of_text(_head(member.content))
@@ -102,7 +106,7 @@ def _of_text(head: bytes) -> str:
 
 
 def _root(text: str) -> str:
-    """The name of the root element; "" for what is no XML."""
+    """Return the name of the root element, or "" for text that is not XML."""
     at = 0
     while found := _ASIDE.match(text, at):
         at = found.end()
@@ -114,5 +118,5 @@ def _is_snippet(line: str) -> bool:
     try:
         row = json.loads(line)
     except (json.JSONDecodeError, RecursionError):
-        return line.startswith('{"id": ') and '"title": ' in line  # longer than what was looked at
+        return line.startswith('{"id": ') and '"title": ' in line  # the line is longer than the head that was read
     return isinstance(row, dict) and "id" in row and ("content" in row or "contents" in row)

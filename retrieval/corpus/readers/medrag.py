@@ -1,5 +1,7 @@
-"""MedRAG's corpora: JSON lines of cut snippets {id, title, content, contents}; PubMed's with PMID, Wikipedia's with
-wiki_id. https://huggingface.co/MedRAG"""
+"""Read MedRAG's corpora: JSON lines of snippets {id, title, content, contents}.
+
+PubMed's lines have a PMID, Wikipedia's a wiki_id. Source: https://huggingface.co/MedRAG
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ _STRIPPED: Final = ".tx"
 
 
 def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
-    """A document for each line: its content is one passage, as it was cut. A PubMed line is its article's document."""
+    """Yield a document for each line, its content as one passage, since the corpus already split it.
+
+    A PubMed line has the document id of its article.
+    """
     with unreadable_file():
         for number, line in Source(path, max_line=_MAX_LINE).lines():
             if line is None:
@@ -78,17 +83,20 @@ def _document(row: dict[str, Any], title: str, provenance: str, options: ReadOpt
 
 
 def _pmid(row: dict[str, Any], name: str) -> int:
-    """0 where there is none. The published files have a field; those that the corpus' own script writes, an id."""
+    """Return the PMID, 0 where there is none.
+
+    The published files have a field; those that the corpus' own script writes, an id.
+    """
     written = str(row.get("PMID", ""))
     found = _PUBMED_ID.fullmatch(name) or _PUBMED_ID.fullmatch(f"PMID:{written}")
     return int(found[1]) if found else 0
 
 
 def whole_title(row_id: str, title: str) -> str:
-    """A textbook's title as its file was named.
+    """Return a textbook's title as its file was named.
 
-    The published titles were made with ``strip(".txt")``, which also takes the last letters of "Lippincott" away. Only
-    a title that comes out of the id's own name in just that way is put right.
+    The published titles were made with ``strip(".txt")``, which also removes the last letters of "Lippincott". Only a
+    title that results from the id's own name in just that way is corrected.
     """
     found = _ROW.fullmatch(row_id)
     return found[1] if found and title != found[1] and f"{found[1]}.txt".strip(_STRIPPED) == title else title

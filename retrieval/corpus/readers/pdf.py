@@ -1,4 +1,4 @@
-"""PDFs with a text layer, read in a process of its own within limits of time and memory."""
+"""Read PDFs with a text layer in a child process, within limits of time and memory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ _OUT_OF_TIME: Final = (signal.SIGKILL, signal.SIGXCPU)
 
 
 def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
-    """One document, a part for each page with text; a page that cannot be read is passed over, its number the line.
+    """Yield one document with a part for each page with text, after the pages that cannot be read.
+
+    These are yielded as ``Passed``, with the page number as the line.
 
     Raises:
-        DocumentUnreadable: encrypted, damaged, or pictures of pages without text; the message says which.
+        DocumentUnreadable: encrypted, damaged, or images of pages without text; the message says which.
         DocumentTooLarge: over the limits of ``options.pdf``.
     """
     digest = sha256_of(path)
@@ -60,7 +62,7 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
 
 
 def _lines(path: Path, limits: PdfLimits) -> Iterator[dict[str, Any]]:
-    """What the child says, to its ``end`` or ``error``; whatever else ends it is an error of the document."""
+    """Yield the child's output up to ``end`` or ``error``; any other end is an error of the document."""
     child = subprocess.Popen(
         [sys.executable, "-I", str(Path(pdf_child.__file__)), str(path.resolve()), str(limits.memory_bytes),
          str(max(1, int(limits.seconds))), str(limits.pages)],

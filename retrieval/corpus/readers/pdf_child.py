@@ -1,8 +1,8 @@
-"""Takes the text out of one PDF. Runs alone in a process of its own, as a script, within limits that it sets itself.
+"""Extract the text of one PDF, as a script in its own process, within limits that it sets itself.
 
-A damaged or hostile PDF may take any time and memory: what it can take here is this process. Arguments: file, bytes of
-address space, seconds of processor time, pages. Output: JSON lines, {"pages", "title"}, then {"page", "text"} for each
-page, or {"page", "bad": reason}, at the end {"end": true}; or {"error": kind, "detail": text}.
+A damaged or hostile PDF may consume any time and memory; the process of its own contains the damage. Arguments: file,
+bytes of address space, seconds of processor time, pages. Output: JSON lines, {"pages", "title"}, then {"page", "text"}
+for each page, or {"page", "bad": reason}, at the end {"end": true}; or {"error": kind, "detail": text}.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _read(path: str, max_pages: int) -> None:
     import pypdf
 
     reader = pypdf.PdfReader(path)
-    # Many files are encrypted for printing rights only: their reader's password is empty.
+    # Many files are encrypted for printing rights only: their user password is empty.
     if reader.is_encrypted and not reader.decrypt(""):
         _say(error="encrypted", detail="it needs a password")
         return
@@ -45,7 +45,7 @@ def _read(path: str, max_pages: int) -> None:
             page = reader.pages[number - 1]
             contents = page.get_contents()
             if contents is not None:
-                contents.get_data()  # what fails here, the library's extraction would pass over in silence
+                contents.get_data()  # extract_text would ignore a failure here silently
             text = page.extract_text()
         except MemoryError:
             raise

@@ -1,4 +1,4 @@
-"""Plain text and Markdown in UTF-8."""
+"""Read plain text and Markdown in UTF-8."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _WORDS: Final = re.compile(r"\w")
 
 
 def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
-    """One document. Of Markdown (by the name's end) headings are sections; the first one of level 1 is the title."""
+    """Yield one document.
+
+    In Markdown (by file name suffix) headings are sections; the first one of level 1 is the title.
+    """
     with unreadable_file():
         data, size = [], 0
         for chunk in Source(path).chunks():
@@ -57,7 +60,7 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
 
 
 def _markdown(content: str, text: TextBuilder) -> str:
-    """Adds the sections; the title, "" where no heading of level 1 stands."""
+    """Add the sections to ``text`` and return the title, "" where there is no heading of level 1."""
     path: list[str] = []
     lines: list[str] = []
     title, fence = "", ""

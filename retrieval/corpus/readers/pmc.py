@@ -1,4 +1,4 @@
-"""PMC's full texts in JATS: one article, a pmc-articleset (efetch), or a tar(.gz) of articles."""
+"""Read PMC's full texts in JATS: one article, a pmc-articleset (efetch), or a tar(.gz) of articles."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ _FLOATS: Final = "Figures and tables"
 
 
 def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
-    """A document for each article, its abstract whole; back matter (thanks, references, appendices) is left out.
+    """Yield a document for each article, its abstract whole.
 
-    An article of which NCBI sends no body, because its publisher does not allow it, is passed over.
+    Back matter (acknowledgements, references, appendices) is left out. An article that NCBI sends without body, because
+    its publisher does not allow it, is yielded as ``Passed``.
     """
     with unreadable_file():
         for item in pmc_jats.read(Source(path)):
@@ -60,7 +61,7 @@ def _reading(article: FullText, root: Element, line: int, how: tuple[str, ReadOp
     provenance, options = how
     meta = root.find("{*}front/{*}article-meta")
     kinds = document_types([root.get("article-type", "")])
-    # Some publishers write into a notice itself what belongs into the article that it is about.
+    # Some publishers put into the notice itself the relation that belongs in the article it refers to.
     retracted_by, corrected_by = ((), ()) if _NOTICES.intersection(kinds) else notices_of(meta)
     document = Document(
         document_id=f"PMC:{article.pmcid}",
@@ -90,7 +91,7 @@ def _reading(article: FullText, root: Element, line: int, how: tuple[str, ReadOp
 
 
 def _abstract(meta: Element | None) -> str:
-    """The abstract proper, else the first of the others, its headings on lines of their own."""
+    """Return the main abstract, else the first of the others, with its headings on lines of their own."""
     found = [] if meta is None else meta.findall("{*}abstract")
     proper = [abstract for abstract in found if not abstract.get("abstract-type")] or found[:1]
     return "\n".join(filter(None, map(plain_text, proper)))

@@ -1,4 +1,4 @@
-"""PubMed's XML: baseline and update files, and what efetch sends."""
+"""Read PubMed's XML: baseline files, update files and efetch replies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RIGHTS: Final = re.compile(r"<CopyrightInformation>([^<]{1,300})")
 
 
 def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
-    """A document for each article and book chapter, ``Withdrawn`` for each PMID of a DeleteCitation."""
+    """Yield a document for each article and book chapter, ``Withdrawn`` for each PMID of a DeleteCitation."""
     with unreadable_file():
         for item in pubmed_xml.read(Source(path)):
             if isinstance(item, Bad):
@@ -42,7 +42,7 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
 
 
 def reading_of(article: Article, line: int, provenance: str, options: ReadOptions) -> Reading:
-    """The abstract as one part, its labels in capitals before their paragraphs."""
+    """Convert an article, with the abstract as one part and its labels in capitals before their paragraphs."""
     book = ("book chapter",) if _BOOK.match(article.xml) else ()
     rights = _RIGHTS.search(article.xml)
     document = Document(

@@ -1,5 +1,7 @@
-"""PubMed as one JSON object {pmid: {"d": "20071115", "t": title, "a": abstract, "m": MeSH}}: the form of the files
-beside NCBI's MedCPT embeddings, of more than a gigabyte each."""
+"""Read PubMed as one JSON object {pmid: {"d": "20071115", "t": title, "a": abstract, "m": MeSH}}.
+
+The files beside NCBI's MedCPT embeddings have this form, with more than a gigabyte each.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ _SPACE: Final = " \t\r\n"
 
 
 def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
-    """A document for each PMID. ``m`` is left out: its headings are no words of the article's."""
+    """Yield a document for each PMID.
+
+    ``m`` is left out: MeSH headings are not words of the article.
+    """
     with unreadable_file():
         for line, pmid, record in members(Source(path)):
             yield _item(path, line, (pmid, record), options)
@@ -51,12 +56,15 @@ def _item(path: Path, line: int, member: tuple[str, Any], options: ReadOptions) 
 
 
 def members(source: Source) -> Iterator[tuple[int, str, Any]]:
-    """(line, name, value) of the one object in the file, each as soon as it has come."""
+    """Yield (line, name, value) of the one object in the file, each as soon as it is complete."""
     return _Object(source).members()
 
 
 class _Object:
-    """``_text[_at:]`` is what was read and not yet passed."""
+    """Parse one JSON object incrementally.
+
+    ``_text[_at:]`` was read but is not consumed yet.
+    """
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -87,7 +95,10 @@ class _Object:
             raise self._error("something follows the end of the object")
 
     def _value(self) -> Any:
-        """A value is known to be whole when something follows it, as a number could go on."""
+        """Return the next value.
+
+        A value is complete only when something follows it, since a number could continue.
+        """
         tried = -1
         while True:
             if len(self._text) - self._at > tried:
@@ -115,7 +126,7 @@ class _Object:
         self._pass(1)
 
     def _next(self) -> str:
-        """The next character that is no space, which begins here afterwards; "" at the end."""
+        """Move to the next character that is not white space and return it; "" at the end."""
         while True:
             rest = self._text[self._at : self._at + 4096]
             self._pass(len(rest) - len(rest.lstrip(_SPACE)))

@@ -1,4 +1,4 @@
-"""Sections of JATS and BITS bodies as parts of a text, each under the path of its headings."""
+"""Convert sections of JATS and BITS bodies to parts of a text, each under the path of its headings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _MAX_LICENCE: Final = 200
 def add_sections(
     text: TextBuilder, parent: Element, path: tuple[str, ...] = (), *, bold_headings: bool = False
 ) -> None:
-    """The words of ``parent`` in their order, letters and numbers as printed; tables and figures with their labels.
+    """Add the words of ``parent`` in their order, with tables and figures under their labels.
 
-    ``bold_headings``: a paragraph that is nothing but bold type heads what follows, as in StatPearls.
+    Letters and numbers stay as printed. ``bold_headings``: a paragraph entirely in bold is the heading of what follows,
+    as in StatPearls.
 
     Raises:
-        MalformedRecord: sections are nested deeper than any article's are.
+        MalformedRecord: sections are nested deeper than in any article.
     """
     if len(path) > _MAX_DEPTH:
         raise MalformedRecord(f"sections are nested more than {_MAX_DEPTH} deep")
@@ -57,9 +58,10 @@ def heading_of(section: Element) -> str:
 
 
 def drop_raised_citations(root: Element) -> None:
-    """Takes away superscripts that are nothing but references to literature.
+    """Remove superscripts that contain only citations.
 
-    Joined to the word before they read as a part of it or of a number ("p5312"). Those in brackets stay as printed.
+    Joined to the word before, they would read as part of it or of a number ("p5312"). Citations in brackets stay as
+    printed.
     """
     for parent in list(root.iter()):
         for child in list(parent):
@@ -68,7 +70,7 @@ def drop_raised_citations(root: Element) -> None:
 
 
 def licence_of(meta: Element | None) -> str:
-    """The address of an article's licence, else how its text begins; "" where it names none."""
+    """Return the address of an article's licence, else the start of its text, "" where it names none."""
     licence = None if meta is None else meta.find("{*}permissions/{*}license")
     if licence is None:
         return ""
@@ -77,7 +79,7 @@ def licence_of(meta: Element | None) -> str:
 
 
 def notices_of(meta: Element | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What the article says of notices about itself: (retracted by, corrected by)."""
+    """Return the notices that an article names about itself: (retracted by, corrected by)."""
     related = [] if meta is None else meta.findall("{*}related-article")
     kinds = {"retraction-forward": 0, "correction-forward": 1, "concern-forward": 1, "object-of-concern-forward": 1}
     found: tuple[dict[str, None], dict[str, None]] = ({}, {})
@@ -115,7 +117,7 @@ def _only_citations(raised: Element) -> bool:
 
 
 def _remove(parent: Element, child: Element) -> None:
-    """ElementTree would take the text behind the element away with it."""
+    """Remove an element but keep the text behind it, which ElementTree would remove too."""
     at = list(parent).index(child)
     tail = child.tail or ""
     if at:

@@ -1,6 +1,6 @@
-"""Chapters of NCBI's Bookshelf in BITS XML (.nxml), StatPearls above all: one file, or a tar(.gz) of them.
+"""Read chapters of NCBI's Bookshelf in BITS XML (.nxml), StatPearls above all: one file, or a tar(.gz) of them.
 
-StatPearls may be fetched from NCBI's Bookshelf (NBK430685) but not passed on, so a site reads its own copy.
+StatPearls may be fetched from NCBI's Bookshelf (NBK430685) but not redistributed, so a site reads its own copy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBER: Final = re.compile(r"(?:article-|NBK)([0-9]+)", re.ASCII)
 
 
 def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
-    """A document for each chapter: sections, and under them the paragraphs that StatPearls sets in bold as headings."""
+    """Yield a document for each chapter; in sections, StatPearls' bold paragraphs become headings."""
     with unreadable_file():
         source = Source(path)
         if not is_tar(source):
@@ -63,7 +63,11 @@ def _bounded(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _record(source: Source, data: bytes) -> RawRecord:
-    """ImportFileError where the text is no chapter, or is cut."""
+    """Return the record of the chapter.
+
+    Raises:
+        ImportFileError: the text is not a chapter, or is truncated.
+    """
     layout = _LAYOUTS[0] if b"<book-part-wrapper" in data else _LAYOUTS[1]
     (record,) = records(source, iter([data]), layout)
     return record

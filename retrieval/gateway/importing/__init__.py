@@ -1,1 +1,1 @@
-"""Readers of the files that NCBI publishes for download. Pure streams: a file in, records out; no SQL, no network."""
+"""Read the files that NCBI publishes for download as streams of records, without SQL or network access."""

@@ -1,7 +1,7 @@
-"""Streams single members of tar and zip archives; nothing is unpacked to the disk, and no member's path is used.
+"""Stream single members of tar and zip archives without unpacking to disk; member paths are never used.
 
-The standard library's tar reader takes a damaged header for the end of the archive and keeps a list of all members;
-here a header is either sound, or zeros (the end), or an error.
+The standard library's tar reader treats a damaged header as the end of the archive and stores a list of all members;
+here a header is valid, or all zeros (the end), or an error.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _MAX_NAME: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A plain file of an archive: ``number`` is 1-based among all entries, ``name`` without its folders.
+    """Represent a regular file of an archive.
 
-    ``content`` is to be read before the next member is asked for; what is left unread is passed over.
+    ``number`` is 1-based among all entries; ``name`` has no folders. Read ``content`` before requesting the next
+    member; unread content is skipped.
     """
 
     number: int
@@ -33,13 +34,17 @@ class Member:
 
 
 def is_tar(source: Source) -> bool:
-    """Whether the file, unpacked where it is gzip, begins as a POSIX or GNU tar archive."""
+    """Return True if the file, decompressed if it is gzip, begins as a POSIX or GNU tar archive."""
     head = _Stream(source).upto(_BLOCK)
     return head[257:262] == b"ustar"
 
 
 def tar_members(source: Source) -> Iterator[Member]:
-    """ImportFileError where the archive is damaged, or ends without its end mark."""
+    """Yield the regular files of a tar archive.
+
+    Raises:
+        ImportFileError: the archive is damaged, or ends without its end mark.
+    """
     stream = _Stream(source)
     number, long_name, long_size = 0, "", -1
     while (header := _header(stream, number)) is not None:
@@ -64,9 +69,12 @@ def tar_members(source: Source) -> Iterator[Member]:
 
 
 def tar_member(source: Source, name: str) -> Iterator[bytes]:
-    """The content of the first member of this base name; ImportFileError where the archive has none.
+    """Yield the content of the first member with this base name.
 
-    The rest of the archive is read too: its checksum lies at the end.
+    Reads the archive to its end, because the gzip checksum is there.
+
+    Raises:
+        ImportFileError: the archive has no such member, or is damaged.
     """
     found = False
     for member in tar_members(source):
@@ -78,7 +86,13 @@ def tar_member(source: Source, name: str) -> Iterator[bytes]:
 
 
 def zip_member(source: Source, name: str) -> Iterator[bytes]:
-    """As ``tar_member``, of a zip archive. ``source.consumed`` grows by this member's share."""
+    """Yield the content of the first member of a zip archive with this base name.
+
+    ``source.consumed`` grows by the compressed size of what was read.
+
+    Raises:
+        ImportFileError: the archive has no such member, or is damaged.
+    """
     try:
         with zipfile.ZipFile(source.path) as archive:
             found = [info for info in archive.infolist() if info.filename.rpartition("/")[2] == name]
@@ -105,7 +119,7 @@ def _header(stream: _Stream, number: int) -> tarfile.TarInfo | None:
 
 
 def _pax(text: bytes, name: str) -> tuple[str, int]:
-    """(path, size or -1) of an extended header: records "LENGTH KEY=VALUE\\n"."""
+    """Parse a pax extended header, one "LENGTH KEY=VALUE" a line, into (path, size or -1)."""
     size = -1
     for record in text.split(b"\n"):
         key, _, value = record.partition(b" ")[2].partition(b"=")
@@ -117,7 +131,7 @@ def _pax(text: bytes, name: str) -> tuple[str, int]:
 
 
 class _Stream:
-    """The unpacked content of a file, read by counts."""
+    """Read the decompressed content of a file by byte counts."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -126,7 +140,7 @@ class _Stream:
         self._at = 0
 
     def upto(self, size: int) -> bytes:
-        """``size`` bytes, fewer only at the end of the file."""
+        """Return ``size`` bytes, fewer only at the end of the file."""
         parts: list[bytes] = []
         while size:
             part = self._piece(size)
@@ -155,7 +169,7 @@ class _Stream:
             pass
 
     def drain(self) -> None:
-        """To the end of the file, where gzip keeps its checksum."""
+        """Read to the end of the file, where gzip stores its checksum."""
         while self._piece(CHUNK):
             pass
 

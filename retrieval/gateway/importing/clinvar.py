@@ -1,4 +1,4 @@
-"""ClinVar's ``variant_summary.txt`` (ftp.ncbi.nlm.nih.gov/pub/clinvar/tab_delimited), read by its column names."""
+"""Read ClinVar's ``variant_summary.txt`` (ftp.ncbi.nlm.nih.gov/pub/clinvar/tab_delimited) by its column names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retrieval.gateway.records import Database, Link, Variation
 
 
 class _Row(NamedTuple):
-    """The columns that are read, in the order of ``_COLUMNS``; "" for one that an older file has not."""
+    """Hold the columns that are read, in the order of ``_COLUMNS``; a column that an older file lacks is ""."""
 
     variation: str
     allele: str
@@ -56,11 +56,12 @@ _MAX_ROWS: Final = 1000
 
 
 def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """For each run of rows of one VariationID: a Variation, then its Links to gene, snp, omim and medgen.
+    """Yield, for each run of rows of one VariationID, a Variation, then its Links to gene, snp, omim and medgen.
 
-    The row on GRCh38 counts, else GRCh37, else the first. ``last_evaluated`` is year-month-day, ``rs`` digits only,
-    ``accessions`` the RCV numbers. Where there is no germline significance, the oncogenic or somatic classification
-    stands in its place. A variation whose rows are not together comes twice; ``merge_variations`` joins the two.
+    The row on GRCh38 is used, else the one on GRCh37, else the first. ``last_evaluated`` is year-month-day, ``rs``
+    digits only, ``accessions`` the RCV numbers. Without a germline significance, the oncogenic or somatic
+    classification is used. A variation whose rows are not adjacent is yielded twice; ``merge_variations`` joins the
+    two.
     """
     for run in _runs(open_table(source, SHAPE)):
         items: list[Item | Callable[[], Item]] = [run] if isinstance(run, Bad) else _items(*run)
@@ -70,14 +71,14 @@ def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> It
 
 
 def merge_variations(old: Variation, new: Variation) -> Variation:
-    """Of two rows of one variation, the one on the newer assembly; ``new`` of two on the same."""
+    """Return the row on the newer assembly of two rows of one variation, or ``new`` if both are on the same one."""
     if old.variation_id != new.variation_id:
         raise ValueError(f"variations {old.variation_id} and {new.variation_id} are not one")
     return old if _RANK.get(old.assembly, 2) < _RANK.get(new.assembly, 2) else new
 
 
 def _runs(table: Table) -> Iterator[tuple[int, _Row] | Bad]:
-    """The row that counts of each run of rows of one variation, with the line of the first."""
+    """Yield the selected row of each run of rows of one variation, with the line number of the first."""
     start, group = 0, list[_Row]()
     pick = _picker(table)
     for number, text in table.rows:
@@ -114,7 +115,7 @@ def _picker(table: Table) -> Callable[[str | None], _Row]:
 
 
 def _items(line: int, row: _Row) -> list[Item | Callable[[], Item]]:
-    """The Variation as a function, so that nothing is built for an item that is skipped."""
+    """Return the items of one variation, the Variation as a callable so that a skipped item is not built."""
     try:
         uid, allele = whole(row.variation, "VariationID"), whole(row.allele, "AlleleID")
         gene, rs = _optional(row.gene, "GeneID"), _optional(row.rs, "RS# (dbSNP)")
@@ -172,7 +173,11 @@ def _variation(row: _Row, ids: tuple[int, int], numbers: tuple[str, str, str]) -
 
 
 def _genes(symbols: str, gene: str) -> tuple[tuple[str, str], ...]:
-    """One symbol has the row's gene id; of several, and of "covers 12 genes, none of which …", ClinVar gives none."""
+    """Return (symbol, gene id) pairs.
+
+    A single symbol has the row's gene id; ClinVar gives none for several symbols or for "covers 12 genes, none of which
+    …".
+    """
     if gene:
         return ((given(symbols), gene),)
     if symbols in _ABSENT or " genes" in symbols or symbols.startswith("subset of"):
@@ -185,7 +190,7 @@ def _listed(separator: re.Pattern[str], cell: str) -> tuple[str, ...]:
 
 
 def _date(cell: str) -> str:
-    """ "Dec 17, 2024" as 2024-12-17; what is written otherwise stays so."""
+    """Return "Dec 17, 2024" as 2024-12-17; any other form is returned unchanged."""
     found = _DATE.fullmatch(cell)
     if found is None:
         return "" if cell in _ABSENT else cell

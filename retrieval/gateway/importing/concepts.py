@@ -1,4 +1,4 @@
-"""MedGen concepts: their number, and how the pieces of one that come from several files meet."""
+"""Number MedGen concepts, and merge the parts of one concept that come from several files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ _FIRST: Final = {"C": 1_000_000_000, "CN": 2_000_000_000}
 
 
 def concept_uid(cui: str) -> int:
-    """A number for a concept: 1000000000 + n for UMLS's Cn, 2000000000 + n for NCBI's CNn.
+    """Return a number for a concept: 1000000000 + n for UMLS's Cn, 2000000000 + n for NCBI's CNn.
 
     Entrez's own numbers (below ten million) are in none of MedGen's tables of names, identifiers and definitions, and
-    links must meet whichever file is read first; so the number is made from the identifier that all files share.
+    links must resolve whichever file is read first; so the number is derived from the identifier that all files share.
+
+    Raises:
+        MalformedRecord: ``cui`` is no such identifier.
     """
     found = _CUI.fullmatch(cui)
     if found is None:
@@ -26,9 +29,9 @@ def concept_uid(cui: str) -> int:
 
 
 def merge_concepts(old: Concept, new: Concept) -> Concept:
-    """One concept from two pieces: an empty field is unknown, a filled one of ``new`` counts, lists are joined.
+    """Merge two parts of one concept: an empty field is unknown, a non-empty field of ``new`` wins, lists are joined.
 
-    A name that ``new`` replaces stays findable as a synonym.
+    A name that ``new`` replaces stays searchable as a synonym.
     """
     if old.uid != new.uid:
         raise ValueError(f"concepts {old.cui} and {new.cui} are not one")
@@ -45,7 +48,7 @@ def merge_concepts(old: Concept, new: Concept) -> Concept:
 
 
 def merge_omim(old: OmimEntry, new: OmimEntry) -> OmimEntry:
-    """One entry from two pieces (mimTitles, genemap2, MedGen's names): an empty field is unknown.
+    """Merge two parts of one entry (mimTitles, genemap2, MedGen's names); an empty field is unknown.
 
     OMIM prints its titles in capitals; such a title is not replaced by MedGen's name for the entry.
     """

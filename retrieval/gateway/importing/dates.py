@@ -1,4 +1,4 @@
-"""Publication dates as far as they are known: "2003", "2003-05", "2003-05-02"."""
+"""Parse publication dates at their known precision: "2003", "2003-05", "2003-05-02"."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _AFTER_YEAR: Final = re.compile(r"\s+([A-Za-z]{3,9})(?:\.?\s+([0-9]{1,2})(?![0-9
 
 
 def date_of(element: Element | None) -> str:
-    """Of an element with Year, Month and Day, or with MedlineDate, whose first date counts; "" where there is no year.
+    """Return the date of an element with Year, Month and Day or with MedlineDate, "" without a year.
 
-    Tags may be written in small letters, as in JATS.
+    The first date of a MedlineDate is used. Tags may be in lower case, as in JATS.
     """
     if element is None:
         return ""
@@ -26,7 +26,10 @@ def date_of(element: Element | None) -> str:
 
 
 def medline_date(text: str) -> str:
-    """ "1998 Dec-1999 Jan" as 1998-12, "1978 Jul 15-31" as 1978-07-15, "Spring 2000" and "2000 Spring" as 2000."""
+    """Parse a MedlineDate.
+
+    "1998 Dec-1999 Jan" gives 1998-12, "1978 Jul 15-31" 1978-07-15, "Spring 2000" and "2000 Spring" 2000.
+    """
     year = _YEAR.search(text)
     if year is None:
         return ""

@@ -1,6 +1,6 @@
-"""The columns of one dbSNP VCF row in the words of NCBI's document summaries. Pure functions.
+"""Translate the columns of one dbSNP VCF row into the terms of NCBI's document summaries, as pure functions.
 
-Codes and flags as the header of GCF_000001405.40.gz (dbSNP build 156 and later) describes them.
+Codes and flags follow the header of GCF_000001405.40.gz (dbSNP build 156 and later).
 """
 
 from __future__ import annotations
@@ -53,12 +53,16 @@ Info = dict[str, str]
 
 
 def info_of(cell: str) -> Info:
-    """INFO as a mapping; a flag has the value ""."""
+    """Parse INFO into a mapping; a flag has the value ""."""
     return {key: value for key, _, value in (part.partition("=") for part in cell.split(";"))}
 
 
 def genes(info: Info) -> tuple[tuple[str, str], ...]:
-    """(symbol, gene id) of genes, then of pseudogenes: "SYM:ID|SYM:ID"."""
+    """Return (symbol, gene id) of the genes, then of the pseudogenes, from "SYM:ID|SYM:ID".
+
+    Raises:
+        MalformedRecord: an entry has another form.
+    """
     pairs: list[tuple[str, str]] = []
     for key in ("GENEINFO", "PSEUDOGENEINFO"):
         for part in info[key].split("|") if info.get(key) else ():
@@ -81,13 +85,20 @@ def snp_class(info: Info) -> str:
 
 
 def significance(info: Info) -> tuple[str, ...]:
-    """CLNSIG: a list for REF and each ALT, in each of which codes are separated by bars; words, each once."""
+    """Return the distinct clinical significances in CLNSIG as words.
+
+    CLNSIG has a list for REF and each ALT; the codes of a list are separated by bars.
+    """
     codes = info.get("CLNSIG", "").replace(",", "|").split("|")
     return tuple(dict.fromkeys(_SIGNIFICANCE.get(code, "other") for code in codes if code not in _ABSENT))
 
 
 def frequencies(info: Info, alleles: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """(study, "T=0.0109") for the minor allele of each study: the second most frequent one."""
+    """Return (study, "T=0.0109") for the minor allele of each study, which is the second most frequent one.
+
+    Raises:
+        MalformedRecord: FREQ does not have one number for each allele.
+    """
     found: list[tuple[str, str]] = []
     for part in info["FREQ"].split("|") if info.get("FREQ") else ():
         study, colon, values = part.rpartition(":")
@@ -106,7 +117,10 @@ def frequencies(info: Info, alleles: Sequence[str]) -> tuple[tuple[str, str], ..
 
 
 def trimmed(ref: str, alts: Sequence[str]) -> tuple[int, str, tuple[str, ...]]:
-    """(length of the common start, REF and ALTs without it): VCF puts the base before an insertion or deletion."""
+    """Return (length of the common prefix, REF and ALTs without it).
+
+    VCF puts the preceding base before an insertion or deletion.
+    """
     if not alts or (len(ref) == 1 and all(len(alt) == 1 for alt in alts)):
         return 0, ref, tuple(alts)
     start = 0
@@ -118,14 +132,14 @@ def trimmed(ref: str, alts: Sequence[str]) -> tuple[int, str, tuple[str, ...]]:
 
 
 def ambiguity(alleles: Iterable[str]) -> str:
-    """One letter for the alleles of a substitution of one base; N for everything else, as dbSNP writes it."""
+    """Return the IUPAC letter for the alleles of a single-base substitution, and N otherwise, as dbSNP does."""
     return _AMBIGUITY.get("".join(sorted(set(alleles))), "N") if all(len(allele) == 1 for allele in alleles) else "N"
 
 
 def hgvs(info: Info, accession: str, position: int, alleles: Sequence[str]) -> tuple[str, ...]:
-    """Genomic names: those that the row gives for clinical alleles, else those of one-base substitutions.
+    """Return genomic names: those that the row gives for clinical alleles, else those of single-base substitutions.
 
-    HGVS shifts insertions and deletions along the sequence, which the row alone does not show; they get none.
+    HGVS shifts insertions and deletions along the sequence, which the row alone does not contain; they get none.
     """
     given = [name for name in info.get("CLNHGVS", "").split(",") if name not in _ABSENT and not name.endswith("=")]
     if given:

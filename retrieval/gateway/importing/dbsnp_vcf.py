@@ -1,4 +1,4 @@
-"""dbSNP's VCF on GRCh38 (ftp.ncbi.nlm.nih.gov/snp/latest_release/VCF/GCF_000001405.40.gz)."""
+"""Read dbSNP's VCF on GRCh38 (ftp.ncbi.nlm.nih.gov/snp/latest_release/VCF/GCF_000001405.40.gz)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ _MITOCHONDRION_AND_CHROMOSOMES: Final = {accession.partition(".")[0]: accession 
 
 
 def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """A Snp for each run of rows with one rs number on one chromosome; ``options.only_in_genes`` filters rows.
+    """Yield a Snp for each run of rows with one rs number on one chromosome.
 
-    Alternative loci, patches and unplaced scaffolds are passed over. An rs number can come again on another chromosome
-    (the regions that X and Y share): ``merge_snps`` joins the two, the first one's place staying.
+    ``options.only_in_genes`` filters rows. Alternative loci, patches and unplaced scaffolds are skipped. An rs number
+    can occur again on another chromosome (the regions that X and Y share): ``merge_snps`` joins the two and retains the
+    first position.
 
-    Insertions and deletions are placed where the VCF has them (leftmost), their SPDI without the base before; NCBI's
-    own SPDI spells the whole repeat out, which takes the genome. GRCh37 positions, submitters and dates are not in the
+    Insertions and deletions are placed as in the VCF (leftmost), and their SPDI omits the preceding base; NCBI's own
+    SPDI spells out the whole repeat, which requires the genome. GRCh37 positions, submitters and dates are not in the
     file and stay empty.
     """
     rows, build = _open(source)
@@ -52,7 +53,7 @@ def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> It
 
 
 def merge_snps(old: Snp, new: Snp) -> Snp:
-    """One record from two rows of one file with the same rs number; the place and class are those of ``old``."""
+    """Merge two rows of one file with the same rs number; position and class are those of ``old``."""
     if old.snp_id != new.snp_id:
         raise ValueError(f"rs{old.snp_id} and rs{new.snp_id} are not one")
     studies = {study for study, _ in old.mafs}
@@ -69,7 +70,11 @@ def merge_snps(old: Snp, new: Snp) -> Snp:
 
 
 def _open(source: Source) -> tuple[Iterator[Line], str]:
-    """(rows, dbSNP build of the file) after the header; ImportFileError where it is no dbSNP VCF on GRCh38."""
+    """Return (rows after the header, dbSNP build of the file).
+
+    Raises:
+        ImportFileError: the file is not a dbSNP VCF on GRCh38.
+    """
     rows = source.lines()
     meta: dict[str, str] = {}
     number, text = next(rows, (0, None))
@@ -93,7 +98,11 @@ def _open(source: Source) -> tuple[Iterator[Line], str]:
 
 
 def _checked(source: Source, rows: Iterator[Line]) -> Iterator[Line]:
-    """The rows; an accession of another assembly in the first one condemns the file."""
+    """Return the rows after checking the first one.
+
+    Raises:
+        ImportFileError: the first row has an accession of another assembly.
+    """
     first = next(rows, None)
     if first is None:
         return iter(())
@@ -116,7 +125,10 @@ def _is_wanted(text: str | None, options: ReadOptions) -> bool:
 
 
 def _item(group: list[tuple[int, str | None]], build: str) -> Item:
-    """One record; a malformed row, whose line is told, makes the whole of it Bad, as alleles would be missing."""
+    """Merge the rows of a group into one record.
+
+    A malformed row makes the whole record Bad, with the line of that row, because alleles would be missing.
+    """
     rows: list[Snp] = []
     for number, text in group:
         try:
@@ -168,7 +180,11 @@ def _snp(text: str | None, build: str) -> Snp:
 
 
 def _alleles(ref: str, alt: str) -> tuple[str, ...]:
-    """ALT's alleles, none for "."; MalformedRecord where one, or REF, is not written in letters of bases."""
+    """Return the alleles of ALT, none for ".".
+
+    Raises:
+        MalformedRecord: REF or an allele of ALT has characters that are not base codes.
+    """
     alts = () if alt == "." else tuple(alt.split(","))
     for column, allele in (("REF", ref), *(("ALT", allele) for allele in alts)):
         if not _SEQUENCE.fullmatch(allele):

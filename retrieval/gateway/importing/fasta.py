@@ -1,4 +1,4 @@
-"""Checks a FASTA file before a BLAST database is built of it. Streams: a line may be a whole chromosome."""
+"""Validate a FASTA file before a BLAST database is built from it, as a stream: a line may be a whole chromosome."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _SHARE_OF_BASES: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class FastaSequence:
-    """``line`` is the title's; ``length`` counts letters; ``molecule`` is a guess from the letters."""
+    """Describe one sequence of a FASTA file.
+
+    ``line`` is that of the title; ``length`` counts letters; ``molecule`` is inferred from the letters.
+    """
 
     line: int
     identifier: str
@@ -32,10 +35,14 @@ class FastaSequence:
 
 
 def read(source: Source, skip: int = 0) -> Iterator[FastaSequence | Bad]:
-    """One item for each title line. Bad: no letters, no identifier, or a letter that no residue has.
+    """Yield one item for each title line.
 
-    A sequence is taken for nucleotides where nine letters in ten are A, C, G, T, U or N. Whether identifiers are
-    distinct is not checked. ImportFileError where the file does not begin with a title.
+    An item is Bad without letters, without an identifier, or with a letter that stands for no residue. A sequence
+    counts as nucleotides if at least 90 % of its letters are A, C, G, T, U or N. Duplicate identifiers are not
+    detected.
+
+    Raises:
+        ImportFileError: the file does not begin with a title.
     """
     yield from islice(_sequences(source), skip, None)
 
@@ -58,7 +65,7 @@ def _sequences(source: Source) -> Iterator[FastaSequence | Bad]:
 
 
 def _pieces(source: Source) -> Iterator[tuple[int, bool, bytes]]:
-    """(line, whether it begins here, text): titles whole, sequence lines in pieces."""
+    """Yield (line, whether the line begins here, text): titles whole, sequence lines in chunks."""
     line, is_start, title = 1, True, b""
     for chunk in source.chunks():
         *ended, rest = chunk.split(b"\n")

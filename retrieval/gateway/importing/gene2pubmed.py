@@ -1,4 +1,4 @@
-"""NCBI Gene's ``gene2pubmed``: one row is a gene that an article is about."""
+"""Read NCBI Gene's ``gene2pubmed``, in which each row is a gene that an article is about."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHAPE: Final = Shape("gene2pubmed", ("tax_id", "GeneID", "PubMed_ID"))
 
 
 def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """A Link gene-pubmed for each row of the organisms in ``options.tax_ids``."""
+    """Yield a gene-pubmed Link for each row of the organisms in ``options.tax_ids``."""
     table = open_table(source, SHAPE)
     yield from one_per_row(table.rows, skip, _wanted(table, options), _parser(table))
 

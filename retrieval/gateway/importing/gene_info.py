@@ -1,4 +1,4 @@
-"""NCBI Gene's ``gene_info``: one row is a live gene record. See the README of ftp.ncbi.nlm.nih.gov/gene."""
+"""Read NCBI Gene's ``gene_info``, in which each row is a live gene record (README of ftp.ncbi.nlm.nih.gov/gene)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SHAPE: Final = Shape(
      "Nomenclature_status", "Other_designations"),
 )  # fmt: skip
 _STATUS: Final = {"O": "Official", "I": "Interim", "-": "", "": ""}
-# A row that NCBI Gene keeps for literature on an organism's genes that have no record yet.
+# A row that NCBI Gene uses for literature on an organism's genes that have no record yet.
 _PLACEHOLDER: Final = "NEWENTRY"
 
 
 def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """A Gene for each row, but for placeholders (NEWENTRY) and organisms outside ``options.tax_ids``.
+    """Yield a Gene for each row except placeholders (NEWENTRY) and organisms outside ``options.tax_ids``.
 
-    The name is the nomenclature authority's full name, else the description; a locus tag is the first alias, as NCBI's
-    summaries have it; identifiers of dbXrefs other than MIM and the first of Ensembl are keywords.
+    The name is the nomenclature authority's full name, else the description; a locus tag is the first alias, as in
+    NCBI's summaries; identifiers of dbXrefs other than MIM and the first of Ensembl are keywords.
     """
     table = open_table(source, SHAPE)
     yield from one_per_row(table.rows, skip, _wanted(table, options), _parser(table, options))
@@ -41,7 +41,7 @@ def _wanted(table: Table, options: ReadOptions) -> Callable[[str], bool]:
     def wanted(text: str) -> bool:
         head = text.split("\t", last + 1)
         if len(head) <= last:
-            return True  # malformed, which is to be told
+            return True  # malformed, which the parser reports
         return head[symbol_at] != _PLACEHOLDER and (tax_ids is None or head[tax_at] in tax_ids)
 
     return wanted
@@ -88,7 +88,7 @@ def _aliases(tag: str, symbol: str, synonyms: str) -> tuple[str, ...]:
 
 
 def _designations(description: str, full: str, other: str) -> tuple[str, ...]:
-    """The description joins them where the full name has taken its place."""
+    """Return the other designations, with the description first if the full name has replaced it as the name."""
     designations = many(other)
     if full and description not in ("-", full) and description not in designations:
         return (description, *designations)
@@ -96,7 +96,10 @@ def _designations(description: str, full: str, other: str) -> tuple[str, ...]:
 
 
 def _references(cell: str) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
-    """(MIM numbers, first Ensembl gene, other identifiers) of "MIM:1|HGNC:HGNC:5|Ensembl:ENSG1|AllianceGenome:…"."""
+    """Parse dbXrefs into (MIM numbers, first Ensembl gene, other identifiers).
+
+    The cell has the form "MIM:1|HGNC:HGNC:5|Ensembl:ENSG1|AllianceGenome:…".
+    """
     if cell == "-":
         return (), "", ()
     mim: list[str] = []

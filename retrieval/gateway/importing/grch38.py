@@ -1,4 +1,4 @@
-"""The chromosomes of the human reference assembly GRCh38 and the RefSeq accessions of their sequences."""
+"""List the chromosomes of the human reference assembly GRCh38 and the RefSeq accessions of their sequences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHROMOSOMES: Final = {accession: name for name, accession in ACCESSIONS.items()}
 
 
 def chromosome_of(contig: str) -> str:
-    """ "1" to "22", "X", "Y" or "MT" of NC_000001.11, 1 or chr1 (M too); "" for any other sequence."""
+    """Return "1" to "22", "X", "Y" or "MT" for NC_000001.11, 1 or chr1 (M too), and "" for any other sequence."""
     if contig in CHROMOSOMES:
         return CHROMOSOMES[contig]
     name = contig.removeprefix("chr")
@@ -26,5 +26,5 @@ def chromosome_of(contig: str) -> str:
 
 
 def is_other_sequence(contig: str) -> bool:
-    """Alternative loci, patches and unplaced scaffolds, by NCBI's, UCSC's and Ensembl's ways of naming them."""
+    """Return True for alternative loci, patches and unplaced scaffolds, as NCBI, UCSC and Ensembl name them."""
     return contig.startswith(("NT_", "NW_", "GL", "KI", "HLA-", "HSCHR", "HG")) or "_" in contig.removeprefix("NC_")

@@ -1,4 +1,4 @@
-"""What the readers yield and what can be asked of them."""
+"""Define the items that readers yield and the options that they accept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ MAX_REASON: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Good:
-    """``line``: 1-based line where the record starts; in a tar archive the 1-based number of the member."""
+    """Hold one valid record.
+
+    ``line`` is the 1-based line on which the record begins; in a tar archive the 1-based number of the member.
+    """
 
     line: int
     entry: Entry
@@ -22,7 +25,10 @@ class Good:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A record that is passed over; ``line`` as in ``Good``, ``reason`` for a person, at most ``MAX_REASON`` long."""
+    """Report a skipped record.
+
+    ``line`` as in ``Good``; ``reason`` is a message for people of at most ``MAX_REASON`` characters.
+    """
 
     line: int
     reason: str
@@ -33,10 +39,12 @@ Item = Good | Bad
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """``organisms``: names by taxonomy id, from an imported taxonomy. ``tax_ids``: of gene files, only these organisms'
-    rows. ``only_in_genes``: of dbSNP, only rows with a gene or a clinical significance.
+    """Select and enrich the records that a reader yields.
 
-    A ``skip`` counts items under one set of options: it means nothing under another.
+    ``organisms``: names by taxonomy id, from an imported taxonomy. ``tax_ids``: only rows of these organisms, for gene
+    files. ``only_in_genes``: only rows with a gene or a clinical significance, for dbSNP.
+
+    A reader's ``skip`` counts items under one set of options and is not valid under another.
     """
 
     organisms: Mapping[int, Organism] = field(default_factory=dict)
@@ -48,7 +56,7 @@ NO_OPTIONS: Final = ReadOptions()
 
 
 class MalformedRecord(ValueError):
-    """Inside a reader: this record becomes a ``Bad`` with the text as its reason."""
+    """Signal inside a reader that the current record becomes a ``Bad`` with this text as its reason."""
 
 
 def bad(line: int, reason: object) -> Bad:
@@ -57,15 +65,18 @@ def bad(line: int, reason: object) -> Bad:
 
 
 def shown(text: str, limit: int = 40) -> str:
-    """A value as a reason may quote it: short, on one line."""
+    """Return a value as a reason quotes it: short, on one line."""
     return repr(text if len(text) <= limit else text[:limit] + "…")
 
 
 class Reader(Protocol):
-    """Reads one file from its beginning with constant memory.
+    """Read one file from its beginning with constant memory.
 
-    ``skip`` leading items are passed over without building records. Raises ImportFileError before the first item where
-    the file is not of the kind, and later where it is cut or damaged; the items before that point are sound.
+    The first ``skip`` items are skipped without building records.
+
+    Raises:
+        ImportFileError: before the first item if the file is not of the expected kind, later if it is truncated or
+            damaged; the items before that point are valid.
     """
 
     def __call__(self, source: Source, options: ReadOptions = ..., skip: int = ...) -> Iterator[Item]: ...

@@ -1,4 +1,4 @@
-"""The words of a piece of JATS XML, a line for each paragraph, heading, caption and table row."""
+"""Extract the text of a JATS XML element, one line for each paragraph, heading, caption and table row."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ _BLOCKS: Final = frozenset((
     "list-item", "p", "sec", "speech", "statement", "subtitle", "supplementary-material", "table-wrap",
     "table-wrap-foot", "title", "tr", "trans-abstract", "verse-line",
 ))  # fmt: skip
-# References have records of their own; the others are not words.
+# References have records of their own; the others are not prose.
 _LEFT_OUT: Final = frozenset(("ref-list", "tex-math", "object-id", "permissions", "processing-meta", "alt-text"))
 _CELLS: Final = frozenset(("td", "th"))
 _SPACED: Final = frozenset(("label", "term", "def", "break", "ext-link", "email"))
 
 
 def plain_text(element: Element | None, left_out: frozenset[str] = frozenset()) -> str:
-    """Cells of a table row are separated by " | ". References, LaTeX and ``left_out`` elements are dropped.
+    """Return the text of an element, with the cells of a table row separated by " | ".
 
-    MalformedRecord where elements are nested deeper than any article's are.
+    References, LaTeX and ``left_out`` elements are dropped.
+
+    Raises:
+        MalformedRecord: elements are nested deeper than in any article.
     """
     if element is None:
         return ""

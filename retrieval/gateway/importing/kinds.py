@@ -1,4 +1,4 @@
-"""The kinds of file that can be imported, by their names on the command line."""
+"""Register the kinds of file that can be imported, by their names on the command line."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ _FTP: Final = "https://ftp.ncbi.nlm.nih.gov/"
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """``file``: what its publisher calls it; ``address``: where it lies; ``databases``: what it fills or links.
+    """Describe one kind of file that can be imported.
 
-    ``names``: matches the file names, small letters, without .gz; ``head``: matches the first lines of the content.
-    ``options``: the fields of ReadOptions that choose among its records.
+    ``file``: the publisher's name for it; ``address``: its URL; ``databases``: the databases that it fills or links.
+    ``names``: a pattern for the file names, lower case, without .gz; ``head``: a pattern for the first lines of the
+    content. ``options``: the fields of ReadOptions that select among its records.
     """
 
     name: str
@@ -97,7 +98,10 @@ KINDS: Final[Mapping[str, FileKind]] = MappingProxyType({kind.name: kind for kin
 
 
 def guess_kind(path: Path) -> str | None:
-    """By the content's beginning, else by the file's name; None where neither tells, or the file cannot be read."""
+    """Return the kind of a file by the start of its content, else by its name.
+
+    Returns None if neither is conclusive, or if the file cannot be read.
+    """
     if path.is_dir():
         return "taxdump" if (path / taxdump.NAMES).is_file() and (path / taxdump.NODES).is_file() else None
     try:

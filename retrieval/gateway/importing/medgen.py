@@ -1,6 +1,6 @@
-"""MedGen's tables of names, identifiers and definitions (ftp.ncbi.nlm.nih.gov/pub/medgen).
+"""Read MedGen's tables of names, identifiers and definitions (ftp.ncbi.nlm.nih.gov/pub/medgen).
 
-Each file knows a part of a concept, so the readers yield Concepts whose empty fields mean "unknown"; the store joins
+Each file has a part of a concept, so the readers yield Concepts whose empty fields mean "unknown"; the store joins
 those of one uid with ``merge_concepts``, in any order of files. Consecutive rows of one concept are one item.
 """
 
@@ -23,12 +23,15 @@ DEFINITIONS: Final = Shape("MGDEF.RRF", ("CUI", "DEF", "source", "SUPPRESS"), "|
 _STARTS: Final = re.compile(r"CN?[0-9]+\|", re.ASCII)
 _MAX_ROWS: Final = 10_000
 _MAX_DEFINITION_LINES: Final = 1000
-# Written for the reader rather than for indexers; other sources follow in the order of the file.
+# Sources written for readers rather than for indexers; other sources follow in the order of the file.
 _PREFERRED: Final = ("GeneReviews", "MedlinePlus Genetics", "NCI", "MSH")
 
 
 def read_names(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """A Concept with its preferred name for each row, suppressed ones too: a concept has no other name."""
+    """Yield a Concept with its preferred name for each row.
+
+    Suppressed rows are included, because a concept has no other name.
+    """
     table = open_table(source, NAMES)
     cui_at, name_at = table.indices("CUI", "name")
 
@@ -40,10 +43,10 @@ def read_names(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0)
 
 
 def read_mappings(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """For each concept: a Concept with ``source_ids``, and for each of its OMIM numbers an OmimEntry and a Link.
+    """Yield, for each concept, a Concept with ``source_ids``, and an OmimEntry and a Link for each of its OMIM numbers.
 
-    The entries have no prefix: that is in OMIM's licensed titles only. A row whose source is "OMIM included" or the
-    like names a relative of the concept and gives neither entry nor link.
+    The entries have no prefix: it is in OMIM's licensed titles only. A row whose source is "OMIM included" or similar
+    names a related entry and yields neither entry nor link.
     """
     table = open_table(source, MAPPINGS)
     # The first column is named CUI or CUI_or_CN_id.
@@ -64,9 +67,9 @@ def read_mappings(source: Source, options: ReadOptions = NO_OPTIONS, skip: int =
 
 
 def read_definitions(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """A Concept with the preferred source's definition for each concept; suppressed rows count for nothing.
+    """Yield, for each concept, a Concept with the definition of the preferred source; suppressed rows are ignored.
 
-    Definitions may hold line breaks: what does not begin with an identifier continues the row before it.
+    Definitions may contain line breaks: a line that does not begin with an identifier continues the row before it.
     """
     table = open_table(source, DEFINITIONS)
 
@@ -84,7 +87,11 @@ def read_definitions(source: Source, options: ReadOptions = NO_OPTIONS, skip: in
 
 
 def _definition_cells(text: str) -> list[str]:
-    """[CUI, definition, source, SUPPRESS]; a bar within the definition belongs to it."""
+    """Split a row into [CUI, definition, source, SUPPRESS]; a bar within the definition belongs to it.
+
+    Raises:
+        MalformedRecord: the row has fewer columns.
+    """
     head, *tail = text.rsplit("|", 3)
     cui, bar, definition = head.partition("|")
     if len(tail) != 3 or not bar:
@@ -93,7 +100,10 @@ def _definition_cells(text: str) -> list[str]:
 
 
 def _joined(rows: Iterator[Line]) -> Iterator[Line]:
-    """Rows made whole; a runaway one stays without its end and is malformed."""
+    """Yield whole rows, joined from their lines.
+
+    A row longer than ``_MAX_DEFINITION_LINES`` is truncated, which makes it malformed.
+    """
     start, parts = 0, list[str]()
     for number, text in rows:
         if text is None or _STARTS.match(text) or not parts:
@@ -113,7 +123,7 @@ def _joined(rows: Iterator[Line]) -> Iterator[Line]:
 def _grouped(
     rows: Iterator[Line], cells: Callable[[str], list[str]], entries: Callable[[list[list[str]]], list[Entry]]
 ) -> Iterator[Item]:
-    """The items of each run of rows with one first cell; a malformed row is a Bad of its own."""
+    """Yield the items of each run of rows with the same first cell; a malformed row is a Bad of its own."""
     start, group = 0, list[list[str]]()
     for number, text in rows:
         if text is not None and (not text or text[0] == "#"):

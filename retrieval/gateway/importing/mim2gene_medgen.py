@@ -1,6 +1,6 @@
-"""NCBI Gene's ``mim2gene_medgen``: which gene and which MedGen concept belong to an OMIM number.
+"""Read NCBI Gene's ``mim2gene_medgen``, which maps OMIM numbers to genes and MedGen concepts.
 
-Columns: MIM number, GeneID, type ("gene" or "phenotype"), Source, MedGenCUI, Comment; "-" where there is none.
+Columns: MIM number, GeneID, type ("gene" or "phenotype"), Source, MedGenCUI, Comment; "-" marks an absent value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHAPE: Final = Shape("mim2gene_medgen", ("MIM number", "GeneID", "type", "MedGen
 
 
 def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """Links omim-gene and omim-medgen; none for a row with neither."""
+    """Yield omim-gene and omim-medgen Links, none for a row with neither."""
     table = open_table(source, SHAPE)
     yield from several_per_row(table.rows, skip, _parser(table))
 

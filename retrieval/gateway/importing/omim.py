@@ -1,4 +1,4 @@
-"""OMIM's own tables, for sites with a licence (omim.org/downloads): ``mimTitles.txt`` and ``genemap2.txt``."""
+"""Read OMIM's own tables ``mimTitles.txt`` and ``genemap2.txt``, for sites with a licence (omim.org/downloads)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ GENE_MAP: Final = Shape("genemap2.txt", ("MIM Number", "Cyto Location", "Compute
 _PREFIXES: Final = {
     "asterisk": "*", "number sign": "#", "plus": "+", "percent": "%", "caret": "^", "null": "", "": "",
 }  # fmt: skip
-# A phenotype of genemap2: "Name, 123456 (3), Autosomal dominant"; without a number it shares the gene's entry.
+# A phenotype in genemap2: "Name, 123456 (3), Autosomal dominant"; without a number it shares the gene's entry.
 _PHENOTYPE: Final = re.compile(r", ([0-9]{6}) \([1-4]\)")
 
 
 def read_titles(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """An OmimEntry without locus for each row. Alternative and included titles are joined with "; "."""
+    """Yield an OmimEntry without locus for each row; alternative and included titles are joined with "; "."""
     table = open_table(source, TITLES)
     prefix_at, mim_at, title_at = table.indices(*TITLES.columns)
     width, least = len(table.at), title_at + 1
@@ -41,7 +41,7 @@ def read_titles(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0
 
 
 def read_gene_map(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """OmimEntry pieces with number and locus only, for the gene and for each numbered phenotype of the row."""
+    """Yield OmimEntry parts with number and locus only, for the gene and for each numbered phenotype of a row."""
     table = open_table(source, GENE_MAP)
     mim_at, given_at, computed_at, phenotypes_at = table.indices(*GENE_MAP.columns)
     least = phenotypes_at + 1

@@ -1,4 +1,4 @@
-"""Organism names for gene files where no taxonomy has been imported."""
+"""Name organisms for gene files if no taxonomy has been imported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from retrieval.gateway.records import Organism, Taxon
 
-# What people call some of them besides.
+# Other common names of some of them.
 _CALLED: Final[Mapping[int, tuple[str, ...]]] = {
     4932: ("yeast", "baker's yeast"),
     559292: ("yeast", "baker's yeast"),
@@ -17,7 +17,7 @@ _CALLED: Final[Mapping[int, tuple[str, ...]]] = {
     10090: ("mouse",),
     10116: ("rat",),
 }
-# (scientific name, common name as NCBI Gene prints it) of the organisms most genes are asked about.
+# (scientific name, common name as NCBI Gene prints it) of the organisms whose genes are queried most.
 _USUAL: Final[Mapping[int, tuple[str, str]]] = {
     3702: ("Arabidopsis thaliana", "thale cress"),
     4896: ("Schizosaccharomyces pombe", "fission yeast"),
@@ -46,7 +46,7 @@ _COMMON: Final = ("genbank common name", "common name")
 
 
 def organism(tax_id: int, known: Mapping[int, Organism]) -> Organism:
-    """From ``known``, else of the usual ones, else one whose scientific name is "taxid N"."""
+    """Return the organism from ``known``, else from the built-in ones, else with the scientific name "taxid N"."""
     if tax_id in known:
         return known[tax_id]
     scientific, common = _USUAL.get(tax_id, (f"taxid {tax_id}", ""))
@@ -54,7 +54,10 @@ def organism(tax_id: int, known: Mapping[int, Organism]) -> Organism:
 
 
 def organism_of(taxon: Taxon) -> Organism:
-    """The taxon as gene records name it; synonyms, acronyms and further common names become ``other_names``."""
+    """Return the taxon as gene records name it.
+
+    Synonyms, acronyms and further common names become ``other_names``.
+    """
     names: dict[str, list[str]] = {}
     for name, kind in taxon.names:
         names.setdefault(kind, []).append(name)

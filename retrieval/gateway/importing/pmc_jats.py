@@ -1,6 +1,7 @@
-"""Full texts of PubMed Central in JATS XML: one article, a pmc-articleset, or a tar(.gz) of such files.
+"""Read full texts of PubMed Central in JATS XML: one article, a pmc-articleset, or a tar(.gz) of such files.
 
-The open-access packages (ftp.ncbi.nlm.nih.gov/pub/pmc/oa_bulk) are tar.gz files of one .xml or .nxml an article.
+The open-access packages (ftp.ncbi.nlm.nih.gov/pub/pmc/oa_bulk) are tar.gz files with one .xml or .nxml for each
+article.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ _NUMBER_IN_NAME: Final = re.compile(r"PMC([0-9]+)", re.ASCII)
 _GIVEN: Final = re.compile(r"[^\W\d_]+")
 _MARKS: Final = frozenset(("xref", "fn"))
 _ID_TYPES: Final = ("pmc", "pmcid", "pmcaid", "pmc-id")
-# Of an article's dates, the first of these: when it could first be read, then its issue, last PMC's own.
+# The first of these that an article has is its date: first publication, then the issue's, last PMC's own.
 _DATE_TYPES: Final = ("epub", "pub", "ppub", "epub-ppub", "collection", "pmc-release", "")
 
 
 def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """A FullText for each article. ``line`` counts members in an archive, else it is where the article begins.
+    """Yield a FullText for each article.
 
-    ``body`` is the text of sections, captions and tables, without references; see ``plain_text``.
+    ``line`` is the number of the member in an archive, else the line on which the article begins. ``body`` is the text
+    of sections, captions and tables, without references; see ``plain_text``.
     """
     if not is_tar(source):
         for record in records(source, source.chunks(), LAYOUT):
@@ -58,7 +60,7 @@ def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> It
 
 
 def _member_item(source: Source, member: Member) -> Item:
-    """One member is one item; what is wrong with its file is a Bad, with the archive an ImportFileError."""
+    """Return the item of one member; a fault of its file is a Bad, a fault of the archive an ImportFileError."""
     parts, size = [], 0
     for part in member.content:
         size += len(part)
@@ -102,7 +104,11 @@ def _full_text(element: Element, xml: str, name: str) -> FullText:
 
 
 def _pmcid(ids: Mapping[str, str], name: str) -> int:
-    """From the article's own ids, else from the name of its file."""
+    """Return the PMC number from the article's own ids, else from its file name.
+
+    Raises:
+        MalformedRecord: neither has a PMC number.
+    """
     for kind in _ID_TYPES:
         if found := _NUMBER.fullmatch(ids.get(kind, "")):
             return whole(found[1], "article-id")
@@ -112,14 +118,14 @@ def _pmcid(ids: Mapping[str, str], name: str) -> int:
 
 
 def _abstract(meta: Element) -> str:
-    """The abstract proper; teasers, graphical ones and the like have a type."""
+    """Return the abstract proper, which has no type, unlike teasers and graphical abstracts; else the first one."""
     found = meta.findall("{*}abstract")
     proper = [abstract for abstract in found if not abstract.get("abstract-type")] or found[:1]
     return "\n".join(filter(None, map(plain_text, proper)))
 
 
 def _journal(meta: Element | None) -> tuple[str, ...]:
-    """Title, abbreviations and ISSNs; not the identifiers of publishers."""
+    """Return the journal's title, abbreviations and ISSNs, without publishers' identifiers."""
     if meta is None:
         return ()
     titles = [*meta.findall(".//{*}journal-title"), *meta.findall(".//{*}abbrev-journal-title")]
@@ -147,7 +153,7 @@ def _authors(meta: Element) -> tuple[str, ...]:
 
 
 def _name(name: Element) -> str:
-    """ "Last FM": initials as given, else the first letters of the given names."""
+    """Return "Last FM": the initials as given, else the first letters of the given names."""
     given = name.find("{*}given-names")
     first = (
         "" if given is None else given.get("initials") or "".join(part[0] for part in _GIVEN.findall(text_of(given)))

@@ -1,4 +1,4 @@
-"""PubMed's baseline and update files (ftp.ncbi.nlm.nih.gov/pubmed), and what efetch sends: a PubmedArticleSet."""
+"""Read PubMed's baseline and update files (ftp.ncbi.nlm.nih.gov/pubmed) and efetch replies, each a PubmedArticleSet."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _PMC: Final = re.compile(r"(?:PMC)?([0-9]+)(?:\.[0-9]+)?", re.ASCII)
 
 
 def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """An Article for each record, a Removal for each PMID of a DeleteCitation; ``line`` is where its element begins.
+    """Yield an Article for each record and a Removal for each PMID of a DeleteCitation.
 
-    Of a record without a title of its own the vernacular title or the book's stands in. ``mesh`` has the headings
-    without qualifiers, ``mesh_major`` those of which the heading or a qualifier is a major topic.
+    ``line`` is the line on which the element begins. A record without a title of its own gets its vernacular title or
+    the book's. ``mesh`` has the headings without qualifiers, ``mesh_major`` those of which the heading or a qualifier
+    is a major topic.
     """
     for record in records(source, source.chunks(), LAYOUT):
         if record.name == "DeleteCitation":
@@ -119,7 +120,7 @@ def _texts(elements: Iterable[Element | None]) -> tuple[str, ...]:
 
 
 def _abstract(parts: list[Element]) -> str:
-    """Paragraphs on lines of their own, a labelled one as "LABEL: text"."""
+    """Return the paragraphs of an abstract, one a line, a labelled one as "LABEL: text"."""
     lines = []
     for part in parts:
         label, text = part.get("Label", ""), text_of(part)
@@ -129,7 +130,7 @@ def _abstract(parts: list[Element]) -> str:
 
 
 def _journal(citation: Element, article: Element) -> tuple[str, ...]:
-    """The names and numbers people search a journal by: title, abbreviations, ISSNs."""
+    """Return the names and numbers by which a journal is searched: title, abbreviations, ISSNs."""
     journal = article.find("Journal")
     found = [] if journal is None else [journal.find(tag) for tag in ("Title", "ISOAbbreviation", "ISSN")]
     return _texts(
@@ -156,7 +157,7 @@ def _is_major(heading: Element) -> bool:
 
 
 def _article_ids(elements: list[Element]) -> dict[str, str]:
-    """The first value of each kind; PMC as "PMC123" whichever way it is written."""
+    """Return the first value of each kind of id; PMC as "PMC123" however it is written."""
     found: dict[str, str] = {}
     for element in elements:
         found.setdefault(element.get("IdType", ""), text_of(element))

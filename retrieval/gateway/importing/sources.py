@@ -1,6 +1,6 @@
-"""Opens a downloaded file for streaming: plain or gzip (many members and bgzip too), told by content, not by name.
+"""Open a downloaded file for streaming: plain or gzip (multi-member and bgzip too), detected by content, not by name.
 
-Every failure of the file itself is an ImportFileError. Memory is bounded: a few chunks and one line.
+Every fault of the file itself is an ImportFileError. Memory is bounded: a few chunks and one line.
 """
 
 from __future__ import annotations
@@ -25,14 +25,19 @@ Line = tuple[int, str | None]
 
 
 class Source:
-    """One file to import. Holds nothing open between calls; each of ``chunks`` and ``lines`` reads from the beginning.
+    """Stream one file to import.
 
-    ``total`` and ``consumed`` count bytes as they lie on the disk (compressed ones, where it is), for a progress bar.
-    ``consumed`` falls back when reading starts anew.
+    Holds no file open between calls; ``chunks`` and ``lines`` each read from the beginning. ``total`` and ``consumed``
+    count bytes on disk (compressed bytes of a compressed file), for a progress bar; ``consumed`` is reset when reading
+    starts again.
     """
 
     def __init__(self, path: Path, *, chunk: int = CHUNK, max_line: int = MAX_LINE) -> None:
-        """``chunk``: bytes read at once. ImportFileError where there is nothing to read."""
+        """Set ``chunk``, the number of bytes to read at once.
+
+        Raises:
+            ImportFileError: the file cannot be read.
+        """
         self.path = path
         self.consumed = 0
         self._chunk = max(64, chunk)  # the first one holds a gzip header
@@ -44,7 +49,7 @@ class Source:
             raise ImportFileError(path, f"cannot be read: {error.strerror}{name}") from error
 
     def chunks(self) -> Iterator[bytes]:
-        """The content, unpacked, in pieces of at most four times the chunk."""
+        """Yield the decompressed content in pieces of at most four times the chunk size."""
         self.consumed = 0
         with self.open() as handle:
             head = self._read(handle)
@@ -58,9 +63,9 @@ class Source:
             yield from self._unpacked(handle, head)
 
     def lines(self) -> Iterator[Line]:
-        """(1-based number, text without its line end); the text is None where the line is not UTF-8.
+        """Return an iterator of (1-based number, text without its line end); text that is not UTF-8 is None.
 
-        Lines end with LF or CR LF; no other character ends one. A byte order mark is dropped.
+        Lines end with LF or CR LF and with no other character. A byte order mark is dropped.
         """
         return split_lines(self, self.chunks(), self._max_line)
 
@@ -71,7 +76,7 @@ class Source:
             raise ImportFileError(self.path, f"cannot be read: {error.strerror}") from error
 
     def beside(self, path: Path) -> Source:
-        """Another file, or this one once more, to be read in the same way."""
+        """Return a source with the same settings for another file, or for this one again."""
         return Source(path, chunk=self._chunk, max_line=self._max_line)
 
     def error(self, reason: str, line: int | None = None) -> ImportFileError:
@@ -107,7 +112,7 @@ class Source:
             data = self._next_member(handle, member.unused_data)
 
     def _next_member(self, handle: BinaryIO, data: bytes) -> bytes:
-        """The start of the next gzip member, zero padding dropped; empty at the end."""
+        """Return the start of the next gzip member without zero padding, empty at the end."""
         data = data.lstrip(b"\0")
         while len(data) < 2:
             more = self._read(handle)
@@ -128,7 +133,7 @@ class Source:
 
 
 def _files(path: Path) -> list[Path]:
-    """Of a directory, the two tables of the taxonomy dump, the only thing that is imported from one."""
+    """Return the files of a path: of a directory, the two tables of the taxonomy dump, the only supported directory."""
     return [path / "names.dmp", path / "nodes.dmp"] if path.is_dir() else [path]
 
 
@@ -137,7 +142,7 @@ def _is_bgzip(head: bytes) -> bool:
 
 
 def split_lines(source: Source, chunks: Iterator[bytes], max_line: int = MAX_LINE) -> Iterator[Line]:
-    """``Source.lines`` over other chunks than the file's own (a member of an archive)."""
+    """Yield lines as ``Source.lines`` does, from chunks other than the file's own, such as a member of an archive."""
     number = 0
     pending: list[bytes] = []
     size = 0

@@ -1,4 +1,4 @@
-"""Tables with a header line: finds the header, splits rows, and turns each into an item."""
+"""Read tables with a header line: find the header, split rows, and turn each row into items."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ NOT_UTF8: Final = "the line is not valid UTF-8"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``name`` as NCBI calls the file; ``columns`` that must be there, in any order and letter case."""
+    """Describe the form of a table.
+
+    ``name`` is NCBI's name of the file; ``columns`` are required, in any order and letter case.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -26,7 +29,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``at``: index of each column by its lower-case name; ``rows``: the lines after the header."""
+    """Hold an open table.
+
+    ``at``: index of each column by its lower-case name; ``rows``: the lines after the header.
+    """
 
     at: Mapping[str, int]
     rows: Iterator[Line]
@@ -36,7 +42,11 @@ class Table:
         return tuple(self.at[column.lower()] for column in columns)
 
     def cells(self, text: str) -> list[str]:
-        """MalformedRecord where the row has another number of columns than the header."""
+        """Split a row into its cells.
+
+        Raises:
+            MalformedRecord: the row and the header differ in their number of columns.
+        """
         cells = text.split(self.separator)
         if len(cells) != len(self.at):
             raise MalformedRecord(f"{len(cells)} columns, {len(self.at)} expected")
@@ -44,7 +54,11 @@ class Table:
 
 
 def open_table(source: Source, shape: Shape) -> Table:
-    """Reads to the end of the header, a ``#`` line with all the columns; ImportFileError where it does not come."""
+    """Read to the end of the header, a ``#`` line with all the columns.
+
+    Raises:
+        ImportFileError: the file has no such header.
+    """
     rows = source.lines()
     number = 0
     for number, text in rows:
@@ -71,7 +85,7 @@ def _column_names(text: str, separator: str) -> list[str]:
 def one_per_row(
     rows: Iterable[Line], skip: int, wanted: Callable[[str], bool] | None, parse: Callable[[str], Entry]
 ) -> Iterator[Item]:
-    """One item for each row that ``wanted`` takes; blank and comment lines are none."""
+    """Yield one item for each row that ``wanted`` accepts; blank and comment lines are skipped."""
     for number, text in rows:
         if text is not None and (not text or text[0] == "#" or (wanted is not None and not wanted(text))):
             continue
@@ -88,7 +102,7 @@ def one_per_row(
 
 
 def several_per_row(rows: Iterable[Line], skip: int, parse: Callable[[str], Iterable[Entry]]) -> Iterator[Item]:
-    """Any number of items a row; a malformed row is one."""
+    """Yield any number of items for each row; a malformed row is one item."""
     return islice(_several(rows, parse), skip, None)
 
 
@@ -104,29 +118,37 @@ def _several(rows: Iterable[Line], parse: Callable[[str], Iterable[Entry]]) -> I
 
 
 def is_number(cell: str) -> bool:
-    """1 to 18 digits, as all of NCBI's identifiers are; no sign, no blank."""
+    """Return True for 1 to 18 digits without sign or space, the form of all NCBI identifiers."""
     return cell.isascii() and cell.isdigit() and len(cell) <= 18
 
 
 def whole(cell: str, column: str) -> int:
-    """MalformedRecord where the cell is no number."""
+    """Parse a cell as a non-negative integer.
+
+    Raises:
+        MalformedRecord: the cell is not a number.
+    """
     if not is_number(cell):
         raise MalformedRecord(f"{column}: a number was expected, not {shown(cell)}")
     return int(cell)
 
 
 def identifier(cell: str, column: str) -> str:
-    """As ``whole``, in its plain decimal form."""
+    """Return a numeric cell in plain decimal form.
+
+    Raises:
+        MalformedRecord: the cell is not a number.
+    """
     return str(whole(cell, column))
 
 
 def given(cell: str) -> str:
-    """The cell, empty where NCBI writes a dash for nothing."""
+    """Return the cell, or "" for NCBI's dash."""
     return "" if cell == "-" else cell
 
 
 def many(cell: str, separator: str = "|") -> tuple[str, ...]:
-    """The distinct parts of a multi-valued cell in their order."""
+    """Return the distinct parts of a multi-valued cell in their order."""
     if cell == "-" or not cell:
         return ()
     if separator not in cell:

@@ -1,7 +1,7 @@
-"""NCBI's taxonomy dump (ftp.ncbi.nlm.nih.gov/pub/taxonomy): names.dmp and nodes.dmp of taxdump.tar.gz or taxdmp.zip.
+"""Read names.dmp and nodes.dmp of NCBI's taxonomy dump (ftp.ncbi.nlm.nih.gov/pub/taxonomy).
 
-Fields end with TAB, bar, TAB; rows with TAB, bar. Both tables are in the order of their taxonomy ids, so they are read
-side by side with constant memory (a tar archive is unpacked twice).
+The dump is taxdump.tar.gz or taxdmp.zip. Fields end with TAB, bar, TAB; rows with TAB, bar. Both tables are sorted by
+taxonomy id, so they are read in parallel with constant memory (a tar archive is decompressed twice).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from retrieval.gateway.records import Taxon
 
 NAMES: Final = "names.dmp"
 NODES: Final = "nodes.dmp"
-# division.dmp of the archive, which has not changed in twenty years.
+# From division.dmp of the archive, which has not changed in twenty years.
 _DIVISIONS: Final = (
     "Bacteria", "Invertebrates", "Mammals", "Phages", "Plants and Fungi", "Primates", "Rodents",
     "Synthetic and Chimeric", "Unassigned", "Viruses", "Vertebrates", "Environmental samples",
@@ -42,10 +42,12 @@ class _Node(NamedTuple):
 
 
 def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
-    """A Taxon for each row of nodes.dmp, which ``line`` means; a Bad for each name that belongs to none.
+    """Yield a Taxon for each row of nodes.dmp, and a Bad for each name without a node.
 
-    ``source`` is the tar.gz, the zip, or a directory that holds both tables. ImportFileError also where a table is not
-    in the order of its ids.
+    ``line`` is the line in nodes.dmp. ``source`` is the tar.gz, the zip, or a directory with both tables.
+
+    Raises:
+        ImportFileError: as ``Reader``, and if a table is not sorted by its ids.
     """
     for found in _merged(source, *_tables(source)):
         if skip > 0:
@@ -57,7 +59,7 @@ def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> It
 
 
 def _tables(source: Source) -> tuple[Iterator[Line], Iterator[Line]]:
-    """(names, nodes); keeps ``source.consumed`` up to date."""
+    """Return (lines of names.dmp, lines of nodes.dmp), which update ``source.consumed``."""
     if source.path.is_dir():
         pair = source.beside(source.path / NAMES), source.beside(source.path / NODES)
         return _counted(source, pair, pair[0].lines(), 1), _counted(source, pair, pair[1].lines(), 1)
@@ -105,7 +107,11 @@ def _stray(name: _Name) -> Bad:
 
 
 def _nodes(source: Source, rows: Iterator[Line]) -> Iterator[tuple[int, list[str] | Bad]]:
-    """Rows with a sound taxonomy id of their own, at least 7 columns, in order."""
+    """Yield rows with a valid taxonomy id and at least 7 columns, in order of the ids; a malformed row is a Bad.
+
+    Raises:
+        ImportFileError: the first row has another form, the ids are not in order, or there are no rows.
+    """
     last = number = 0
     for number, text in rows:
         cells = _cells(text)

@@ -1,8 +1,8 @@
-"""Cuts a large XML file into its records without building the file's tree.
+"""Split a large XML file into its records without building the file's tree.
 
-The bytes of each record are handed on as they stand, so that they can be stored as NCBI sent them, a malformed record
-spoils no other, and skipping costs no parsing. No DTD is read and no entity is expanded: a document type with
-declarations of its own is refused, and a record is parsed apart from it.
+The bytes of each record are passed on unchanged, so that they can be stored as NCBI sent them, a malformed record
+affects no other, and skipping needs no parsing. No DTD is read and no entity is expanded: a document type with its own
+declarations is rejected, and each record is parsed without it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ _ENCODINGS: Final = frozenset((b"utf-8", b"utf8", b"us-ascii", b"ascii"))
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``root`` holds ``records``, none within another. ``alone``: a record, if any, that may be a document itself."""
+    """Describe the structure of an XML file.
+
+    ``root`` contains ``records``, none within another. ``alone``: a record that may be the root element itself, "" if
+    none.
+    """
 
     root: str
     records: frozenset[str]
@@ -38,7 +42,10 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """``data`` is the whole element, or as much as there is of a broken one; then ``trouble`` says what is wrong."""
+    """Hold the bytes of one record.
+
+    ``data`` is the whole element, or the available part of a broken one; ``trouble`` then states the fault.
+    """
 
     line: int
     name: str
@@ -47,14 +54,21 @@ class RawRecord:
 
 
 def records(source: Source, chunks: Iterator[bytes], layout: Layout) -> Iterator[RawRecord]:
-    """ImportFileError where the root is another, the file ends before the root does, or a record is too large."""
+    """Yield the records of an XML file.
+
+    Raises:
+        ImportFileError: the root is another element, the file ends before the root does, or a record is too large.
+    """
     return _Cutter(source, chunks, layout).records()
 
 
 def parse(record: RawRecord) -> tuple[ElementTree.Element, str]:
-    """(element, its text as it stands).
+    """Parse a record into (element, its unchanged text).
 
-    MalformedRecord where it is not well-formed XML in UTF-8; an entity that only a DTD could define counts as such.
+    An entity that only a DTD could define counts as malformed.
+
+    Raises:
+        MalformedRecord: the record is not well-formed XML in UTF-8.
     """
     if record.trouble:
         raise MalformedRecord(record.trouble)
@@ -69,12 +83,15 @@ def parse(record: RawRecord) -> tuple[ElementTree.Element, str]:
 
 
 def text_of(element: ElementTree.Element | None) -> str:
-    """All text within, markup dropped, white space made single blanks."""
+    """Return all text within an element, without markup and with runs of white space collapsed."""
     return "" if element is None else " ".join("".join(element.itertext()).split())
 
 
 class _Cutter:
-    """``_buffer[_at:]`` is what has been read and not yet passed; ``_line`` is the line where it begins."""
+    """Scan an XML stream for records.
+
+    ``_buffer[_at:]`` has been read and not yet consumed; ``_line`` is the line on which it begins.
+    """
 
     def __init__(self, source: Source, chunks: Iterator[bytes], layout: Layout) -> None:
         self._source = source
@@ -107,7 +124,7 @@ class _Cutter:
         self._only_trailer()
 
     def _root(self) -> str:
-        """The root element's name; it begins here afterwards."""
+        """Return the root element's name and stop at its start tag."""
         if self._looking_at(b"\xef\xbb\xbf"):
             self._pass(3)
         if self._looking_at(b"\xff\xfe") or self._looking_at(b"\xfe\xff"):
@@ -144,7 +161,7 @@ class _Cutter:
         return True
 
     def _aside(self) -> bool:
-        """Passes a comment or a processing instruction."""
+        """Consume a comment or a processing instruction; False if there is none here."""
         for start, end in ((b"<!--", b"-->"), (b"<?", b"?>")):
             if self._looking_at(start):
                 self._pass(self._find(end, self._layout.max_record, len(start)) + len(end))
@@ -164,7 +181,7 @@ class _Cutter:
         return self._record(name)
 
     def _record(self, name: str) -> RawRecord:
-        """The element that begins here. One that begins again before it ends was never closed."""
+        """Return the element that begins here; if its start tag recurs before its end tag, it was never closed."""
         line, tag_end = self._line, self._find(b">", self._layout.max_record) + 1
         if self._peek(tag_end).endswith(b"/>"):
             return RawRecord(line, name, self._pass(tag_end))
@@ -179,7 +196,7 @@ class _Cutter:
         return RawRecord(line, name, data)
 
     def _only_trailer(self) -> None:
-        """To the end of the file, where gzip keeps its checksum; only comments may come."""
+        """Read to the end of the file, where gzip stores its checksum; only comments may follow the root."""
         self._space()
         while self._aside():
             self._space()
@@ -216,14 +233,18 @@ class _Cutter:
         return self._buffer.startswith(text, self._at)
 
     def _has(self, size: int) -> bool:
-        """Reads until so many bytes lie ahead; False where the file has no more."""
+        """Read until this many bytes are ahead; False if the file ends first."""
         while len(self._buffer) - self._at < size:
             if not self._more():
                 return False
         return True
 
     def _find(self, text: bytes, limit: int, offset: int = 0) -> int:
-        """Offset of the next ``text`` from here; ImportFileError where it does not come within ``limit``."""
+        """Return the offset of the next ``text`` from here.
+
+        Raises:
+            ImportFileError: it does not occur within ``limit`` bytes.
+        """
         while (found := self._buffer.find(text, self._at + offset)) < 0:
             offset = max(offset, len(self._buffer) - self._at - len(text) + 1)
             if len(self._buffer) - self._at > limit:
@@ -245,7 +266,7 @@ class _Cutter:
 
 
 def _with_namespaces(data: bytes, declared: bytes) -> bytes:
-    """The record with the root's namespace declarations that it does not make itself."""
+    """Return the record with the root's namespace declarations added, except those that it makes itself."""
     tag_end = data.index(b">")
     own = {found[1] for found in _NAMESPACE.finditer(data[:tag_end])}
     missing = b"".join(b" " + found[0].strip() for found in _NAMESPACE.finditer(declared) if found[1] not in own)

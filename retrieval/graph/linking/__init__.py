@@ -1,1 +1,1 @@
-"""From a question to the nodes of a graph that it names, or to the plain statement that it names none."""
+"""Link a question to the nodes of a graph that it names, or report that it names none."""

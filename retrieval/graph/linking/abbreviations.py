@@ -1,6 +1,6 @@
-"""Short and everyday names that clinicians and patients use, and what they stand for. Facts of common knowledge.
+"""List abbreviations and lay terms of clinicians and patients with their full names, which are common knowledge.
 
-Each is used only where the graph has one of its targets, tried in order. Capitals are needed for the short ones.
+Each is used only if the graph has one of its targets, tried in order. Short ones match in capitals only.
 """
 
 from __future__ import annotations

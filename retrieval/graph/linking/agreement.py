@@ -1,6 +1,6 @@
-"""Whether two spellings can be of one name: the same words up to slips of the pen, in any order.
+"""Decide whether two spellings can be of one name: the same words up to typos, in any order.
 
-Similar vectors alone do not say so: "estrogen-receptor positive" lies beside "negative", type 1 beside type 2.
+Similar vectors are not sufficient: "estrogen-receptor positive" is close to "negative", type 1 to type 2.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-# May be missing on either side.
+# Words that may be absent on either side.
 _LIGHT: Final = frozenset(("type", "the", "of", "and", "with", "by", "to", "for"))
-# May stand for each other, but not be missing: "adrenal cortex" is no disease.
+# Interchangeable words that must not be absent: "adrenal cortex" is no disease.
 _HEADS: Final = {"disorder": "disease", "syndrome": "disease"}
-# One letter apart and the contrary.
+# Prefixes that differ by little and mean the opposite.
 _CONTRARY: Final = (
     ("hyper", "hypo"),
     ("macro", "micro"),
@@ -30,9 +30,9 @@ _CONTRARY: Final = (
     ("methyl", "ethyl"),
     ("methan", "ethan"),
 )
-# What "a-" denies; an anemia without its a is only misspelt.
+# Endings of words that "a-" negates; "nemia" is a typo of anemia, not its opposite.
 _DENIABLE: Final = ("al", "ar", "ed", "ic", "ous", "phy", "sia", "sis")
-# Of chemical names: with another end they are another substance.
+# Endings of chemical names: another ending is another substance.
 _CHEMICAL: Final = re.compile(r"(?:[aey]ne|i[nd]e|[ia]te|one|ile|[ao]se|ole?|al|yl|[iae]n)$")
 _LEAST_SLIP: Final = 5
 _TWO_SLIPS: Final = 14
@@ -40,12 +40,12 @@ _MAX_WORDS: Final = 24
 
 
 def agreement(span: Sequence[str], name: Sequence[str], vocabulary: AbstractSet[str]) -> float:
-    """1.0 for the same words, less for each slip, 0.0 where they are two names. Tokens as ``fold`` makes them.
+    """Return 1.0 for the same words, less for each typo, and 0.0 for two different names.
 
-    A word of ``vocabulary`` is spelled as it is meant: it has no slips. Numbers and single letters must be the same, in
-    the same order. A slip is a letter too many, too few, other or changed with its neighbour: one in words of five
-    letters and more, two from fourteen on. A word's first letter (its first two, where it may have two slips) must be
-    there.
+    Tokens are normalized by ``fold``. A word of ``vocabulary`` is spelled as intended and has no typos. Numbers and
+    single letters must be the same, in the same order. A typo is an inserted, deleted, substituted or transposed
+    letter: one in words of at least five letters, two from fourteen on. A word's first letter (its first two, if it may
+    have two typos) must match.
     """
     left = [_HEADS.get(word, word) for word in span if word not in _LIGHT]
     right = [_HEADS.get(word, word) for word in name if word not in _LIGHT]
@@ -72,7 +72,11 @@ def _signs(words: Sequence[str]) -> list[str]:
 
 
 def _slips(word: str, other: str, most: int) -> int:
-    """``most`` + 1 also for contraries, and for words that begin otherwise: there slips are rare and roots differ."""
+    """Return the number of typos.
+
+    Returns ``most`` + 1 also for opposites, and for words that begin differently: typos are rare there and stems
+    differ.
+    """
     begins = 2 if most > 1 else 1
     if is_contrary(word, other) or (word[:begins] != other[:begins] and word[1::-1] != other[:2]):
         return most + 1
@@ -80,8 +84,11 @@ def _slips(word: str, other: str, most: int) -> int:
 
 
 def is_contrary(word: str, other: str) -> bool:
-    """They differ as "macro-" and "micro-", "typical" and "atypical", "-emic" and "-emia", or as salts do ("nitrate",
-    "nitrite"): one letter that is no slip."""
+    """Return True if two words differ by a meaningful letter instead of a typo.
+
+    Such pairs are "macro-" and "micro-", "typical" and "atypical", "-emic" and "-emia", or salts ("nitrate",
+    "nitrite").
+    """
     if any(
         (word.startswith(one) and other.startswith(two)) or (word.startswith(two) and other.startswith(one))
         for one, two in _CONTRARY
@@ -104,7 +111,7 @@ def _allowed(word: str) -> int:
 
 
 def slip_count(one: str, other: str, most: int) -> int:
-    """Edits with neighbours' exchange; ``most`` + 1 where there are more."""
+    """Return the edit distance with adjacent transpositions, or ``most`` + 1 if it is larger."""
     if abs(len(one) - len(other)) > most:
         return most + 1
     before: list[int] = []

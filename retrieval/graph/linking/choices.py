@@ -1,4 +1,4 @@
-"""Where a question ends and the answers to choose from begin."""
+"""Find where a question ends and its answer options begin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECOND: Final = re.compile(r"\s(?:\(B\)|B[.):])\s")
 
 
 def choices_start(question: str) -> int:
-    """Character at which the answers begin; the question's length where it gives none."""
+    """Return the character at which the answer options begin, or the question's length without options."""
     headed, lettered = _HEADED.search(question), _FIRST.search(question)
     if lettered and not _SECOND.search(question, lettered.end()):
         lettered = None

@@ -1,4 +1,4 @@
-"""Names of a graph found in a text: the longest ones, without overlaps, in microseconds and without a model."""
+"""Find the names of a graph in a text: the longest ones, without overlaps, in microseconds and without a model."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ from retrieval.graph.linking.vocabulary import build_vocabulary, is_countable, o
 from retrieval.graph.types import Mention
 
 MAX_TOKENS: Final = 4_000
-# Where one name is of several kinds and the text does not say which, the first of these is taken.
+# Preference among the kinds of an ambiguous name if the text does not name the kind.
 _KIND_ORDER: Final = ("disease", "gene", "compound", "drug", "symptom", "phenotype", "pathway", "anatomy", "variant")
-# Shorter ones are symbols more often than slips of the pen.
+# Shorter words are symbols more often than typos.
 _LEAST_UNKNOWN: Final = 4
-# Kinds whose names are ordinary words in their own sense: "depression" is meant, "lead" may not be.
+# Kinds whose names are ordinary words in their ordinary sense, as "depression" is; the gene or compound "lead" is not.
 _CLINICAL: Final = ("disease", "phenotype", "symptom", "effect")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """``mentions`` in the text's order. ``unknown``: words in no name and not in English that none of them holds.
-    ``refused``: characters of names that were left alone as doubtful. ``notes``: those, and what was read otherwise
-    than it is written."""
+    """Hold the result of reading a text.
+
+    ``mentions`` in the text's order. ``unknown``: words that are in no name, not English, and outside all mentions.
+    ``refused``: character ranges of names that were rejected as doubtful. ``notes``: these rejections, and corrections
+    of spelling.
+    """
 
     mentions: tuple[Mention, ...]
     unknown: tuple[Unknown, ...] = ()
@@ -47,7 +50,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Made by ``build_dictionary``. Safe from many threads."""
+    """Find names in texts, from any thread; made by ``build_dictionary``."""
 
     store: GraphStore
     matcher: Matcher
@@ -60,19 +63,19 @@ class Dictionary:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Of nodes that have a name."""
+        """Return the kinds of the nodes that have a name."""
         return self.table.kind_names
 
     def find(self, text: str, kinds: frozenset[str] | None = None) -> tuple[Mention, ...]:
-        """The mentions of ``read``."""
+        """Return the mentions of ``read``."""
         return self.read(text, kinds).mentions
 
     def read(self, text: str, kinds: frozenset[str] | None = None) -> Reading:
-        """Characters beyond the first 4,000 tokens are not looked at.
+        """Read a text, up to its first 4,000 tokens.
 
-        A generic name ("disease") is found only where nothing else is, and not where a word before it makes it
-        another ("keratinocyte carcinoma" is no "carcinoma"). ``margin`` is 0.0 where several nodes have the
-        name equally and nothing in the text decides. Answers to choose from are read as they are written.
+        A generic name ("disease") is found only if there is no other, and not if the word before it specifies it
+        ("keratinocyte carcinoma" is no "carcinoma"). ``margin`` is 0.0 if several nodes have the name equally and the
+        text does not decide. Answer options are read without spelling correction.
         """
         by_id = self.identifiers.find(text, kinds)
         tokens = tokens_of(text)[:MAX_TOKENS]
@@ -99,9 +102,11 @@ class Dictionary:
         return Reading(mentions=tuple(ordered), unknown=unknown, refused=refused, notes=tuple(notes))
 
     def broader(self, text: str, mention: Mention) -> Mention | None:
-        """The longest other name with which the mention's own words begin or end: of "Fanconi anemia, complementation
-        group D2" Fanconi anemia. For nodes too special to have statements. Everyday names are none: what "diabetes"
-        stands for alone is not what "diabetes insipidus" is."""
+        """Return the longest other name with which the mention's own words begin or end.
+
+        For "Fanconi anemia, complementation group D2" it is Fanconi anemia. Used for nodes too specific to have
+        statements. Lay terms are excluded: the meaning of "diabetes" alone is not that of "diabetes insipidus".
+        """
         part = text[mention.start : mention.end]
         tokens = tokens_of(part)
         inner = [
@@ -117,7 +122,7 @@ class Dictionary:
         return replace(found, start=found.start + mention.start, end=found.end + mention.start)
 
     def look_up(self, name: str, kinds: frozenset[str] | None = None) -> Mention | None:
-        """The node that the whole of ``name`` is a name of; nothing is too short or too generic here."""
+        """Return the node that has the whole of ``name`` as a name, however short or generic."""
         tokens = tokens_of(name)
         if not tokens or len(tokens) > self.table.longest:
             return None
@@ -163,8 +168,10 @@ class Dictionary:
 
 
 def build_dictionary(store: GraphStore, kinds: Iterable[str] | None = None) -> Dictionary:
-    """Reads ``store.names`` once, as a stream. About 25 µs and 60 bytes a name (``NameTable.nbytes`` tells), and while
-    it builds about 150 bytes a node more."""
+    """Build a dictionary from one streaming pass over ``store.names``.
+
+    Costs about 25 µs and 60 bytes a name (see ``NameTable.nbytes``), and another 150 bytes a node while it builds.
+    """
     builder = TableBuilder()
     waiting = {tuple(fold(target)): target for target in chain(*ABBREVIATIONS.values(), *EVERYDAY.values())}
     targets: dict[str, tuple[int, Posting]] = {}
@@ -226,7 +233,7 @@ def _telling(text: str, mentions: list[Mention]) -> list[Mention]:
 
 
 def _longest(candidates: list[Candidate]) -> Iterator[Candidate]:
-    """Of those that overlap the one of the most letters and digits, then the first."""
+    """Yield non-overlapping candidates, preferring the one with the most letters and digits, then the first."""
     taken: set[int] = set()
     for candidate in sorted(candidates, key=lambda found: (-found.stretch.letters, found.stretch.start)):
         places = range(candidate.stretch.first, candidate.stretch.last)

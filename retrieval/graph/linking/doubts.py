@@ -1,4 +1,4 @@
-"""Names beside a word that nobody knows: of a longer name with a slip of the pen in it they would be a wrong part."""
+"""Reject names beside an unknown word, which may be a misspelt part of a longer name."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _LEAST_NAME: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A word of a question in no name and not in English. ``why``: several names are as near; it looks like ``near``,
-    a word of a name, misspelt; or it is like nothing."""
+    """Represent a word of a question that is in no name and not English.
+
+    ``why``: several names are equally near; it looks like a typo of ``near``, a word of a name; or it is like no word.
+    """
 
     place: int
     start: int
@@ -29,7 +31,7 @@ class Unknown:
 
 
 def beside(text: str, start: int, end: int, words: Iterable[Unknown]) -> Iterator[Unknown]:
-    """Those of ``words`` right before or after the stretch, in one phrase with it."""
+    """Yield those of ``words`` directly before or after the span, in one phrase with it."""
     for word in words:
         gap = text[word.end : start] if word.end <= start else text[end : word.start] if end <= word.start else None
         if gap is not None and set(gap) <= JOINERS:
@@ -37,19 +39,22 @@ def beside(text: str, start: int, end: int, words: Iterable[Unknown]) -> Iterato
 
 
 def is_weak(words: Sequence[str]) -> bool:
-    """Numbers and letters that are part of any name."""
+    """Return True if all words are numbers or letters that could be part of any name."""
     return all(not word.isalpha() or len(word) < _LEAST_NAME for word in words)
 
 
 def weigh(
     text: str, chosen: Sequence[Candidate], unknown: Sequence[Unknown], is_word: Callable[[Candidate], bool]
 ) -> tuple[list[Candidate], list[str]]:
-    """Those of ``chosen`` that stand, and what to say of the others. ``is_word``: the name is an ordinary word."""
+    """Return the candidates that are accepted, and notes on the others.
+
+    ``is_word`` tells whether a name is an ordinary word.
+    """
     kept: list[Candidate] = []
     notes: list[str] = []
     for one in chosen:
         stretch = one.stretch
-        # A symbol is no part of a phrase.
+        # A symbol is never part of a phrase.
         is_symbol = one.posting.flags & SYMBOL
         words = [] if is_symbol else list(beside(text, stretch.start, stretch.end, unknown))
         weak = is_weak(stretch.folded) or is_word(one)
@@ -68,8 +73,10 @@ def weigh(
 def trusted(
     text: str, spans: Iterable[Span], unknown: Sequence[Unknown], refused: Iterable[tuple[int, int]]
 ) -> list[Span]:
-    """Spans that may name something by themselves: none with a word of two readings, none beside a misspelt one, none
-    within what is ``refused``."""
+    """Return the spans that may name something by themselves.
+
+    Drops spans with an ambiguous word, spans beside a misspelt word, and spans within ``refused``.
+    """
     unclear = [(word.start, word.end) for word in unknown if word.why == "ambiguous"]
     barred = list(refused)
     found: list[Span] = []
@@ -85,5 +92,5 @@ def trusted(
 
 
 def word_at(text: str, place: int, token: Token) -> tuple[int, int, int, str]:
-    """The first four of ``Unknown``."""
+    """Return the first four fields of ``Unknown``."""
     return place, token.start, token.end, text[token.start : token.end]

@@ -1,8 +1,8 @@
-"""Words of names and questions in one form, so that spellings of one name meet. Knows no graph.
+"""Normalize the words of names and questions, so that spellings of one name match in any graph.
 
-One form for: case, Unicode compatibility forms and accents, Greek letters and their names, hyphens, slashes, commas and
-spaces, "COVID19" and "COVID-19", possessives, plain plurals, British spelling, roman numerals. A question's tokens keep
-their places in the text as it was given.
+Normalizes: case, Unicode compatibility forms and accents, Greek letters and their names, hyphens, slashes, commas and
+spaces, "COVID19" and "COVID-19", possessives, plain plurals, British spelling, roman numerals. A question's tokens
+retain their positions in the original text.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 Hashes = NDArray[np.uint64]
 
-# A word with its combining marks and signs that nobody sees (soft hyphens, zero-width spaces), with "'s" taken along;
-# or digits; or what is a letter nowhere (superscripts).
+# A word with its combining marks and invisible characters (soft hyphens, zero-width spaces) and a following "'s"; the
+# pattern of a letter also matches superscripts, which are none. Or digits.
 _TOKEN: Final = re.compile(r"(?:[^\W\d_][\u0300-\u036f\u00ad\u200b-\u200d\u2060\ufeff]*)+(?:['’ʼ`´][sS](?!\w))?|\d+")
 _POSSESSIVE: Final = re.compile(r"['’ʼ`´][sS]$")
 _PIECE: Final = re.compile(r"[^\W\d_]+|\d+")
@@ -33,14 +33,17 @@ _ONES: Final = ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
 _ROMAN: Final = {
     ten + one: str(10 * tens + ones) for tens, ten in enumerate(_TENS) for ones, one in enumerate(_ONES) if ten or one
 }
-# One letter is a numeral only where a number is due: "X-linked", "vitamin V" and "I have" are none.
+# A single letter is a numeral only after one of these words: "X-linked", "vitamin V" and "I have" have none.
 _COUNTED: Final = frozenset(("type", "group", "class", "stage", "grade", "factor", "complex", "form", "bipolar"))
 _LEAST_PLURAL: Final = 5
 _PRIME: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Token(NamedTuple):
-    """``start``, ``end``: characters of the text; pieces of one character (½) share them."""
+    """Hold one normalized token.
+
+    ``start``, ``end``: characters of the text; the pieces of one character (½) share them.
+    """
 
     text: str
     start: int
@@ -48,7 +51,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(text: str) -> list[Token]:
-    """In order. Nothing of a text that has neither letters nor digits."""
+    """Return the tokens in order, none for a text without letters or digits."""
     found: list[Token] = []
     for match in _TOKEN.finditer(text):
         for piece in _pieces(match.group()):
@@ -58,22 +61,22 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def fold(text: str) -> list[str]:
-    """The tokens alone."""
+    """Return the texts of the tokens."""
     return [token.text for token in tokens_of(text)]
 
 
 def surface(text: str) -> str:
-    """The text as it is written but for case, compatibility forms and stretches of white space."""
+    """Return the text normalized only in case, compatibility forms and runs of white space."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def hash_text(text: str) -> int:
-    """64 bits, the same on every machine."""
+    """Return a 64-bit hash that is the same on every machine."""
     return int.from_bytes(blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
 
 
 def hash_tokens(tokens: Sequence[str]) -> int:
-    """Of the whole sequence, as the last of ``window_hashes`` has it."""
+    """Return the hash of the whole sequence, equal to the last one of ``window_hashes``."""
     value = 0
     for token in tokens:
         value = (value * int(_PRIME) + hash_text(token)) & 0xFFFF_FFFF_FFFF_FFFF
@@ -81,7 +84,7 @@ def hash_tokens(tokens: Sequence[str]) -> int:
 
 
 def window_hashes(tokens: Sequence[str], longest: int) -> Iterator[tuple[int, Hashes]]:
-    """(length, hash of each window of that length) for 1, 2, ... ``longest`` tokens."""
+    """Yield (length, hash of each window of that length) for 1, 2, ... ``longest`` tokens."""
     single = np.fromiter((hash_text(token) for token in tokens), np.uint64, len(tokens))
     value = single.copy()
     for length in range(1, min(longest, len(tokens)) + 1):
@@ -105,7 +108,7 @@ def _is_unseen(c: str) -> bool:
 
 
 def spelling(word: str) -> str:
-    """One word in small letters as names have it: a singular, American, a number without zeros before it."""
+    """Normalize one lower-case word: singular, American spelling, a number without leading zeros."""
     if word.isdigit():
         return word.lstrip("0") or "0"
     if len(word) >= _LEAST_PLURAL:
@@ -118,7 +121,7 @@ def spelling(word: str) -> str:
 
 
 def numeral(word: str, before: str) -> str:
-    """A roman one as a number; one of a single letter only where the word before asks for a number."""
+    """Return a roman numeral as a number; a single letter counts only if the word before it requires a number."""
     if word in _ROMAN and (len(word) > 1 or before in _COUNTED):
         return _ROMAN[word]
     return word

@@ -1,4 +1,4 @@
-"""Identifiers written out in a question: DOID:1612, MONDO:0005148, rs7903146, Entrez Gene 675, DB00945."""
+"""Find identifiers in a question: DOID:1612, MONDO:0005148, rs7903146, Entrez Gene 675, DB00945."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _SOURCES: Final[Mapping[str, str]] = {"DB": "DrugBank", "R-HSA": "REACTOME"}
 
 @dataclass(frozen=True, slots=True)
 class IdentifierFinder:
-    """Asks the store for each way to write an identifier, in each of ``kinds``; no more than 32 a text."""
+    """Query the store for each form of an identifier, in each of ``kinds``, for at most 32 identifiers a text."""
 
     store: GraphStore
     kinds: tuple[str, ...]
 
     def find(self, text: str, kinds: frozenset[str] | None = None) -> list[Mention]:
-        """Those that the graph has, in the text's order."""
+        """Return mentions of the identifiers that the graph has, in the text's order."""
         wanted = [kind for kind in self.kinds if kinds is None or kind in kinds]
         found: list[Mention] = []
         for number, (start, end, forms, only) in enumerate(sorted(_written(text))):
@@ -58,7 +58,7 @@ class IdentifierFinder:
 
 
 def _written(text: str) -> Iterator[tuple[int, int, tuple[str, ...], tuple[str, ...]]]:
-    """(start, end, ways to write it, kinds in small letters that it can be of or none for all)."""
+    """Yield (start, end, forms of the identifier, its possible kinds in lower case or none for all)."""
     for match in _PREFIXED.finditer(text):
         prefix, code = match[1].upper(), match[2].upper()
         prefixes = _PREFIXES.get(prefix, (prefix,))
@@ -78,6 +78,6 @@ def _written(text: str) -> Iterator[tuple[int, int, tuple[str, ...], tuple[str, 
             forms = [code.upper()]
         else:
             forms = [code.lower() if code[:2].lower() in ("rs", "hs") else code.upper()]
-        # PrimeKG has the source before it.
+        # PrimeKG prefixes the source.
         forms += [f"{source}:{forms[0]}" for start, source in _SOURCES.items() if forms[0].startswith(start)]
         yield match.start(), match.end(), tuple(forms), ()

@@ -1,5 +1,8 @@
-"""Names whose words do not stand in a row: turned round at a comma ("arthritis, rheumatoid"), or with their last words
-left to the next name ("breast and ovarian cancer")."""
+"""Find names whose words are not contiguous or not in order.
+
+These are names inverted at a comma ("arthritis, rheumatoid") and names that share their last words with the next name
+("breast and ovarian cancer").
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _MOST_SHARED: Final = 3
 
 
 class Inversion(NamedTuple):
-    """Tokens ``first`` up to ``last`` - 1; ``folded`` as the name reads in a row."""
+    """Hold tokens ``first`` up to ``last`` - 1, with ``folded`` the name's words in their usual order."""
 
     first: int
     last: int
@@ -22,7 +25,7 @@ class Inversion(NamedTuple):
 
 
 def inversions(text: str, tokens: Sequence[Token]) -> Iterator[Inversion]:
-    """Up to five words on each side of each of the first 64 commas."""
+    """Yield inversions of up to five words on each side of each of the first 64 commas."""
     commas = [place for place in range(1, len(tokens)) if _gap(text, tokens, place).strip() == ","]
     for comma in commas[:_MOST_COMMAS]:
         for first in range(comma - 1, max(-1, comma - 1 - _MOST_WORDS), -1):
@@ -40,9 +43,11 @@ def _gap(text: str, tokens: Sequence[Token], place: int) -> str:
 
 
 def shared_endings(text: str, tokens: Sequence[Token], first: int, last: int) -> Iterator[Inversion]:
-    """For the name at ``first`` up to ``last`` - 1 the words before an "and", "or" or slash before it, each with an end
-    of the name: for "ovarian cancer" in "breast and ovarian cancer" "breast" with ``folded`` breast cancer. The places
-    are of the words alone."""
+    """Yield the words before an "and", "or" or slash that precedes a name, each completed with an ending of the name.
+
+    The name is at ``first`` up to ``last`` - 1. For "ovarian cancer" in "breast and ovarian cancer", yields "breast"
+    with ``folded`` breast cancer. The positions are those of the preceding words alone.
+    """
     end = first
     if first and tokens[first - 1].text in ("and", "or"):
         end = first - 1

@@ -1,4 +1,4 @@
-"""From a question to the nodes it names, by up to three methods, with all that was not found said."""
+"""Link a question to nodes by up to three methods, and report what was not linked."""
 
 from __future__ import annotations
 
@@ -35,15 +35,22 @@ class _Findings:
 
 @dataclass(frozen=True, slots=True)
 class Linker:
-    """``nearest`` and ``extractor`` may be missing; a method that needs one then falls back to the dictionary and says
-    so in a note. Safe to use from many tasks."""
+    """Link questions to nodes, from many tasks concurrently.
+
+    ``nearest`` and ``extractor`` are optional; a method that needs a missing one falls back to the dictionary and adds
+    a note.
+    """
 
     dictionary: Dictionary
     nearest: NearestNames | None = None
     extractor: Extractor | None = None
 
     async def link(self, question: str, options: LinkOptions | None = None) -> Linked:
-        """Characters beyond the first 20,000 are not looked at. Raises what the store and the encoder raise."""
+        """Link the first 20,000 characters of a question.
+
+        Raises:
+            Exception: whatever the store and the encoder raise.
+        """
         options = options or LinkOptions()
         text = question[:MAX_QUESTION]
         findings = _Findings()
@@ -66,7 +73,7 @@ class Linker:
         return _answer(text, options, findings)
 
     async def broader(self, question: str, mention: Mention) -> Mention | None:
-        """Another node whose name is part of the mention's words; for nodes too special to have statements."""
+        """Return another node whose name is part of the mention's words, for nodes too specific to have statements."""
         return await asyncio.to_thread(self.dictionary.broader, question, mention)
 
     async def _complete(self, text: str, options: LinkOptions, findings: _Findings) -> None:
@@ -82,7 +89,7 @@ class Linker:
         findings.unknown, findings.refused = reading.unknown, reading.refused
 
     async def _by_vectors(self, text: str, options: LinkOptions, findings: _Findings) -> None:
-        # Answers to choose from are symbols and numbers for the most part: vectors say nothing of those.
+        # Answer options are mostly symbols and numbers, for which vectors are meaningless.
         spans = candidate_spans(text[: choices_start(text)], findings.taken)
         spans = trusted(text, spans, findings.unknown, findings.refused)
         if spans and self.nearest is not None:

@@ -1,4 +1,4 @@
-"""Which names of the table stand at which tokens of a text. Which of them are taken is ``dictionary``'s matter."""
+"""Match the names of a table to the tokens of a text; ``dictionary`` selects among the matches."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from retrieval.graph.linking.symbols import (
     is_whole,
 )
 
-# Nodes of one name that are looked at; in graphs of many organisms a protein's name has thousands.
+# Limit on the nodes examined for one name; in graphs of many organisms a protein's name has thousands.
 _MAX_POSTINGS: Final = 1_024
-# Mentions whose words before an "and" are looked at.
+# Limit on the mentions whose words before an "and" are examined.
 _MAX_SHARED: Final = 64
 Kinds = frozenset[str] | None
 
 
 class Candidate(NamedTuple):
+    """Pair a span of tokens with the name that it matches; ``tied`` is True if another node matches equally well."""
+
     stretch: Stretch
     posting: Posting
     tied: bool
@@ -36,19 +38,22 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """``kind_ranks`` by a kind's code, ``kind_words``: code by the kind's name in a text."""
+    """Match names to spans of tokens.
+
+    ``kind_ranks``: preference by a kind's code; ``kind_words``: code by the kind's name in a text.
+    """
 
     table: NameTable
     kind_ranks: tuple[int, ...]
     kind_words: dict[str, int]
 
     def candidates(self, text: str, tokens: list[Token], kinds: Kinds) -> Iterator[Candidate]:
-        """Every name that is meant, overlaps and all."""
+        """Yield every plausible name, including overlapping ones."""
         yield from self.within(text, tokens, range(len(tokens)), kinds)
         yield from self.inverted(text, tokens, kinds)
 
     def within(self, text: str, tokens: list[Token], places: range, kinds: Kinds) -> Iterator[Candidate]:
-        """As ``candidates``, of names whose words stand in a row at ``places``."""
+        """Yield the candidates whose words are contiguous at ``places``."""
         shouting = text.upper() == text
         part = [token.text for token in tokens[places.start : places.stop]]
         for length, hashes in window_hashes(part, self.table.longest):
@@ -65,7 +70,7 @@ class Matcher:
         return self._known(text, tokens, inversions(text, tokens), kinds, text.upper() == text)
 
     def shared(self, text: str, tokens: list[Token], chosen: list[Candidate], kinds: Kinds) -> Iterator[Candidate]:
-        """Of "breast and ovarian cancer" the first, where the second is among ``chosen``."""
+        """Yield the first name of "breast and ovarian cancer" if the second is among ``chosen``."""
         taken = [(one.stretch.first, one.stretch.last) for one in chosen]
         for one in chosen[:_MAX_SHARED]:
             parts = [
@@ -101,7 +106,10 @@ class Matcher:
     def best(
         self, stretch: Stretch, first: int, last: int, kinds: Kinds, *, anything: bool = False
     ) -> Candidate | None:
-        """Of the table's rows ``first`` up to ``last`` - 1 the one meant; with ``anything`` by its words alone."""
+        """Return the best of the table's rows ``first`` up to ``last`` - 1.
+
+        With ``anything``, its words alone make a row match.
+        """
         raw = stretch.raw
         cased, written = hash_text(unicodedata.normalize("NFKC", raw)), hash_text(surface(raw))
         said_gene = stretch.before() == "gene"

@@ -1,6 +1,6 @@
-"""Names of a question as a language model reads them: one bounded call, with a grammar, and a strict reading of it.
+"""Extract names from a question with one bounded, grammar-constrained call of a language model, parsed strictly.
 
-The model names, it does not decide: what it writes must stand in the question, and links as any other name does.
+The model only proposes names: each must occur in the question, and is linked like any other name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INSTRUCTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """``start``, ``end``: its first place in the question."""
+    """Hold a name that the model gave; ``start``, ``end``: its first occurrence in the question."""
 
     name: str
     kind: str
@@ -38,7 +38,10 @@ class Entity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """``failure`` "" where the model answered as it should; ``invented``: names that the question does not have."""
+    """Hold the result of an extraction.
+
+    ``failure`` is "" for a valid reply; ``invented``: number of names that are not in the question.
+    """
 
     entities: tuple[Entity, ...] = ()
     invented: int = 0
@@ -46,10 +49,10 @@ class Extraction:
 
 
 class Extractor(Protocol):
-    """A language model, given by the server."""
+    """Call a language model on behalf of the linker; the server provides the implementation."""
 
     async def extract(self, system: str, user: str, schema: Mapping[str, Any]) -> str:
-        """The model's whole answer, at temperature 0, held to the JSON schema.
+        """Return the model's whole reply, at temperature 0, constrained to the JSON schema.
 
         Raises:
             ArrowheadError: any of the engine's.
@@ -58,12 +61,12 @@ class Extractor(Protocol):
 
 
 def prompt(kinds: Iterable[str]) -> str:
-    """The system prompt for a graph with these kinds of nodes."""
+    """Return the system prompt for a graph with these kinds of nodes."""
     return _INSTRUCTIONS.format(kinds=", ".join(kinds))
 
 
 def schema(kinds: Iterable[str]) -> dict[str, Any]:
-    """JSON schema of the answer."""
+    """Return the JSON schema of the reply."""
     entity = {
         "type": "object",
         "properties": {
@@ -82,7 +85,10 @@ def schema(kinds: Iterable[str]) -> dict[str, Any]:
 
 
 async def extract(extractor: Extractor, question: str, kinds: tuple[str, ...], timeout_s: float) -> Extraction:
-    """Never raises what the model or its engine does wrong: ``failure`` says it. Cancellation goes through."""
+    """Extract the entities of a question, reporting faults of the model or its engine in ``failure``.
+
+    Raises none of these faults; cancellation propagates.
+    """
     try:
         async with asyncio.timeout(timeout_s):
             reply = await extractor.extract(prompt(kinds), question[:_MAX_QUESTION], schema(kinds))
@@ -97,7 +103,11 @@ async def extract(extractor: Extractor, question: str, kinds: tuple[str, ...], t
 
 
 def parse(reply: str, kinds: Iterable[str]) -> list[tuple[str, str]]:
-    """(name, kind) of each entity. ValueError for whatever the schema does not allow, fences and prose included."""
+    """Parse a reply into (name, kind) of each entity.
+
+    Raises:
+        ValueError: the reply violates the schema, or has fences or prose.
+    """
     if len(reply) > _MAX_REPLY:
         raise ValueError(f"it is longer than {_MAX_REPLY} characters")
     try:
@@ -113,7 +123,7 @@ def parse(reply: str, kinds: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def locate(question: str, entities: Iterable[tuple[str, str]]) -> Extraction:
-    """Those that stand in the question, capitals aside, each name once."""
+    """Return the entities that occur in the question, ignoring letter case, each name once."""
     found: dict[tuple[int, int], Entity] = {}
     invented = 0
     for name, kind in entities:
@@ -140,6 +150,6 @@ def _find(question: str, name: str) -> tuple[int, int] | None:
     start = question.find(name)
     if start < 0:
         lowered = question.lower()
-        # A few capitals change length when made small; places would be off.
+        # A few capital letters change length in lower case, which would shift positions.
         start = lowered.find(name.lower()) if len(lowered) == len(question) else -1
     return None if start < 0 else (start, start + len(name))

@@ -1,7 +1,8 @@
-"""All names of a graph in a few flat columns: hash of a name to node. Sorted, searched by bisection, built once.
+"""Store all names of a graph in flat columns from name hash to node, sorted, searched by bisection, built once.
 
 A row costs 27 bytes and a node 8 more and its id's length: a million names of a million nodes, about 1.3 rows a name,
-stay near 60 MB. Names themselves are not kept; two of them meet in one 64-bit hash once in tens of millions of graphs.
+stay near 60 MB. The names themselves are not stored; two of them collide in one 64-bit hash once in tens of millions of
+graphs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ COMPACT: Final = 16
 
 
 class Posting(NamedTuple):
-    """``written`` hash of the name's surface, ``cased`` of its very characters. ``flags``: bits of this module."""
+    """Hold one row of the table.
+
+    ``written``: hash of the name's surface; ``cased``: hash of its exact characters. ``flags``: bits of this module.
+    """
 
     node: int
     written: int
@@ -36,7 +40,7 @@ class Posting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NameTable:
-    """Rows sorted by ``keys``; ``node_ids`` is one text, ``offsets`` [nodes + 1] cut it."""
+    """Store rows sorted by ``keys``; ``node_ids`` is one text, split by ``offsets`` [nodes + 1]."""
 
     keys: Hashes
     written: Hashes
@@ -60,7 +64,7 @@ class NameTable:
         return self.node_ids[self.offsets[node] : self.offsets[node + 1]].decode()
 
     def ranges(self, hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First and last row + 1 of each hash."""
+        """Return the first row, and the last row + 1, of each hash."""
         return np.searchsorted(self.keys, hashes, "left"), np.searchsorted(self.keys, hashes, "right")
 
     def postings(self, first: int, last: int) -> Iterator[Posting]:
@@ -75,7 +79,7 @@ class NameTable:
 
 
 class TableBuilder:
-    """Takes names one by one. A name of more than ``longest`` tokens is left out and counted."""
+    """Collect names one by one; a name of more than ``longest`` tokens is omitted and counted."""
 
     def __init__(self, longest: int = 40) -> None:
         self._most = longest
@@ -89,7 +93,7 @@ class TableBuilder:
         self._offsets = array("q", [0])
 
     def node(self, node_id: str) -> int:
-        """Its number, the same each time."""
+        """Return the number of a node, assigned at its first use."""
         code = self._node_codes.get(node_id)
         if code is None:
             code = self._node_codes[node_id] = len(self._node_codes)
@@ -101,7 +105,7 @@ class TableBuilder:
         return self._kind_codes.setdefault(kind, len(self._kind_codes))
 
     def counts(self, tokens: int) -> bool:
-        """Whether a name of so many tokens is taken. Call once a name."""
+        """Count a name of this many tokens and return True if it is short enough; call once for each name."""
         self._names += 1
         self._too_long += tokens > self._most
         return tokens <= self._most
@@ -118,7 +122,7 @@ class TableBuilder:
         self._flags.append(posting.flags)
 
     def finish(self) -> NameTable:
-        """Ends the builder: nothing can be added to it afterwards."""
+        """Return the table and end the builder, which accepts no more names."""
         self._node_codes.clear()
         keys = np.frombuffer(self._keys, np.uint64) if self._keys else np.empty(0, np.uint64)
         order = np.argsort(keys, kind="stable").astype(np.int64)

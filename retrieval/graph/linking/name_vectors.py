@@ -1,7 +1,8 @@
-"""Vectors of all names of a graph, searched exactly: in memory, or in an index on disk for large graphs.
+"""Search the vectors of all names of a graph exactly, in memory or in an index on disk for large graphs.
 
-A folder holds ``index`` and ``names.json`` with the graph, its release, how many names, their digest and the encoder.
-It is built aside and put in its place whole; what is there is of these names and this encoder, or is made anew.
+A folder holds ``index`` and ``names.json`` with the graph, its release, the number of names, their digest and the
+encoder. It is built beside its destination and installed atomically; a folder of other names or another encoder is
+rebuilt.
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ _CUT: Final = "\0"
 
 @dataclass(frozen=True, slots=True)
 class NameRows:
-    """Names by number, in one text: about 50 bytes each with their node's id and kind. ``words``: all of their tokens.
-    ``digest`` of everything, in order."""
+    """Store names by number in one text, about 50 bytes each with their node's id and kind.
+
+    ``words``: all of their tokens. ``digest`` of everything, in order.
+    """
 
     blob: bytes
     offsets: NDArray[np.int64]
@@ -59,14 +62,16 @@ class NameRows:
 
 
 class NameVectors(Protocol):
+    """Search the vectors of names."""
+
     def search(self, queries: Floats, k: int) -> tuple[NDArray[np.int64], Floats]:
-        """Rows [n, k] and scores, higher for better, best first; row -1 where there is none."""
+        """Return rows [n, k] and scores, higher for better, best first; row -1 if there is none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixVectors:
-    """float32 [names, dim] in memory: 1.5 KB a name at 384 dimensions."""
+    """Search float32 [names, dim] in memory: 1.5 KB a name at 384 dimensions."""
 
     matrix: Floats
 
@@ -81,7 +86,7 @@ class MatrixVectors:
 
 @dataclass(frozen=True, slots=True)
 class IndexVectors:
-    """An index on disk; row r has the id r + 1, ids being positive."""
+    """Search an index on disk, in which row r has the id r + 1 because ids are positive."""
 
     index: VectorIndex
 
@@ -91,7 +96,7 @@ class IndexVectors:
 
 
 def read_names(store: GraphStore, kinds: Iterable[str] | None = None) -> NameRows:
-    """Each name once as the store gives it. A name or id with a zero character is left out."""
+    """Read each name once as the store gives it, except a name or id with a zero character."""
     blob, offsets, words = bytearray(), array("q", [0]), set[str]()
     digest = sha256()
     for name in store.names(kinds):
@@ -107,7 +112,11 @@ def read_names(store: GraphStore, kinds: Iterable[str] | None = None) -> NameRow
 
 
 def vectors_in_memory(names: NameRows, encoder: Encoder) -> MatrixVectors:
-    """Raises GraphError above 100,000 names, or where the encoder does not score by inner products."""
+    """Encode all names into memory.
+
+    Raises:
+        GraphError: there are more than 100,000 names, or the encoder does not score by inner products.
+    """
     if len(names) > MAX_IN_MEMORY:
         raise GraphError(f"{len(names)} names are too many for memory ({MAX_IN_MEMORY}): name a folder", param="folder")
     if encoder.metric != "inner_product":
@@ -117,10 +126,11 @@ def vectors_in_memory(names: NameRows, encoder: Encoder) -> MatrixVectors:
 
 
 def build_folder(folder: Path, store: GraphStore, names: NameRows, encoder: Encoder) -> None:
-    """Makes the index in an empty ``folder``.
+    """Build the index in an empty ``folder``.
 
     Raises:
-        IndexInputInvalid, IndexBusy, IndexWriteFailed; GraphError as ``vectors_in_memory``.
+        IndexInputInvalid, IndexBusy, IndexWriteFailed
+        GraphError: the encoder does not score by inner products.
     """
     if encoder.metric != "inner_product":
         raise GraphError(f"{encoder.name} scores by {encoder.metric}; linking needs inner products", param="encoder")
@@ -136,10 +146,10 @@ def build_folder(folder: Path, store: GraphStore, names: NameRows, encoder: Enco
 
 
 def open_folder(folder: Path, store: GraphStore, names: NameRows, encoder: Encoder) -> tuple[IndexVectors, VectorIndex]:
-    """The vectors, and the index to close when they are done with.
+    """Return the vectors, and their index, which the caller must close.
 
     Raises:
-        GraphDamaged: the folder is not there or not whole, or of another graph, release, set of names or encoder.
+        GraphDamaged: the folder is missing or incomplete, or of another graph, release, set of names or encoder.
         BackendUnavailable
     """
     wanted = _facts(store, names, encoder)
@@ -149,7 +159,7 @@ def open_folder(folder: Path, store: GraphStore, names: NameRows, encoder: Encod
     except (IndexDamaged, IndexMismatch, OSError) as fault:
         raise GraphDamaged(f"{folder} holds no index that can be read: {fault}") from fault
     try:
-        # Another process may have put its folder there between the two.
+        # Another process may have replaced the folder since the first check.
         _check(folder, wanted)
     except GraphDamaged:
         index.close()
@@ -160,14 +170,16 @@ def open_folder(folder: Path, store: GraphStore, names: NameRows, encoder: Encod
 def open_or_build(
     folder: Path, store: GraphStore, names: NameRows, encoder: Encoder, wait_s: float
 ) -> tuple[IndexVectors, VectorIndex]:
-    """What is in the folder if it fits; else it is built, by one process, and put there whole. Who has the old one open
-    keeps it.
+    """Open the folder if it matches; otherwise build it in one process and install it atomically.
+
+    Open readers of an older folder are not affected.
 
     Raises:
-        GraphBusy: another process has not built it within ``wait_s``. GraphError: the folder cannot be written.
+        GraphBusy: another process has not built it within ``wait_s``.
+        GraphError: the folder cannot be written.
         As ``build_folder`` and ``open_folder``.
     """
-    # Where it stands already nothing is written: the folder may be read-only.
+    # Write nothing if the index is already built: the folder may be read-only.
     with suppress(GraphDamaged):
         return open_folder(folder, store, names, encoder)
     try:

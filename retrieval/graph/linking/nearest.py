@@ -1,14 +1,16 @@
-"""Names that the dictionary does not have as they are written, found by their vectors and by the words they are of.
+"""Find names that differ from the dictionary's spelling by their vectors and by their words.
 
-The vectors propose, the spelling decides. Measured with all-MiniLM-L6-v2 over 6,306 names of diseases: of the 246 of
-them that development questions name, a name taken out of the graph still found another at 0.6 or above 215 times, at
-0.85 90 times ("beta-mannosidosis" alpha-mannosidosis at 0.90), while names with one wrong letter were often below 0.7:
-no similarity and no margin tells the two apart. So a candidate must be of the same words (``agreement``: slips of the
-pen alone, the same numbers) and have a similarity of 0.45 at least, below which chance hits begin ("T2DM" T cell
-deficiency at 0.38, "pasta" impetigo at 0.41), and be 0.02 better than the next node of the same words. Else the span
-stays unlinked. So measured over all 6,306 names: of 6,260 with one random slip 4,945 right, 2 wrong, the rest left;
-taken out of the graph one by one, 11 linked to another, 4 of them to a second node of the same name, the others to one
-that is a letter or two away (ectropion, entropion).
+Vectors propose candidates and spelling decides, because no threshold of similarity or margin separates right from wrong
+ones. Measured with all-MiniLM-L6-v2 over 6,306 names of diseases: of the 246 of them that development questions name, a
+name removed from the graph still matched another at 0.6 or above 215 times, at 0.85 90 times ("beta-mannosidosis"
+matched alpha-mannosidosis at 0.90), while names with one wrong letter were often below 0.7.
+
+So a candidate must have the same words (``agreement``: typos only, the same numbers), a similarity of at least 0.45,
+below which chance matches begin ("T2DM" T cell deficiency at 0.38, "pasta" impetigo at 0.41), and be 0.02 better than
+the next node with the same words. Otherwise the span stays unlinked. Measured with these rules over all 6,306 names: of
+6,260 with one random typo, 4,945 were right, 2 wrong, the rest unlinked; removed from the graph one by one, 11 were
+linked to another node, 4 of them to a second node of the same name, the others to one that is a letter or two away
+(ectropion, entropion).
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _MAX_SPANS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guess:
-    """The nearest node of a span. ``accepted`` False: the linker abstains, and ``why``."""
+    """Hold the nearest node of a span; if ``accepted`` is False, the linker abstains for the reason ``why``."""
 
     name: NameOf
     score: float
@@ -55,7 +57,7 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class NearestNames:
-    """Made by ``build_nearest``. Safe from many threads; blocks while the encoder works."""
+    """Link spans by vectors, from any thread, blocking while the encoder runs; made by ``build_nearest``."""
 
     store: GraphStore
     encoder: Encoder
@@ -66,7 +68,7 @@ class NearestNames:
     margin: float = MARGIN
 
     def find(self, spans: Sequence[Span], kinds: frozenset[str] | None = None) -> list[Mention]:
-        """Without overlaps, the longest first; no more than 64 spans are looked at."""
+        """Return mentions without overlaps, the longest spans first, for at most 64 spans."""
         spans = [span for span in spans if not is_generic(tuple(fold(span.text)))][:_MAX_SPANS]
         mentions: list[Mention] = []
         taken: list[tuple[int, int]] = []
@@ -91,7 +93,7 @@ class NearestNames:
         return mentions
 
     def guess(self, texts: Sequence[str], kinds: frozenset[str] | None = None) -> list[Guess | None]:
-        """For each text the node that it is taken for, or the nearest one and why it is not; None without names."""
+        """Return for each text its accepted node, or the nearest one and why it was rejected; None without names."""
         if not texts or not len(self.names):
             return [None] * len(texts)
         rows, scores = self.vectors.search(self.encoder.encode_queries(texts), _NEIGHBOURS)
@@ -133,12 +135,15 @@ class NearestNames:
 def build_nearest(
     store: GraphStore, encoder: Encoder, folder: Path | None = None, *, wait_s: float = BUILD_WAIT_S
 ) -> NearestNames:
-    """Over all names of the graph. Without ``folder`` in memory, up to 100,000 names; with it in an index on disk, made
-    (about 5 ms a name on one core) where there is none that is whole and of these names, and opened otherwise.
+    """Build or open the vectors of all names of the graph.
+
+    Without ``folder`` they are in memory, up to 100,000 names; with it in an index on disk, opened if it is complete
+    and of these names, and built otherwise (about 5 ms a name on one core).
 
     Raises:
-        GraphBusy: another process builds the folder, for longer than ``wait_s``.
-        GraphError: too many names, or an encoder without inner products. As ``open_or_build``.
+        GraphBusy: another process builds the folder for longer than ``wait_s``.
+        GraphError: too many names, or an encoder without inner products.
+        As ``open_or_build``.
     """
     names = read_names(store)
     if folder is None:

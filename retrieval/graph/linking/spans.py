@@ -1,4 +1,4 @@
-"""Stretches of a question that could name something: words of content in a row. No tagger, no model."""
+"""Find the spans of a question that could name something: runs of content words, without a tagger or model."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from retrieval.graph.linking.types import Span
 MAX_SPANS: Final = 48
 _MAX_WORDS: Final = 6
 _MAX_RUNS: Final = 64
-# What may stand between two words of one name.
+# Characters that may separate two words of one name.
 JOINERS: Final = frozenset(" \t\n-‐‑–/'’")
 
 
 def free_runs(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[Span]:
-    """Longest rows of words that are no words of grammar, outside of ``taken``, cut at punctuation; 64 at most."""
+    """Return at most 64 maximal runs of content words outside ``taken``, split at punctuation."""
     return [_span(text, run) for run in _runs(text, list(taken))][:_MAX_RUNS]
 
 
 def candidate_spans(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[Span]:
-    """Each row of one to six words within ``free_runs``, the longest first; 48 at most. One with neither a word of
-    four letters nor a digit is left out, and one that the word before it denies ("non-")."""
+    """Return at most 48 spans of one to six words within ``free_runs``, the longest first.
+
+    A span needs a word of at least four letters or a digit. A span that the word before it negates ("non-") is omitted.
+    """
     found: list[Span] = []
     for run in _runs(text, list(taken))[:_MAX_RUNS]:
         words = _words(run)
@@ -84,7 +86,7 @@ def _span(text: str, tokens: list[Token]) -> Span:
 
 
 def outside(spans: Iterable[Span], taken: list[tuple[int, int]]) -> Iterator[Span]:
-    """Those that touch nothing of ``taken``."""
+    """Yield the spans that do not overlap ``taken``."""
     for span in spans:
         if not any(span.start < end and start < span.end for start, end in taken):
             yield span

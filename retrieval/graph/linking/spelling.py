@@ -1,7 +1,7 @@
-"""Words of a question that no name has and English has not, read as words of names that are one slip of the pen away.
+"""Correct words of a question that are in no name and not English to words of names that are one typo away.
 
-A correction counts only where it makes a name, and the name with the most of the question's letters wins: "rheumtaoid
-arthritis" is no arthritis. Where two names are equally near, none is taken.
+A correction counts only if it completes a name, and the name with the most of the question's letters wins: "rheumtaoid
+arthritis" does not match arthritis alone. If two names are equally near, neither is accepted.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from retrieval.graph.linking.vocabulary import Slip, Sort, Vocabulary, is_counta
 MAX_UNKNOWN: Final = 16
 _MAX_SLIPS: Final = 12
 _REACH: Final = 12
-# A word of a longer name is read as another where so many letters of the name stand beside it as they should, if it is
-# short or begins otherwise; else one word does.
+# Within a longer name, a correction of a short word or of a first letter needs this many correctly spelled letters
+# beside it; any other needs one word.
 _LEAST_WORD: Final = 5
 _LEAST_BESIDE: Final = 5
 _NEVER: Final = 1_000
-# A word alone must be so long, by what the slip is; with "syndrome" it is mostly somebody's name (Fraser, Frasier).
+# Minimum length of a word alone, by the type of typo; with "syndrome" it is mostly a surname (Fraser, Frasier).
 _LEAST_ALONE: Final[Mapping[Sort, int]] = {"exchanged": 6, "doubled": 6, "missing": 6, "replaced": 8, "ending": _NEVER}
 _LEAST_WITH_HEAD: Final[Mapping[Sort, int]] = {"exchanged": 5, "doubled": 5, "missing": 5, "replaced": 6, "ending": 6}
-# Substances are told apart by single letters (cystine, cysteine): there another letter is another name.
+# Substances differ by single letters (cystine, cysteine), where another letter is another name.
 _LEAST_OF_SUBSTANCES: Final[Mapping[Sort, int]] = {
     "exchanged": 6,
     "doubled": 6,
@@ -44,8 +44,12 @@ _HEADS: Final = frozenset(("disease", "syndrome", "disorder"))
 
 @dataclass(frozen=True, slots=True)
 class Respelled:
-    """``tokens`` with each word that can be read in one way only read so. ``slips``: by an unknown token's place what
-    it can be. ``ambiguous``: by place names that are equally near."""
+    """Hold the spelling corrections of a text.
+
+    ``tokens``: the text's tokens with every unambiguous correction applied. ``slips``: possible corrections by the
+    position of an unknown token. ``ambiguous``: equally near names by position. ``left_out``: number of unknown words
+    beyond the limit.
+    """
 
     tokens: list[Token]
     slips: Mapping[int, Sequence[Slip]] = field(default_factory=dict)
@@ -56,14 +60,14 @@ class Respelled:
 
 @dataclass(frozen=True, slots=True)
 class Speller:
-    """``names``: the words of all names; ``english``: words that are spelled as they are meant."""
+    """Correct spelling against ``names``, the words of all names; words of ``english`` count as spelled correctly."""
 
     matcher: Matcher
     names: Vocabulary
     english: Vocabulary
 
     def read(self, text: str, tokens: list[Token], taken: Iterable[tuple[int, int]], kinds: Kinds) -> Respelled:
-        """No more than 16 words that nothing of ``taken`` touches; ``left_out`` are those beyond."""
+        """Correct at most 16 unknown words outside ``taken``; ``left_out`` counts those beyond."""
         unknown = list(self._unknown(text, tokens, list(taken)))
         slips: dict[int, Sequence[Slip]] = {}
         by_word: dict[str, list[Slip]] = {}
@@ -80,7 +84,7 @@ class Speller:
         return self._with_names(text, tokens, read, kinds)
 
     def accepts(self, candidate: Candidate, tokens: Sequence[Token], slips: Mapping[int, Sequence[Slip]]) -> bool:
-        """Whether so much of its name stands in the text as written (``tokens``) that the rest is a slip."""
+        """Return True if enough of the name is in the text as written (``tokens``) to take the rest for a typo."""
         stretch, posting, _ = candidate
         if posting.flags & (SYMBOL | COMPACT) or is_generic(stretch.folded) or is_kind_word(stretch.folded):
             return False
@@ -105,7 +109,10 @@ class Speller:
         return all(len(slip.word) >= max(least[slip.sort], _LEAST_AT_START if slip.at_start else 0) for slip in found)
 
     def _slips(self, word: str, raw: str) -> list[Slip]:
-        """Short words are read as English ones alone: others are symbols for the most part."""
+        """Return possible corrections of a word.
+
+        A short correction must be an English word, because other short words are mostly symbols.
+        """
         found = self.names.one_slip(word, raw)
         ordinary = self.english.has([slip.word for slip in found])
         return [
@@ -153,7 +160,7 @@ def _raw(text: str, token: Token) -> str:
 
 
 def _is_symbol(text: str, tokens: Sequence[Token], place: int) -> bool:
-    """It has a number at its side, or mostly capitals where the words near it have others."""
+    """Return True for a token beside a digit, or mostly in capitals while the words near it are not."""
     token = tokens[place]
     sides = text[max(0, token.start - 1) : token.start] + text[token.end : token.end + 1]
     if any(c.isdigit() for c in sides):
@@ -166,7 +173,10 @@ def _is_symbol(text: str, tokens: Sequence[Token], place: int) -> bool:
 
 
 def _with(tokens: list[Token], place: int, word: str) -> list[Token]:
-    """Also the number after a word that asks for one: "complex I", not "comlpex I"."""
+    """Replace one token, and convert the roman numeral after it if the new word requires a number.
+
+    "comlpex I" becomes "complex 1".
+    """
     changed = list(tokens)
     changed[place] = tokens[place]._replace(text=word)
     if place + 1 < len(tokens):

@@ -1,4 +1,4 @@
-"""When a short name in a text is meant: SET is a gene, "set" is a word. Rules over one stretch of text."""
+"""Decide whether a short name in a text is meant, by rules on one span: SET is a gene, "set" is a word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from retrieval.graph.linking.name_table import ALIAS, COMPACT, SYMBOL
 
 
 def _words(text: str) -> frozenset[str]:
-    """As they are written, and as ``fold`` leaves them."""
+    """Return words as written, and as ``fold`` normalizes them."""
     return frozenset(text.split()) | frozenset(fold(text))
 
 
@@ -19,7 +19,7 @@ def _names(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(tuple(fold(name)) for name in text.split(";"))
 
 
-# Words of which a sentence is made. Not even "gene" before one makes it a name, only its own capitals do.
+# Function words and their like. Not even "gene" before one makes it a name, only its own capitals do.
 _FUNCTION: Final = _words(
     """
     a about after all also am an and any are as at be been but by can did do does for from get give given gives
@@ -33,7 +33,7 @@ _FUNCTION: Final = _words(
     known involved called found show shows
     """
 )
-# Words that are symbols too: only capitals or the word "gene" beside one make it a name.
+# Words that are also symbols: only capitals or a word like "gene" beside one make it a name.
 _AMBIGUOUS: Final = _words(
     """
     ace act age aid aim air apex arch art ask atlas back bad bag ban bar base bat bed best bid bin bit bite bond
@@ -49,7 +49,7 @@ _AMBIGUOUS: Final = _words(
     week weight west wipe work
     """
 )
-# Names of their own, but no symbols unless written as such.
+# Words that are names themselves, but symbols only if written as such.
 _THINGS: Final = _words(
     """
     arm bone brain ear eye foot gas gold hand head heart hip iron leg lid lip lips mouth nail neck nose
@@ -60,7 +60,7 @@ _NAMED_BEFORE: Final = _words("gene genes protein proteins symbol compound drug 
 _NAMED_AFTER: Final = _words(
     "gene genes protein proteins mutation mutations variant variants expression receptor inhibitor inhibitors"
 )
-# A word of a question that says which kind of node is asked for, not which node.
+# Words of a question that name the requested kind of node, not a node.
 _KIND_WORDS: Final = _words(
     """
     gene protein variant compound drug medication medicine chemical anatomy tissue organ symptom pathway cell
@@ -72,7 +72,7 @@ _GENERIC: Final = _names(
     "disease; disorder; syndrome; cancer; tumor; neoplasm; infection; disability; condition; illness; malignancy; "
     "carcinoma; deficiency; abnormality; injury; inflammation; disease or disorder"
 )
-# Right before a name they make it another, mostly the contrary.
+# Prefixes that change a name, mostly into its opposite.
 _DENYING: Final = frozenset(("non", "pre", "pseudo"))
 _LIKENING: Final = "like"
 _HYPHENS: Final = frozenset("-‐‑–")
@@ -85,7 +85,10 @@ _MOST_COMPACT: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A window of tokens of a text, ``first`` up to ``last`` - 1. ``shouting``: the text has no small letter."""
+    """Represent a window of tokens of a text, ``first`` up to ``last`` - 1.
+
+    ``shouting``: the text has no lower-case letter.
+    """
 
     text: str
     tokens: list[Token]
@@ -111,7 +114,7 @@ class Stretch:
 
     @property
     def letters(self) -> int:
-        """Characters of the tokens, without what stands between them."""
+        """Return the number of characters of the tokens, without separators."""
         return sum(token.end - token.start for token in self.tokens[self.first : self.last])
 
     def before(self) -> str:
@@ -122,7 +125,11 @@ class Stretch:
 
 
 def name_flags(name: str) -> int:
-    """SYMBOL: one short word with a digit or a capital after its first letter; COMPACT: at most five characters."""
+    """Return the SYMBOL and COMPACT flags of a name.
+
+    SYMBOL: one word of at most ten characters with a digit or a capital after its first letter. COMPACT: at most five
+    characters.
+    """
     if len(name) > _MOST_SYMBOL or any(c.isspace() for c in name):
         return 0
     compact = COMPACT if len(name) <= _MOST_COMPACT else 0
@@ -131,7 +138,7 @@ def name_flags(name: str) -> int:
 
 
 def is_whole(stretch: Stretch) -> bool:
-    """It begins and ends where words do: "DNMT3" is not in "DNMT3A"."""
+    """Return True if the window begins and ends at word boundaries: "DNMT3" is not in "DNMT3A"."""
     tokens, first, last = stretch.tokens, stretch.first, stretch.last
     if first and tokens[first - 1].end >= tokens[first].start:
         return False
@@ -139,15 +146,17 @@ def is_whole(stretch: Stretch) -> bool:
 
 
 def is_other(stretch: Stretch) -> bool:
-    """As ``is_denied``."""
+    """Return True if ``is_denied`` holds for the window."""
     tokens, first, last = stretch.tokens, stretch.first, stretch.last
     before, after = tokens[first - 1] if first else None, tokens[last] if last < len(tokens) else None
     return is_denied(stretch.text, before, stretch.start, stretch.end, after)
 
 
 def is_one_phrase(stretch: Stretch, as_written: bool, variant: bool) -> bool:
-    """No sentence ends in it, unless the name is written so (St. Louis encephalitis); 22q11.2 has no end. "Type 2,
-    ataxia" is none of "type 2, ataxia type 3"."""
+    """Return True if no sentence ends within the window, unless the name itself is written so (St. Louis encephalitis).
+
+    The point of 22q11.2 ends no sentence. "Type 2, ataxia" is not in "type 2, ataxia type 3".
+    """
     tokens = stretch.tokens
     gaps = {
         sign
@@ -162,7 +171,10 @@ def is_one_phrase(stretch: Stretch, as_written: bool, variant: bool) -> bool:
 
 
 def is_denied(text: str, before: Token | None, start: int, end: int, after: Token | None) -> bool:
-    """The name from ``start`` to ``end`` is part of another's: "non-Hodgkin lymphoma", "insulin-like growth factor"."""
+    """Return True if ``start`` to ``end`` is only part of another name.
+
+    Examples: "non-Hodgkin lymphoma", "insulin-like growth factor".
+    """
     if before is not None and before.text in _DENYING and not text[before.end : start].strip("-‐‑– "):
         return True
     return after is not None and after.text == _LIKENING and text[end : after.start] in _HYPHENS
@@ -177,7 +189,7 @@ def is_function_word(word: str) -> bool:
 
 
 def is_modified(text: str, start: int) -> bool:
-    """A word of content stands right before it."""
+    """Return True if a content word directly precedes ``start``."""
     word = _WORD_BEFORE.search(text[max(0, start - 40) : start])
     return word is not None and word[1].casefold() not in _FUNCTION | _KIND_WORDS
 
@@ -187,7 +199,10 @@ def is_generic(folded: tuple[str, ...]) -> bool:
 
 
 def is_meant(stretch: Stretch, flags: int, same_case: bool) -> bool:
-    """``flags`` of the name that it would be; ``same_case``: it is written as the name is, letter by letter."""
+    """Return True if the window means a name with these ``flags``.
+
+    ``same_case``: the window is spelled exactly as the name, letter case included.
+    """
     raw = stretch.raw
     if flags & COMPACT and (any(c.isspace() for c in raw) or _is_part(stretch)):
         return False
@@ -211,7 +226,7 @@ def is_meant(stretch: Stretch, flags: int, same_case: bool) -> bool:
 
 
 def _is_part(stretch: Stretch) -> bool:
-    """A few characters with a hyphen to a few others: the B of HLA-B."""
+    """Return True if a hyphen joins the window to a few characters, as the B of HLA-B."""
     text, tokens = stretch.text, stretch.tokens
     for place, other in ((stretch.start - 1, stretch.first - 1), (stretch.end, stretch.last)):
         if 0 <= place < len(text) and text[place] in _HYPHENS and 0 <= other < len(tokens):

@@ -1,4 +1,4 @@
-"""What is asked of a linker and what it answers."""
+"""Define the options and results of a linker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Method = Literal["dictionary", "nearest", "model", "auto"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Characters ``start`` up to ``end`` of a question."""
+    """Represent characters ``start`` up to ``end`` of a question."""
 
     start: int
     end: int
@@ -21,9 +21,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkOptions:
-    """``kinds``: only nodes of these types. ``max_entities`` of the question's own words, and as many again of its
-    answer options. ``auto``: the dictionary, then the encoder over what is left, then the model where nothing was
-    found; each of the last two where the linker has it. ``model_timeout_s`` bounds the one call of a model.
+    """Configure linking.
+
+    ``kinds``: only nodes of these types. ``max_entities``: limit on the nodes of the question's own words, and again on
+    those of its answer options. ``auto``: the dictionary, then the encoder over the rest, then the model if nothing was
+    found; the last two only if the linker has them. ``model_timeout_s`` bounds the one call of a model.
     """
 
     kinds: frozenset[str] | None = None
@@ -40,9 +42,11 @@ class LinkOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linked:
-    """``mentions``: each node once, in the question's order, without those among the answers to choose from, which are
-    ``options``. ``unlinked``: stretches with words of content that name no node of the graph. ``notes``: what was left
-    out, ambiguous or went wrong, for the reader.
+    """Hold the result of linking.
+
+    ``mentions``: each node once, in the question's order, without the nodes of the answer options, which are in
+    ``options``. ``unlinked``: spans with content words that name no node of the graph. ``notes``: omissions,
+    ambiguities and failures, for people.
     """
 
     mentions: tuple[Mention, ...]

@@ -1,4 +1,4 @@
-"""Other ways to write one name, made from the name alone."""
+"""Derive other forms of a name from the name alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST: Final = 8
 
 
 def variants(name: str) -> list[tuple[str, ...]]:
-    """Token sequences, the name's own first, each once, at most eight.
+    """Return at most eight distinct token sequences, the name's own first.
 
     "diabetes mellitus, type 2": also "type 2 diabetes mellitus", "diabetes mellitus 2". "MASA syndrome (disorder)":
     also without the parentheses. "Fanconi anemia complementation group A": also "Fanconi anemia group A".
@@ -34,7 +34,7 @@ def _others(name: str, own: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     forms = [own]
     if "(" in name or "[" in name:
         bare = tuple(fold(_PARENTHESES.sub(" ", name)))
-        # What stands before an operator or a bond is no name by itself: "(R)-2" is not "2".
+        # A remainder without a word is no name by itself: "(R)-2" is not "2".
         if sum(len(token) for token in bare) >= _LEAST_WORD and bare[0].isalpha():
             forms.append(bare)
     if name.count(", ") == 1:

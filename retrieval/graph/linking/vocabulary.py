@@ -1,4 +1,4 @@
-"""The words of all names of a graph, and which of them a misspelt word can be. Sorted, 32 bytes each, no index."""
+"""Store the words of all names of a graph, sorted, 32 bytes each, and find those that a misspelt word can be."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from retrieval.graph.linking.folding import spelling
 
 LEAST_WORD: Final = 3
 MOST_WORD: Final = 32
-# Two slips are looked for in words of eight letters and more: in shorter ones they make any word of any other.
+# Two typos are considered in words of at least eight letters: in shorter ones they turn any word into any other.
 _LEAST_TWICE: Final = 8
 _MOST_COMPARED: Final = 400
 
@@ -25,9 +25,12 @@ Sort = Literal["exchanged", "doubled", "missing", "replaced", "ending"]
 
 
 class Slip(NamedTuple):
-    """``word`` is what was meant. ``at_start``: its first letter is missing or another. ``sort``: neighbours exchanged;
-    one letter for two of it or two for one; a letter more or less; a letter for another; another last letter
-    (psoriasin, psoriasis). The later ones make another name of a name more often."""
+    """Describe one possible typo.
+
+    ``word`` is the intended word. ``at_start``: its first letter is missing or another. ``sort``: adjacent letters
+    transposed; a letter doubled, or a double letter single; a letter more or less; a letter replaced; the last letter
+    replaced (psoriasin, psoriasis). The later ones more often turn one name into another.
+    """
 
     word: str
     at_start: bool
@@ -36,7 +39,7 @@ class Slip(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Words of three letters to 32 bytes, sorted."""
+    """Store words of three letters to 32 bytes, sorted."""
 
     words: NDArray[np.bytes_]
 
@@ -44,13 +47,16 @@ class Vocabulary:
         return len(self.words)
 
     def has(self, words: Sequence[str]) -> list[bool]:
-        """Of those that are too short or too long for it no statement is made: they count as known."""
+        """Return whether each word is known; words that are too short or too long to be stored count as known."""
         found = self._has([word if is_countable(word) else "" for word in words])
         return [bool(hit) or not is_countable(word) for hit, word in zip(found, words, strict=True)]
 
     def one_slip(self, word: str, raw: str) -> list[Slip]:
-        """What ``word``, as ``fold`` has it, can be: a letter too many, too few, another or changed with its neighbour.
-        ``raw`` is the word as it was written in small letters, as a slip may hide a plural ("diabetse")."""
+        """Return the words that ``word``, normalized by ``fold``, can be with one typo.
+
+        A typo is an inserted, deleted, substituted or transposed letter. ``raw`` is the word as written, in lower case,
+        because a typo may hide a plural ("diabetse").
+        """
         near = {other: (word, other) for other in _edits(word)}
         hidden = (other for other in _edits(raw) if raw != word or other.endswith("s"))
         near |= {spelling(other): (raw, other) for other in hidden}
@@ -61,7 +67,7 @@ class Vocabulary:
         return [_slip(other, *near[other]) for other in known if not is_contrary(word, other)]
 
     def resembles(self, word: str) -> str:
-        """A word with the same two first letters and the same last within two slips, "" where there is none."""
+        """Return a word within two typos that has the same first two letters and the same last one, or ""."""
         if len(word) < _LEAST_TWICE or not word.isascii():
             return ""
         start, end = word[:2].encode(), word[-1].encode()
@@ -84,13 +90,13 @@ class Vocabulary:
 
 
 def build_vocabulary(words: Iterable[str]) -> Vocabulary:
-    """Others than ``is_countable`` are left out."""
+    """Build a vocabulary of the words that ``is_countable`` accepts."""
     kept = sorted({word.encode() for word in words if is_countable(word)})
     return Vocabulary(np.array(kept, f"S{MOST_WORD}"))
 
 
 def ordinary_words() -> Vocabulary:
-    """English ones, from the list that comes with the package."""
+    """Return the vocabulary of English words from the list that ships with the package."""
     text = files("retrieval.graph.linking").joinpath("words", "english.txt").read_text(encoding="ascii")
     return build_vocabulary(text.split())
 

@@ -1,1 +1,1 @@
-"""Readers of downloaded graphs: each yields nodes and edges with constant memory and reports what it passes over."""
+"""Read downloaded graphs: each loader yields nodes and edges in constant memory and reports skipped records."""

@@ -1,4 +1,4 @@
-"""Hetionet v1.0: one JSON object with the arrays ``nodes`` and ``edges`` (hetio/hetionet, hetnet/json)."""
+"""Load Hetionet v1.0, one JSON object with the arrays ``nodes`` and ``edges`` (hetio/hetionet, hetnet/json)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AWAY: Final = frozenset({"source", "sources", "license", "pubmed_ids"})
 
 
 class HetionetLoader:
-    """An edge's type is Hetionet's abbreviation of it (CtD, Gr>G)."""
+    """Load Hetionet; an edge's type is Hetionet's abbreviation of it (CtD, Gr>G)."""
 
     def __init__(self, files: Sequence[Path], report: Report) -> None:
         self._files = files

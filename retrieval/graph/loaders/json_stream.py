@@ -1,4 +1,4 @@
-"""Reads the elements of large JSON arrays one after another, in constant memory, each with its line."""
+"""Stream the elements of large JSON arrays in constant memory, each with its line number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPACE: Final = " \t\r\n"
 
 
 class _Text:
-    """The part of a file that is being read, with the number of the line it has come to."""
+    """Buffer the part of a file that is being parsed, with the current line number."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -26,7 +26,7 @@ class _Text:
         self._decoder = json.JSONDecoder()
 
     def peek(self) -> str:
-        """The next character that is no space; "" at the end."""
+        """Return the next character that is not white space, "" at the end."""
         while True:
             while self._at < len(self._text) and self._text[self._at] in _SPACE:
                 self._at += 1
@@ -42,7 +42,7 @@ class _Text:
         return True
 
     def value(self) -> Any:
-        """The next value; ``line`` is where it begins."""
+        """Parse the next value and set ``line`` to the line on which it begins."""
         if not self.peek():
             raise self.fault("the file is cut")
         self._count()
@@ -53,7 +53,7 @@ class _Text:
                 if len(self._text) - self._at > _MOST or not self._more():
                     raise self.fault(f"it is cut or no JSON: {getattr(fault, 'msg', fault)}") from fault
                 continue
-            # A number or word at the end of what was read may go on.
+            # A number or literal at the end of the buffer may continue in the next block.
             if end == len(self._text) and self._more():
                 continue
             self._at = end
@@ -79,7 +79,11 @@ class _Text:
 
 
 def array_items(path: Path) -> Iterator[tuple[int, Any]]:
-    """(line, element) of a file that is one array. Raises GraphFileInvalid."""
+    """Yield (line, element) of a file that is one array.
+
+    Raises:
+        GraphFileInvalid: the file is not one array.
+    """
     text = _Text(path)
     if text.peek() != "[":
         raise text.fault("it is no JSON array")
@@ -89,9 +93,10 @@ def array_items(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def member_items(path: Path, wanted: str) -> Iterator[tuple[int, Any]]:
-    """(line, element) of the array ``wanted`` of a file that is one object; its other members are passed over.
+    """Yield (line, element) of the array ``wanted`` of a file that is one object; its other members are skipped.
 
-    Raises GraphFileInvalid, also where there is no such array.
+    Raises:
+        GraphFileInvalid: the file is not one object, or has no such array.
     """
     text, found = _Text(path), False
     if not text.take("{"):

@@ -1,4 +1,4 @@
-"""KGX tables (Monarch): ``*_nodes.tsv`` and ``*_edges.tsv``, or a tar archive of both; packed with gzip or not."""
+"""Load KGX tables (Monarch): ``*_nodes.tsv`` and ``*_edges.tsv``, or a tar archive of both, gzip-compressed or not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from retrieval.graph.verbs import NOT
 
 _NODE: Final = frozenset({"id", "category"})
 _EDGE: Final = frozenset({"subject", "predicate", "object"})
-# Classes that say nothing of a node; a more telling one stands beside them where there is one.
+# Classes without information; a more specific class is preferred if the node has one.
 _BROAD: Final = frozenset({"NamedThing", "Entity", "BiologicalEntity", "PhysicalEssence", "OntologyClass"})
 _SOURCES: Final = ("primary_knowledge_source", "knowledge_source", "provided_by")
 _AWAY: Final = frozenset({"id", "subject", "predicate", "object", "publications", "category", "license", *_SOURCES})
@@ -24,7 +24,7 @@ What = Literal["nodes", "edges"]
 
 
 class KgxLoader:
-    """A file is told by its header, whatever its name. An edge names its ends by their identifiers."""
+    """Load KGX tables, recognized by their headers whatever their names; an edge refers to its ends by identifier."""
 
     def __init__(self, files: Sequence[Path], report: Report) -> None:
         self._files = files
@@ -56,7 +56,7 @@ class KgxLoader:
         for path in self._files:
             for name, source in _tables(path):
                 self._place.file, self._place.line = name, 0
-                # A table is read twice, but only once for its own records: its faults are reported then.
+                # Each table is read twice, but its records are used once, and its faults are reported then.
                 yield from self._wanted(source, what)
 
     def _wanted(self, source: Iterator[Line], what: What) -> Iterator[Row]:
@@ -83,7 +83,10 @@ def _tables(path: Path) -> Iterator[tuple[str, Iterator[Line]]]:
 
 
 def _unquoted(cell: str) -> str:
-    """KGX knows no quotes, but Monarch's tables are written by a program that puts them around cells with one."""
+    """Remove the quotes around a cell and undouble those within.
+
+    KGX has no quotes, but Monarch's tables are written by a program that quotes cells that contain one.
+    """
     if len(cell) < 2 or cell[0] != '"' or cell[-1] != '"':
         return cell
     inner = cell[1:-1].replace('""', "\0")

@@ -1,4 +1,4 @@
-"""The kinds of files that a graph can be made from."""
+"""Register the kinds of files from which a graph can be built."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retrieval.graph.loaders.spoke import SpokeLoader
 
 
 class Kind(NamedTuple):
-    """``what``: the files, for a person."""
+    """Describe a kind of file; ``what`` is a description for people."""
 
     name: str
     what: str

@@ -1,4 +1,7 @@
-"""Edges of diseases as JSON lines: disease, doid, predicate, target_type, target, provenance, evidence, licence."""
+"""Load edges of diseases from JSON lines.
+
+Fields: disease, doid, predicate, target_type, target, provenance, evidence, licence.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,13 @@ _KINDS: Final[Mapping[tuple[str, str], str]] = {
     ("resembles", "Disease"): "RESEMBLES_DrD",
     ("treats", "Compound"): "TREATS_CtD",
 }
-# PharmacotherapyDB: "DM" changes the disease, "SYM" only relieves its symptoms, "NOT" is no indication.
+# PharmacotherapyDB: "DM" is disease-modifying, "SYM" only relieves symptoms, "NOT" is no indication.
 _SYMPTOMATIC: Final = "SYM"
 _NO_INDICATION: Final = "NOT"
 
 
 class OpenEdgesLoader:
-    """Targets have no identifiers of their own in these files: a gene's symbol and a name stand for them.
+    """Load edges of diseases; a target has no identifier in these files and is identified by its gene symbol or name.
 
     Memory grows with the number of diseases (their identifiers by name), not of edges.
     """

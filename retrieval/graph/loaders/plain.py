@@ -1,7 +1,7 @@
-"""This project's own tables, for graphs that no other reader knows. Columns are described in docs/graph.md.
+"""Load this project's own tables, for graphs that no other loader supports; docs/graph.md describes the columns.
 
-Nodes: kind, identifier, name; may have synonyms, source. Edges: source, kind, target; may have provenance, pmids,
-evidence, licence. Several values of a cell are parted by "|".
+Nodes: kind, identifier, name; optionally synonyms, source. Edges: source, kind, target; optionally provenance, pmids,
+evidence, licence. Several values of a cell are separated by "|".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EDGE: Final = frozenset({"source", "kind", "target"})
 
 
 class PlainLoader:
-    """A file is told by its header, whatever its name."""
+    """Load this project's tables, recognized by their headers whatever their names."""
 
     def __init__(self, files: Sequence[Path], report: Report) -> None:
         self._files = files

@@ -1,4 +1,4 @@
-"""PrimeKG's kg.csv (Harvard Dataverse, doi:10.7910/DVN/IXA7BM): both ends in every row, every edge in two rows."""
+"""Load PrimeKG's kg.csv (Harvard Dataverse, doi:10.7910/DVN/IXA7BM), which has each edge in two rows with both ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLUMNS: Final = (
     "relation", "display_relation", "x_index", "x_id", "x_type", "x_name", "x_source", "y_index", "y_id", "y_type",
     "y_name", "y_source",
 )  # fmt: skip
-# Which kind an edge of two kinds goes out from; the file has it both ways.
+# The source's kind of an edge between two kinds; the file has the edge in both directions.
 _FIRST: Final[Mapping[str, str]] = {
     "anatomy_protein_absent": "anatomy",
     "anatomy_protein_present": "anatomy",
@@ -41,8 +41,10 @@ _FIRST: Final[Mapping[str, str]] = {
 
 
 class PrimekgLoader:
-    """The two rows of an edge come out alike, so that whoever keeps one of each keeps one. Bad rows are reported by
-    ``edges``."""
+    """Load PrimeKG; the two rows of an edge yield equal edges, which deduplication reduces to one.
+
+    ``edges`` reports malformed rows.
+    """
 
     def __init__(self, files: Sequence[Path], report: Report) -> None:
         self._files = files
@@ -105,7 +107,7 @@ def _edge(row: Mapping[str, str]) -> Edge:
     return Edge(
         source_id=(y if turned else x).node_id,
         target_id=(x if turned else y).node_id,
-        # Four things that say more than their relation: target, enzyme, carrier, transporter.
+        # Four values are more specific than their relation: target, enzyme, carrier, transporter.
         kind=f"{relation}:{display}" if relation == "drug_protein" and display else relation,
         provenance=("PrimeKG",),
         evidence={"display_relation": display} if display else {},

@@ -1,4 +1,4 @@
-"""Opens a graph's file for streaming (plain, gzip, bzip2, told by content) and counts what is passed over."""
+"""Open a graph's file for streaming (plain, gzip, bzip2, detected by content) and count skipped records."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MAX_NESTING: Final = 32
 
 
 class MalformedRecord(ValueError):
-    """Inside a loader: this record is passed over, with the text as its reason."""
+    """Signal inside a loader that the current record is skipped, with this text as the reason."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What was passed over. ``first``: (file:line, reason) of the first ones."""
+    """Count skipped records; ``first`` has (file:line, reason) of the first ones."""
 
     passed: int = 0
     first: list[tuple[str, str]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Report:
 
 @dataclass(slots=True)
 class Place:
-    """Where a loader stands: the record it yielded last."""
+    """Locate the record that a loader yielded last."""
 
     file: str = ""
     line: int = 0
@@ -52,7 +52,7 @@ class Place:
 
 @contextmanager
 def file_faults() -> Iterator[None]:
-    """Faults of the file itself as the graph's own error."""
+    """Convert faults of the file itself to GraphFileInvalid."""
     try:
         yield
     except ImportFileError as fault:
@@ -60,7 +60,11 @@ def file_faults() -> Iterator[None]:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """The file's bytes, unpacked. Raises GraphFileInvalid where it cannot be read, is cut or damaged."""
+    """Yield the decompressed bytes of a file.
+
+    Raises:
+        GraphFileInvalid: the file cannot be read, is truncated or damaged.
+    """
     with file_faults():
         source = Source(path)
         with source.open() as handle:
@@ -69,7 +73,11 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 
 def lines(path: Path) -> Iterator[Line]:
-    """(number from 1, text without its end); None for a line that is no UTF-8. Raises as ``chunks``."""
+    """Yield (number from 1, text without its line end); text that is not UTF-8 is None.
+
+    Raises:
+        GraphFileInvalid: the file cannot be read, is truncated or damaged.
+    """
     with file_faults():
         yield from split_lines(Source(path), chunks(path))
 
@@ -84,7 +92,7 @@ def _bunzip(source: Source) -> Iterator[bytes]:
 
 
 def rows(source: Iterable[Line], place: Place, report: Report) -> Iterator[str]:
-    """The lines that are no comment and not blank; ``place`` moves along."""
+    """Yield the lines that are neither comments nor empty, advancing ``place``."""
     for number, text in source:
         place.line = number
         if text is None:
@@ -94,15 +102,17 @@ def rows(source: Iterable[Line], place: Place, report: Report) -> Iterator[str]:
 
 
 def many(cell: str, separator: str = "|") -> tuple[str, ...]:
-    """The distinct parts of a cell, in their order."""
+    """Return the distinct parts of a cell, in their order."""
     return tuple(dict.fromkeys(part for raw in cell.split(separator) if (part := raw.strip())))
 
 
 def names(value: object, levels: int = 4) -> tuple[str, ...]:
-    """Texts of a value that graphs give as text, number or list, ``levels`` deep; nothing else is one. Each is on one
-    line."""
+    """Return the texts of a value that is a text, a number or a list up to ``levels`` deep, and none for other values.
+
+    White space in each text is collapsed, so that it is one line.
+    """
     if isinstance(value, str):
-        # Half a surrogate pair is allowed in JSON and in no file.
+        # A lone surrogate is valid in JSON but not in a file.
         text = " ".join(value.encode("utf-8", "replace").decode().replace("\0", " ").split())
         return (text,) if text else ()
     if isinstance(value, bool) or value is None:
@@ -115,7 +125,11 @@ def names(value: object, levels: int = 4) -> tuple[str, ...]:
 
 
 def needed(value: object, what: str) -> str:
-    """The value as a text that is not empty, else MalformedRecord."""
+    """Return the value as a non-empty text.
+
+    Raises:
+        MalformedRecord: the value is missing, not a single text, or longer than MAX_CELL characters.
+    """
     found = names(value)
     if len(found) != 1 or isinstance(value, list | tuple):
         raise MalformedRecord(f"{what} is missing or no text")
@@ -125,7 +139,11 @@ def needed(value: object, what: str) -> str:
 
 
 def flat_enough(evidence: dict[str, Any]) -> dict[str, Any]:
-    """The attributes as they are; MalformedRecord where they are nested deeper than whoever tells them can follow."""
+    """Return the attributes unchanged if they are not nested too deep to be rendered.
+
+    Raises:
+        MalformedRecord: they are nested deeper than 32 levels.
+    """
     level: list[Any] = [evidence]
     for _ in range(_MAX_NESTING):
         parts = (part for value in level for part in (value.values() if isinstance(value, dict) else value))
@@ -136,7 +154,11 @@ def flat_enough(evidence: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """MalformedRecord where the text is no JSON object."""
+    """Parse a JSON object.
+
+    Raises:
+        MalformedRecord: the text is not a JSON object.
+    """
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as fault:

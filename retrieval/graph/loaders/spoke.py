@@ -1,6 +1,6 @@
-"""Kept replies of SPOKE's /neighborhood: one array a file, or one reply or item in every line (JSON lines).
+"""Load stored replies of SPOKE's /neighborhood: one array a file, or one reply or item in every line (JSON lines).
 
-Memory grows with the nodes of one reply, or of all of a file whose lines are single items.
+Memory grows with the nodes of one reply, or of a whole file whose lines are single items.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _NEW_REPLY: Final = object()
 
 
 class SpokeLoader:
-    """An edge's ends are of its own reply: SPOKE's numbers mean nothing outside. ``edges`` reports what is bad."""
+    """Load SPOKE replies; an edge's ends are in its own reply, because SPOKE's numbers are not valid outside it.
+
+    ``edges`` reports malformed items.
+    """
 
     def __init__(self, files: Sequence[Path], report: Report) -> None:
         self._files = files
@@ -59,7 +62,7 @@ class SpokeLoader:
         yield from self._late(waiting, known)
 
     def _late(self, waiting: Sequence[tuple[str, int, dict[str, Any]]], known: dict[str, Node]) -> Iterator[Edge]:
-        """Edges that stood before their ends."""
+        """Yield the edges that preceded their ends."""
         here = self._place.file, self._place.line
         for self._place.file, self._place.line, data in waiting:
             try:
@@ -90,7 +93,10 @@ class SpokeLoader:
 
 
 def _is_one_array(path: Path) -> bool:
-    """Not so where the first line is a whole reply and another line follows it."""
+    """Return True if the file is one array.
+
+    A first line that is a whole reply, followed by another line, makes it JSON lines.
+    """
     found = (text for _, text in lines(path) if text is None or text.strip())
     first = next(found, None) or ""
     if not first.lstrip("\ufeff \t").startswith("["):

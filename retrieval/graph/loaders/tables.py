@@ -1,4 +1,4 @@
-"""Tab-separated tables with a header line: the form of KGX and of this project's own files."""
+"""Read tab-separated tables with a header line, the form of KGX and of this project's own files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,13 @@ _MAX_COLUMNS: Final = 1000
 
 
 def table(source: Iterable[Line], place: Place, report: Report) -> Iterator[Row]:
-    """First the header (each column with its own name), then every row; lines that begin with # before the header are
-    comments. GraphFileInvalid where the header has a column twice, or there is none."""
+    """Yield the header (each column with its own name), then every row.
+
+    Lines that begin with # before the header are comments.
+
+    Raises:
+        GraphFileInvalid: the header is missing or has a column twice.
+    """
     header: list[str] = []
     for number, text in source:
         place.line = number
