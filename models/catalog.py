@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from models.errors import ModelNotFound
 from models.types import Dtype
 
 PromptForm = Literal["base", "chat"]
 Summaries = Literal["lead", "full"]
-
 EMBEDDED_NAME = "arrowhead-tiny"
 EMBEDDED_DIR = Path(__file__).parent / "embedded" / EMBEDDED_NAME
 # Facts about the embedded model that config.json has no field for.
 _CARD_FILE = "arrowhead.json"
-
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _MASK = re.compile(r"full|slim|[01]{6}")
 # Words that say how a checkpoint was made are left out of the served name.
@@ -204,3 +204,19 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(loaded, dict):
         raise ModelNotFound(f"{path} is not a JSON object")
     return loaded
+
+
+_SWITCHES: Final = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY")
+
+
+def stay_off_the_hub() -> None:
+    """Disable the hub's network access for the rest of this process and for its children.
+
+    ``local_files_only`` is not enough: the library asks its server about the caller's environment before it looks into
+    its cache. It reads its switches once, at import, so they are also set in modules that are already imported.
+    """
+    os.environ.update(dict.fromkeys((*_SWITCHES, "TRANSFORMERS_OFFLINE"), "1"))
+    constants = sys.modules.get("huggingface_hub.constants")
+    if constants is not None:
+        for switch in _SWITCHES:
+            setattr(constants, switch, True)

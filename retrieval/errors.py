@@ -15,6 +15,8 @@ RetrievalError
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from models.errors import ArrowheadError
 from retrieval.types import Route
 
@@ -82,3 +84,20 @@ class NcbiReplyError(NcbiError):
 
 class BlastFailed(NcbiError):
     """Report a BLAST search that failed, expired or has an unknown RID."""
+
+
+class ImportFileError(RetrievalError):
+    """Signal that a file to import cannot be read, is truncated or damaged, or is of another kind.
+
+    ``line`` is 1-based, ``offset`` counts bytes of the file on disk; None where unknown.
+    """
+
+    hint = "check that the download is complete, and that it is the file whose kind was named"
+
+    def __init__(self, path: Path, reason: str, *, line: int | None = None, offset: int | None = None) -> None:
+        place = f" line {line}:" if line is not None else f" byte {offset}:" if offset is not None else ""
+        super().__init__(f"{path}:{place} {reason}")
+        self.path = path
+        self.reason = reason
+        self.line = line
+        self.offset = offset

@@ -86,7 +86,7 @@ class RetrievalObserver(Parts, Protocol):
     def searched(self, retriever: str, num_namespaces: int, seconds: float) -> None:
         """Record one search, with all queries of a request together.
 
-        ``retriever`` is one of ``retrieval.corpus.ranking.Retriever``.
+        ``retriever`` is one of ``retrieval.corpus.search.ranking.Retriever``.
         """
         ...
 

@@ -25,10 +25,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from retrieval.gateway.app import STORE_NAME
-from retrieval.gateway.import_run import import_file
-from retrieval.gateway.importing.items import ReadOptions
-from retrieval.gateway.importing.kinds import KINDS
+from retrieval.formats.items import ReadOptions
+from retrieval.gateway.importing.registry import KINDS
+from retrieval.gateway.importing.run import import_file
+from retrieval.gateway.store.open import STORE_NAME
 from scripts.make_ncbi_sample import write_sample
 from scripts.samples.world import World
 

@@ -33,8 +33,8 @@ from models.encoders.base import Floats
 from retrieval.index.base import Ids, Rows
 from retrieval.index.errors import IndexFault
 from retrieval.index.open import create_index, open_index
-from retrieval.index.options import OpenOptions
-from retrieval.index.segmented import SegmentedIndex
+from retrieval.index.segments.index import SegmentedIndex
+from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import IndexSpec, KindChoice
 
 DIM: Final = 16

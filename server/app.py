@@ -15,29 +15,17 @@ from starlette.exceptions import HTTPException
 
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
-from server.access import Access
-from server.api_docs import routes as api_docs
-from server.door import Door
-from server.errors import error_reply
-from server.guard import Guard, log_failure
-from server.openai_api import (
-    catalog,
-    changes,
-    chat,
-    completions,
-    embeddings,
-    health,
-    job_routes,
-    messages,
-    monitoring,
-    namespaces,
-    rerank,
-    responses,
-    search,
-    tokenize,
-    trace_routes,
-)
-from server.services import Services
+from server.api import system
+from server.api.openai import chat, completions, models, tokenize
+from server.api.reference import routes as reference
+from server.api.responses import routes as responses
+from server.api.retrieval import documents, embeddings, namespaces, search
+from server.api.vllm_passthrough import dispatch
+from server.auth.access_control import Door
+from server.error_mapping import error_reply
+from server.middleware.access_log import Access
+from server.middleware.security import Guard, log_failure
+from server.wiring.services import Services
 
 
 def create_app(services: Services) -> FastAPI:
@@ -56,9 +44,9 @@ def create_app(services: Services) -> FastAPI:
 
     app = FastAPI(title="Arrowhead", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
-    for module in (chat, completions, responses, messages, tokenize, embeddings, rerank, catalog, health, trace_routes):
+    for module in (chat, completions, responses, dispatch, tokenize, models):
         app.include_router(module.router)
-    for module in (search, namespaces, changes, job_routes, monitoring, api_docs):
+    for module in (embeddings, search, namespaces, documents, system, reference):
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)

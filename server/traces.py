@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from server.egress_policy import NOTHING_LEFT
+from server.egress.policy import NOTHING_LEFT
 from server.methods.base import (
     Ask,
     CallMade,

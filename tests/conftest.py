@@ -19,7 +19,7 @@ from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request, has_we
 from models.engines.options import EngineOptions
 
 if TYPE_CHECKING:
-    from models.engines.vllm_engine import VllmEngine
+    from models.engines.vllm_engine.engine import VllmEngine
 
 VLLM_OPTIONS = EngineOptions(dtype="float32", device="cpu", max_num_seqs=8, max_queue=4, kv_cache_bytes=256 * 2**20)
 
@@ -43,7 +43,7 @@ async def vllm_engine(real_model: Path) -> AsyncIterator[VllmEngine]:
     """Tests that use it run on the session's event loop."""
     if importlib.util.find_spec("vllm") is None:
         pytest.skip("the vLLM package is not installed")
-    from models.engines.vllm_engine import VllmEngine
+    from models.engines.vllm_engine.engine import VllmEngine
 
     engine = VllmEngine(card_from_request(ModelRequest(source=str(real_model))), VLLM_OPTIONS)
     await engine.start()

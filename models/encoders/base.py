@@ -5,12 +5,14 @@ Free of torch, safe to import anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from models.types import Dtype
 
 Pooling = Literal["cls", "mean"]
 Metric = Literal["inner_product", "l2"]
@@ -99,3 +101,49 @@ class CrossEncoder(Protocol):
     def score(self, query: str, passages: Sequence[PassageText]) -> Floats:
         """Return one raw logit per passage, float32 [n], higher for better, in the order given."""
         ...
+
+
+SENTENCE: Final = ". "
+_ENDS: Final = (".", "?", "!")
+
+
+def one_text(passage: PassageText, separator: str = SENTENCE) -> str:
+    """Join title and text with ``separator``; return the other alone if one is empty.
+
+    With the default separator, only a space follows a title that ends a sentence, as PubMed's titles do.
+    """
+    title, text = passage.title.strip(), passage.text.strip()
+    if not title or not text:
+        return title or text
+    if separator == SENTENCE and title.endswith(_ENDS):
+        return f"{title} {text}"
+    return f"{title}{separator}{text}"
+
+
+# Called with (texts done, total texts) after every batch. An error that it raises ends the work and propagates.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderOptions:
+    """Set device, dtype, batch size, threads and file source of an encoder.
+
+    ``device`` is ``auto``, ``cpu``, ``cuda`` or ``cuda:N``. ``dtype`` ``auto``: bfloat16 on CUDA and on CPUs that
+    compute in it (AMX, AVX512-BF16), otherwise float32. ``batch_tokens`` bounds one batch, padding counted; None
+    selects a value for the device. ``threads`` of a CPU forward pass; None leaves torch's own number.
+    ``allow_download`` lets a hub id be downloaded; otherwise only local files are used. ``revision`` of a hub id:
+    commit, tag or branch; of two towers both, as ``query,passage``; None selects the revision of the known encoder.
+    """
+
+    device: str = "auto"
+    dtype: Dtype = "auto"
+    batch_tokens: int | None = None
+    threads: int | None = None
+    allow_download: bool = False
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("batch_tokens", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")

@@ -16,9 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from models.encoders.base import EncoderFingerprint, Floats, Metric, PassageText
-from models.encoders.joining import one_text
-from models.encoders.options import Progress
+from models.encoders.base import EncoderFingerprint, Floats, Metric, PassageText, Progress, one_text
 from models.encoders.specs import HASHING, OVERLAP
 
 _WORD: Final = re.compile(r"\w+")

@@ -9,8 +9,8 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
+from models.encoders.base import EncoderOptions
 from models.encoders.model_files import ModelFolder, read_json, weight_files
-from models.encoders.options import EncoderOptions
 from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
 from models.encoders.specs import HASHING, OVERLAP, CrossEncoderSpec, EncoderSpec
 from models.errors import ModelNotFound

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from models.engines.hub_access import stay_off_the_hub
+from models.catalog import stay_off_the_hub
 from models.errors import EncoderUnusable, ModelNotFound
 
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

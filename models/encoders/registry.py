@@ -5,9 +5,8 @@ Imports torch only for an encoder with weights.
 
 from __future__ import annotations
 
-from models.encoders.base import CrossEncoder, Encoder
+from models.encoders.base import CrossEncoder, Encoder, EncoderOptions
 from models.encoders.hashing import HashingEncoder, OverlapCrossEncoder
-from models.encoders.options import EncoderOptions
 from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
 from models.encoders.specs import DEFAULT_ENCODER, HASHING, OVERLAP, CrossEncoderSpec, EncoderSpec
 
@@ -28,7 +27,7 @@ def create_encoder(spec_or_id: EncoderSpec | str = DEFAULT_ENCODER, options: Enc
         return HashingEncoder()
     options = options or EncoderOptions()
     resolved = resolve_encoder(spec_or_id, options)
-    from models.encoders.transformers_encoder import TransformersEncoder
+    from models.encoders.transformers_encoder.encoder import TransformersEncoder
 
     return TransformersEncoder(resolved, options)
 
@@ -43,6 +42,6 @@ def create_cross_encoder(spec_or_id: CrossEncoderSpec | str, options: EncoderOpt
         return OverlapCrossEncoder()
     options = options or EncoderOptions()
     resolved = resolve_cross_encoder(spec_or_id, options)
-    from models.encoders.transformers_cross_encoder import TransformersCrossEncoder
+    from models.encoders.transformers_encoder.cross_encoder import TransformersCrossEncoder
 
     return TransformersCrossEncoder(resolved, options)

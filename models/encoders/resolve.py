@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from models.encoders.base import EncoderOptions
 from models.encoders.model_files import ModelFolder, locate
-from models.encoders.options import EncoderOptions
 from models.encoders.sentence_config import read_modules, spec_from_folder
 from models.encoders.specs import (
     DEFAULT_ENCODER,

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from models.errors import ContextTooLong, UnsupportedParam
 from models.types import Delta, EngineStats, GenerateParams
 
 AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -141,3 +145,61 @@ class ServesOpenAi(ABC):
         Raises:
             EngineUnavailable: the engine is not running, or its layer cannot be built.
         """
+
+
+def block_hashes(
+    token_ids: Sequence[int], block_size: int, cache_salt: str | None, known: Sequence[bytes] = ()
+) -> list[bytes]:
+    """Return one digest per full block, in order.
+
+    Each covers the salt and every token up to the block's end. ``known`` are the digests of the first blocks, from an
+    earlier call for a prefix of the same tokens.
+    """
+    digests = list(known)
+    root = b"open" if cache_salt is None else b"salt" + cache_salt.encode("utf-8", errors="surrogatepass")
+    previous = digests[-1] if digests else hashlib.blake2b(root, digest_size=16).digest()
+    for start in range(len(digests) * block_size, len(token_ids) - block_size + 1, block_size):
+        block = array("q", token_ids[start : start + block_size]).tobytes()
+        previous = hashlib.blake2b(previous + block, digest_size=16).digest()
+        digests.append(previous)
+    return digests
+
+
+MAX_LOGPROBS = 20
+
+
+def check_request(prompt_ids: Sequence[int], params: GenerateParams, *, vocab_size: int, max_model_len: int) -> None:
+    """Check the prompt and the parameters of a request.
+
+    Raises:
+        ContextTooLong: the prompt leaves no room for one token.
+        UnsupportedParam: the prompt or a parameter is invalid.
+    """
+    if not prompt_ids:
+        raise UnsupportedParam("the prompt is empty", param="prompt")
+    if min(prompt_ids) < 0 or max(prompt_ids) >= vocab_size:
+        raise UnsupportedParam(f"prompt token ids must lie in 0..{vocab_size - 1}", param="prompt")
+    if len(prompt_ids) >= max_model_len:
+        raise ContextTooLong(
+            f"the prompt has {len(prompt_ids)} tokens and leaves no room in a context of {max_model_len}",
+            param="prompt",
+        )
+    _check_params(params)
+
+
+def _check_params(params: GenerateParams) -> None:
+    checks = (
+        ("max_tokens", params.max_tokens >= 1, "must be at least 1"),
+        (
+            "temperature",
+            math.isfinite(params.temperature) and params.temperature >= 0,
+            "must be a number of at least 0",
+        ),
+        ("top_p", 0 < params.top_p <= 1, "must lie in (0, 1]"),
+        ("top_k", params.top_k >= 0, "must be at least 0"),
+        ("logprobs", params.logprobs is None or 0 <= params.logprobs <= MAX_LOGPROBS, f"must lie in 0..{MAX_LOGPROBS}"),
+        ("stop", all(params.stop), "must not hold an empty string"),
+    )
+    for name, holds, rule in checks:
+        if not holds:
+            raise UnsupportedParam(f"{name} {rule}, not {getattr(params, name)!r}", param=name)

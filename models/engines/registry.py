@@ -30,13 +30,13 @@ def create_engine(kind: EngineKind, card: ModelCard, options: EngineOptions) -> 
     """
     match resolve_kind(kind):
         case "vllm":
-            from models.engines.vllm_engine import VllmEngine
+            from models.engines.vllm_engine.engine import VllmEngine
 
             return VllmEngine(card, options)
         case "scripted":
             return _scripted(card, options)
         case _:
-            from models.engines.transformers_engine import TransformersEngine
+            from models.engines.transformers_engine.engine import TransformersEngine
 
             return TransformersEngine(card, options)
 

@@ -11,19 +11,89 @@ import asyncio
 import math
 import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from models.catalog import ModelCard
-from models.engines.base import Tokenizer
-from models.engines.block_hash import block_hashes
-from models.engines.byte_tokenizer import ByteTokenizer
-from models.engines.detokenize import TextStream
+from models.engines.base import Tokenizer, block_hashes, check_request
 from models.engines.options import EngineOptions
-from models.engines.request_check import check_request
+from models.engines.text.detokenize import TextStream
 from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
+
+_SPECIALS = ("<|begin|>", "<|eos|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
+_FIRST_SPECIAL = 256
+_ROLES = {"system": 258, "developer": 258, "user": 259, "assistant": 260, "tool": 259}
+_END_OF_TURN = 261
+
+
+class ByteTokenizer:
+    """Map ids 0-255 to bytes, the next ones to special tokens, then to ``extra_tokens`` (matched longest first)."""
+
+    def __init__(self, extra_tokens: Sequence[str] = (), *, chat: bool = True) -> None:
+        self._chat = chat
+        first = _FIRST_SPECIAL + len(_SPECIALS)
+        self._extra = {token: first + i for i, token in enumerate(dict.fromkeys(extra_tokens)) if token}
+        self._pieces = [bytes([i]) for i in range(256)] + [b""] * len(_SPECIALS) + [t.encode() for t in self._extra]
+        longest_first = sorted(self._extra, key=len, reverse=True)
+        self._splitter = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")") if longest_first else None
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        return frozenset({257})
+
+    @property
+    def bos_token_id(self) -> int | None:
+        return _FIRST_SPECIAL
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self._chat
+
+    def encode(self, text: str) -> list[int]:
+        if self._splitter is None:
+            return list(_utf8(text))
+        ids: list[int] = []
+        for piece in self._splitter.split(text):
+            if piece in self._extra:
+                ids.append(self._extra[piece])
+            else:
+                ids.extend(_utf8(piece))
+        return ids
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        known = (self._pieces[i] for i in token_ids if 0 <= i < len(self._pieces))
+        return b"".join(known).decode("utf-8", errors="replace")
+
+    def token_id(self, token: str) -> int | None:
+        if token in self._extra:
+            return self._extra[token]
+        raw = _utf8(token)
+        return raw[0] if len(raw) == 1 else None
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> list[int]:
+        if not self._chat:
+            raise UnsupportedParam("this model has no chat template", param="messages")
+        ids = [_FIRST_SPECIAL]
+        for message in messages:
+            role = _ROLES.get(message["role"])
+            if role is None:
+                raise UnsupportedParam(f"unknown role {message['role']!r}", param="messages")
+            ids += [role, *self.encode(message["content"]), _END_OF_TURN]
+        if add_generation_prompt:
+            ids.append(_ROLES["assistant"])
+        return ids
+
+
+def _utf8(text: str) -> bytes:
+    # A lone surrogate, which JSON can contain, has no UTF-8 encoding.
+    return text.encode("utf-8", errors="replace")
+
 
 _CERTAINTY = 0.9
 _MAX_CACHED_BLOCKS = 65536

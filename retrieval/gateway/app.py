@@ -25,15 +25,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retrieval.gateway.blast import BlastService, open_blast
-from retrieval.gateway.blast_engine import BlastOptions
-from retrieval.gateway.blast_organisms import known_taxid
+from retrieval.gateway.blast.requests.request import known_taxid
+from retrieval.gateway.blast.service import BlastOptions, BlastService, open_blast
 from retrieval.gateway.errors import GatewayBindError, GatewayDataError, GatewayPortError
-from retrieval.gateway.eutils import ENDPOINTS, answer
-from retrieval.gateway.history import History
-from retrieval.gateway.loader import SAMPLE_DIR, corpus_fingerprint, load_corpus
-from retrieval.gateway.replies import PLAIN, REPEATED, Reply
-from retrieval.gateway.store import SITE, GatewayStore, build_store
+from retrieval.gateway.eutils.dispatch import ENDPOINTS, answer
+from retrieval.gateway.eutils.history import History
+from retrieval.gateway.http_reply import PLAIN, REPEATED, Reply
+from retrieval.gateway.store.open import open_store
+from retrieval.gateway.store.reader import GatewayStore
 
 log = logging.getLogger(__name__)
 DEFAULT_PORT: Final = 8765
@@ -41,9 +40,6 @@ _MAX_QUERY_STRING: Final = 32 * 1024
 _MAX_BODY: Final = 256 * 1024
 _GRACE_S: Final = 4  # graceful shutdown: time for requests in progress
 _MAX_FIELDS: Final = 1_000  # elink takes an id parameter for each link set
-STORE_NAME: Final = "gateway.sqlite"
-SITE_MARK: Final = "filled-by-imports"  # beside the store: a site's own data, never rebuilt from the sample
-
 Answerer = Callable[[Mapping[str, str]], Awaitable[Reply]]
 
 
@@ -51,35 +47,6 @@ def default_data_dir() -> Path:
     """Return ``$XDG_DATA_HOME/arrowhead/gateway``, by default under ~/.local/share."""
     home = os.environ.get("XDG_DATA_HOME", "").strip()
     return (Path(home) if home else Path.home() / ".local" / "share") / "arrowhead" / "gateway"
-
-
-def open_store(data_dir: Path, sample_dir: Path = SAMPLE_DIR) -> GatewayStore:
-    """Open the store in ``data_dir``; build it from the sample if it is missing, damaged or of another sample.
-
-    Raises:
-        GatewayDataError: a store that a site filled cannot be read (it is never overwritten), or a new one cannot be
-            written.
-    """
-    path = data_dir / STORE_NAME
-    try:
-        store = GatewayStore(path)
-    except GatewayDataError:
-        if (data_dir / SITE_MARK).exists():
-            raise
-        return _built(path, sample_dir)
-    if store.kind == SITE or store.fingerprint == corpus_fingerprint(sample_dir):
-        return store
-    store.close()
-    return _built(path, sample_dir)
-
-
-def _built(path: Path, sample_dir: Path) -> GatewayStore:
-    try:
-        build_store(load_corpus(sample_dir), path)
-    except OSError as error:
-        raise GatewayDataError(f"{path}: cannot be written: {error.strerror}") from error
-    log.info("gateway store built at %s", path)
-    return GatewayStore(path)
 
 
 def create_gateway_app(store: GatewayStore, blast_options: BlastOptions | None = None) -> Starlette:

@@ -4,14 +4,11 @@ GatewayError
 ├── GatewayDataError        a sample file or the store is unreadable, damaged or incomplete
 │   └── BlastDatabaseError  a BLAST database cannot be built, or is incomplete
 ├── GatewayBusyError        another import is running on the store
-├── ImportFileError         a file to import cannot be read, is truncated or damaged, or is of another kind
 ├── GatewayBindError        a non-loopback address without explicit permission
 └── GatewayPortError        the address and port cannot be bound
 """
 
 from __future__ import annotations
-
-from pathlib import Path
 
 from retrieval.errors import RetrievalError
 
@@ -30,23 +27,6 @@ class GatewayBusyError(GatewayError):
     """Signal that another import is running on the store."""
 
     hint = "wait until the other import is done"
-
-
-class ImportFileError(GatewayError):
-    """Signal that a file to import cannot be read, is truncated or damaged, or is of another kind.
-
-    ``line`` is 1-based, ``offset`` counts bytes of the file on disk; None where unknown.
-    """
-
-    hint = "check that the download is complete, and that it is the file whose kind was named"
-
-    def __init__(self, path: Path, reason: str, *, line: int | None = None, offset: int | None = None) -> None:
-        place = f" line {line}:" if line is not None else f" byte {offset}:" if offset is not None else ""
-        super().__init__(f"{path}:{place} {reason}")
-        self.path = path
-        self.reason = reason
-        self.line = line
-        self.offset = offset
 
 
 class BlastDatabaseError(GatewayDataError):

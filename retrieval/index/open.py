@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from retrieval.index.backend import Backend
+from retrieval.index.backends.base import Backend
 from retrieval.index.errors import IndexInputInvalid, IndexWriteFailed
-from retrieval.index.manifest import Manifest, check_fits
-from retrieval.index.options import OpenOptions
-from retrieval.index.owner import SearchOwner
-from retrieval.index.segmented import Opening, SegmentedIndex
+from retrieval.index.segments.index import Opening, SegmentedIndex
+from retrieval.index.segments.manifest import Manifest, OpenOptions, check_fits
+from retrieval.index.segments.search_thread import SearchOwner
+from retrieval.index.segments.snapshot import View
+from retrieval.index.segments.storage import Storage
 from retrieval.index.spec import BackendName, IndexSpec
-from retrieval.index.storage import Storage
-from retrieval.index.view import View
 
 
 def create_index(folder: Path, spec: IndexSpec, options: OpenOptions | None = None) -> SegmentedIndex:
@@ -85,15 +84,15 @@ def backend_of(name: BackendName, options: OpenOptions) -> Backend:
     """
     # Imported on demand: faiss and torch take seconds and memory to load.
     if name == "torch":
-        from retrieval.index.torch_flat import TorchFlatBackend
+        from retrieval.index.backends.torch_flat import TorchFlatBackend
 
         return TorchFlatBackend(device=options.device)
     if name == "faiss-gpu":
-        from retrieval.index.faiss_gpu import FaissGpuBackend
+        from retrieval.index.backends.faiss_gpu import FaissGpuBackend
 
         return FaissGpuBackend(device=options.device, threads=options.threads, probe_share=options.probe_share)
     if name == "faiss":
-        from retrieval.index.faiss_cpu import FaissCpuBackend
+        from retrieval.index.backends.faiss_cpu import FaissCpuBackend
 
         return FaissCpuBackend(threads=options.threads, probe_share=options.probe_share)
     raise IndexInputInvalid(f"no such back end: {name}", param="backend")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from models.encoders.base import CrossEncoder, PassageText
-from retrieval.lexical.characters import normalise
+from retrieval.lexical.tokens import normalise
 from retrieval.passages import Hit, Passage
 
 RRF_K: Final = 60

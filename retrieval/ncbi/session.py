@@ -13,12 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
 from retrieval.errors import CallRejected, NcbiError, NcbiMalformed, NcbiRefusedByEgress
-from retrieval.ncbi.call_urls import parse_call_url
-from retrieval.ncbi.condense import condense
-from retrieval.ncbi.neutralise import neutralise
-from retrieval.ncbi.parsing import parse_reply
-from retrieval.ncbi.records import IdList, ParsedReply
-from retrieval.ncbi.requests import NcbiSite, cache_key, public_url
+from retrieval.ncbi.calls.urls import NcbiSite, cache_key, parse_call_url, public_url
+from retrieval.ncbi.replies.condense import condense, neutralise
+from retrieval.ncbi.replies.parse import parse_reply
+from retrieval.ncbi.replies.records import IdList, ParsedReply
 from retrieval.types import Condensed, Focus, NcbiCall, RawReply, Route
 
 _log = logging.getLogger(__name__)

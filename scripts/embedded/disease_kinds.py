@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from retrieval.ncbi.condense import condense
-from retrieval.ncbi.records import OmimRecord, RecordList
+from retrieval.ncbi.replies.condense import condense
+from retrieval.ncbi.replies.records import OmimRecord, RecordList
 from retrieval.types import Focus
 from scripts.embedded.lookups import Lookups
 from scripts.embedded.questions import phrase_question

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from retrieval.ncbi.condense import condense
-from retrieval.ncbi.records import RecordList, SnpRecord
+from retrieval.ncbi.replies.condense import condense
+from retrieval.ncbi.replies.records import RecordList, SnpRecord
 from retrieval.types import Focus
 from scripts.embedded.lookups import Lookups
 from scripts.embedded.questions import phrase_question

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from retrieval.ncbi.condense import condense
-from retrieval.ncbi.records import FailedRecord, GeneRecord, IdList, RecordList
+from retrieval.ncbi.replies.condense import condense
+from retrieval.ncbi.replies.records import FailedRecord, GeneRecord, IdList, RecordList
 from retrieval.types import Focus
 from scripts.embedded.transcript import (
     CALL_FAILED,

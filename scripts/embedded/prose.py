@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from retrieval.ncbi.records import GeneType
+from retrieval.ncbi.replies.records import GeneType
 from scripts.embedded.identifiers import LOWER, Identifiers
 from scripts.embedded.words import affixes, common_words
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from retrieval.ncbi.condense import condense
-from retrieval.ncbi.records import BlastHit, BlastResult
+from retrieval.ncbi.replies.condense import condense
+from retrieval.ncbi.replies.records import BlastHit, BlastResult
 from retrieval.types import Focus
 from scripts.embedded.identifiers import DIGITS
 from scripts.embedded.lookups import Lookups

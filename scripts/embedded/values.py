@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from retrieval.ncbi.records import GeneRecord, GeneType, OmimRecord
+from retrieval.ncbi.replies.records import GeneRecord, GeneType, OmimRecord
 from scripts.embedded.prose import Prose
 
 OTHER_ORGANISMS = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from scripts.evals.geneturing_records import normalised
+from scripts.evals.geneturing.records import normalised
 from scripts.evals.harness.errors import RunFileInvalid
 from scripts.evals.harness.runner import Scorer
-from scripts.evals.kg_scoring import score
-from scripts.evals.mirage_scoring import strict
+from scripts.evals.kg.scoring import score
+from scripts.evals.mirage.scoring import strict
 
 
 def scorer_of(evaluation: str) -> Scorer:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from retrieval.gateway.importing.grch38 import ACCESSIONS
+from retrieval.gateway.importing.dbsnp_vcf import ACCESSIONS
 from scripts.samples.packing import write_bgzip, write_text
 from scripts.samples.world import World, pick
 

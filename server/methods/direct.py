@@ -16,11 +16,11 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from models.catalog import ModelCard
-from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from models.types import Delta, GenerateParams
-from server.engine_slot import EngineSlot
+from server.engine.lifecycle import EngineSlot
 from server.methods.base import Ask, Done, Event, OptionInvalid, TextDelta, TranscriptDelta
+from server.methods.shared.generation import ids_of, usage_of
 
 # OpenAI's default for completions; a chat answer may run to the end of the context.
 _COMPLETION_TOKENS = 16
@@ -62,31 +62,6 @@ class Direct:
         yield Done(answer=written.strip(), finish_reason=reason, stop_reason=last.stop_reason, usage=usage)
 
 
-def uses_chat_template(engine: Engine, card: ModelCard) -> bool:
-    return card.prompt_form == "chat" and engine.tokenizer.has_chat_template
-
-
-def plain_ids(engine: Engine, text: str) -> list[int]:
-    """Return the tokens of the text, preceded by the model's beginning-of-sequence token where it has one."""
-    bos = engine.tokenizer.bos_token_id
-    return [*([] if bos is None else [bos]), *engine.tokenizer.encode(text)]
-
-
-def ids_of(ask: Ask, engine: Engine, card: ModelCard) -> list[int]:
-    """Return the prompt tokens for the plain model.
-
-    Raises:
-        UnsupportedParam: the chat template refuses the chat.
-    """
-    if ask.prompt is not None:
-        return plain_ids(engine, ask.prompt)
-    if uses_chat_template(engine, card):
-        return engine.tokenizer.encode_chat([{"role": m.role, "content": m.content} for m in ask.messages])
-    last = max(i for i, m in enumerate(ask.messages) if m.role == "user")
-    earlier = [m.content.strip() for i, m in enumerate(ask.messages) if i != last and m.content.strip()]
-    return plain_ids(engine, "\n\n".join([*earlier, f"Question: {ask.messages[last].content.strip()}\nAnswer:"]))
-
-
 def _stops(ask: Ask, card: ModelCard) -> tuple[str, ...]:
     """Return the stop strings: those of the request and, for a base model, the start of a further question."""
     own = ("\n\nQuestion:",) if ask.prompt is None and card.prompt_form == "base" else ()
@@ -106,15 +81,3 @@ def _params(ask: Ask, engine: Engine, prompt_tokens: int, *, stop: tuple[str, ..
         cache_salt=ask.cache_salt,
     )
     return params if wanted.top_p is None else replace(params, top_p=wanted.top_p)
-
-
-def usage_of(prompt_tokens: int, sampled: int, last: Delta) -> LoopUsage:
-    """Return the token usage of an answer generated in one piece; ``last`` is its final delta."""
-    cached = last.num_cached_tokens
-    return LoopUsage(
-        prompt_tokens=prompt_tokens,
-        sampled_tokens=sampled,
-        cached_tokens=cached,
-        computed_tokens=prompt_tokens - cached + sampled,
-        segments=1,
-    )

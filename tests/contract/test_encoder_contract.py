@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from bert_models import build_bert, build_medcpt, build_sentence_folder
 
-from models.encoders.base import CrossEncoder, Encoder, Floats, PassageText
-from models.encoders.options import EncoderOptions
+from models.encoders.base import CrossEncoder, Encoder, EncoderOptions, Floats, PassageText
 from models.encoders.registry import create_cross_encoder, create_encoder
 
 OPTIONS = EncoderOptions(device="cpu", dtype="float32", batch_tokens=256)

@@ -11,16 +11,17 @@ import pytest
 import pytest_asyncio
 
 from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request
-from models.decoding.driver import LoopRequest, run
+from models.decoding.call_loop import LoopRequest
+from models.decoding.driver import run
 from models.decoding.grammar import forced_call_grammar
 from models.decoding.types import Call, CallFinished, CallReply, CallSyntax, LoopDone, LoopEvent, LoopLimits
 from models.engines.base import Engine
 from models.engines.options import EngineOptions
-from models.engines.transformers_engine import TransformersEngine
+from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import GenerateParams, Grammar
 
 if TYPE_CHECKING:
-    from models.engines.vllm_engine import VllmEngine
+    from models.engines.vllm_engine.engine import VllmEngine
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="session")]
 

@@ -21,9 +21,9 @@ import pytest
 from retrieval.index.base import RowFilter
 from retrieval.index.errors import IndexBusy, IndexDamaged, IndexFault, IndexInputInvalid, IndexMismatch
 from retrieval.lexical.base import LexicalIndex
-from retrieval.lexical.bm25 import LexicalOptions, row_of
-from retrieval.lexical.fts_index import open_fts
-from retrieval.lexical.tantivy_index import TantivyIndex, open_tantivy
+from retrieval.lexical.bm25.fts5_index import open_fts
+from retrieval.lexical.bm25.tantivy_index import TantivyIndex, open_tantivy
+from retrieval.lexical.bm25.terms import LexicalOptions, row_of
 from retrieval.lexical.tokens import query_terms
 from retrieval.passages import Passage, type_bits
 

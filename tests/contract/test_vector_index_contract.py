@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,16 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from index_rows import DIM, clustered, like_medcpt, nearest, part_of, passing, recall, rows_for
 
 from models.encoders.base import Metric
 from retrieval.index.base import NO_ID, RowFilter, Rows, VectorIndex
 from retrieval.index.errors import IndexFault, IndexInputInvalid
 from retrieval.index.open import create_index, open_index
-from retrieval.index.options import OpenOptions
-from retrieval.index.segmented import SegmentedIndex
+from retrieval.index.segments.index import SegmentedIndex
+from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import BackendName, IndexSpec, KindChoice
 
 ROWS = 2_000

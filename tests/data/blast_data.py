@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.gateway.blast import BlastService
-from retrieval.gateway.blast_build import build_blast_database
-from retrieval.gateway.replies import Reply
+from retrieval.gateway.blast.databases.build import build_blast_database
+from retrieval.gateway.blast.service import BlastService
+from retrieval.gateway.http_reply import Reply
 
 needs_blast = pytest.mark.skipif(
     any(shutil.which(name) is None for name in ("blastn", "blastp", "makeblastdb", "blastdbcmd", "blast_formatter")),

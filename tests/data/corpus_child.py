@@ -14,9 +14,9 @@ from corpus_doubles import FolderVectors, WordEncoder, backends
 from corpus_files import reading
 
 from models.encoders.base import Encoder
-from retrieval.corpus.adding import Progress, Watch, add_items
+from retrieval.corpus.ingest.add import Progress, Watch, add_items
 from retrieval.corpus.items import Item
-from retrieval.corpus.namespaces import Namespaces
+from retrieval.corpus.namespaces.registry import Namespaces
 
 DOCUMENTS = 600
 

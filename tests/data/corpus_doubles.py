@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from models.encoders.base import EncoderFingerprint, Floats, Metric, PassageText
-from retrieval.corpus.namespace_settings import Backends
+from retrieval.corpus.namespaces.settings import Backends
 from retrieval.index.base import NO_ID, IndexStats, Neighbours, RowFilter, Rows
 from retrieval.index.errors import IndexBusy, IndexDamaged, IndexInputInvalid
 from retrieval.passages import Hit, Passage, type_bits

@@ -7,9 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from retrieval.gateway import schema
-from retrieval.gateway.eutils import answer
-from retrieval.gateway.records import (
+from retrieval.formats.records import (
     Article,
     Concept,
     Entry,
@@ -23,9 +21,11 @@ from retrieval.gateway.records import (
     Taxon,
     Variation,
 )
-from retrieval.gateway.replies import Reply
-from retrieval.gateway.store import SITE, GatewayStore
-from retrieval.gateway.store_write import StoreWriter
+from retrieval.gateway.eutils.dispatch import answer
+from retrieval.gateway.http_reply import Reply
+from retrieval.gateway.store import schema
+from retrieval.gateway.store.reader import SITE, GatewayStore
+from retrieval.gateway.store.writer import StoreWriter
 
 STRUCTURED = """<PubmedArticle><MedlineCitation Status="MEDLINE" Owner="NLM" IndexingMethod="Manual">
 <PMID Version="1">10000001</PMID>

@@ -11,10 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.encoders.base import Floats, PassageText
+from models.encoders.base import Floats, PassageText, Progress
 from models.encoders.hashing import HashingEncoder
-from models.encoders.options import Progress
-from retrieval.graph.store_build import Import, build_graph
+from retrieval.graph.store.build import Import, build_graph
 
 NAME = "invented"
 

@@ -14,7 +14,7 @@ from models.encoders.hashing import HashingEncoder
 from retrieval.graph.base import GraphStore, NameOf
 from retrieval.graph.errors import GraphNodeUnknown
 from retrieval.graph.linking import linker as linking
-from retrieval.graph.linking.dictionary import build_dictionary
+from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.linking.types import Linked, LinkOptions
 from retrieval.graph.types import Edge, Mention, Neighbourhood, Node, Statement

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from models.catalog import ModelCard
-from models.decoding.driver import LoopRequest, run
+from models.decoding.call_loop import LoopRequest
+from models.decoding.driver import run
 from models.decoding.types import (
     Call,
     CallHandler,
@@ -18,9 +19,8 @@ from models.decoding.types import (
     Span,
     TextSampled,
 )
-from models.engines.byte_tokenizer import ByteTokenizer
 from models.engines.options import EngineOptions
-from models.engines.scripted_engine import Rule, ScriptedBehaviour, ScriptedEngine
+from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from models.types import GenerateParams
 
 SYNTAX = CallSyntax("[https://", "]->", lambda text: text.startswith("https://ncbi/") and "\n" not in text)

@@ -15,10 +15,9 @@ from pathlib import Path
 
 from graph_names import NamesStore, node
 
-from models.encoders.base import Floats, PassageText
+from models.encoders.base import Floats, PassageText, Progress
 from models.encoders.hashing import HashingEncoder
-from models.encoders.options import Progress
-from retrieval.graph.linking.nearest import build_nearest
+from retrieval.graph.linking.vector_lookup import build_nearest
 
 STORE = NamesStore([node("Disease", "DOID:2", "rheumatoid arthritis"), node("Disease", "DOID:3", "psoriasis")])
 

@@ -6,10 +6,10 @@ import gzip
 from pathlib import Path
 from typing import Final
 
-from retrieval.gateway.importing.items import Bad, Good, Item, ReadOptions
-from retrieval.gateway.importing.kinds import KINDS
-from retrieval.gateway.importing.sources import Source
-from retrieval.gateway.records import Entry
+from retrieval.formats.items import Bad, Good, Item, ReadOptions
+from retrieval.formats.records import Entry
+from retrieval.formats.sources import Source
+from retrieval.gateway.importing.registry import KINDS
 
 GENE_INFO_HEADER: Final = (
     "#tax_id\tGeneID\tSymbol\tLocusTag\tSynonyms\tdbXrefs\tchromosome\tmap_location\tdescription\ttype_of_gene\t"

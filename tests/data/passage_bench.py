@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from models.catalog import ModelCard, PromptForm
-from models.engines.byte_tokenizer import ByteTokenizer
 from models.engines.options import EngineOptions
-from models.engines.scripted_engine import Rule, ScriptedBehaviour, ScriptedEngine
-from retrieval.corpus.adding import add_items
+from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
+from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import Reading, Span
-from retrieval.corpus.namespace_settings import NamespaceSettings
+from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.passages import Document
-from server.engine_slot import EngineSlot
+from server.engine.lifecycle import EngineSlot
+from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import Ask, Done, Event, Evidence, Message, Sampling, Step, TextDelta
-from server.passage_service import PassageService
-from server.retrieval_settings import RetrievalSettings
-from server.retrieval_setup import Retrieval, build_retrieval
+from server.settings.retrieval import RetrievalSettings
+from server.wiring.retrieval import build_retrieval
 
 Script = Sequence[Rule] | Callable[[str], str]
 DRUGS = (

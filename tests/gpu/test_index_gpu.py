@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from index_rows import clustered, like_medcpt, nearest, part_of, passing, recall, rows_for
 
 from models.encoders.base import Metric
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.open import create_index, open_index
-from retrieval.index.options import OpenOptions
+from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import BackendName, IndexSpec, KindChoice
 
 pytestmark = pytest.mark.gpu

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import chromium
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
-import chromium
-
-from server.api_docs.operations import OPERATIONS
+from server.api.reference.operations import OPERATIONS
 
 KEY = "reading-in-a-browser-1"
 LOADED = "document.querySelectorAll('details').length"

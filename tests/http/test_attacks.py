@@ -8,7 +8,6 @@ import io
 import json
 import re
 import socket
-import sys
 import tarfile
 import time
 import zipfile
@@ -19,8 +18,6 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from attack_bodies import BODIES, GOOD, MODELS, NAMES, PATHS, REQUESTS, VALUES, WITH_MODEL, field_values
 from http_calls import Site, namespace_settings
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -12,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 BLAST = "https://blast.ncbi.nlm.nih.gov/blast/Blast.cgi"

@@ -15,16 +15,16 @@ import uvicorn
 
 from models.catalog import ModelRequest, card_from_request
 from models.engines.options import EngineOptions
-from models.engines.transformers_engine import TransformersEngine
+from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import EngineStats
-from scripts.benchmarks.streams import Target
-from server.cli_serve import http_config
-from server.engine_slot import EngineSlot
+from scripts.benchmarks.serving.streams import Target
+from server.engine.lifecycle import EngineSlot
 from server.methods.direct import Direct
-from server.retrieval_setup import build_retrieval
-from server.services import Components, Services
-from server.settings import Settings
+from server.serving.run import http_config
+from server.settings.schema import Settings
 from server.traces import TraceStore
+from server.wiring.retrieval import build_retrieval
+from server.wiring.services import Components, Services
 
 
 @asynccontextmanager
@@ -83,7 +83,7 @@ async def test_a_client_that_leaves_frees_its_engine_slot(
 ) -> None:
     """Eight at a time on four slots, four of them waiting in the engine; nothing of them stays: no sequence, no place,
     no task. A whole reply that nobody got has a status that says so."""
-    caplog.set_level(logging.INFO, logger="server.access")
+    caplog.set_level(logging.INFO, logger="server.middleware.access_log")
     body: dict[str, Any] = {"model": "small", "stream": stream, "max_tokens": 1500, "temperature": 1.0}
     body["messages"] = [{"role": "user", "content": "Which gene is it?"}]
     async with _served(real_model, tmp_path) as (services, url):
@@ -100,5 +100,7 @@ async def test_a_client_that_leaves_frees_its_engine_slot(
 
         assert _stats(services).tokens_generated < 8 * 3 * 1500
         assert len(asyncio.all_tasks()) <= tasks
-    left = [one for one in caplog.records if one.name == "server.access" and "status=499" in one.getMessage()]
+    left = [
+        one for one in caplog.records if one.name == "server.middleware.access_log" and "status=499" in one.getMessage()
+    ]
     assert stream or len(left) == 8 * 3

@@ -9,14 +9,11 @@ import asyncio
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from client_venv import client_environment, client_python
 
 QUESTION = "What is the official gene symbol of LMP10?"

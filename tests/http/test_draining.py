@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from scripts.benchmarks.streams import Target
+from scripts.benchmarks.serving.streams import Target
 
 Serve = Callable[..., AbstractContextManager[Any]]
 LONG, SHORT = " word" * 400, " a few words"

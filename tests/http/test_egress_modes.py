@@ -15,7 +15,7 @@ from typing import Any
 import openai
 import pytest
 
-from server.egress_settings import key_id
+from server.types import key_id
 
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 # Looked up as this machine, by the test run's network block; for the server it is another one.

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from scripts.benchmarks.streams import Target
+from scripts.benchmarks.serving.streams import Target
 
 Serve = Callable[..., AbstractContextManager[Any]]
 RULES = [

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from ncbi_server import Answer, NcbiServer, Seen
 
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"

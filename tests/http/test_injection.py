@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -15,14 +14,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-from markdown_it import MarkdownIt
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from attack_injections import MANY, NCBI, mark, poison
 from graph_files import write_lines
 from http_calls import Site, namespace_settings
+from markdown_it import MarkdownIt
 
-from server.cli import main
+from server.cli.main import main
 
 METHODS = ("genegpt", "kg-rag", "medrag")
 # Where references of the three may lead; documents lead to their own address.

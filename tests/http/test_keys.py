@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 
 import openai
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from http_calls import SETTINGS
 from http_calls import Site as Calls
 

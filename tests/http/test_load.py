@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from scripts.benchmarks.streams import Outcome, Target
+from scripts.benchmarks.serving.streams import Outcome, Target
 
 Serve = Callable[..., AbstractContextManager[Any]]
 WORDS = "".join(f" w{number:02}" for number in range(20))

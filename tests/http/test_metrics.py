@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, get_args
 
 import openai
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from metrics_text import OPENMETRICS, Sample, fetch, samples, scrape, total
 
 from models.decoding.types import CallStatus
-from retrieval.corpus.ranking import Retriever
+from retrieval.corpus.search.ranking import Retriever
 from retrieval.types import Endpoint
-from server.engine_slot import State
-from server.errors import TABLE
-from server.metrics import FAILURES
+from server.engine.lifecycle import State
+from server.error_mapping import TABLE
+from server.observability.metrics import FAILURES
 
 QUESTION = "What is the official gene symbol of LMP10?"
 CANARY = "zebrawort-canary"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +13,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from http_calls import SETTINGS, Site, namespace_settings, snippets
 from pubmed_server import serve_pubmed
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from http_calls import SETTINGS, Site, namespace_settings
 
 Serve = Callable[..., AbstractContextManager[Any]]

@@ -22,13 +22,13 @@ from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.errors import ModelNotFound
 from server.app import create_app
-from server.engine_slot import EngineSlot
+from server.engine.lifecycle import EngineSlot
 from server.methods.base import Ask, Event
 from server.methods.direct import Direct
-from server.retrieval_setup import build_retrieval
-from server.services import Components, Services
-from server.settings import Settings
+from server.settings.schema import Settings
 from server.traces import TraceStore
+from server.wiring.retrieval import build_retrieval
+from server.wiring.services import Components, Services
 
 
 def _post(url: str, question: str, *, stream: bool, path: str = "chat/completions") -> socket.socket:

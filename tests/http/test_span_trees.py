@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 pytest.importorskip("opentelemetry.sdk")
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from span_collector import Seen, SpanCollector
 
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"

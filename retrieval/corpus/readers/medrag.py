@@ -11,9 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from retrieval.corpus.document_types import document_types
-from retrieval.corpus.items import NO_OPTIONS, Item, Passed, ReadOptions, TextBuilder, path_of, unreadable_file
-from retrieval.gateway.importing.sources import Source
+from retrieval.corpus.items import (
+    NO_OPTIONS,
+    Item,
+    Passed,
+    ReadOptions,
+    TextBuilder,
+    document_types,
+    path_of,
+    unreadable_file,
+)
+from retrieval.formats.sources import Source
 from retrieval.passages import Document
 
 _ROW: Final = re.compile(r"(.+)_[0-9]+", re.ASCII)

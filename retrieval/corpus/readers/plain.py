@@ -10,7 +10,7 @@ from typing import Final
 
 from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable
 from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, TextBuilder, path_of, unreadable_file
-from retrieval.gateway.importing.sources import Source
+from retrieval.formats.sources import Source
 from retrieval.passages import Document
 
 MAX_BYTES: Final = 64 * 2**20

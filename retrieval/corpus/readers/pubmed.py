@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from retrieval.corpus.document_types import document_types
 from retrieval.corpus.items import (
     NO_OPTIONS,
     Item,
@@ -17,12 +16,13 @@ from retrieval.corpus.items import (
     TextBuilder,
     Withdrawn,
     date_number,
+    document_types,
     unreadable_file,
 )
-from retrieval.gateway.importing import pubmed_xml
-from retrieval.gateway.importing.items import Bad
-from retrieval.gateway.importing.sources import Source
-from retrieval.gateway.records import Article, Removal
+from retrieval.formats import pubmed_xml
+from retrieval.formats.items import Bad
+from retrieval.formats.records import Article, Removal
+from retrieval.formats.sources import Source
 from retrieval.passages import Document
 
 _BOOK: Final = re.compile(r"\s*<PubmedBookArticle\b")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.items import NO_OPTIONS, Item, Passed, ReadOptions, TextBuilder, date_number, unreadable_file
-from retrieval.gateway.importing.sources import Source
+from retrieval.formats.sources import Source
 from retrieval.passages import Document
 
 _MAX_RECORD: Final = 2**20

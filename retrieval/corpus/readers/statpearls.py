@@ -11,16 +11,23 @@ from pathlib import Path
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from retrieval.corpus.document_types import document_types
-from retrieval.corpus.items import NO_OPTIONS, Item, Passed, ReadOptions, TextBuilder, date_number, unreadable_file
-from retrieval.corpus.readers.sections import add_sections, drop_raised_citations, licence_of
-from retrieval.gateway.errors import ImportFileError
-from retrieval.gateway.importing.archives import is_tar, tar_members
-from retrieval.gateway.importing.dates import date_of
-from retrieval.gateway.importing.items import MalformedRecord
-from retrieval.gateway.importing.jats_text import plain_text
-from retrieval.gateway.importing.sources import Source
-from retrieval.gateway.importing.xml_records import Layout, RawRecord, parse, records, text_of
+from retrieval.corpus.items import (
+    NO_OPTIONS,
+    Item,
+    Passed,
+    ReadOptions,
+    TextBuilder,
+    date_number,
+    document_types,
+    unreadable_file,
+)
+from retrieval.corpus.readers.pmc import add_sections, drop_raised_citations, licence_of
+from retrieval.errors import ImportFileError
+from retrieval.formats.archives import is_tar, tar_members
+from retrieval.formats.items import MalformedRecord, date_of
+from retrieval.formats.pmc_jats import plain_text
+from retrieval.formats.sources import Source
+from retrieval.formats.xml_records import Layout, RawRecord, parse, records, text_of
 from retrieval.passages import Document
 
 _MAX_RECORD: Final = 64 * 2**20

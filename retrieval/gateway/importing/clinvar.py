@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from retrieval.gateway.importing.concepts import concept_uid
-from retrieval.gateway.importing.items import NO_OPTIONS, Bad, Good, Item, MalformedRecord, ReadOptions, bad
-from retrieval.gateway.importing.sources import Source
-from retrieval.gateway.importing.tables import NOT_UTF8, Shape, Table, given, is_number, many, open_table, whole
-from retrieval.gateway.records import Database, Link, Variation
+from retrieval.formats.items import NO_OPTIONS, Bad, Good, Item, MalformedRecord, ReadOptions, bad
+from retrieval.formats.records import Database, Link, Variation
+from retrieval.formats.sources import Source
+from retrieval.formats.tables import NOT_UTF8, Shape, Table, given, is_number, many, open_table, whole
+from retrieval.gateway.store.writer import concept_uid
 
 
 class _Row(NamedTuple):

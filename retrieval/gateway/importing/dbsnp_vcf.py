@@ -3,18 +3,193 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain
 from typing import Final
 
-from retrieval.gateway.importing import dbsnp_fields as fields
-from retrieval.gateway.importing.grch38 import ACCESSIONS, CHROMOSOMES, chromosome_of, is_other_sequence
-from retrieval.gateway.importing.items import NO_OPTIONS, Good, Item, MalformedRecord, ReadOptions, bad, shown
-from retrieval.gateway.importing.sources import Line, Source
-from retrieval.gateway.importing.tables import NOT_UTF8, whole
-from retrieval.gateway.records import Snp
+from retrieval.formats.items import NO_OPTIONS, Good, Item, MalformedRecord, ReadOptions, bad, shown
+from retrieval.formats.records import Snp
+from retrieval.formats.sources import Line, Source
+from retrieval.formats.tables import NOT_UTF8, is_number, whole
+from retrieval.gateway.store.writer import merge_snps
+
+_FUNCTIONS: Final = (
+    ("DSS", ("splice_donor_variant",)),
+    ("ASS", ("splice_acceptor_variant",)),
+    ("NSN", ("stop_gained",)),
+    ("NSF", ("frameshift_variant",)),
+    ("NSM", ("missense_variant",)),
+    ("SYN", ("synonymous_variant",)),
+    ("U5", ("5_prime_UTR_variant",)),
+    ("U3", ("3_prime_UTR_variant",)),
+    ("INT", ("intron_variant",)),
+    ("R5", ("2KB_upstream_variant", "upstream_transcript_variant")),
+    ("R3", ("500B_downstream_variant", "downstream_transcript_variant")),
+)
+_CLASSES: Final = {"SNV": "snv", "DEL": "del", "INS": "ins", "INDEL": "delins", "MNV": "mnv"}
+_SIGNIFICANCE: Final = {
+    "0": "uncertain-significance",
+    "1": "not-provided",
+    "2": "benign",
+    "3": "likely-benign",
+    "4": "likely-pathogenic",
+    "5": "pathogenic",
+    "6": "drug-response",
+    "7": "histocompatibility",
+    "8": "confers-sensitivity",
+    "9": "risk-factor",
+    "10": "association",
+    "11": "protective",
+    "12": "conflicting-interpretations-of-pathogenicity",
+    "13": "affects",
+    "255": "other",
+}
+_ABSENT: Final = frozenset(("", "."))
+# IUPAC's letter for each set of bases, bases in alphabetical order.
+_AMBIGUITY: Final = {
+    "A": "A", "C": "C", "G": "G", "T": "T", "AC": "M", "AG": "R", "AT": "W", "CG": "S", "CT": "Y", "GT": "K",
+    "ACG": "V", "ACT": "H", "AGT": "D", "CGT": "B", "ACGT": "N",
+}  # fmt: skip
+_STUDIES: Final = {"dbGaP_PopFreq": "ALFA"}
+Info = dict[str, str]
+
+
+def info_of(cell: str) -> Info:
+    """Parse INFO into a mapping; a flag has the value ""."""
+    return {key: value for key, _, value in (part.partition("=") for part in cell.split(";"))}
+
+
+def genes(info: Info) -> tuple[tuple[str, str], ...]:
+    """Return (symbol, gene id) of the genes, then of the pseudogenes, from "SYM:ID|SYM:ID".
+
+    Raises:
+        MalformedRecord: an entry has another form.
+    """
+    pairs: list[tuple[str, str]] = []
+    for key in ("GENEINFO", "PSEUDOGENEINFO"):
+        for part in info[key].split("|") if info.get(key) else ():
+            symbol, colon, gene_id = part.rpartition(":")
+            if not (colon and is_number(gene_id)):
+                raise MalformedRecord(f"INFO {key}: SYMBOL:ID was expected, not {shown(part)}")
+            pairs.append((symbol, gene_id))
+    return tuple(dict.fromkeys(pairs))
+
+
+def functions(info: Info) -> tuple[str, ...]:
+    return tuple(term for flag, terms in _FUNCTIONS if flag in info for term in terms)
+
+
+def snp_class(info: Info) -> str:
+    value = info.get("VC", "")
+    if value not in _CLASSES:
+        raise MalformedRecord(f"INFO VC: SNV, DEL, INS, INDEL or MNV was expected, not {shown(value)}")
+    return _CLASSES[value]
+
+
+def significance(info: Info) -> tuple[str, ...]:
+    """Return the distinct clinical significances in CLNSIG as words.
+
+    CLNSIG has a list for REF and each ALT; the codes of a list are separated by bars.
+    """
+    codes = info.get("CLNSIG", "").replace(",", "|").split("|")
+    return tuple(dict.fromkeys(_SIGNIFICANCE.get(code, "other") for code in codes if code not in _ABSENT))
+
+
+def frequencies(info: Info, alleles: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return (study, "T=0.0109") for the minor allele of each study, which is the second most frequent one.
+
+    Raises:
+        MalformedRecord: FREQ does not have one number for each allele.
+    """
+    found: list[tuple[str, str]] = []
+    for part in info["FREQ"].split("|") if info.get("FREQ") else ():
+        study, colon, values = part.rpartition(":")
+        try:
+            ranked = sorted(
+                (-float(value), rank, value) for rank, value in enumerate(values.split(",")) if value not in _ABSENT
+            )
+        except ValueError:
+            colon = ""
+        if not colon or values.count(",") != len(alleles) - 1:
+            raise MalformedRecord(f"INFO FREQ: STUDY:NUMBER,… for {len(alleles)} alleles expected, not {shown(part)}")
+        if len(ranked) > 1:
+            _, rank, value = ranked[1]
+            found.append((_STUDIES.get(study, study), f"{alleles[rank] or '-'}={value}"))
+    return tuple(found)
+
+
+def trimmed(ref: str, alts: Sequence[str]) -> tuple[int, str, tuple[str, ...]]:
+    """Return (length of the common prefix, REF and ALTs without it).
+
+    VCF puts the preceding base before an insertion or deletion.
+    """
+    if not alts or (len(ref) == 1 and all(len(alt) == 1 for alt in alts)):
+        return 0, ref, tuple(alts)
+    start = 0
+    for column in zip(ref, *alts, strict=False):
+        if len(set(column)) > 1:
+            break
+        start += 1
+    return start, ref[start:], tuple(alt[start:] for alt in alts)
+
+
+def ambiguity(alleles: Iterable[str]) -> str:
+    """Return the IUPAC letter for the alleles of a single-base substitution, and N otherwise, as dbSNP does."""
+    return _AMBIGUITY.get("".join(sorted(set(alleles))), "N") if all(len(allele) == 1 for allele in alleles) else "N"
+
+
+def hgvs(info: Info, accession: str, position: int, alleles: Sequence[str]) -> tuple[str, ...]:
+    """Return genomic names: those that the row gives for clinical alleles, else those of single-base substitutions.
+
+    HGVS shifts insertions and deletions along the sequence, which the row alone does not contain; they get none.
+    """
+    given = [name for name in info.get("CLNHGVS", "").split(",") if name not in _ABSENT and not name.endswith("=")]
+    if given:
+        return tuple(given)
+    kind = "m" if accession == "NC_012920.1" else "g"
+    ref, *alts = alleles
+    return tuple(
+        f"{accession}:{kind}.{position}{ref}>{alt}"
+        for alt in alts
+        if len(ref) == len(alt) == 1 and "N" not in ref + alt
+    )
+
+
+def docsum(names: Sequence[str], ref: str, alts: Sequence[str], pairs: Sequence[tuple[str, str]]) -> str:
+    alleles = "/".join(allele or "-" for allele in (ref, *alts))
+    parts = [f"HGVS={','.join(names)}"] if names else []
+    parts += [f"SEQ=[{alleles}]", f"LEN={len(ref) or max(map(len, alts), default=0)}"]
+    if pairs:
+        parts.append("GENE=" + ",".join(f"{symbol}:{gene_id}" for symbol, gene_id in pairs))
+    return "|".join(parts)
+
+
+_VERSIONS: Final = (
+    ("1", 11), ("2", 12), ("3", 12), ("4", 12), ("5", 10), ("6", 12), ("7", 14), ("8", 11), ("9", 12), ("10", 11),
+    ("11", 10), ("12", 12), ("13", 11), ("14", 9), ("15", 10), ("16", 10), ("17", 11), ("18", 10), ("19", 10),
+    ("20", 11), ("21", 9), ("22", 11), ("X", 11), ("Y", 10),
+)  # fmt: skip
+ACCESSIONS: Final = {
+    **{name: f"NC_{number:06}.{version}" for number, (name, version) in enumerate(_VERSIONS, 1)},
+    "MT": "NC_012920.1",
+}
+CHROMOSOMES: Final = {accession: name for name, accession in ACCESSIONS.items()}
+
+
+def chromosome_of(contig: str) -> str:
+    """Return "1" to "22", "X", "Y" or "MT" for NC_000001.11, 1 or chr1 (M too), and "" for any other sequence."""
+    if contig in CHROMOSOMES:
+        return CHROMOSOMES[contig]
+    name = contig.removeprefix("chr")
+    name = "MT" if name == "M" else name
+    return name if name in ACCESSIONS else ""
+
+
+def is_other_sequence(contig: str) -> bool:
+    """Return True for alternative loci, patches and unplaced scaffolds, as NCBI, UCSC and Ensembl name them."""
+    return contig.startswith(("NT_", "NW_", "GL", "KI", "HLA-", "HSCHR", "HG")) or "_" in contig.removeprefix("NC_")
+
 
 _COLUMNS: Final = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO"]
 _SEQUENCE: Final = re.compile(r"[ACGTUNRYKMSWBDHV]+", re.ASCII | re.IGNORECASE)
@@ -50,23 +225,6 @@ def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> It
         if number:
             group.append((number, text))
             key = head
-
-
-def merge_snps(old: Snp, new: Snp) -> Snp:
-    """Merge two rows of one file with the same rs number; position and class are those of ``old``."""
-    if old.snp_id != new.snp_id:
-        raise ValueError(f"rs{old.snp_id} and rs{new.snp_id} are not one")
-    studies = {study for study, _ in old.mafs}
-    return replace(
-        old,
-        genes=tuple(dict.fromkeys((*old.genes, *new.genes))),
-        spdi=_joined(old.spdi, new.spdi),
-        function_class=_joined(old.function_class, new.function_class),
-        allele=old.allele if old.allele == new.allele else "N",
-        mafs=(*old.mafs, *(maf for maf in new.mafs if maf[0] not in studies)),
-        clinical=_joined(old.clinical, new.clinical),
-        validated=_joined(old.validated, new.validated),
-    )
 
 
 def _open(source: Source) -> tuple[Iterator[Line], str]:
@@ -148,13 +306,13 @@ def _snp(text: str | None, build: str) -> Snp:
     chromosome = chromosome_of(contig)
     if not chromosome:
         raise MalformedRecord(f"CHROM: {shown(contig)} is no chromosome of GRCh38")
-    info = fields.info_of(info_cell)
+    info = info_of(info_cell)
     number = whole(rs.removeprefix("rs"), "ID") if rs.startswith("rs") else whole(info.get("RS", rs), "ID")
     alts = _alleles(ref, alt)
-    start, short_ref, short_alts = fields.trimmed(ref, alts)
+    start, short_ref, short_alts = trimmed(ref, alts)
     accession, place = ACCESSIONS[chromosome], whole(pos, "POS") + start
-    pairs, mafs = fields.genes(info), fields.frequencies(info, (short_ref, *short_alts))
-    names = fields.hgvs(info, accession, place, (short_ref, *short_alts))
+    pairs, mafs = genes(info), frequencies(info, (short_ref, *short_alts))
+    names = hgvs(info, accession, place, (short_ref, *short_alts))
     return Snp(
         snp_id=number,
         genes=pairs,
@@ -163,12 +321,12 @@ def _snp(text: str | None, build: str) -> Snp:
         position=str(place),
         position_grch37="",
         spdi=",".join(f"{accession}:{place - 1}:{short_ref}:{allele}" for allele in short_alts),
-        function_class=",".join(fields.functions(info)),
-        snp_class=fields.snp_class(info),
-        allele=fields.ambiguity((short_ref, *short_alts)),
-        docsum=fields.docsum(names, short_ref, short_alts, pairs),
+        function_class=",".join(functions(info)),
+        snp_class=snp_class(info),
+        allele=ambiguity((short_ref, *short_alts)),
+        docsum=docsum(names, short_ref, short_alts, pairs),
         mafs=mafs,
-        clinical=",".join(fields.significance(info)),
+        clinical=",".join(significance(info)),
         handles="",
         validated=_validation(mafs),
         ss="",
@@ -196,7 +354,3 @@ def _validation(mafs: tuple[tuple[str, str], ...]) -> str:
     if not mafs:
         return ""
     return "by-frequency,by-alfa" if any(study == "ALFA" for study, _ in mafs) else "by-frequency"
-
-
-def _joined(old: str, new: str) -> str:
-    return ",".join(dict.fromkeys(filter(None, (*old.split(","), *new.split(",")))))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal
 
-from retrieval.gateway.importing.items import Bad, bad, shown
-from retrieval.gateway.importing.sources import Source
+from retrieval.formats.items import Bad, bad, shown
+from retrieval.formats.sources import Source
 
 Molecule = Literal["nucleotide", "protein"]
 # The letters of NCBI's BLAST help: IUPAC's codes, the gap, and for proteins U, O, J and the stop.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from retrieval.gateway.importing.items import NO_OPTIONS, Item, ReadOptions
-from retrieval.gateway.importing.sources import Source
-from retrieval.gateway.importing.tables import Shape, Table, identifier, one_per_row, open_table
-from retrieval.gateway.records import Link
+from retrieval.formats.items import NO_OPTIONS, Item, ReadOptions
+from retrieval.formats.records import Link
+from retrieval.formats.sources import Source
+from retrieval.formats.tables import Shape, Table, identifier, one_per_row, open_table
 
 SHAPE: Final = Shape("gene2pubmed", ("tax_id", "GeneID", "PubMed_ID"))
 

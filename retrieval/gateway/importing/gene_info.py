@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Final
 
-from retrieval.gateway.importing.items import NO_OPTIONS, Item, MalformedRecord, ReadOptions
-from retrieval.gateway.importing.organisms import organism
-from retrieval.gateway.importing.sources import Source
-from retrieval.gateway.importing.tables import Shape, Table, given, many, one_per_row, open_table, whole
-from retrieval.gateway.records import Gene, Organism
+from retrieval.formats.items import NO_OPTIONS, Item, MalformedRecord, ReadOptions
+from retrieval.formats.records import Gene, Organism
+from retrieval.formats.sources import Source
+from retrieval.formats.tables import Shape, Table, given, many, one_per_row, open_table, whole
+from retrieval.gateway.store.writer import organism
 
 SHAPE: Final = Shape(
     "gene_info",

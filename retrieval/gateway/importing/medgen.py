@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from retrieval.gateway.importing.concepts import concept_uid
-from retrieval.gateway.importing.items import NO_OPTIONS, Good, Item, MalformedRecord, ReadOptions, bad
-from retrieval.gateway.importing.sources import Line, Source
-from retrieval.gateway.importing.tables import NOT_UTF8, Shape, is_number, one_per_row, open_table
-from retrieval.gateway.records import Concept, Entry, Link, OmimEntry
+from retrieval.formats.items import NO_OPTIONS, Good, Item, MalformedRecord, ReadOptions, bad
+from retrieval.formats.records import Concept, Entry, Link, OmimEntry
+from retrieval.formats.sources import Line, Source
+from retrieval.formats.tables import NOT_UTF8, Shape, is_number, one_per_row, open_table
+from retrieval.gateway.store.writer import concept_uid
 
 NAMES: Final = Shape("NAMES.RRF", ("CUI", "name", "source", "SUPPRESS"), "|")
 MAPPINGS: Final = Shape("MedGenIDMappings.txt", ("pref_name", "source_id", "source"), "|")

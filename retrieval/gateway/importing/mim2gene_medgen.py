@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from retrieval.gateway.importing.concepts import concept_uid
-from retrieval.gateway.importing.items import NO_OPTIONS, Item, ReadOptions
-from retrieval.gateway.importing.sources import Source
-from retrieval.gateway.importing.tables import Shape, Table, identifier, open_table, several_per_row
-from retrieval.gateway.records import Link
+from retrieval.formats.items import NO_OPTIONS, Item, ReadOptions
+from retrieval.formats.records import Link
+from retrieval.formats.sources import Source
+from retrieval.formats.tables import Shape, Table, identifier, open_table, several_per_row
+from retrieval.gateway.store.writer import concept_uid
 
 SHAPE: Final = Shape("mim2gene_medgen", ("MIM number", "GeneID", "type", "MedGenCUI"))
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from retrieval.gateway.importing.items import NO_OPTIONS, Item, MalformedRecord, ReadOptions, shown
-from retrieval.gateway.importing.sources import Source
-from retrieval.gateway.importing.tables import Shape, one_per_row, open_table, several_per_row, whole
-from retrieval.gateway.records import OmimEntry
+from retrieval.formats.items import NO_OPTIONS, Item, MalformedRecord, ReadOptions, shown
+from retrieval.formats.records import OmimEntry
+from retrieval.formats.sources import Source
+from retrieval.formats.tables import Shape, one_per_row, open_table, several_per_row, whole
 
 TITLES: Final = Shape("mimTitles.txt", ("Prefix", "MIM Number", "Preferred Title; symbol"))
 GENE_MAP: Final = Shape("genemap2.txt", ("MIM Number", "Cyto Location", "Computed Cyto Location", "Phenotypes"))

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
-from retrieval.gateway.importing.archives import is_tar, tar_member, zip_member
-from retrieval.gateway.importing.items import NO_OPTIONS, Bad, Good, Item, MalformedRecord, ReadOptions, bad, shown
-from retrieval.gateway.importing.sources import Line, Source, split_lines
-from retrieval.gateway.importing.tables import NOT_UTF8, whole
-from retrieval.gateway.records import Taxon
+from retrieval.formats.archives import is_tar, tar_member, zip_member
+from retrieval.formats.items import NO_OPTIONS, Bad, Good, Item, MalformedRecord, ReadOptions, bad, shown
+from retrieval.formats.records import Taxon
+from retrieval.formats.sources import Line, Source, split_lines
+from retrieval.formats.tables import NOT_UTF8, whole
 
 NAMES: Final = "names.dmp"
 NODES: Final = "nodes.dmp"

@@ -7,14 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from retrieval.graph.linking.choices import choices_start
-from retrieval.graph.linking.dictionary import MAX_TOKENS, Dictionary
-from retrieval.graph.linking.doubts import Unknown, trusted
-from retrieval.graph.linking.folding import tokens_of
+from retrieval.graph.linking.dictionary_lookup.dictionary import MAX_TOKENS, Dictionary
+from retrieval.graph.linking.dictionary_lookup.normalize import tokens_of
+from retrieval.graph.linking.dictionary_lookup.spans import Unknown, candidate_spans, free_runs, trusted
 from retrieval.graph.linking.model_extraction import Entity, Extractor, extract
-from retrieval.graph.linking.nearest import NearestNames
-from retrieval.graph.linking.spans import candidate_spans, free_runs
-from retrieval.graph.linking.types import Linked, LinkOptions, Span
+from retrieval.graph.linking.types import Linked, LinkOptions, Span, choices_start
+from retrieval.graph.linking.vector_lookup import NearestNames
 from retrieval.graph.types import Mention
 
 MAX_QUESTION: Final = 20_000

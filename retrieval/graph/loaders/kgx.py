@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from retrieval.gateway.importing.archives import is_tar, tar_members
-from retrieval.gateway.importing.sources import Line, Source, split_lines
+from retrieval.formats.archives import is_tar, tar_members
+from retrieval.formats.sources import Line, Source, split_lines
+from retrieval.graph.context.verbs import NOT
 from retrieval.graph.errors import GraphFileInvalid
-from retrieval.graph.loaders.reading import MalformedRecord, Place, Report, file_faults, lines, many, needed
-from retrieval.graph.loaders.tables import Row, table
+from retrieval.graph.loaders.reading import MalformedRecord, Place, Report, Row, file_faults, lines, many, needed, table
 from retrieval.graph.types import Edge, Node
-from retrieval.graph.verbs import NOT
 
 _NODE: Final = frozenset({"id", "category"})
 _EDGE: Final = frozenset({"subject", "predicate", "object"})

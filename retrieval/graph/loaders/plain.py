@@ -15,13 +15,14 @@ from retrieval.graph.loaders.reading import (
     MalformedRecord,
     Place,
     Report,
+    Row,
     flat_enough,
     json_object,
     lines,
     many,
     needed,
+    table,
 )
-from retrieval.graph.loaders.tables import Row, table
 from retrieval.graph.types import Edge, Node
 
 _NODE: Final = frozenset({"kind", "identifier", "name"})

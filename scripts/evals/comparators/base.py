@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from retrieval.graph.context_text import evidence_json
+from retrieval.graph.context.render import evidence_json
 from retrieval.graph.types import Statement
 
 TokenCount = Callable[[str], int]

@@ -13,10 +13,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from retrieval.graph.context_text import evidence_json
+from retrieval.graph.context.render import evidence_json
 from retrieval.graph.types import Node, Statement
 from scripts.evals.comparators.cypher_guard import CypherFailed, CypherRefused, checked
-from server.methods.kg_rag_citations import p_value
+from server.methods.kg_rag.report import p_value
 
 NODE_PROPERTIES: Final = ("id", "name", "identifier", "source")
 EDGE_PROPERTIES: Final = (("sources", "STRING"), ("pmids", "STRING"), ("p_value", "DOUBLE"), ("evidence", "STRING"))

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from models.encoders.base import Encoder
 from retrieval.graph.base import GraphStore
-from retrieval.graph.catalog import open_graph
-from retrieval.graph.linking.dictionary import build_dictionary
+from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
-from retrieval.graph.linking.nearest import build_nearest
-from retrieval.graph.store_build import Import, build_graph
+from retrieval.graph.linking.vector_lookup import build_nearest
+from retrieval.graph.store.build import Import, build_graph
+from retrieval.graph.store.catalog import open_graph
 from retrieval.graph.types import Statement
 from scripts.evals.graph_files import Row, rows_of
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retrieval.graph.context import Context, ContextOptions, Gathered, Vectors, build_context, gather
-from retrieval.graph.context_text import evidence_json
+from retrieval.graph.context.render import evidence_json
+from retrieval.graph.context.select import Context, ContextOptions, Gathered, Vectors, build_context, gather
 from retrieval.graph.types import Neighbourhood
 from scripts.evals.comparators.base import Fact, Retrieved, TokenCount, ends
 from scripts.evals.comparators.graph import Evaluated
-from server.methods.kg_rag_entities import Recognised
+from server.methods.kg_rag.entities import Recognised
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ from retrieval.graph.linking.types import Linked
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
 from scripts.evals.comparators.graph import Evaluated
 from scripts.evals.comparators.questions import Question, numbers_in
-from server.egress_settings import EgressMode
-from server.engine_slot import EngineSlot
+from server.engine.lifecycle import EngineSlot
 from server.methods.base import Ask, Done, Message
-from server.methods.kg_rag import KgRag
+from server.methods.kg_rag.method import KgRag
+from server.types import EgressMode
 
 _CONTEXT_TOKENS = 20_000
 Answers = Callable[[Question], str]

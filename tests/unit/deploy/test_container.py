@@ -16,11 +16,11 @@ import yaml
 from pydantic import BaseModel
 
 from scripts.image_in_chroot import Build, Instruction, pairs, parse
-from server.draining import FLUSH_S
-from server.jobs import JobLimits
-from server.keyring import Keyring, require_guard
-from server.settings import Settings
-from server.settings_loading import SettingsInvalid
+from server.auth.api_keys import Keyring, require_guard
+from server.jobs.queue import JobLimits
+from server.serving.run import FLUSH_S
+from server.settings.loading import SettingsInvalid
+from server.settings.schema import Settings
 
 ROOT = Path(__file__).parents[3]
 SECRET = re.compile(r"(api_?keys?|token|passw|secret|credential)", re.IGNORECASE)

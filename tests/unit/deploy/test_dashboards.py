@@ -16,13 +16,12 @@ import yaml
 from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.types import EngineStats
-from server.admission import Admission
-from server.engine_slot import EngineSlot
-from server.fair_queue import AdmissionLimits
-from server.metrics import Metrics
-from server.metrics_state import ServerState
-from server.observing import AnswerRecord, HttpRequest
-from server.rates import Rates
+from server.admission.controller import Admission
+from server.admission.fair_queue import AdmissionLimits
+from server.auth.rate_limits import Rates
+from server.engine.lifecycle import EngineSlot
+from server.observability.metrics import Metrics, ServerState
+from server.observability.observer import AnswerRecord, HttpRequest
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 NAME = re.compile(r"\b(?:arrowhead|process|python)_[a-z0-9_]+\b")

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import socket
-import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
 from corpus_files import CHAPTER, jats
 from ncbi_files import items, pubmed_record, pubmed_set, saved
 
 from models.errors import ArrowheadError
-from retrieval.corpus.readers.kinds import READERS
-from retrieval.gateway.blast_hits import read_results
-from retrieval.ncbi.call_urls import parse_call_url
-from retrieval.ncbi.parsing import parse_reply
+from retrieval.corpus.readers.registry import READERS
+from retrieval.gateway.blast.results.hits import read_results
+from retrieval.ncbi.calls.urls import parse_call_url
+from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.types import RawReply
 
 SECRET = "the-secret-of-another-file"

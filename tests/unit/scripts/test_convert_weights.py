@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
 from bert_models import build_bert
 from safetensors.torch import load_file
 
-from models.encoders.base import PassageText
-from models.encoders.options import EncoderOptions
+from models.encoders.base import EncoderOptions, PassageText
 from models.encoders.registry import create_cross_encoder
 from models.errors import EncoderUnusable
 from scripts.convert_weights import Refused, convert, main

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.gateway.app import STORE_NAME
+from retrieval.gateway.store.open import STORE_NAME
 from scripts import crash_import
 from scripts.make_ncbi_sample import write_sample
 from scripts.samples.world import World

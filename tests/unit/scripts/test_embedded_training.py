@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.ncbi.call_urls import parse_call_url
+from retrieval.ncbi.calls.urls import parse_call_url
 from scripts.embedded.batches import StreamPlan, batches, encode
 from scripts.embedded.generator import Generator
 from scripts.embedded.tokenizer import build_tokenizer

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from scripts.benchmarks.tokens_computed import transcripts
-from scripts.evals import geneturing
-from scripts.evals.geneturing_records import answer_of, load, summarise
+from scripts.benchmarks.decoding.tokens_computed import transcripts
+from scripts.evals.geneturing import run as geneturing
+from scripts.evals.geneturing.records import answer_of, load, summarise
 from scripts.evals.harness.errors import DatasetInvalid
 from scripts.evals.harness.records import Record, Reply
 from scripts.evals.harness.run_file import last_records

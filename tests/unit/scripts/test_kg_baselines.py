@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.evals.kg_baselines import Score, baselines, longest_name, popular_items, read_identifiers, table
+from scripts.evals.kg.baselines import Score, baselines, longest_name, popular_items, read_identifiers, table
 
 TRUE_FALSE = (
     {"text": "KLEEFSTRA SYNDROME 1 is NOT associated with Gene EHMT1", "label": "False"},

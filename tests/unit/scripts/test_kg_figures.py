@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
 from graph_doubles import PSORIASIS, STATEMENTS
 
-from retrieval.graph.context import Context, gather
+from retrieval.graph.context.select import Context, gather
 from retrieval.graph.types import Neighbourhood
-from scripts.benchmarks import kg_context
-from scripts.evals import kg_survival
+from scripts.benchmarks.retrieval import kg_context
 from scripts.evals.comparators.measures import VARIANTS, Row, wilson
 from scripts.evals.comparators.plots import comparison
+from scripts.evals.kg import survival as kg_survival
 
 needs_matplotlib = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="needs matplotlib")
 SIGNATURE = b"\x89PNG\r\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from models.encoders.hashing import HashingEncoder
-from scripts.evals.kg_linking import TableStore, main, read_sets, report, slips
+from scripts.evals.kg.linking import TableStore, main, read_sets, report, slips
 
 NAMES = 'disease_name,disease_id\npsoriasis,DOID:1\nvitiligo,DOID:2\nXeroderma,DOID:3\n"Xeroderma, group G",DOID:3\n'
 

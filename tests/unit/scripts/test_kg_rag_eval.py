@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from scripts.evals import kg_rag
 from scripts.evals.harness.errors import DatasetInvalid
 from scripts.evals.harness.records import Question, Record, Reply
-from scripts.evals.kg_data import load
-from scripts.evals.kg_scoring import abstains, gives, listed_names, names, outcome
-from scripts.evals.kg_summary import summarise
+from scripts.evals.kg import run as kg_rag
+from scripts.evals.kg.data import load
+from scripts.evals.kg.scoring import abstains, gives, listed_names, names, outcome
+from scripts.evals.kg.summary import summarise
 
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[4] / "shared" / "data")) / "qa" / "kg_rag"
 MULTIPLE = {

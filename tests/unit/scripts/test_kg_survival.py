@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from scripts.evals.graph_files import EdgeFile
-from scripts.evals.kg_survival import asked_of
+from scripts.evals.kg.survival import asked_of
 
 
 def edge(disease: str, predicate: str, kind: str, target: str) -> dict[str, object]:

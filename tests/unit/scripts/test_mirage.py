@@ -16,13 +16,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from scripts.evals import compare_runs, mirage, mirage_rounds
+from scripts.evals import compare_runs
 from scripts.evals.harness.errors import DatasetInvalid, RunMismatch
 from scripts.evals.harness.records import Question, Record, Reply, digest_of
 from scripts.evals.harness.run_file import Run, RunFile, last_records, read_records
-from scripts.evals.mirage_data import load, messages, put, select
-from scripts.evals.mirage_scoring import lenient, strict, summarise
-from server.methods.choices import listed_choices
+from scripts.evals.mirage import rounds as mirage_rounds
+from scripts.evals.mirage import run as mirage
+from scripts.evals.mirage.data import load, messages, put, select
+from scripts.evals.mirage.scoring import lenient, strict, summarise
+from server.methods.shared.choices import listed_choices
 
 ROOT = Path(__file__).parents[3]
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[4] / "shared" / "data")) / "qa"
@@ -183,7 +185,7 @@ def test_a_killed_run_loses_and_doubles_nothing(endpoint: Any, tmp_path: Path) -
     out = tmp_path / "run.jsonl"
     arguments = [str(source), "--out", str(out), "--base-url", endpoint.url, "--model", "m:x", "--concurrency", "2"]
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts/evals/mirage.py"), *arguments], cwd=ROOT, stdout=subprocess.DEVNULL
+        [sys.executable, str(ROOT / "scripts/evals/mirage/run.py"), *arguments], cwd=ROOT, stdout=subprocess.DEVNULL
     )
     while process.poll() is None and (not out.exists() or out.read_bytes().count(b"\n") < 8):
         time.sleep(0.01)
@@ -208,7 +210,7 @@ def test_an_interrupted_run_ends_cleanly_and_goes_on(endpoint: Any, tmp_path: Pa
     source = write(tmp_path / "d.jsonl", [row("medqa", f"{n:03d}") for n in range(200)])
     out = tmp_path / "run.jsonl"
     arguments = [str(source), "--out", str(out), "--base-url", endpoint.url, "--model", "m:x", "--concurrency", "2"]
-    command = [sys.executable, str(ROOT / "scripts/evals/mirage.py"), *arguments]
+    command = [sys.executable, str(ROOT / "scripts/evals/mirage/run.py"), *arguments]
     # A job in the background of a shell passes on that SIGINT is ignored.
     process = subprocess.Popen(
         command,

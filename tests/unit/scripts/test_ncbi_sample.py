@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "data"))
 from ncbi_files import entries
 
-from retrieval.gateway.importing.kinds import KINDS, guess_kind
-from retrieval.gateway.records import Article, Concept, Entry, Gene, Link, OmimEntry, Removal, Snp, Variation
+from retrieval.formats.records import Article, Concept, Entry, Gene, Link, OmimEntry, Removal, Snp, Variation
+from retrieval.gateway.importing.registry import KINDS, guess_kind
 from scripts.make_ncbi_sample import main
 
 ARGUMENTS = ["--genes", "120", "--snps", "150", "--articles", "80"]

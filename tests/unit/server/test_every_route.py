@@ -15,12 +15,12 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from server.app import create_app
-from server.bootstrap import build_services
-from server.door import OPEN_PATHS
-from server.grants import Scopes
-from server.key_store import KeyStore, KeyWish
+from server.auth.access_control import OPEN_PATHS
+from server.auth.key_store import KeyStore, KeyWish
+from server.auth.scopes import Scopes
 from server.methods.base import Ask
-from server.settings import Settings
+from server.settings.schema import Settings
+from server.wiring.bootstrap import build_services
 
 HOST = "127.0.0.1:8000"
 OPEN = "/health"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 # The one way out; and the command that asks a running server, which its user names: no part of the server.
-ALLOWED = {"retrieval/ncbi/transport.py": {"httpx"}, "server/cli_ask.py": {"urllib.request"}}
+ALLOWED = {"retrieval/ncbi/client/transport.py": {"httpx"}, "server/cli/ask.py": {"urllib.request"}}
 CLIENTS = {
     "httpx", "httpcore", "requests", "urllib3", "aiohttp", "urllib.request", "http.client", "ftplib", "smtplib",
     "telnetlib", "xmlrpc.client", "websockets", "websocket", "anyio", "paramiko", "huggingface_hub", "Bio.Entrez",
@@ -59,7 +59,7 @@ def test_only_the_transport_can_reach_other_machines() -> None:
 
 def test_the_server_does_not_load_the_asking_command() -> None:
     """What a server process imports has no other client of ours in it."""
-    code = "import sys, server.cli_serve, server.bootstrap, server.app; print('server.cli_ask' in sys.modules)"
+    code = "import sys, server.serving.run, server.wiring.bootstrap, server.app; print('server.cli.ask' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=250
     )
@@ -76,7 +76,6 @@ def test_one_sender_is_made_and_shared() -> None:
     }  # fmt: skip
 
     assert {path: calls for path, calls in made.items() if calls} == {
-        "retrieval/ncbi/client.py": ["HttpSender(config.limits)"],  # for a client on its own, as in tests
-        "server/ncbi_setup.py": ["HttpSender(send_limits(settings))"],
-        "server/ncbi_places.py": ["HttpSender(send_limits(settings), app)"],
+        "retrieval/ncbi/client/client.py": ["HttpSender(config.limits)"],  # for a client on its own, as in tests
+        "server/wiring/ncbi.py": ["HttpSender(send_limits(settings), app)", "HttpSender(send_limits(settings))"],
     }

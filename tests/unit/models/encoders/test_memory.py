@@ -7,12 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "data"))
 from bert_models import build_bert, build_medcpt, minilm_folder
 
+from models.encoders.base import EncoderOptions
 from models.encoders.memory import activation_bytes, cross_encoder_memory, encoder_memory, parameters
-from models.encoders.options import EncoderOptions
 from models.errors import ModelNotFound
 
 BERT_BASE = {"hidden_size": 768, "intermediate_size": 3072}
@@ -72,7 +70,7 @@ def test_nothing_of_this_needs_torch() -> None:
     code = (
         "import sys\n"
         "import models.encoders.base, models.encoders.registry, models.encoders.memory as memory\n"
-        "from models.encoders.options import EncoderOptions\n"
+        "from models.encoders.base import EncoderOptions\n"
         "memory.encoder_memory('minilm', EncoderOptions())\n"
         "models.encoders.registry.create_encoder('hashing').encode_queries(['a'])\n"
         "heavy = {'torch', 'transformers', 'sentence_transformers', 'tokenizers'} & set(sys.modules)\n"

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "data"))
 from bert_models import build_bert, build_medcpt, write_json
 
+from models.encoders.base import EncoderOptions
 from models.encoders.model_files import ModelFolder, digests, locate, weight_files
-from models.encoders.options import EncoderOptions
 from models.encoders.registry import create_encoder
 from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
 from models.encoders.specs import KNOWN_CROSS_ENCODERS, KNOWN_ENCODERS

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "data"))
 from bert_models import TEXTS, build_sentence_folder, minilm_folder, write_json
 
-from models.encoders.base import PassageText
+from models.encoders.base import EncoderOptions, PassageText
 from models.encoders.model_files import ModelFolder
-from models.encoders.options import EncoderOptions
 from models.encoders.registry import create_encoder
 from models.encoders.sentence_config import max_tokens, read_modules, spec_from_folder
 from models.encoders.specs import EncoderSpec

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from corpus_files import reading
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "data"))
-from corpus_files import reading
 
 from retrieval.corpus.chunking import Chunker, Chunking
 from retrieval.corpus.errors import NamespaceInvalid

@@ -5,26 +5,22 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "data"))
 from corpus_doubles import WordEncoder, backends
 from corpus_files import reading
 
-from retrieval.corpus.adding import add_items, catch_up
 from retrieval.corpus.chunking import Chunking
 from retrieval.corpus.errors import DocumentUnreadable, NamespaceExists, NamespaceInvalid
-from retrieval.corpus.exporting import export, seal
-from retrieval.corpus.importing import import_namespace
-from retrieval.corpus.namespace_settings import NamespaceSettings
-from retrieval.corpus.namespaces import Namespaces
-from retrieval.corpus.verify import verify
+from retrieval.corpus.ingest.add import add_items, catch_up
+from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.namespaces.settings import NamespaceSettings
+from retrieval.corpus.namespaces.verify import verify
+from retrieval.corpus.transfer import export, import_namespace, seal
 
 SETTINGS = NamespaceSettings(encoder="words", chunking=Chunking(size=200))
 LONG = "The same hundred letters and more, as publishers print an abstract twice: once in the journal, once elsewhere."

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from comparison_graph import build_little
 from openai import AsyncOpenAI
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "data"))
-from comparison_graph import build_little
-
-from models.engines.byte_tokenizer import ByteTokenizer
-from retrieval.graph.context import ContextOptions
+from models.engines.scripted_engine import ByteTokenizer
+from retrieval.graph.context.select import ContextOptions
 from scripts.evals.comparators import cypher_database
 from scripts.evals.comparators.base import Retrieved
 from scripts.evals.comparators.cypher_guard import CypherFailed, CypherRefused
@@ -37,7 +34,7 @@ from scripts.evals.comparators.kg_rag import KgRagRetriever
 from scripts.evals.comparators.measures import VARIANTS
 from scripts.evals.comparators.method_record import bare, names_and_value, told
 from scripts.evals.comparators.questions import Question, made
-from scripts.evals.kg_comparators import measure
+from scripts.evals.kg.comparators import measure
 
 QUESTION = "Is celiac disease associated with PLEK?"
 needs_cypher = pytest.mark.skipif(not cypher_database.is_installed(), reason="needs the extra 'comparators'")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import gzip
 import math
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "data"))
 from graph_doubles import GENES, PSORIASIS, make_node, make_statement
 
 from scripts.evals.comparators.base import Fact, Retrieved, fact_of_line, within

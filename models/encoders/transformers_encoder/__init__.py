@@ -1,0 +1,1 @@
+"""Encode texts with transformers models, the only encoder code that imports torch."""

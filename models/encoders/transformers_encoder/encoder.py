@@ -1,0 +1,169 @@
+"""Run an encoder of one or two transformers models with explicit pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from models.encoders.base import (
+    SENTENCE,
+    EncoderFingerprint,
+    EncoderOptions,
+    Floats,
+    Metric,
+    PassageText,
+    Pooling,
+    Progress,
+    one_text,
+)
+from models.encoders.model_files import ModelFolder, digests
+from models.encoders.resolve import ResolvedEncoder
+from models.encoders.specs import EncoderSpec
+from models.encoders.transformers_encoder.batches import BatchRunner, Inputs
+from models.encoders.transformers_encoder.loading import SEGMENTS, check_lengths, load_transformer, takes_segments
+from models.encoders.transformers_encoder.placement import FairLock, Placement, place
+from models.encoders.transformers_encoder.token_rows import Text, TokenCutter, load_tokenizer
+from models.errors import EncoderUnusable
+
+
+class TransformersEncoder:
+    """Encode texts with transformers models, blocking on construction until the weights are in memory.
+
+    Safe from many threads: batches of all callers run one after another. Raises what ``load_transformer`` and ``place``
+    do.
+    """
+
+    def __init__(self, resolved: ResolvedEncoder, options: EncoderOptions) -> None:
+        self._spec = spec = resolved.spec
+        # Before the weights are loaded: a file that changes meanwhile must not get the digest of the new one.
+        sha256 = _sha256(resolved)
+        self._placement, lock = place(options), FairLock()
+        weights = [_Weights.load(folder, self._placement) for folder in resolved.folders]
+        self._query = _Tower(weights[0], spec, spec.max_query, lock)
+        self._passage = _Tower(weights[-1], spec, spec.max_passage, lock)
+        if self._query.dim != self._passage.dim:
+            raise EncoderUnusable(
+                f"{spec.name}: queries have {self._query.dim} numbers, passages {self._passage.dim}; "
+                "its two models do not belong together"
+            )
+        self._fingerprint = EncoderFingerprint(
+            encoder_id=spec.name,
+            revision=",".join(folder.revision for folder in resolved.folders).strip(","),
+            sha256=sha256,
+            pooling=spec.pooling,
+            normalise=spec.normalise,
+            metric=spec.metric,
+            dim=self._passage.dim,
+            max_query=spec.max_query,
+            max_passage=spec.max_passage,
+            pairs=spec.pairs,
+            separator=spec.separator,
+            prefixes=spec.prefixes,
+        )
+
+    @property
+    def name(self) -> str:
+        return self._spec.name
+
+    @property
+    def dim(self) -> int:
+        return self._fingerprint.dim
+
+    @property
+    def metric(self) -> Metric:
+        return self._spec.metric
+
+    @property
+    def fingerprint(self) -> EncoderFingerprint:
+        return self._fingerprint
+
+    @property
+    def placement(self) -> Placement:
+        return self._placement
+
+    def encode_queries(self, texts: Sequence[str], *, progress: Progress | None = None) -> Floats:
+        return self._query.encode(map(self._query_text, texts), len(texts), progress)
+
+    def encode_passages(self, passages: Sequence[PassageText], *, progress: Progress | None = None) -> Floats:
+        return self._passage.encode(self._passage_texts(passages), len(passages), progress)
+
+    def count_query_tokens(self, text: str) -> int:
+        return self._query.cutter.count(self._query_text(text))
+
+    def _query_text(self, text: str) -> str:
+        return self._cased(self._spec.prefixes[0] + text)
+
+    def _passage_texts(self, passages: Sequence[PassageText]) -> Iterator[Text]:
+        prefix = self._spec.prefixes[1]
+        for passage in passages:
+            if self._spec.pairs:
+                yield self._cased(prefix + passage.title), self._cased(passage.text)
+            else:
+                yield self._cased(prefix + one_text(passage, self._spec.separator))
+
+    def _cased(self, text: str) -> str:
+        return text.lower() if self._spec.lower else text
+
+
+class _Tower:
+    """Combine one model with its tokenizer, at one maximum length."""
+
+    def __init__(self, weights: _Weights, spec: EncoderSpec, max_tokens: int, lock: FairLock) -> None:
+        check_lengths(weights.model, weights.tokenizer, max_tokens, spec.name)
+        self.dim = int(weights.model.config.hidden_size)
+        # A separator that is a special token's name has to be read as that token.
+        self.cutter = TokenCutter(weights.tokenizer, max_tokens, literal=spec.separator == SENTENCE)
+        self._max_tokens = max_tokens
+        forward = PooledForward(weights.model, weights.tokenizer, spec.pooling, spec.normalise)
+        self._runner = BatchRunner(forward, self.dim, weights.placement, lock)
+
+    def encode(self, texts: Iterator[Text], total: int, progress: Progress | None) -> Floats:
+        return self._runner.run(self.cutter, self._max_tokens, texts, total, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    model: Any
+    tokenizer: Any
+    placement: Placement
+
+    @classmethod
+    def load(cls, folder: ModelFolder, placement: Placement) -> _Weights:
+        return cls(load_transformer(folder, placement), load_tokenizer(folder.path), placement)
+
+
+class PooledForward:
+    """Pool the token vectors of a batch to one float32 vector per text."""
+
+    def __init__(self, model: Any, tokenizer: Any, pooling: Pooling, normalise: bool) -> None:
+        self._model = model
+        self._takes_segments = takes_segments(model, tokenizer)
+        self._pooling = pooling
+        self._normalise = normalise
+
+    def __call__(self, inputs: Inputs) -> torch.Tensor:
+        extra = {SEGMENTS: inputs.segments} if self._takes_segments else {}
+        hidden = self._model(input_ids=inputs.ids, attention_mask=inputs.mask, **extra).last_hidden_state
+        vectors = hidden[:, 0].float() if self._pooling == "cls" else _mean(hidden, inputs.mask)
+        return functional.normalize(vectors, dim=1) if self._normalise else vectors
+
+
+def _mean(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    # Summed in float32: bfloat16 has 8 bits for a sum over hundreds of tokens.
+    weights = mask.unsqueeze(-1).float()
+    return (hidden.float() * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def _sha256(resolved: ResolvedEncoder) -> tuple[tuple[str, str], ...]:
+    folders = list(resolved.folders)
+    if len(folders) == 1:
+        return digests(folders[0])
+    return tuple(
+        (f"{role}/{name}", digest)
+        for role, folder in zip(("query", "passage"), folders, strict=True)
+        for name, digest in digests(folder)
+    )

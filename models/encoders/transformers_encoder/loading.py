@@ -1,0 +1,109 @@
+"""Load a transformers model from a folder's safetensors, and reject an incomplete one."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import Any, Final
+
+import torch
+from transformers import AutoModel, AutoModelForSequenceClassification
+from transformers.utils.logging import disable_progress_bar
+
+from models.encoders.model_files import ModelFolder, weight_files
+from models.encoders.sentence_config import positions
+from models.encoders.transformers_encoder.placement import Placement
+from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound
+from models.torch_runtime.layers import pack_linears
+from models.torch_runtime.openmp import in_own_thread
+
+# The layer over [CLS] that many checkpoints lack and no vector here uses.
+_UNUSED: Final = "pooler."
+SEGMENTS: Final = "token_type_ids"
+
+
+def load_transformer(folder: ModelFolder, placement: Placement) -> Any:
+    """Load the bare transformer, which returns token vectors.
+
+    Raises as ``load_classifier`` does.
+    """
+    return in_own_thread(partial(_load, AutoModel, folder, placement))
+
+
+def load_classifier(folder: ModelFolder, placement: Placement) -> Any:
+    """Load the transformer with its classification head.
+
+    Raises:
+        ModelNotFound: files are missing or damaged.
+        EncoderUnusable: weights that the model needs are not in the files.
+        EngineUnavailable: this machine cannot run it.
+    """
+    return in_own_thread(partial(_load, AutoModelForSequenceClassification, folder, placement))
+
+
+def check_lengths(model: Any, tokenizer: Any, max_tokens: int, name: str) -> None:
+    """Check that every token and every position has a row in the model's tables.
+
+    Raises:
+        EncoderUnusable: one has none.
+    """
+    limit = positions(model.config.to_dict())
+    if limit is not None and max_tokens > limit:
+        raise EncoderUnusable(f"{name} is to read {max_tokens} tokens, but its model has places for {limit}")
+    if len(tokenizer) > model.config.vocab_size:
+        raise EncoderUnusable(
+            f"{name}: the tokenizer has {len(tokenizer)} tokens, the model only {model.config.vocab_size}"
+        )
+
+
+def takes_segments(model: Any, tokenizer: Any) -> bool:
+    """Return whether the tokenizer produces segment ids and the model accepts them."""
+    return SEGMENTS in tokenizer.model_input_names and SEGMENTS in inspect.signature(model.forward).parameters
+
+
+def _load(auto: Any, folder: ModelFolder, placement: Placement) -> Any:
+    weight_files(folder)
+    disable_progress_bar()  # it would interrupt a command's own output
+    try:
+        model, report = auto.from_pretrained(
+            folder.path,
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=placement.dtype,
+            attn_implementation="sdpa",
+            output_loading_info=True,
+        )
+        _check_report(report, folder)
+        model = model.to(placement.device).eval().requires_grad_(False)
+        pack_linears(model)
+        return model
+    except torch.OutOfMemoryError as error:
+        raise EngineUnavailable(f"{folder.path} does not fit into the memory of {placement.device}") from error
+    except OSError as error:
+        raise ModelNotFound(f"cannot load {folder.path}: {_first_line(error)}") from error
+    except (ValueError, KeyError, ImportError, RuntimeError) as error:
+        raise EngineUnavailable(f"transformers cannot run {folder.path}: {_first_line(error)}") from error
+    except Exception as error:
+        # safetensors' own error has no base class but this one.
+        if type(error).__name__ != "SafetensorError":
+            raise
+        raise ModelNotFound(f"the weights of {folder.path} are damaged: {_first_line(error)}") from error
+
+
+def _check_report(report: Any, folder: ModelFolder) -> None:
+    """Reject a model with missing or mismatched weights.
+
+    transformers fills missing weights with random numbers and only warns.
+    """
+    missing = sorted(key for key in report["missing_keys"] if _UNUSED not in key)
+    wrong = sorted(map(str, report["mismatched_keys"])) + sorted(map(str, report["error_msgs"]))
+    if missing or wrong:
+        named = ", ".join((missing + wrong)[:4])
+        raise EncoderUnusable(
+            f"{folder.path}: {len(missing) + len(wrong)} weights that the model needs are not in its files: {named}"
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

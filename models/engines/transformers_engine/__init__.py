@@ -1,0 +1,1 @@
+"""Generate with a transformers model under our own batched decode loop."""

@@ -1,0 +1,109 @@
+"""Turn grammars into logits masks with xgrammar.
+
+Owns compiled grammars and the state of one sequence inside its grammar.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import torch
+import xgrammar as xgr
+from torch import Tensor
+
+from models.engines.text.hf_tokenizer import HfTokenizer
+from models.errors import GrammarInvalid, UnsupportedParam
+from models.types import Grammar
+
+_CACHE_BYTES = 256 * 2**20
+_MAX_SPEC_CHARS = 1_000_000
+_BITS = 32
+
+
+class GrammarCompiler:
+    """Compile each grammar once.
+
+    ``compile`` may take a second: call it off the event loop. Thread-safe.
+    """
+
+    def __init__(self, tokenizer: HfTokenizer, vocab_size: int) -> None:
+        self._tokenizer = tokenizer
+        self._vocab_size = vocab_size
+        self._lock = threading.Lock()
+        self._compiler: xgr.GrammarCompiler | None = None
+
+    def compile(self, grammar: Grammar) -> xgr.CompiledGrammar:
+        """Compile a grammar, or return it from the cache.
+
+        Raises:
+            GrammarInvalid: the grammar is too long or does not compile.
+            UnsupportedParam: the model has no end token to close a grammar with.
+        """
+        if len(grammar.spec) > _MAX_SPEC_CHARS:
+            raise GrammarInvalid(f"the grammar is longer than {_MAX_SPEC_CHARS} characters", param="grammar")
+        with self._lock:
+            if self._compiler is None:
+                self._compiler = self._make_compiler()
+            try:
+                match grammar.kind:
+                    case "structural_tag":
+                        return self._compiler.compile_structural_tag(grammar.spec)
+                    case "regex":
+                        return self._compiler.compile_regex(grammar.spec)
+                    case "json_schema":
+                        return self._compiler.compile_json_schema(grammar.spec)
+            except (ValueError, RuntimeError, TypeError) as error:
+                reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+                raise GrammarInvalid(f"the {grammar.kind} does not compile: {reason}", param="grammar") from error
+
+    def _make_compiler(self) -> xgr.GrammarCompiler:
+        if not self._tokenizer.eos_token_ids:
+            raise UnsupportedParam("a grammar needs a model with an end token", param="grammar")
+        info = xgr.TokenizerInfo.from_huggingface(
+            self._tokenizer.fast, vocab_size=self._vocab_size, stop_token_ids=sorted(self._tokenizer.eos_token_ids)
+        )
+        # One thread: compiling happens beside decoding and must not take its cores.
+        return xgr.GrammarCompiler(info, max_threads=1, cache_limit_bytes=_CACHE_BYTES)
+
+
+class GrammarState:
+    """Track the position of one sequence in its grammar."""
+
+    def __init__(self, compiled: xgr.CompiledGrammar, vocab_size: int) -> None:
+        self._matcher = xgr.GrammarMatcher(compiled)
+        self._bitmask = xgr.allocate_token_bitmask(1, vocab_size)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the grammar has ended, so that nothing may follow."""
+        return bool(self._matcher.is_terminated())
+
+    def mask(self, logits: Tensor) -> None:
+        """Set the logits ([vocabulary], in place) of every token that may not come next to -inf.
+
+        Raises:
+            GrammarInvalid: no token may come next.
+        """
+        if not self._matcher.fill_next_token_bitmask(self._bitmask):
+            return
+        if not self._bitmask.any():
+            raise GrammarInvalid("the grammar has reached a point where no token is allowed", param="grammar")
+        if logits.device.type == "cpu":
+            xgr.apply_token_bitmask_inplace(logits.unsqueeze(0), self._bitmask[:, : -(-logits.shape[0] // _BITS)])
+        else:
+            logits.masked_fill_(~_unpack(self._bitmask[0].to(logits.device), logits.shape[0]), float("-inf"))
+
+    def accept(self, token_id: int) -> None:
+        """Advance the grammar by one token.
+
+        Raises:
+            GrammarInvalid: the token is not allowed here (it was not drawn under ``mask``).
+        """
+        if not self._matcher.accept_token(token_id):
+            raise GrammarInvalid(f"token {token_id} is not allowed by the grammar here", param="grammar")
+
+
+def _unpack(words: Tensor, size: int) -> Tensor:
+    """Unpack int32 words, lowest bit first, to bool [size]."""
+    bits = (words.unsqueeze(1) >> torch.arange(_BITS, dtype=torch.int32, device=words.device)) & 1
+    return bits.flatten()[:size].bool()

@@ -1,0 +1,1 @@
+"""Generate with vLLM in this process."""

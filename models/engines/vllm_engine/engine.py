@@ -1,0 +1,277 @@
+"""Run vLLM's AsyncLLM in this process and its workers in others, for GPUs.
+
+Owns the life of those processes and the translation of requests. Where vLLM's names are is in ``vllm_compat``, how it
+is started in ``vllm_launch``, how its outputs become deltas in ``vllm_stream``. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import math
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from threading import Thread
+from typing import Any
+
+from models.catalog import ModelCard, stay_off_the_hub
+from models.engines.base import OpenAiLayer, ServesOpenAi, Tokenizer, check_request
+from models.engines.options import EngineOptions
+from models.engines.text.hf_tokenizer import HfTokenizer
+from models.engines.vllm_engine import compat as vllm_compat
+from models.engines.vllm_engine import launch as vllm_launch
+from models.engines.vllm_engine.child_reaper import ProcessGuard
+from models.engines.vllm_engine.openai_layer import WatchedClient, build_layer
+from models.engines.vllm_engine.stream import SchedulerView, VllmStream
+from models.errors import EngineOverloaded, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
+from models.types import Delta, EngineStats, GenerateParams, Grammar
+
+log = logging.getLogger(__name__)
+
+_SHUTDOWN_S = 20.0
+_WATCH_INTERVAL_S = 0.25
+
+
+class VllmEngine(ServesOpenAi):
+    """Implement ``Engine`` with vLLM.
+
+    ``logprobs`` are taken after a grammar's mask and before temperature, top_p and top_k. Requests without a seed are
+    not reproducible here. ``ignore_eos`` does not outlast a grammar: a complete one allows the end token alone. Belongs
+    to the event loop that it was started on.
+    """
+
+    def __init__(self, card: ModelCard, options: EngineOptions) -> None:
+        self._card = card
+        self._options = options
+        self._tokenizer: HfTokenizer | None = None
+        self._client: Any = None
+        self._guard: ProcessGuard | None = None
+        self._open: dict[str, VllmStream] = {}
+        self._padding: dict[int, float] = {}
+        self._finished = EngineStats()
+        self._scheduler = SchedulerView()
+        self._watched: WatchedClient | None = None
+        self._layer: OpenAiLayer | None = None
+        self._starting = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._card.name
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise EngineUnavailable(f"{self.name} is not loaded")
+        return self._tokenizer
+
+    @property
+    def max_model_len(self) -> int:
+        return int(self._running_client().vllm_config.model_config.max_model_len)
+
+    @property
+    def block_size(self) -> int:
+        """Return the block size, before the start the requested one; on CUDA vLLM then takes its own."""
+        if self._client is None:
+            return self._options.block_size
+        return int(self._client.vllm_config.cache_config.block_size)
+
+    def is_ready(self) -> bool:
+        return self._client is not None and not self._client.errored
+
+    async def start(self) -> None:
+        async with self._starting:
+            if self._client is None:
+                await self._start()
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        self._tokenizer = self._layer = self._watched = None
+        self._scheduler.forget()
+        if client is not None:
+            if not client.errored:
+                await client.abort(list(self._open))
+            await asyncio.to_thread(client.shutdown, timeout=_SHUTDOWN_S)
+            # Its objects form reference cycles; those left at interpreter exit print errors on stderr.
+            del client
+            gc.collect()
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            await asyncio.to_thread(guard.release)
+
+    def stats(self) -> EngineStats:
+        """Return the counters of all requests.
+
+        ``waiting`` is the scheduler's; before its first report, it counts all requests without a first token.
+        """
+        started = [stream.started for stream in self._open.values()]
+        own = replace(self._finished, running=sum(started), waiting=len(started) - sum(started))
+        return self._scheduler.over(own if self._watched is None else own.plus(self._watched.counted))
+
+    async def openai_layer(self) -> OpenAiLayer:
+        """Return vLLM's own layer, built at the first call."""
+        async with self._starting:
+            if self._layer is None:
+                watched = WatchedClient(self._running_client())
+                try:
+                    self._layer = await build_layer(watched, self._card, self._options)
+                except ModelError:
+                    raise
+                except Exception as error:  # a chat template or a parser that vLLM refuses, among others
+                    raise EngineUnavailable(f"vLLM's OpenAI layer cannot be built: {_reason(error)}") from error
+                self._watched = watched
+            return self._layer
+
+    async def abort(self, request_id: str) -> None:
+        client = self._client
+        if client is None or request_id not in self._open:
+            return
+        self._open[request_id].aborted = True
+        if not client.errored:
+            await client.abort(request_id)
+
+    async def generate(
+        self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
+    ) -> AsyncIterator[Delta]:
+        stream = self._admit(prompt_ids, params, request_id)
+        try:
+            async with aclosing(self._submit(list(prompt_ids), params, request_id)) as outputs:
+                async for output in outputs:
+                    delta = stream.abort() if stream.aborted else stream.advance(output)
+                    if stream.finished and not output.finished:
+                        # Free the slot before the last delta: the reader may never resume this generator.
+                        await outputs.aclose()
+                    if delta.finish_reason == "abort" and self._client is None:
+                        raise EngineUnavailable(f"{self.name} was stopped")
+                    yield delta
+                    if stream.finished:
+                        return
+        except ModelError:
+            raise
+        except Exception as error:  # every error of vLLM becomes one of ours
+            raise vllm_compat.translate(error, has_grammar=params.grammar is not None) from error
+        finally:
+            del self._open[request_id]
+            self._count(stream, len(prompt_ids))
+
+    async def _start(self) -> None:
+        vllm_compat.check_version(vllm_compat.installed_version())
+        vllm_launch.refuse_unsupported(os.environ)
+        self._card.verify_weights()
+        os.environ.update(vllm_launch.environment(self._card, self._options, os.environ))
+        local_only = self._card.is_local or not self._card.allow_download
+        if local_only:
+            stay_off_the_hub()
+        tokenizer = await asyncio.to_thread(
+            HfTokenizer.load, self._card.source, revision=self._card.revision, local_only=local_only
+        )
+        guard = self._guard = await asyncio.to_thread(ProcessGuard)
+        # Returned in a list: a thread pool keeps the last result alive, and the client ends only when it is freed.
+        built: list[Any] = []
+        building = asyncio.create_task(asyncio.to_thread(self._build_client, built))
+        try:
+            await _wait_watching(building, guard)
+            await _warm_up(built[0])
+        except BaseException:
+            # A thread cannot be cancelled: shut down what it still builds when it is done.
+            building.add_done_callback(lambda _: _discard(built))
+            await self.close()
+            raise
+        client = built.pop()
+        self._client, self._tokenizer = client, tokenizer
+        # Vocabularies are padded to round sizes. An id without a token has no text, so it must not be sampled.
+        padded = range(tokenizer.vocab_size, client.vllm_config.model_config.get_vocab_size())
+        self._padding = dict.fromkeys(padded, -math.inf)
+        log.info("engine started model=%s vllm=%s", self.name, vllm_compat.installed_version())
+
+    def _build_client(self, built: list[Any]) -> None:
+        try:
+            device_type = vllm_compat.device_type()
+            if device_type == "cpu":
+                os.environ.update(vllm_launch.CPU_ENVIRONMENT)
+            arguments = vllm_launch.engine_arguments(self._card, self._options, device_type)
+            built.append(vllm_compat.build_client(arguments, self._scheduler.tell))
+        except ModelError:
+            raise
+        except OSError as error:
+            raise ModelNotFound(f"cannot load {self._card.source}: {vllm_compat.first_line(error)}") from error
+        except Exception as error:  # whatever stops vLLM from starting, there is no engine
+            raise EngineUnavailable(f"vLLM cannot run {self._card.source}: {_reason(error)}") from error
+
+    def _running_client(self) -> Any:
+        if self._client is None or self._client.errored:
+            raise EngineUnavailable(f"{self.name} is not running")
+        return self._client
+
+    def _admit(self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str) -> VllmStream:
+        self._running_client()
+        check_request(prompt_ids, params, vocab_size=self.tokenizer.vocab_size, max_model_len=self.max_model_len)
+        if request_id in self._open:
+            raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
+        if len(self._open) >= self._options.max_num_seqs + self._options.max_queue:
+            raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
+        stream = self._open[request_id] = VllmStream(len(prompt_ids), params, self.tokenizer)
+        return stream
+
+    def _submit(self, prompt_ids: list[int], params: GenerateParams, request_id: str) -> AsyncGenerator[Any, None]:
+        fields = {
+            "max_tokens": min(params.max_tokens, self.max_model_len - len(prompt_ids)),
+            "temperature": params.temperature,
+            "top_p": params.top_p,
+            "top_k": params.top_k,
+            "seed": params.seed,
+            "logprobs": params.logprobs,
+            "logit_bias": self._padding or None,
+            # vLLM lifts the mask of a complete grammar: with its end token ignored, free text would follow.
+            "ignore_eos": params.ignore_eos and params.grammar is None,
+        }
+        outputs: AsyncGenerator[Any, None] = self._running_client().generate(
+            vllm_compat.tokens_input(prompt_ids, params.cache_salt),
+            vllm_compat.sampling_params(params.grammar, fields),
+            request_id,
+            # vLLM serves the smallest number first.
+            priority=-params.priority,
+            # A grammar applies from the first token on, also to a reasoning model.
+            reasoning_ended=True if self._options.reasoning_parser else None,
+        )
+        return outputs
+
+    def _count(self, stream: VllmStream, num_prompt_tokens: int) -> None:
+        total, cached = self._finished, stream.num_cached_tokens
+        computed = num_prompt_tokens - cached if stream.started else 0
+        self._finished = replace(
+            total,
+            requests_finished=total.requests_finished + 1,
+            prompt_tokens_computed=total.prompt_tokens_computed + computed,
+            prompt_tokens_cached=total.prompt_tokens_cached + cached,
+            tokens_generated=total.tokens_generated + stream.num_sampled_tokens,
+        )
+
+
+async def _wait_watching(building: asyncio.Task[None], guard: ProcessGuard) -> None:
+    """Wait for the engine, registering each of its processes with the guard as it appears."""
+    done = False
+    while not done:
+        done = bool((await asyncio.wait((building,), timeout=_WATCH_INTERVAL_S))[0])
+        guard.watch()
+    building.result()
+
+
+async def _warm_up(client: Any) -> None:
+    """Generate one constrained token, since preparing the vocabulary for the first grammar can take seconds."""
+    fields = {"max_tokens": 1, "temperature": 0.0, "logprobs": 1}
+    prompt = vllm_compat.tokens_input([0], None)
+    async for _ in client.generate(prompt, vllm_compat.sampling_params(Grammar("regex", "."), fields), "warm-up"):
+        pass
+
+
+def _discard(built: list[Any]) -> None:
+    """Shut down a client that is no longer needed, without blocking the event loop."""
+    if built:
+        Thread(target=built.pop().shutdown, kwargs={"timeout": _SHUTDOWN_S}, name="vllm-discard").start()
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {vllm_compat.first_line(error)}"

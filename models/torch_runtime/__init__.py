@@ -1,0 +1,1 @@
+"""Prepare torch and OpenMP for the processor or the card of this machine."""

@@ -1,0 +1,141 @@
+"""Pack the weights of linear layers on the CPU for oneDNN, once, when a model is loaded.
+
+torch computes a plain float32 layer with a matrix routine that is slow for a few rows, as in a decode step: three
+sequences cost two to three times as much as one. oneDNN reads its own layout at the speed of memory, whatever the
+number of rows (docs/benchmarks.md). torch has the two operators for its compiler and no public name for them, so each
+packed layer is compared with the plain one before it replaces it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+NAME = "arrowhead_grouped"
+
+
+def register() -> None:
+    """Register the attention with transformers under ``NAME``; idempotent."""
+    AttentionInterface.register(NAME, grouped_attention)
+
+
+def grouped_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **_: object,
+) -> tuple[Tensor, None]:
+    """Compute attention as transformers calls it, and return [rows, tokens, heads, dim].
+
+    ``query`` is [rows, heads, tokens, dim], ``key`` and ``value`` [rows, shared heads, width, dim]. ``attention_mask``
+    [rows, 1, tokens, width] is added to the scores; it carries the causality.
+
+    Raises:
+        ValueError: there is no mask for more than one token.
+    """
+    tokens = query.shape[2]
+    if attention_mask is None and tokens > 1:
+        raise ValueError("several tokens need a mask that says what each may see")
+    # For several tokens by_layout repeats the mask per head of a group; torch's kernel does not, but not on every GPU.
+    attend = by_kernel if tokens > 1 and query.device.type == "cpu" else by_layout
+    attended = attend(query, key, value, attention_mask, scaling)
+    return attended.transpose(1, 2).contiguous(), None
+
+
+def by_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
+    """Compute attention with torch's own sharing of heads; shapes as of ``by_layout``."""
+    return scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling, enable_gqa=True)
+
+
+def by_layout(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
+    """Compute attention with a group's query heads as further query positions of their shared head.
+
+    Keys and values are read once. Shapes as of ``grouped_attention``; returns [rows, heads, tokens, dim].
+    """
+    rows, heads, tokens, dim = query.shape
+    group = heads // key.shape[1]
+    if mask is not None and group > 1 and tokens > 1:
+        mask = mask.repeat(1, 1, group, 1)
+    positions = query.reshape(rows, heads // group, group * tokens, dim)
+    attended = scaled_dot_product_attention(positions, key, value, attn_mask=mask, scale=scaling)
+    return attended.reshape(rows, heads, tokens, dim)
+
+
+log = logging.getLogger(__name__)
+# The largest difference as a share of the largest number: that of sums in another order, and nothing else.
+_TOLERANCE: Final = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
+
+
+class PackedLinear(nn.Module):
+    """Compute ``nn.Linear`` from packed weights, without gradients.
+
+    ``weight`` has the shape and dtype of the plain layer's weight, but no data.
+    """
+
+    def __init__(self, plain: nn.Linear) -> None:
+        super().__init__()
+        self.in_features = plain.in_features
+        self.out_features = plain.out_features
+        self.weight = nn.Parameter(torch.empty_like(plain.weight, device="meta"), requires_grad=False)
+        self.bias = plain.bias
+        self._packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(plain.weight.detach())
+
+    def forward(self, rows: Tensor) -> Tensor:
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._packed, self.bias, "none", [], "")
+        return result
+
+
+@torch.inference_mode()
+def pack_linears(model: nn.Module) -> int:
+    """Replace the linear layers of ``model`` that are on the CPU with packed ones; return how many.
+
+    A weight that another layer shares (a head tied to the embedding) stays in place and is copied. Where this build or
+    processor cannot pack, or packs incorrectly, layers stay as they are and a warning is logged.
+    """
+    packed = 0
+    for parent in list(model.modules()):
+        for name, layer in list(parent.named_children()):
+            if type(layer) is not nn.Linear or not _is_for_us(layer.weight):
+                continue
+            replacement = _packed(layer)
+            if replacement is None:
+                log.warning("linear layers stay unpacked from the %d. on: decoding is slower", packed + 1)
+                return packed
+            setattr(parent, name, replacement)
+            packed += 1
+    return packed
+
+
+def _is_for_us(weight: Tensor) -> bool:
+    can_pack: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return can_pack and weight.device.type == "cpu" and weight.dtype in _TOLERANCE
+
+
+def _packed(plain: nn.Linear) -> PackedLinear | None:
+    """Return the packed layer, or None if packing fails or changes the result."""
+    rows = _trial(plain)
+    try:
+        layer = PackedLinear(plain)
+        found = layer(rows)
+    except (RuntimeError, AttributeError) as error:
+        log.info("cannot pack a linear layer: %s", str(error).splitlines()[0])
+        return None
+    expected: Any = functional.linear(rows, plain.weight, plain.bias)
+    largest = expected.abs().max().float()
+    apart = (found - expected).abs().max().float()
+    return layer if bool(apart <= _TOLERANCE[plain.weight.dtype] * largest) else None
+
+
+def _trial(plain: nn.Linear) -> Tensor:
+    """Return two test rows [2, in], the same each time and without a draw from torch's own generator."""
+    values = torch.arange(2 * plain.in_features, dtype=torch.float32)
+    return torch.sin(values).reshape(2, -1).to(plain.weight.dtype)

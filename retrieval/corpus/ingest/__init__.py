@@ -1,0 +1,1 @@
+"""Bring documents into a namespace."""

@@ -1,0 +1,229 @@
+"""Add, update and remove documents of a namespace, and bring its indices up to date.
+
+Documents are written in transactions of a few hundred, with a journal of what the indices lack; the journal is
+processed in batches. A kill at any moment leaves whole documents, and the next change continues with the journal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from retrieval.corpus.errors import CorpusError
+from retrieval.corpus.items import NO_OPTIONS, Item, Passed, ReadOptions, Withdrawn, sha256_of
+from retrieval.corpus.namespaces.namespace import COMMIT, Namespace
+from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.readers.registry import guess_reader, reader
+from retrieval.corpus.store.writer import StoreWriter
+
+_DOCUMENTS: Final = 256
+_CHARS: Final = 4 * 2**20  # a few full texts may be as large as hundreds of abstracts
+_MAX_SHOWN: Final = 20
+_MAX_WAITING: Final = 100_000  # counting more after every batch would cost too much
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Report the progress of a change.
+
+    ``read``: documents so far. ``indexed``: passages so far, counted for each index. ``waiting``: entries in the
+    journal (at most 100,000 of each index are counted). Rates are over the whole time.
+    """
+
+    read: int
+    indexed: int
+    waiting: int
+    passed: int
+    seconds: float
+
+    @property
+    def documents_per_s(self) -> float:
+        return self.read / self.seconds if self.seconds else 0.0
+
+    @property
+    def passages_per_s(self) -> float:
+        return self.indexed / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """Report the result of a change.
+
+    ``noted``: documents of which only metadata outside the indices changed. ``indexed``: passages, counted for each
+    index. ``already``: this very file was added before. ``cancelled``: the rest must be added again; what is stored is
+    whole.
+    """
+
+    added: int = 0
+    changed: int = 0
+    noted: int = 0
+    unchanged: int = 0
+    withdrawn: int = 0
+    passed: int = 0
+    indexed: int = 0
+    first_passed: tuple[Passed, ...] = ()
+    cancelled: bool = False
+    already: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Observe and cancel a change; both callbacks run after every transaction and batch."""
+
+    progress: Callable[[Progress], None] = lambda _: None
+    cancelled: Callable[[], bool] = lambda: False
+    clock: Callable[[], float] = time.monotonic
+
+
+NO_WATCH: Final = Watch()
+
+
+def add_file(
+    namespaces: Namespaces, name: str, path: Path, options: ReadOptions = NO_OPTIONS, watch: Watch = NO_WATCH
+) -> Added:
+    """Add the new and changed documents of a file.
+
+    Unchanged documents cost no encoding; a file that was added before and has not changed costs only its digest.
+
+    Raises:
+        DocumentUnreadable, DocumentTooLarge: what was read before that point is kept and indexed.
+        CorpusError: another of its kinds.
+        IndexFault: an index failed; the journal keeps what it lacks.
+    """
+    kind = options.kind or guess_reader(path)
+    read = reader(kind)
+    options = replace(options, retrieved=options.retrieved or datetime.now(UTC).date().isoformat())
+    with namespaces.writing(name) as (namespace, writer):
+        run = _Run(namespace, writer, watch)
+        digest = sha256_of(path)
+        if namespace.store.is_finished((digest, kind)):
+            run.index()
+            return replace(run.result(), already=True)
+        run.take(read(path, options))
+        if not run.stopped:
+            with writer.transaction():
+                counts = {"added": run.counts["added"], "passed": run.passed}
+                writer.finish_source((digest, path.name, kind), options.retrieved, counts)
+        run.index()
+        return run.result()
+
+
+def add_items(namespaces: Namespaces, name: str, items: Iterable[Item], watch: Watch = NO_WATCH) -> Added:
+    """Add new and changed documents from any source, in the same way as ``add_file``."""
+    with namespaces.writing(name) as (namespace, writer):
+        run = _Run(namespace, writer, watch)
+        run.take(iter(items))
+        run.index()
+        return run.result()
+
+
+def remove(namespaces: Namespaces, name: str, document_ids: Sequence[str], watch: Watch = NO_WATCH) -> Added:
+    """Remove documents from the store and every index; files that contained them can be added again."""
+    with namespaces.writing(name) as (namespace, writer):
+        run = _Run(namespace, writer, watch)
+        with writer.transaction():
+            writer.forget_sources()
+        run.take(iter([Withdrawn(document_id) for document_id in document_ids]))
+        run.index()
+        return run.result()
+
+
+def catch_up(namespaces: Namespaces, name: str, watch: Watch = NO_WATCH) -> Added:
+    """Process the journal without adding documents."""
+    return add_items(namespaces, name, (), watch)
+
+
+class _Run:
+    """Execute one change of a namespace."""
+
+    def __init__(self, namespace: Namespace, writer: StoreWriter, watch: Watch) -> None:
+        self._namespace = namespace
+        self._writer = writer
+        self._watch = watch
+        self._started = watch.clock()
+        self._indexed = 0
+        self._shown: list[Passed] = []
+        self.counts = dict.fromkeys(("added", "changed", "noted", "unchanged", "withdrawn"), 0)
+        self.passed = 0
+        self.stopped = False
+
+    def take(self, items: Iterator[Item]) -> None:
+        """Write documents, and index whenever the journal has enough entries.
+
+        What came before an error is kept and indexed.
+        """
+        while not self.stopped:
+            batch, error = _batch(items)
+            with self._writer.transaction():
+                for item in batch:
+                    self._put(item)
+            self._report(0)
+            if error is not None:
+                self.index()
+                raise error
+            if not batch:
+                return
+            self.index(COMMIT)
+
+    def _put(self, item: Item) -> None:
+        if isinstance(item, Passed):
+            self._writer.pass_over(item)
+            self.passed += 1
+            if len(self._shown) < _MAX_SHOWN:
+                self._shown.append(item)
+        elif isinstance(item, Withdrawn):
+            self.counts["withdrawn"] += self._writer.remove(item.document_id)
+        else:
+            self.counts[self._writer.put(item)] += 1
+
+    def index(self, at_least: int = 1) -> None:
+        if not self.stopped:
+            self._namespace.catch_up(self._writer, self._report, at_least=at_least)
+
+    def _report(self, indexed: int) -> bool:
+        self._indexed += indexed
+        store, targets = self._namespace.store, self._namespace.settings.targets
+        self._watch.progress(
+            Progress(
+                read=sum(self.counts.values()),
+                indexed=self._indexed,
+                waiting=sum(store.waiting(target, _MAX_WAITING) for target in targets),
+                passed=self.passed,
+                seconds=self._watch.clock() - self._started,
+            )
+        )
+        self.stopped = self.stopped or self._watch.cancelled()
+        return self.stopped
+
+    def result(self) -> Added:
+        counts = self.counts
+        return Added(
+            added=counts["added"],
+            changed=counts["changed"],
+            noted=counts["noted"],
+            unchanged=counts["unchanged"],
+            withdrawn=counts["withdrawn"],
+            passed=self.passed,
+            indexed=self._indexed,
+            first_passed=tuple(self._shown),
+            cancelled=self.stopped,
+        )
+
+
+def _batch(items: Iterator[Item]) -> tuple[list[Item], CorpusError | None]:
+    """Return the items of the next transaction, with the error that ended the source, if any."""
+    batch: list[Item] = []
+    chars = 0
+    try:
+        for item in items:
+            batch.append(item)
+            chars += 0 if isinstance(item, Passed | Withdrawn) else len(item.text)
+            if len(batch) >= _DOCUMENTS or chars >= _CHARS:
+                break
+    except CorpusError as error:
+        return batch, error
+    return batch, None

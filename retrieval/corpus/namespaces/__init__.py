@@ -1,0 +1,1 @@
+"""Make, open, verify and delete namespaces."""

@@ -1,0 +1,132 @@
+"""Define the name and the settings of a namespace, which are chosen once and stored with it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from models.encoders.base import Encoder
+from retrieval.corpus.chunking import Chunking
+from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.corpus.store.schema import TARGETS, Target
+from retrieval.index.base import VectorIndex
+from retrieval.lexical.base import LexicalIndex
+from retrieval.passages import Passage
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
+_BACKEND: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
+_MAX_ENCODER: Final = 500
+NO_WORDS: Final = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceSettings:
+    """Choose the encoder, the indices and the chunking of a namespace.
+
+    ``encoder``: the id of the encoder of its vectors, "" for none. ``words``: the lexical back end, or "none".
+    ``keywords``: whether it can rank by keyword frequency (PES2).
+
+    Raises:
+        NamespaceInvalid: an invalid value.
+    """
+
+    encoder: str = ""
+    words: str = "tantivy"
+    keywords: bool = True
+    chunking: Chunking = field(default_factory=Chunking)
+
+    def __post_init__(self) -> None:
+        if not self.encoder.isprintable() or len(self.encoder) > _MAX_ENCODER or self.encoder != self.encoder.strip():
+            raise NamespaceInvalid("an encoder's id is a name, a hub id or a folder", param="encoder")
+        if _BACKEND.fullmatch(self.words) is None:
+            raise NamespaceInvalid("a lexical back end's name has small letters, digits, _ and -", param="words")
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Return the indices that the namespace has."""
+        has = {"vectors": bool(self.encoder), "words": self.words != NO_WORDS, "keywords": self.keywords}
+        return tuple(target for target in TARGETS if has[target])
+
+    def as_text(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+class TextIndex(Protocol):
+    """Fill an index of words or of keywords, under the contract of ``LexicalIndex``."""
+
+    def add(self, passages: Iterable[Passage]) -> int: ...
+
+    def delete(self, ids: Sequence[int]) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backends:
+    """Open the encoders and indices of namespaces.
+
+    Each callable opens what a folder contains, as its single writer where the last argument says so, else as one of
+    many readers. A writer finds its folder missing or empty the first time, and leaves an index there that readers can
+    open, even an empty one.
+
+    ``encoders`` returns the same object for the same id as long as it is loaded; ``words`` takes the back end's name.
+    """
+
+    encoders: Callable[[str], Encoder]
+    vectors: Callable[[Path, Encoder, bool], VectorIndex]
+    words: Callable[[Path, str, bool], LexicalIndex]
+    keywords: Callable[[Path, bool], TextIndex]
+
+
+def is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def checked_name(name: str) -> str:
+    """Return the name, which is also the name of a folder.
+
+    Raises:
+        NamespaceInvalid: not a valid name.
+    """
+    if not is_name(name):
+        raise NamespaceInvalid(
+            f"{name[:70]!r} is no name: 1 to 63 small letters, digits, _ and -, the first a letter or digit",
+            param="name",
+        )
+    return name
+
+
+def settings_of(text: str) -> NamespaceSettings:
+    """Parse settings from the output of ``as_text``.
+
+    Raises:
+        NamespaceInvalid: any other text.
+    """
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        chunking = fields["chunking"]
+        sizes = {name: chunking[name] for name in ("size", "overlap")}
+        flags = (chunking["by_section"], fields["keywords"])
+        if not all(type(value) is int for value in sizes.values()) or not all(type(flag) is bool for flag in flags):
+            raise TypeError("chunking")
+        return NamespaceSettings(
+            encoder=str(fields["encoder"]),
+            words=str(fields["words"]),
+            keywords=fields["keywords"],
+            chunking=Chunking(size=sizes["size"], overlap=sizes["overlap"], by_section=chunking["by_section"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise NamespaceInvalid("these are no settings of a namespace", param="settings") from error
+
+
+def embedded_title(passage: Passage) -> str:
+    """Return the title of the document and the section, which encoders receive beside a passage's text."""
+    return f"{passage.title} -- {passage.section}" if passage.section else passage.title

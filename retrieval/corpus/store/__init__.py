@@ -1,0 +1,1 @@
+"""Store the documents and passages of one namespace."""

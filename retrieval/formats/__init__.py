@@ -1,0 +1,1 @@
+"""Read downloaded files into records; know no store."""

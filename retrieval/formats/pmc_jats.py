@@ -1,0 +1,208 @@
+"""Read full texts of PubMed Central in JATS XML: one article, a pmc-articleset, or a tar(.gz) of such files.
+
+The open-access packages (ftp.ncbi.nlm.nih.gov/pub/pmc/oa_bulk) are tar.gz files with one .xml or .nxml for each
+article.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from retrieval.errors import ImportFileError
+from retrieval.formats.archives import Member, is_tar, tar_members
+from retrieval.formats.items import NO_OPTIONS, Good, Item, MalformedRecord, ReadOptions, bad, date_of
+from retrieval.formats.records import FullText
+from retrieval.formats.sources import Source
+from retrieval.formats.tables import whole
+from retrieval.formats.xml_records import Layout, RawRecord, parse, records, text_of
+
+_MAX_DEPTH: Final = 200
+_BREAK: Final = "\0"  # in no XML document
+_BLOCKS: Final = frozenset((
+    "abstract", "ack", "app", "boxed-text", "caption", "def-item", "disp-formula", "disp-quote", "fig", "fn", "list",
+    "list-item", "p", "sec", "speech", "statement", "subtitle", "supplementary-material", "table-wrap",
+    "table-wrap-foot", "title", "tr", "trans-abstract", "verse-line",
+))  # fmt: skip
+# References have records of their own; the others are not prose.
+_LEFT_OUT: Final = frozenset(("ref-list", "tex-math", "object-id", "permissions", "processing-meta", "alt-text"))
+_CELLS: Final = frozenset(("td", "th"))
+_SPACED: Final = frozenset(("label", "term", "def", "break", "ext-link", "email"))
+
+
+def plain_text(element: Element | None, left_out: frozenset[str] = frozenset()) -> str:
+    """Return the text of an element, with the cells of a table row separated by " | ".
+
+    References, LaTeX and ``left_out`` elements are dropped.
+
+    Raises:
+        MalformedRecord: elements are nested deeper than in any article.
+    """
+    if element is None:
+        return ""
+    pieces: list[str] = []
+    _walk(element, pieces, _LEFT_OUT | left_out, 0)
+    lines = (" ".join(line.split()).strip("| ") for line in "".join(pieces).split(_BREAK))
+    return "\n".join(line for line in lines if line)
+
+
+def local_name(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _walk(element: Element, pieces: list[str], left_out: frozenset[str], depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise MalformedRecord(f"elements are nested more than {_MAX_DEPTH} deep")
+    if element.text:
+        pieces.append(element.text)
+    for child in element:
+        name = local_name(child)
+        if name not in left_out:
+            around = _BREAK if name in _BLOCKS else " | " if name in _CELLS else " " if name in _SPACED else ""
+            pieces.append(around)
+            _walk(child, pieces, left_out, depth + 1)
+            pieces.append(around if around != " | " else " ")
+        if child.tail:
+            pieces.append(child.tail)
+
+
+LAYOUT: Final = Layout("pmc-articleset", frozenset(("article",)), alone="article", max_record=64 * 2**20)
+_MEMBER: Final = Layout("", frozenset(("article",)), alone="article", max_record=LAYOUT.max_record)
+_SUFFIXES: Final = (".xml", ".nxml")
+_NUMBER: Final = re.compile(r"(?:PMC)?([0-9]+)(?:\.[0-9]+)?", re.ASCII)
+_NUMBER_IN_NAME: Final = re.compile(r"PMC([0-9]+)", re.ASCII)
+_GIVEN: Final = re.compile(r"[^\W\d_]+")
+_MARKS: Final = frozenset(("xref", "fn"))
+_ID_TYPES: Final = ("pmc", "pmcid", "pmcaid", "pmc-id")
+# The first of these that an article has is its date: first publication, then the issue's, last PMC's own.
+_DATE_TYPES: Final = ("epub", "pub", "ppub", "epub-ppub", "collection", "pmc-release", "")
+
+
+def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
+    """Yield a FullText for each article.
+
+    ``line`` is the number of the member in an archive, else the line on which the article begins. ``body`` is the text
+    of sections, captions and tables, without references; see ``plain_text``.
+    """
+    if not is_tar(source):
+        for record in records(source, source.chunks(), LAYOUT):
+            if skip > 0:
+                skip -= 1
+            else:
+                yield _item(record, record.line, source.path.name)
+        return
+    found = False
+    for member in tar_members(source):
+        if not member.name.endswith(_SUFFIXES):
+            continue
+        found = True
+        if skip > 0:
+            skip -= 1
+        else:
+            yield _member_item(source, member)
+    if not found:
+        raise source.error("the archive holds no .xml or .nxml file")
+
+
+def _member_item(source: Source, member: Member) -> Item:
+    """Return the item of one member; a fault of its file is a Bad, a fault of the archive an ImportFileError."""
+    parts, size = [], 0
+    for part in member.content:
+        size += len(part)
+        if size > _MEMBER.max_record:
+            return bad(member.number, f"{member.name}: larger than {_MEMBER.max_record} bytes")
+        parts.append(part)
+    try:
+        (record,) = records(source, iter(parts), _MEMBER)
+    except ImportFileError as error:
+        return bad(member.number, f"{member.name}: {error.reason}")
+    return _item(record, member.number, member.name)
+
+
+def _item(record: RawRecord, line: int, name: str) -> Item:
+    try:
+        element, xml = parse(record)
+        return Good(line, _full_text(element, xml, name))
+    except MalformedRecord as error:
+        return bad(line, f"{name}: {error}")
+
+
+def _full_text(element: Element, xml: str, name: str) -> FullText:
+    meta, journal = element.find("{*}front/{*}article-meta"), element.find("{*}front/{*}journal-meta")
+    if meta is None:
+        raise MalformedRecord("article: no front matter with article-meta within")
+    ids: dict[str, str] = {}
+    for found in meta.findall("{*}article-id"):
+        ids.setdefault(found.get("pub-id-type", ""), text_of(found))
+    return FullText(
+        pmcid=_pmcid(ids, name),
+        xml=xml,
+        pmid=ids.get("pmid", ""),
+        doi=ids.get("doi", ""),
+        title=" ".join(plain_text(meta.find("{*}title-group/{*}article-title"), _MARKS).split()),
+        abstract=_abstract(meta),
+        body=plain_text(element.find("{*}body")),
+        journal=_journal(journal),
+        date=_date(meta),
+        authors=_authors(meta),
+    )
+
+
+def _pmcid(ids: Mapping[str, str], name: str) -> int:
+    """Return the PMC number from the article's own ids, else from its file name.
+
+    Raises:
+        MalformedRecord: neither has a PMC number.
+    """
+    for kind in _ID_TYPES:
+        if found := _NUMBER.fullmatch(ids.get(kind, "")):
+            return whole(found[1], "article-id")
+    if named := _NUMBER_IN_NAME.search(name):
+        return whole(named[1], "file name")
+    raise MalformedRecord("article: no PMC number among its article-ids, nor in the file's name")
+
+
+def _abstract(meta: Element) -> str:
+    """Return the abstract proper, which has no type, unlike teasers and graphical abstracts; else the first one."""
+    found = meta.findall("{*}abstract")
+    proper = [abstract for abstract in found if not abstract.get("abstract-type")] or found[:1]
+    return "\n".join(filter(None, map(plain_text, proper)))
+
+
+def _journal(meta: Element | None) -> tuple[str, ...]:
+    """Return the journal's title, abbreviations and ISSNs, without publishers' identifiers."""
+    if meta is None:
+        return ()
+    titles = [*meta.findall(".//{*}journal-title"), *meta.findall(".//{*}abbrev-journal-title")]
+    short = [at for at in meta.findall("{*}journal-id") if at.get("journal-id-type") in ("nlm-ta", "iso-abbrev")]
+    texts = (text_of(part) for part in (*titles, *short, *meta.findall("{*}issn")))
+    return tuple(dict.fromkeys(filter(None, texts)))
+
+
+def _date(meta: Element) -> str:
+    dates = {at.get("pub-type") or at.get("date-type") or "": at for at in reversed(meta.findall("{*}pub-date"))}
+    ranked = [*(dates[kind] for kind in _DATE_TYPES if kind in dates), *dates.values()]
+    return next(filter(None, map(date_of, ranked)), "")
+
+
+def _authors(meta: Element) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for author in meta.findall("{*}contrib-group/{*}contrib"):
+        if author.get("contrib-type", "author") != "author":
+            continue
+        name = author.find(".//{*}name")
+        text = text_of(author.find(".//{*}collab")) if name is None else _name(name)
+        if text:
+            names[text] = None
+    return tuple(names)
+
+
+def _name(name: Element) -> str:
+    """Return "Last FM": the initials as given, else the first letters of the given names."""
+    given = name.find("{*}given-names")
+    first = (
+        "" if given is None else given.get("initials") or "".join(part[0] for part in _GIVEN.findall(text_of(given)))
+    )
+    return " ".join(filter(None, (text_of(name.find("{*}surname")), first, text_of(name.find("{*}suffix")))))

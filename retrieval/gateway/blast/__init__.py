@@ -1,0 +1,1 @@
+"""Answer NCBI's BLAST URL API with local searches."""

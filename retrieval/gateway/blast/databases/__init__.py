@@ -1,0 +1,1 @@
+"""Build, find and choose BLAST databases."""

@@ -1,0 +1,311 @@
+"""Translate a Put request's parameters into blast+ arguments, as the BLAST Common URL API documents them.
+
+Every value is checked and rewritten: client input never becomes an argument itself. Unknown parameters are ignored, as
+at NCBI; known ones that are not supported here are rejected by name. Pure functions, no I/O.
+Source: https://blast.ncbi.nlm.nih.gov/doc/blast-help/urlapi.html; pairs of gap costs as blast+ 2.12 lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from retrieval.gateway.blast.sequences import SHORT_QUERY, Molecule, QuerySequence
+from retrieval.gateway.http_reply import whole_number
+
+Pair = tuple[int, int]  # existence and extension of a gap; or reward and penalty
+
+
+def _pairs(text: str) -> frozenset[Pair]:
+    return frozenset((int(a), int(b)) for a, b in (pair.split(",") for pair in text.split()))
+
+
+_PROTEIN: Final[Mapping[str, frozenset[Pair]]] = MappingProxyType(
+    {
+        "BLOSUM45": _pairs("13,3 12,3 11,3 10,3 16,2 15,2 14,2 13,2 12,2 19,1 18,1 17,1 16,1"),
+        "BLOSUM50": _pairs("13,3 12,3 11,3 10,3 9,3 16,2 15,2 14,2 13,2 12,2 19,1 18,1 17,1 16,1 15,1"),
+        "BLOSUM62": _pairs("11,2 10,2 9,2 8,2 7,2 6,2 13,1 12,1 11,1 10,1 9,1"),
+        "BLOSUM80": _pairs("25,2 13,2 9,2 8,2 7,2 6,2 11,1 10,1 9,1"),
+        "BLOSUM90": _pairs("9,2 8,2 7,2 6,2 11,1 10,1 9,1"),
+        "PAM30": _pairs("7,2 6,2 5,2 10,1 9,1 8,1 15,3 14,2 14,1 13,3"),
+        "PAM70": _pairs("8,2 7,2 6,2 11,1 10,1 9,1 11,2 12,3"),
+        "PAM250": _pairs("15,3 14,3 13,3 12,3 11,3 17,2 16,2 15,2 14,2 13,2 21,1 20,1 19,1 18,1 17,1"),
+    }
+)
+# By reward and penalty: the listed costs, the least of the "more stringent" ones last.
+_NUCLEOTIDE: Final[Mapping[Pair, tuple[Pair, ...]]] = MappingProxyType(
+    {
+        (1, -2): ((1, 2), (0, 2), (3, 1), (2, 1), (1, 1), (2, 2)),
+        (1, -3): ((1, 2), (0, 2), (2, 1), (1, 1), (2, 2)),
+        (1, -4): ((1, 2), (0, 2), (2, 1), (1, 1), (2, 2)),
+        (1, -5): ((3, 3),),
+        (2, -3): ((4, 4), (2, 4), (0, 4), (3, 3), (6, 2), (5, 2), (4, 2), (2, 2), (6, 4)),
+        (2, -5): ((2, 4), (0, 4), (4, 2), (2, 2), (4, 4)),
+        (2, -7): ((2, 4), (0, 4), (4, 2), (2, 2), (4, 4)),
+        (3, -2): ((5, 5),),
+        (3, -4): ((6, 3), (5, 3), (4, 3), (6, 2), (5, 2), (4, 2), (6, 3)),
+        (4, -5): ((6, 5), (5, 5), (4, 5), (3, 5), (12, 8)),
+        (5, -4): ((10, 6), (8, 6), (25, 10)),
+        (1, -1): ((3, 2), (2, 2), (1, 2), (0, 2), (4, 1), (3, 1), (2, 1), (4, 2)),
+    }
+)
+_NO_LINEAR: Final = frozenset({(1, -1), (3, -2), (3, -4), (5, -4)})
+_USUAL: Final = (5, 2)
+
+
+def check_protein_costs(matrix: str, costs: Pair | None) -> None:
+    """Check that BLAST has statistics for a matrix and gap costs.
+
+    Raises:
+        ValueError: the matrix is unknown or has no statistics for these costs; the message is for the user.
+    """
+    if matrix not in _PROTEIN:
+        raise ValueError(f"Error: MATRIX must be one of {', '.join(_PROTEIN)}")
+    if costs is not None and costs not in _PROTEIN[matrix]:
+        known = ", ".join(f"{a} {b}" for a, b in sorted(_PROTEIN[matrix], reverse=True))
+        raise ValueError(f"Error: GAPCOSTS {costs[0]} {costs[1]} are not supported for {matrix}; supported are {known}")
+
+
+def check_nucleotide_scores(scores: Pair, costs: Pair | None, *, linear: bool) -> Pair | None:
+    """Return the gap costs to pass to blast+, None for the program's own.
+
+    ``linear``: the program's own costs are megablast's linear ones.
+
+    Raises:
+        ValueError: BLAST has no statistics for the scores or costs; the message is for the user.
+    """
+    known = _NUCLEOTIDE.get(scores)
+    if known is None:
+        pairs = ", ".join(f"{a},{b}" for a, b in _NUCLEOTIDE)
+        raise ValueError(f"Error: NUCL_REWARD,NUCL_PENALTY {scores[0]},{scores[1]} are not supported; use {pairs}")
+    has_own = scores not in _NO_LINEAR if linear else _supported(known, _USUAL)
+    if costs is None or (linear and costs == (0, 0)):
+        return None if has_own else known[-1]
+    if not _supported(known, costs):
+        listed = ", ".join(f"{a} {b}" for a, b in dict.fromkeys(known))
+        raise ValueError(f"Error: GAPCOSTS {costs[0]} {costs[1]} are not supported; use one of {listed}")
+    return costs
+
+
+def _supported(known: tuple[Pair, ...], costs: Pair) -> bool:
+    least = known[-1]
+    return costs in known or (costs[0] >= least[0] and costs[1] >= least[1])
+
+
+PROGRAMS: Final[Mapping[str, tuple[Molecule, Molecule]]] = {  # of the query, of the database
+    "blastn": ("nucl", "nucl"),
+    "blastp": ("prot", "prot"),
+    "blastx": ("nucl", "prot"),
+    "tblastn": ("prot", "nucl"),
+    "tblastx": ("nucl", "nucl"),
+}
+DEFAULT_HITS: Final = 50
+MAX_HITS: Final = 5000
+_MAX_EXPECT: Final = 1_000_000.0
+_LAST: Final = 999_999_999  # blast+ reduces a position behind the end to the end
+_YES: Final = frozenset({"on", "true", "yes", "t", "1", "y"})
+_NO: Final = frozenset({"", "off", "false", "no", "f", "0", "n", "none", "(none)"})
+# Parameters of the older API, each of which would change the result.
+_REFUSED: Final = (
+    "PHI_PATTERN", "PSSM", "TEMPLATE_TYPE", "TEMPLATE_LENGTH", "UNGAPPED_ALIGNMENT", "OTHER_ADVANCED", "SEARCHSP_EFF",
+    "QUERY_FILE", "BL2SEQ", "SUBJECTS", "NEGATIVE_GILIST", "GILIST",
+)  # fmt: skip
+_SHORT_EXPECT: Final = {"blastn": "1000", "blastp": "50000"}
+_GENETIC_CODES: Final = frozenset((*range(1, 7), *range(9, 17), *range(21, 32), 33))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Identify a program of blast+ by ``name`` and its -task, "" for one without tasks."""
+
+    name: str
+    task: str
+
+    @property
+    def query_molecule(self) -> Molecule:
+        return PROGRAMS[self.name][0]
+
+    @property
+    def database_molecule(self) -> Molecule:
+        return PROGRAMS[self.name][1]
+
+
+def read_program(params: Mapping[str, str]) -> Program:
+    """Return the program before the query is known.
+
+    Raises:
+        ValueError: PROGRAM or SERVICE is not available.
+    """
+    name = params.get("PROGRAM", "blastn").strip().lower() or "blastn"
+    service = params.get("SERVICE", "plain").strip().lower()
+    if service not in ("plain", "megablast", ""):
+        raise ValueError(f"Error: SERVICE {shown(service)} is not available here")
+    if name != "megablast" and name not in PROGRAMS:
+        raise ValueError(f"Error: PROGRAM {shown(name)} is not one of {', '.join(PROGRAMS)}, megablast")
+    if name in ("blastn", "megablast"):
+        mega = name == "megablast" or service == "megablast" or is_on(params, "MEGABLAST")
+        return Program("blastn", "megablast" if mega else "blastn")
+    return Program(name, "" if name == "tblastx" else name)
+
+
+def for_short_queries(program: Program, params: Mapping[str, str], queries: Sequence[QuerySequence]) -> Program:
+    """Return the program with its short-query task if all queries are short.
+
+    SHORT_QUERY_ADJUST or a WORD_SIZE can turn this off.
+    """
+    wanted = params.get("SHORT_QUERY_ADJUST", "true").strip().lower() in _YES
+    if not wanted or program.name not in _SHORT_EXPECT or params.get("WORD_SIZE", "").strip():
+        return program
+    if any(len(query.letters) > SHORT_QUERY for query in queries):
+        return program
+    return Program(program.name, f"{program.name}-short")
+
+
+def search_arguments(program: Program, params: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the blast+ arguments for all parameters but database, query and hit list.
+
+    Raises:
+        ValueError: a value is invalid or a parameter is not supported.
+    """
+    for name in _REFUSED:
+        if params.get(name, "").strip().lower() not in _NO:
+            raise ValueError(f"Error: {name} is not available here")
+    short = program.task.endswith("-short")
+    given = [*_task(program), "-evalue", _expect(params, _SHORT_EXPECT[program.name] if short else "10")]
+    given += _word_size(program, params) + _filter(program, params) + _query_range(params)
+    if is_on(params, "LCASE_MASK"):
+        given.append("-lcase_masking")
+    given += _nucleotide(program, params) if program.name == "blastn" else _protein(program, params)
+    return tuple(given)
+
+
+def hit_list_size(params: Mapping[str, str], default: int = DEFAULT_HITS) -> int:
+    return max(1, whole_number(params, "HITLIST_SIZE", default, MAX_HITS))
+
+
+def is_on(params: Mapping[str, str], name: str) -> bool:
+    return params.get(name, "").strip().lower() in _YES
+
+
+def shown(text: str) -> str:
+    """Return client input as an error page may repeat it: printable, at most 40 characters."""
+    return "".join(c if c.isprintable() else " " for c in text.strip())[:40]
+
+
+def _task(program: Program) -> list[str]:
+    return ["-task", program.task] if program.task else []
+
+
+def _expect(params: Mapping[str, str], default: str) -> str:
+    text = params.get("EXPECT", "").strip() or default
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("Error: EXPECT is not a number") from None
+    if not 0 < value <= _MAX_EXPECT:
+        raise ValueError(f"Error: EXPECT must be above 0 and at most {_MAX_EXPECT:.0f}")
+    return f"{value:g}"
+
+
+def _integer(params: Mapping[str, str], name: str, low: int, high: int) -> int | None:
+    text = params.get(name, "").strip()
+    if not text:
+        return None
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10 and low <= int(text) <= high):
+        raise ValueError(f"Error: {name} must be a whole number from {low} to {high}")
+    return int(text)
+
+
+def _word_size(program: Program, params: Mapping[str, str]) -> list[str]:
+    low, high = (4, 100) if program.name == "blastn" else (2, 3) if program.name == "tblastx" else (2, 7)
+    size = _integer(params, "WORD_SIZE", low, high)
+    return [] if size is None else ["-word_size", str(size)]
+
+
+def _filter(program: Program, params: Mapping[str, str]) -> list[str]:
+    """Return the arguments of FILTER: F is off, T and L are on, mT and mL mask only while words are looked up.
+
+    The default is off for short queries, else blast+'s own.
+    """
+    option = "-dust" if program.name == "blastn" else "-seg"
+    text = params.get("FILTER", "").replace(" ", "").replace(";", "").lower()
+    if not text:
+        return [option, "no"] if program.task.endswith("-short") else []
+    if text in _NO:
+        return [option, "no"]
+    letter = text.removeprefix("m")
+    if letter not in (*_YES, "l"):
+        raise ValueError(f"Error: FILTER {shown(params['FILTER'])} is not one of F, T, L, mT, mL")
+    return [option, "yes", "-soft_masking", "true" if text != letter else "false"]
+
+
+def _query_range(params: Mapping[str, str]) -> list[str]:
+    first, last = (_integer(params, name, 1, _LAST) for name in ("QUERY_FROM", "QUERY_TO"))
+    if first is None and last is None:
+        return []
+    if first is not None and last is not None and first > last:
+        raise ValueError("Error: QUERY_FROM is behind QUERY_TO")
+    return ["-query_loc", f"{first or 1}-{last or _LAST}"]
+
+
+def _gap_costs(params: Mapping[str, str]) -> tuple[int, int] | None:
+    text = " ".join(params.get("GAPCOSTS", "").replace(",", " ").split())
+    if not text:
+        return None
+    parts = text.split(" ")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
+        raise ValueError('Error: GAPCOSTS must be two whole numbers like "5 2"')
+    return int(parts[0]), int(parts[1])
+
+
+def _nucleotide(program: Program, params: Mapping[str, str]) -> list[str]:
+    reward, penalty = _integer(params, "NUCL_REWARD", 1, 100), _integer(params, "NUCL_PENALTY", -100, -1)
+    defaults = {"megablast": (1, -2), "blastn-short": (1, -3)}.get(program.task, (2, -3))
+    scores = (reward or defaults[0], penalty or defaults[1])
+    costs = check_nucleotide_scores(scores, _gap_costs(params), linear=program.task == "megablast")
+    given = ["-reward", str(scores[0]), "-penalty", str(scores[1])] if reward or penalty else []
+    given += ["-gapopen", str(costs[0]), "-gapextend", str(costs[1])] if costs else []
+    identity = _integer(params, "PERC_IDENT", 0, 100)
+    return given + ([] if identity is None else ["-perc_identity", str(identity)])
+
+
+def _protein(program: Program, params: Mapping[str, str]) -> list[str]:
+    if params.get("PERC_IDENT", "").strip():
+        raise ValueError(f"Error: PERC_IDENT is not available for {program.name}")
+    matrix = (params.get("MATRIX", "") or params.get("MATRIX_NAME", "")).strip().upper()
+    costs = _gap_costs(params) if program.name != "tblastx" else None
+    check_protein_costs(matrix or ("PAM30" if program.task == "blastp-short" else "BLOSUM62"), costs)
+    given = ["-matrix", matrix] if matrix else []
+    given += ["-gapopen", str(costs[0]), "-gapextend", str(costs[1])] if costs else []
+    threshold = _integer(params, "THRESHOLD", 1, 999)
+    given += [] if threshold is None else ["-threshold", str(threshold)]
+    return given + _composition(program, params) + _genetic_codes(program, params)
+
+
+def _composition(program: Program, params: Mapping[str, str]) -> list[str]:
+    if program.name == "tblastx":
+        return []
+    mode = params.get("COMPOSITION_BASED_STATISTICS", "").strip().lower()
+    if not mode:
+        return ["-comp_based_stats", "0"] if program.task == "blastp-short" else []
+    mode = {"no": "0", "off": "0", "false": "0", "f": "0", "yes": "2", "on": "2", "true": "2", "t": "2"}.get(mode, mode)
+    if mode not in ("0", "1", "2", "3"):
+        raise ValueError("Error: COMPOSITION_BASED_STATISTICS must be 0, 1, 2 or 3")
+    return ["-comp_based_stats", mode]
+
+
+def _genetic_codes(program: Program, params: Mapping[str, str]) -> list[str]:
+    given: list[str] = []
+    for name, option, programs in (
+        ("GENETIC_CODE", "-query_gencode", ("blastx", "tblastx")),
+        ("DB_GENETIC_CODE", "-db_gencode", ("tblastn", "tblastx")),
+    ):
+        code = _integer(params, name, 1, 33)
+        if code is not None and program.name in programs:
+            if code not in _GENETIC_CODES:
+                raise ValueError(f"Error: {name} {code} is no genetic code")
+            given += [option, str(code)]
+    return given

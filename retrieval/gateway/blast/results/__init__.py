@@ -1,0 +1,1 @@
+"""Write BLAST results in NCBI's forms."""

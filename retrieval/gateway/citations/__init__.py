@@ -1,0 +1,1 @@
+"""Read citations and write them as text."""

@@ -1,0 +1,1 @@
+"""Write records as NCBI's document summaries."""

@@ -1,0 +1,248 @@
+"""Implement elink: cross references between the databases, as JSON and XML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from retrieval.formats.records import Database
+from retrieval.gateway.eutils.history import History, KeptSearch
+from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, uid_groups, xml_reply
+from retrieval.gateway.query.planner import Rows
+from retrieval.gateway.query.search import Page, search
+from retrieval.gateway.query.syntax import Query, QueryTooComplexError, parse_query
+from retrieval.gateway.store.reader import GatewayStore
+
+_DOCTYPE: Final = "-//NLM//DTD elink 20101123//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20101123/elink.dtd"
+_MAX_IDS: Final = 1_000
+_PRIORITY: Final = "128"
+_MAX_DIGITS: Final = 18
+LINKS: Final[tuple[tuple[Database, Database], ...]] = (
+    ("gene", "omim"),
+    ("gene", "snp"),
+    ("omim", "gene"),
+    ("snp", "gene"),
+    ("gene", "pubmed"),
+    ("pubmed", "gene"),
+    ("gene", "clinvar"),
+    ("clinvar", "gene"),
+    ("clinvar", "snp"),
+    ("snp", "clinvar"),
+    ("clinvar", "omim"),
+    ("omim", "clinvar"),
+    ("omim", "medgen"),
+    ("medgen", "omim"),
+    ("pubmed", "pmc"),
+    ("pmc", "pubmed"),
+)
+# (menu, description) of each database.
+MENUS: Final[Mapping[Database, tuple[str, str]]] = {
+    "gene": ("Gene", "Gene database (local)"),
+    "snp": ("SNP", "Single Nucleotide Polymorphisms (local)"),
+    "omim": ("OMIM", "OMIM records (local)"),
+    "nuccore": ("Nucleotide", "Core Nucleotide db (local)"),
+    "pubmed": ("PubMed", "PubMed bibliographic records (local)"),
+    "pmc": ("PMC", "PubMed Central full-text records (local)"),
+    "clinvar": ("ClinVar", "ClinVar variations (local)"),
+    "taxonomy": ("Taxonomy", "Taxonomy (local)"),
+    "medgen": ("MedGen", "Medical Genetics concepts (local)"),
+}
+_NEIGHBOURS: Final = ("", "neighbor", "neighbor_score")
+_NONE: Final = "No filtered links"
+_CHECKS: Final = ("acheck", "ncheck", "lcheck")
+
+
+@dataclass(frozen=True, slots=True)
+class _LinkSet:
+    """Hold the links of one group of UIDs.
+
+    ``links`` are (target, its UIDs); a target without UIDs is one whose links a term has all removed. ``checks`` are
+    (UID, the targets it has links to). ``keys`` are query keys in ``environment``, in the order of ``links``.
+    """
+
+    source: Database
+    uids: list[str]
+    links: list[tuple[Database, list[str]]]
+    checks: list[tuple[str, list[Database]]]
+    keys: tuple[int, ...] = ()
+    environment: str = ""
+
+
+def elink(store: GatewayStore, source: Database, params: Mapping[str, str], history: History) -> Reply:
+    """Return a link set for each ``id`` parameter: IDs separated by commas share one.
+
+    The links are those named by ``linkname``, else those to the databases of ``db`` (store names, several with commas,
+    "all", by default pubmed).
+    """
+    groups = uid_groups(params)
+    if not groups:
+        return elink_error(params, "Empty id list - nothing todo")
+    if sum(map(len, groups)) > _MAX_IDS:
+        return elink_error(params, f"Too many UIDs in request. Maximum number of UIDs is {_MAX_IDS}.")
+    command = params.get("cmd", "").strip().lower()
+    if command not in (*_NEIGHBOURS, *_CHECKS, "neighbor_history"):
+        return elink_error(params, f"Invalid command: {command[:40]}")
+    try:
+        term = parse_query(params.get("term", "").strip())
+    except QueryTooComplexError as error:
+        return elink_error(params, str(error))
+    targets = [target for of, target in LINKS if of == source] if command in _CHECKS else _targets(source, params)
+    sets = [_link_set(store, source, group, targets) for group in groups]
+    if command in _CHECKS:
+        return _checked(params, command, sets)
+    if params.get("term", "").strip():
+        sets = [_filtered(store, found, term) for found in sets]
+    if command == "neighbor_history":
+        sets = [_kept(found, params, history) for found in sets]
+    return _neighbours(params, sets)
+
+
+def elink_error(params: Mapping[str, str], message: str) -> Reply:
+    if is_json(params):
+        return json_reply("elink", {"linksets": [], "ERROR": message})
+    return xml_reply("eLinkResult", _DOCTYPE, f"\n\t<ERROR>{text_of(message)}</ERROR>\n")
+
+
+def _targets(source: Database, params: Mapping[str, str]) -> list[Database]:
+    """Return the targets of the requested links.
+
+    An unknown link name gives none, as at NCBI a link name without links.
+    """
+    names = [name.strip() for name in params.get("linkname", "").split(",") if name.strip()]
+    databases = (params.get("db", "") or "pubmed").split(",")
+    wanted = names or [f"{source}_{db}" for db in databases]
+    every = not names and "all" in databases
+    return [target for of, target in LINKS if of == source and (every or f"{of}_{target}" in wanted)]
+
+
+def _link_set(store: GatewayStore, source: Database, uids: list[str], targets: list[Database]) -> _LinkSet:
+    known = {(uid, target): store.links(source, uid, target) for uid in uids for target in targets}
+    links = [(target, list(dict.fromkeys(found for uid in uids for found in known[uid, target]))) for target in targets]
+    checks = [(uid, [target for target in targets if known[uid, target]]) for uid in uids]
+    return _LinkSet(source, uids, [(target, found) for target, found in links if found], checks)
+
+
+def _filtered(store: GatewayStore, found: _LinkSet, term: Query) -> _LinkSet:
+    """Keep only links to records that the query finds; a target without any left stays, without UIDs."""
+    links = []
+    for target, uids in found.links:
+        page = Page(0, len(uids))
+        matching = set(search(store, target, term.tree, page, _linked(found, target)).uids if term.tree else ())
+        links.append((target, [uid for uid in uids if uid in matching]))
+    return replace(found, links=links)
+
+
+def _linked(found: _LinkSet, target: Database) -> Rows:
+    """Return a statement for the linked records that lists the few IDs of the call, not their many targets."""
+    ids = ",".join(str(int(uid)) for uid in found.uids if uid.isascii() and uid.isdigit() and len(uid) <= _MAX_DIGITS)
+    linked = f"SELECT target_uid FROM link WHERE source = ? AND target = ? AND link.uid IN ({ids})"
+    return Rows(f"SELECT uid FROM {target} WHERE uid IN ({linked})", (found.source, target))
+
+
+def _kept(found: _LinkSet, params: Mapping[str, str], history: History) -> _LinkSet:
+    """Store the links on the history server, for later calls that refer to them."""
+    environment, keys = params.get("webenv", ""), []
+    for target, uids in found.links:
+        environment, key = history.keep(environment, KeptSearch(target, {}, tuple(uids)))
+        keys.append(key)
+    return replace(found, keys=tuple(keys), environment=environment)
+
+
+def _neighbours(params: Mapping[str, str], sets: list[_LinkSet]) -> Reply:
+    if is_json(params):
+        return json_reply("elink", {"linksets": [_neighbour_mapping(found) for found in sets]})
+    return xml_reply("eLinkResult", _DOCTYPE, "\n" + "".join(map(_neighbour_markup, sets)))
+
+
+def _neighbour_mapping(found: _LinkSet) -> dict[str, Any]:
+    mapping: dict[str, Any] = {"dbfrom": found.source, "ids": found.uids}
+    names = [{"dbto": target, "linkname": f"{found.source}_{target}"} for target, _ in found.links]
+    if found.environment:
+        keyed = zip(names, found.keys, strict=True)
+        histories = [{**name, "querykey": str(key)} for name, key in keyed]
+        return mapping | {"linksetdbhistories": histories, "webenv": found.environment}
+    if found.links:
+        pairs = zip(names, found.links, strict=True)
+        mapping["linksetdbs"] = [
+            {**name, **({"links": uids} if uids else {"info": _NONE})} for name, (_, uids) in pairs
+        ]
+    return mapping
+
+
+def _neighbour_markup(found: _LinkSet) -> str:
+    return (
+        f"<LinkSet>\n\t<DbFrom>{found.source}</DbFrom>\n\t<IdList>\n{_ids(found.uids)}\t</IdList>\n"
+        f"{''.join(_link_blocks(found))}</LinkSet>\n"
+    )
+
+
+def _link_blocks(found: _LinkSet) -> Iterator[str]:
+    for index, (target, uids) in enumerate(found.links):
+        name = f"\t\t<DbTo>{target}</DbTo>\n\t\t<LinkName>{found.source}_{target}</LinkName>\n"
+        if found.environment:
+            key = f"\t\t<QueryKey>{found.keys[index]}</QueryKey>\n"
+            yield f"\t<LinkSetDbHistory>\n{name}{key}\t</LinkSetDbHistory>\n"
+        else:
+            none = f"\t\t<Info>{_NONE}</Info>\n"
+            links = "".join(f"\t\t<Link>\n\t\t\t<Id>{uid}</Id>\n\t\t</Link>\n" for uid in uids)
+            yield f"\t<LinkSetDb>\n{name}{links or none}\t</LinkSetDb>\n"
+    if found.environment:
+        yield f"\t<WebEnv>{found.environment}</WebEnv>\n"
+
+
+def _ids(uids: list[str]) -> str:
+    return "".join(f"\t\t<Id>{text_of(uid)}</Id>\n" for uid in uids)
+
+
+def _checked(params: Mapping[str, str], command: str, sets: list[_LinkSet]) -> Reply:
+    """Return which links exist (acheck), or whether any exist within a database (ncheck) or to the outside (lcheck)."""
+    if is_json(params):
+        mapped = [{"dbfrom": found.source, "idchecklist": _check_mapping(command, found)} for found in sets]
+        return json_reply("elink", {"linksets": mapped})
+    inner = "".join(
+        f"<LinkSet>\n\t<DbFrom>{found.source}</DbFrom>\n\t<IdCheckList>\n{_check_markup(command, found)}"
+        "\t</IdCheckList>\n</LinkSet>\n"
+        for found in sets
+    )
+    return xml_reply("eLinkResult", _DOCTYPE, f"\n{inner}")
+
+
+def _check_mapping(command: str, found: _LinkSet) -> dict[str, Any]:
+    if command != "acheck":
+        key = "hasneighbor" if command == "ncheck" else "haslinkout"
+        return {"idlinksets": [], "ids": [{"value": uid, key: "N"} for uid in found.uids]}
+    sets = [{"id": uid, "linkinfos": [_info(found.source, to) for to in targets]} for uid, targets in found.checks]
+    return {"idlinksets": sets, "ids": []}
+
+
+def _info(source: Database, target: Database) -> dict[str, str]:
+    return {
+        "dbto": target,
+        "linkname": f"{source}_{target}",
+        "menutag": f"{MENUS[target][0]} Links",
+        "htmltag": MENUS[target][0],
+        "priority": _PRIORITY,
+    }
+
+
+_INFO_TAGS: Final = (
+    ("dbto", "DbTo"), ("linkname", "LinkName"), ("menutag", "MenuTag"), ("htmltag", "HtmlTag"),
+    ("priority", "Priority"),
+)  # fmt: skip
+
+
+def _check_markup(command: str, found: _LinkSet) -> str:
+    if command != "acheck":
+        attribute = "HasNeighbor" if command == "ncheck" else "HasLinkOut"
+        return "".join(f'\t\t<Id {attribute}="N">{text_of(uid)}</Id>\n' for uid in found.uids)
+    return "".join(
+        f"\t\t<IdLinkSet>\n\t\t\t<Id>{text_of(uid)}</Id>\n"
+        + "".join(f"\t\t\t<LinkInfo>{_info_markup(_info(found.source, target))}</LinkInfo>\n" for target in targets)
+        + "\t\t</IdLinkSet>\n"
+        for uid, targets in found.checks
+    )
+
+
+def _info_markup(info: Mapping[str, str]) -> str:
+    return "".join(f"<{tag}>{text_of(info[key])}</{tag}>" for key, tag in _INFO_TAGS)

@@ -1,0 +1,268 @@
+"""Implement esearch: counts, UIDs and the translation of a query, as JSON and XML in NCBI's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from retrieval.formats.records import Database
+from retrieval.gateway.eutils.history import History, KeptSearch
+from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, whole_number, xml_reply
+from retrieval.gateway.query.fields import field_of
+from retrieval.gateway.query.planner import Condition, term_condition
+from retrieval.gateway.query.search import Hits, Page, organism_of, search
+from retrieval.gateway.query.syntax import (
+    Node,
+    Query,
+    QueryTooComplexError,
+    Run,
+    Term,
+    parse_query,
+    postfix,
+    translation,
+)
+from retrieval.gateway.store.reader import GatewayStore
+
+_DOCTYPE: Final = "-//NLM//DTD esearch 20060628//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20060628/esearch.dtd"
+_RETMAX_DEFAULT: Final = 20
+_RETMAX_HIGHEST: Final = 100_000
+_RETSTART_HIGHEST: Final = 10_000_000
+_MAX_DAYS: Final = 36_500
+
+
+def esearch(store: GatewayStore, db: Database, params: Mapping[str, str], history: History) -> Reply:
+    term = params.get("term", "").strip()
+    try:
+        query = parse_query(term)
+    except QueryTooComplexError as error:
+        return esearch_error(params, str(error))
+    if not term:
+        return esearch_error(params, "Empty term and query_key - nothing todo")
+    if query.tree is None:
+        return _nothing(params, query.ignored or (term,))
+    count_only = params.get("rettype", "").lower() == "count"
+    hits = search(store, db, query.tree, _page(params, count_only=count_only), _dates(db, params))
+    if count_only:
+        return _count_only(params, hits.count)
+    kept = ("", 0)
+    if params.get("usehistory", "").lower() in ("y", "yes", "true", "1"):
+        kept = history.keep(params.get("webenv", ""), KeptSearch(db, dict(params)))
+    return _Page((store, db), query, hits, params, kept).reply()
+
+
+def found_uids(store: GatewayStore, kept: KeptSearch, start: int, size: int) -> list[str]:
+    """Return one page of what a stored search finds now."""
+    if kept.uids:
+        return list(kept.uids[start : start + size])
+    query = parse_query(kept.params.get("term", "").strip())
+    if query.tree is None:
+        return []
+    page = Page(start, size, _sort(kept.params))
+    return search(store, kept.db, query.tree, page, _dates(kept.db, kept.params)).uids
+
+
+def _page(params: Mapping[str, str], *, count_only: bool) -> Page:
+    start = whole_number(params, "retstart", 0, _RETSTART_HIGHEST)
+    size = 0 if count_only else whole_number(params, "retmax", _RETMAX_DEFAULT, _RETMAX_HIGHEST)
+    return Page(start, size, _sort(params))
+
+
+def _sort(params: Mapping[str, str]) -> str:
+    wanted = params.get("sort", "").strip().lower().replace("+", " ").replace("_", " ")
+    return {"relevance": "relevance", "pub date": "pub_date", "date": "pub_date"}.get(wanted, "")
+
+
+def _dates(db: Database, params: Mapping[str, str]) -> Condition | None:
+    """Return mindate, maxdate and reldate (days back from today) as a condition on articles."""
+    if db not in ("pubmed", "pmc"):
+        return None
+    low, high = (params.get(name, "").strip() for name in ("mindate", "maxdate"))
+    days = whole_number(params, "reldate", 0, _MAX_DAYS)
+    if days:
+        low = (datetime.now(UTC).date() - timedelta(days=days)).strftime("%Y/%m/%d")
+    if not low and not high:
+        return None
+    span = Term(f"{low or '0001'}:{high or '3000'}", "pdat")
+    field = field_of(db, "pdat")
+    return term_condition(db, span, field, lambda _: ()) if field else None
+
+
+def esearch_error(params: Mapping[str, str], message: str) -> Reply:
+    if is_json(params):
+        return json_reply("esearch", {"esearchresult": {"ERROR": message}})
+    return xml_reply("eSearchResult", _DOCTYPE, f"<ERROR>{text_of(message)}</ERROR>")
+
+
+def _count_only(params: Mapping[str, str], count: int) -> Reply:
+    if is_json(params):
+        return json_reply("esearch", {"esearchresult": {"count": str(count)}})
+    return xml_reply("eSearchResult", _DOCTYPE, f"<Count>{count}</Count>")
+
+
+def _nothing(params: Mapping[str, str], ignored: Sequence[str]) -> Reply:
+    """Return the reply to a term of punctuation and stop words only."""
+    warnings = {"phrasesignored": list(ignored), "quotedphrasesnotfound": [], "outputmessages": ["No items found."]}
+    if is_json(params):
+        empty = {"count": "0", "retmax": "0", "retstart": "0", "idlist": [], "translationset": []}
+        return json_reply("esearch", {"esearchresult": {**empty, "querytranslation": "", "warninglist": warnings}})
+    inner = (
+        "<Count>0</Count><RetMax>0</RetMax><RetStart>0</RetStart><IdList/><TranslationSet/><QueryTranslation/>"
+        f"<WarningList>{_ignored_markup(ignored)}"
+        "<OutputMessage>No items found.</OutputMessage></WarningList>"
+    )
+    return xml_reply("eSearchResult", _DOCTYPE, inner)
+
+
+_Kept = tuple[str, int]  # WebEnv ("" if no history was requested) and query key
+
+
+class _Page:
+    """Render one page of a search's reply."""
+
+    def __init__(
+        self, place: tuple[GatewayStore, Database], query: Query, hits: Hits, params: Mapping[str, str], kept: _Kept
+    ) -> None:
+        if query.tree is None:
+            raise ValueError("a query without terms has no page")
+        self._store, self._db = place
+        self._hits, self._params, self._kept = hits, params, kept
+        self._tree: Node = query.tree
+        self._ignored = query.ignored
+        self._start = whole_number(params, "retstart", 0, _RETSTART_HIGHEST)
+        self._ids = hits.uids
+
+    def reply(self) -> Reply:
+        if is_json(self._params):
+            return json_reply("esearch", {"esearchresult": self._as_mapping()})
+        return xml_reply("eSearchResult", _DOCTYPE, self._as_markup())
+
+    @property
+    def _unfound(self) -> bool:
+        """Return whether nothing is found because words are found nowhere (not because no record holds them all)."""
+        return not self._hits.count and bool(self._hits.missing)
+
+    def _organism(self, term: Term) -> str | None:
+        return organism_of(self._store, term)
+
+    def _render(self, term: Term) -> str:
+        if (scientific := self._organism(term)) is not None and self._hits.count:
+            return f'"{scientific}"[Organism]'
+        if self._unfound and term.tag:
+            return term.written
+        text = f'"{term.text}"' if term.quoted else term.text
+        return f"{text}[{self._field_name(term)}]"
+
+    def _field_name(self, term: Term) -> str:
+        known = field_of(self._db, term.tag)
+        return known.full_name if known else "All Fields"
+
+    def _translation(self) -> str:
+        text = translation(self._tree, self._render)
+        if self._hits.loosened and isinstance(self._tree, Run):
+            return " OR ".join(map(self._render, self._tree.terms))
+        return f"({text})" if self._unfound and isinstance(self._tree, Term) else text
+
+    def _translation_set(self) -> list[dict[str, str]]:
+        return [
+            {"from": term.written, "to": f'"{scientific}"[Organism]'}
+            for term in self._hits.counts
+            if (scientific := self._organism(term)) is not None
+        ]
+
+    def _stack(self) -> list[dict[str, str] | str]:
+        operator = "OR" if self._hits.loosened else "AND"
+        return [
+            (operator if item == "AND" else item) if isinstance(item, str) else self._stack_term(item)
+            for item in postfix(self._tree)
+        ]
+
+    def _stack_term(self, term: Term) -> dict[str, str]:
+        organism = self._organism(term) is not None
+        field_name = "Organism" if organism else self._field_name(term)
+        count, explode = str(self._hits.counts[term]), "Y" if organism else "N"
+        return {"term": self._render(term), "field": field_name, "count": count, "explode": explode}
+
+    def _history(self) -> dict[str, str]:
+        environment, key = self._kept
+        return {"querykey": str(key), "webenv": environment} if environment else {}
+
+    def _history_markup(self) -> str:
+        environment, key = self._kept
+        return f"<QueryKey>{key}</QueryKey><WebEnv>{environment}</WebEnv>" if environment else ""
+
+    def _missing(self) -> list[str]:
+        return [term.written for term in self._hits.missing]
+
+    def _as_mapping(self) -> dict[str, Any]:
+        hits = self._hits
+        result: dict[str, Any] = {
+            "count": str(hits.count),
+            "retmax": str(len(self._ids)),
+            "retstart": str(self._start),
+            **self._history(),
+            "idlist": self._ids,
+            "translationset": self._translation_set(),
+        }
+        if not self._unfound:
+            result["translationstack"] = self._stack()
+        result["querytranslation"] = self._translation()
+        if self._missing() or hits.unknown_tags:
+            result["errorlist"] = {"phrasesnotfound": self._missing(), "fieldsnotfound": hits.unknown_tags}
+        if self._unfound or self._ignored:
+            messages = ["No items found."] if self._unfound else []
+            result["warninglist"] = {
+                "phrasesignored": list(self._ignored),
+                "quotedphrasesnotfound": [],
+                "outputmessages": messages,
+            }
+        return result
+
+    def _as_markup(self) -> str:
+        hits = self._hits
+        ids = "".join(f"<Id>{text_of(uid)}</Id>\n" for uid in self._ids)
+        parts = [
+            f"<Count>{hits.count}</Count><RetMax>{len(self._ids)}</RetMax><RetStart>{self._start}</RetStart>",
+            self._history_markup(),
+            f"<IdList>\n{ids}</IdList>" if ids else "<IdList/>",
+            self._translation_set_markup(),
+            "" if self._unfound else self._stack_markup(),
+            f"<QueryTranslation>{text_of(self._translation())}</QueryTranslation>",
+            self._errors_markup(),
+            self._warnings_markup(),
+        ]
+        return "".join(parts)
+
+    def _translation_set_markup(self) -> str:
+        pairs = "".join(
+            f"   <Translation>     <From>{text_of(pair['from'])}</From>     <To>{text_of(pair['to'])}</To>"
+            "    </Translation>"
+            for pair in self._translation_set()
+        )
+        return f"<TranslationSet>{pairs}</TranslationSet>" if pairs else "<TranslationSet/>"
+
+    def _stack_markup(self) -> str:
+        return f"<TranslationStack>{''.join(map(_stack_item, self._stack()))}  </TranslationStack>"
+
+    def _warnings_markup(self) -> str:
+        message = "<OutputMessage>No items found.</OutputMessage>" if self._unfound else ""
+        warnings = _ignored_markup(self._ignored) + message
+        return f"<WarningList>{warnings}</WarningList>" if warnings else ""
+
+    def _errors_markup(self) -> str:
+        phrases = "".join(f"<PhraseNotFound>{text_of(text)}</PhraseNotFound>" for text in self._missing())
+        fields = "".join(f"<FieldNotFound>{text_of(tag)}</FieldNotFound>" for tag in self._hits.unknown_tags)
+        return f"<ErrorList>{phrases}{fields}</ErrorList>" if phrases or fields else ""
+
+
+def _ignored_markup(ignored: Sequence[str]) -> str:
+    return "".join(f"<PhraseIgnored>{text_of(word)}</PhraseIgnored>" for word in ignored)
+
+
+def _stack_item(item: dict[str, str] | str) -> str:
+    if isinstance(item, str):
+        return f"   <OP>{item}</OP>"
+    return (
+        f"   <TermSet>    <Term>{text_of(item['term'])}</Term>    <Field>{text_of(item['field'])}</Field>"
+        f"    <Count>{item['count']}</Count>    <Explode>{item['explode']}</Explode>   </TermSet>"
+    )

@@ -1,0 +1,270 @@
+"""Import one downloaded file: read it into a staging file, then merge it into the store in one transaction.
+
+After a kill at any moment, the store is unchanged or holds the whole file; the next run of the same import resumes
+where this one stopped. A bad record is skipped and reported; a bad file changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from retrieval.errors import ImportFileError
+from retrieval.formats.items import Bad, ReadOptions
+from retrieval.formats.records import Entry, Gene, Link, Organism, Removal, Taxon
+from retrieval.formats.sources import Source
+from retrieval.gateway.errors import GatewayBusyError, GatewayDataError
+from retrieval.gateway.importing.registry import FileKind
+from retrieval.gateway.store.open import SITE_MARK, STORE_NAME, open_store
+from retrieval.gateway.store.reader import SITE
+from retrieval.gateway.store.schema import decode
+from retrieval.gateway.store.staging import Operation, Staging
+from retrieval.gateway.store.writer import Row, StoreWriter, links_of, organism_of
+from retrieval.storage.durable import sync
+
+_BATCH: Final = 20_000
+_MAX_SHOWN: Final = 20
+_CHUNK: Final = 1 << 20
+# Files after which gene weights are computed again: one has the links to articles, the other the genes.
+_WEIGHING: Final = frozenset({"gene2pubmed", "gene_info"})
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Report the progress of an import.
+
+    ``phase``: checking, reading or merging; ``done`` of ``total`` bytes, or rows when merging.
+    """
+
+    phase: str
+    done: int
+    total: int
+    entries: int = 0
+    bad: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """Summarize an import; ``already`` True: this very file was imported before, and nothing was done."""
+
+    entries: int
+    bad: int
+    first_bad: tuple[tuple[int, str], ...]
+    already: bool = False
+
+
+Watch = Callable[[Progress], None]
+
+
+def import_file(data_dir: Path, kind: FileKind, path: Path, options: ReadOptions, watch: Watch) -> ImportResult:
+    """Import one file; the first import of a site replaces the sample.
+
+    Raises:
+        ImportFileError: the file is not of its kind, truncated or damaged; the store is unchanged.
+        GatewayBusyError: another import is running.
+        GatewayDataError: the store cannot be read or written.
+    """
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with _alone(data_dir):
+        open_store(data_dir).close()
+        digest = _sha256(path, watch)
+        with contextlib.closing(_connect(data_dir / STORE_NAME)) as store:
+            what = _Import(kind.name, digest, _chosen(kind, options), path)
+            if what.is_done(store):
+                return ImportResult(0, 0, (), already=True)
+            staging = Staging(what.staging_path(data_dir))
+            options = replace(options, organisms=_StoredOrganisms(store))
+            try:
+                _read(staging, kind, path, options, watch)
+            except ImportFileError:
+                staging.discard()
+                raise
+            except BaseException:
+                staging.close()
+                raise
+            result = ImportResult(staging.counts.entries, staging.counts.bad, tuple(staging.bad_records(_MAX_SHOWN)))
+            _mark(data_dir)
+            try:
+                _merge(store, staging, what, watch)
+            except sqlite3.Error as error:
+                staging.close()
+                raise GatewayDataError(f"{data_dir / STORE_NAME}: cannot be written: {error}") from error
+            staging.discard()
+            return result
+
+
+class _StoredOrganisms(Mapping[int, Organism]):
+    """Map taxonomy IDs to the organisms of the imported taxonomy, each read on access."""
+
+    def __init__(self, store: sqlite3.Connection) -> None:
+        self._store = store
+
+    def __getitem__(self, tax_id: int) -> Organism:
+        found = self._store.execute("SELECT body FROM taxonomy WHERE uid = ?", (tax_id,)).fetchone()
+        taxon = decode("taxonomy", found[0]) if found else None
+        if not isinstance(taxon, Taxon):
+            raise KeyError(tax_id)
+        return organism_of(taxon)
+
+    def __iter__(self) -> Iterator[int]:
+        return (row[0] for row in self._store.execute("SELECT uid FROM taxonomy ORDER BY uid"))
+
+    def __len__(self) -> int:
+        return int(self._store.execute("SELECT count(*) FROM taxonomy").fetchone()[0])
+
+
+@contextlib.contextmanager
+def _alone(data_dir: Path) -> Iterator[None]:
+    """Hold the import lock, which the kernel releases however the process ends.
+
+    Raises:
+        GatewayBusyError: another import holds it.
+    """
+    handle = os.open(data_dir / "import.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise GatewayBusyError(f"{data_dir}: another import is at work") from error
+        yield
+    finally:
+        os.close(handle)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=30.0)
+    # With WAL, readers keep their snapshot while an import writes.
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cache_size = -131072")
+    return connection
+
+
+def _sha256(path: Path, watch: Watch) -> str:
+    """Return the digest of a file, or of a folder's files in the order of their names."""
+    digest, done = hashlib.sha256(), 0
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    try:
+        total = sum(file.stat().st_size for file in files)
+        for file in files:
+            with file.open("rb") as handle:
+                while chunk := handle.read(_CHUNK):
+                    digest.update(chunk)
+                    done += len(chunk)
+                    watch(Progress("checking", done, total))
+    except OSError as error:
+        raise ImportFileError(path, f"cannot be read: {error.strerror}") from error
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    """Identify an import by file kind, content and options.
+
+    Another choice of records is another import: what was read under one does not count under the other.
+    """
+
+    kind: str
+    digest: str
+    options: str
+    path: Path
+
+    def is_done(self, store: sqlite3.Connection) -> bool:
+        sql = "SELECT 1 FROM imported WHERE kind = ? AND sha256 = ? AND options = ?"
+        return store.execute(sql, (self.kind, self.digest, self.options)).fetchone() is not None
+
+    def staging_path(self, data_dir: Path) -> Path:
+        options = hashlib.sha256(self.options.encode()).hexdigest()
+        return data_dir / "import" / f"{self.kind}-{self.digest[:24]}-{options[:8]}.sqlite"
+
+
+def _chosen(kind: FileKind, options: ReadOptions) -> str:
+    """Return the options given that apply to this kind, as text; "" for none."""
+    given = {name: value for name in kind.options if (value := getattr(options, name))}
+    return json.dumps(given, default=sorted, sort_keys=True) if given else ""
+
+
+def _read(staging: Staging, kind: FileKind, path: Path, options: ReadOptions, watch: Watch) -> None:
+    counts = staging.counts
+    if counts.read_all:
+        return
+    source = Source(path)
+    named: set[int] = set()
+    for item in kind.reader(source, options, counts.items):
+        counts.items += 1
+        if isinstance(item, Bad):
+            counts.bad += 1
+            staging.add_bad(item.line, item.reason)
+        else:
+            counts.entries += 1
+            for operation in _operations(item.entry, named):
+                staging.add(operation)
+        if counts.items % _BATCH == 0:
+            staging.commit()
+            watch(Progress("reading", source.consumed, source.total, counts.entries, counts.bad))
+    counts.read_all = True
+    staging.commit()
+    watch(Progress("reading", source.total, source.total, counts.entries, counts.bad))
+
+
+def _operations(entry: Entry, named: set[int]) -> Iterator[Operation]:
+    """Yield the operations of an entry on the store; an organism is named once per file."""
+    if isinstance(entry, Link | Removal):
+        yield entry
+        return
+    yield Row.of(entry)
+    yield from links_of(entry)
+    if isinstance(entry, Gene) and entry.organism.tax_id not in named:
+        named.add(entry.organism.tax_id)
+        yield entry.organism
+    elif isinstance(entry, Taxon):
+        yield organism_of(entry)
+
+
+def _mark(data_dir: Path) -> None:
+    """Mark the store as the site's, so that it is never rebuilt from the sample."""
+    mark = data_dir / SITE_MARK
+    if not mark.exists():
+        mark.touch()
+        sync(data_dir)
+
+
+def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, watch: Watch) -> None:
+    total = staging.num_operations()
+    store.execute("BEGIN IMMEDIATE")
+    try:
+        watch(Progress("merging", 0, total, staging.counts.entries, staging.counts.bad))
+        writer = StoreWriter(store)
+        if store.execute("SELECT value FROM meta WHERE key = 'kind'").fetchone() != (SITE,):
+            writer.clear()
+            store.execute("INSERT OR REPLACE INTO meta VALUES ('kind', ?)", (SITE,))
+        for number, operation in enumerate(staging.operations(), 1):
+            writer.apply(operation)
+            if number % _BATCH == 0:
+                watch(Progress("merging", number, total, staging.counts.entries, staging.counts.bad))
+        if what.kind in _WEIGHING:
+            writer.weigh_genes()
+        counts = staging.counts
+        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        name, size = what.path.name, _size(what.path)
+        row = (what.kind, what.digest, what.options, name, size, counts.entries, counts.bad, finished)
+        store.execute("INSERT INTO imported VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        store.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            store.execute("ROLLBACK")
+        raise
+    watch(Progress("merging", total, total, staging.counts.entries, staging.counts.bad))
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.iterdir()) if path.is_dir() else path.stat().st_size

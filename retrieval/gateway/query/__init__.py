@@ -1,0 +1,1 @@
+"""Parse Entrez queries and evaluate them over the store."""

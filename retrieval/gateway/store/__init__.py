@@ -1,0 +1,1 @@
+"""Store the records of the gateway in one SQLite file."""

@@ -1,0 +1,1 @@
+"""Choose and write the statements that a model is given."""

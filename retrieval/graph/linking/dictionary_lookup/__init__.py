@@ -1,0 +1,1 @@
+"""Find names of a graph in a text by their spelling."""

@@ -1,0 +1,229 @@
+"""Match the names of a table to the tokens of a text; ``dictionary`` selects among the matches."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from retrieval.graph.base import GraphStore
+from retrieval.graph.linking.dictionary_lookup.name_table import ALIAS, SYMBOL, SYNONYM, VARIANT, NameTable, Posting
+from retrieval.graph.linking.dictionary_lookup.normalize import (
+    Inversion,
+    Token,
+    hash_text,
+    hash_tokens,
+    inversions,
+    shared_endings,
+    surface,
+    window_hashes,
+)
+from retrieval.graph.linking.dictionary_lookup.symbols import (
+    Stretch,
+    is_kind_word,
+    is_meant,
+    is_one_phrase,
+    is_other,
+    is_whole,
+)
+from retrieval.graph.types import Mention, Node
+
+# The last group of each is the number or code; the prefix of the first form belongs to the identifier.
+_PREFIXED: Final = re.compile(
+    r"\b(DOID|MONDO|OMIM|MIM|HP|UBERON|GO|CL|CHEBI|ORPHANET|ORPHA|EFO|MESH|UMLS|NCIT|HGNC|PUBCHEM)"
+    r"\s?[:_]\s?([A-Z]?\d{1,12})\b",
+    re.IGNORECASE,
+)
+_GENE_NUMBER: Final = re.compile(
+    r"\b(?:NCBI\s?Gene|Entrez(?:\s?Gene)?|Gene\s?ID)(?:\s?ID)?\s?[:#]?\s?(\d{1,12})\b", re.IGNORECASE
+)
+_BARE: Final = re.compile(r"\b(rs\d{1,12}|DB\d{5}|CHEMBL\d{1,10}|ENSG\d{11}|R-HSA-\d{1,10}|hsa\d{5})\b", re.IGNORECASE)
+_MAX_FOUND: Final = 32
+_PREFIXES: Final[Mapping[str, tuple[str, ...]]] = {
+    "HP": ("HP", "HPO"),
+    "MIM": ("OMIM", "MIM"),
+    "ORPHA": ("ORPHA", "ORPHANET"),
+}
+_SOURCES: Final[Mapping[str, str]] = {"DB": "DrugBank", "R-HSA": "REACTOME"}
+
+
+@dataclass(frozen=True, slots=True)
+class IdentifierFinder:
+    """Query the store for each form of an identifier, in each of ``kinds``, for at most 32 identifiers a text."""
+
+    store: GraphStore
+    kinds: tuple[str, ...]
+
+    def find(self, text: str, kinds: frozenset[str] | None = None) -> list[Mention]:
+        """Return mentions of the identifiers that the graph has, in the text's order."""
+        wanted = [kind for kind in self.kinds if kinds is None or kind in kinds]
+        found: list[Mention] = []
+        for number, (start, end, forms, only) in enumerate(sorted(_written(text))):
+            if number == _MAX_FOUND:
+                break
+            node = self._node(forms, [kind for kind in wanted if not only or kind.casefold() in only])
+            if node is not None:
+                found.append(Mention(node=node, start=start, end=end, method="exact"))
+        return found
+
+    def _node(self, forms: tuple[str, ...], kinds: list[str]) -> Node | None:
+        for kind in kinds:
+            for form in forms:
+                node = self.store.node(f"{kind}::{form}")
+                if node is not None:
+                    return node
+        return None
+
+
+def _written(text: str) -> Iterator[tuple[int, int, tuple[str, ...], tuple[str, ...]]]:
+    """Yield (start, end, forms of the identifier, its possible kinds in lower case or none for all)."""
+    for match in _PREFIXED.finditer(text):
+        prefix, code = match[1].upper(), match[2].upper()
+        prefixes = _PREFIXES.get(prefix, (prefix,))
+        codes = (code, code.zfill(7), code.lstrip("0") or "0") if code.isdigit() else (code,)
+        forms = [f"{one}{sign}{number}" for one in prefixes for sign in ":_" for number in codes]
+        yield match.start(), match.end(), tuple(dict.fromkeys(forms)), ()
+    for match in _GENE_NUMBER.finditer(text):
+        yield (
+            match.start(),
+            match.end(),
+            (match[1], f"NCBIGene:{match[1]}", f"NCBI:{match[1]}"),
+            ("gene", "gene/protein", "protein"),
+        )
+    for match in _BARE.finditer(text):
+        code = match[1]
+        if code[0] in "rR" and code[1] == "-":
+            forms = [code.upper()]
+        else:
+            forms = [code.lower() if code[:2].lower() in ("rs", "hs") else code.upper()]
+        # PrimeKG prefixes the source.
+        forms += [f"{source}:{forms[0]}" for start, source in _SOURCES.items() if forms[0].startswith(start)]
+        yield match.start(), match.end(), tuple(forms), ()
+
+
+# Limit on the nodes examined for one name; in graphs of many organisms a protein's name has thousands.
+_MAX_POSTINGS: Final = 1_024
+# Limit on the mentions whose words before an "and" are examined.
+_MAX_SHARED: Final = 64
+Kinds = frozenset[str] | None
+
+
+class Candidate(NamedTuple):
+    """Pair a span of tokens with the name that it matches; ``tied`` is True if another node matches equally well."""
+
+    stretch: Stretch
+    posting: Posting
+    tied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """Match names to spans of tokens.
+
+    ``kind_ranks``: preference by a kind's code; ``kind_words``: code by the kind's name in a text.
+    """
+
+    table: NameTable
+    kind_ranks: tuple[int, ...]
+    kind_words: dict[str, int]
+
+    def candidates(self, text: str, tokens: list[Token], kinds: Kinds) -> Iterator[Candidate]:
+        """Yield every plausible name, including overlapping ones."""
+        yield from self.within(text, tokens, range(len(tokens)), kinds)
+        yield from self.inverted(text, tokens, kinds)
+
+    def within(self, text: str, tokens: list[Token], places: range, kinds: Kinds) -> Iterator[Candidate]:
+        """Yield the candidates whose words are contiguous at ``places``."""
+        shouting = text.upper() == text
+        part = [token.text for token in tokens[places.start : places.stop]]
+        for length, hashes in window_hashes(part, self.table.longest):
+            firsts, lasts = self.table.ranges(hashes)
+            for place in np.nonzero(lasts > firsts)[0].tolist():
+                stretch = Stretch(text, tokens, places.start + place, places.start + place + length, shouting)
+                if not _stands_alone(stretch) or is_kind_word(stretch.folded):
+                    continue
+                found = self.best(stretch, int(firsts[place]), int(lasts[place]), kinds)
+                if found is not None:
+                    yield found
+
+    def inverted(self, text: str, tokens: list[Token], kinds: Kinds) -> Iterator[Candidate]:
+        return self._known(text, tokens, inversions(text, tokens), kinds, text.upper() == text)
+
+    def shared(self, text: str, tokens: list[Token], chosen: list[Candidate], kinds: Kinds) -> Iterator[Candidate]:
+        """Yield the first name of "breast and ovarian cancer" if the second is among ``chosen``."""
+        taken = [(one.stretch.first, one.stretch.last) for one in chosen]
+        for one in chosen[:_MAX_SHARED]:
+            parts = [
+                part
+                for part in shared_endings(text, tokens, one.stretch.first, one.stretch.last)
+                if not any(part.first < end and start < part.last for start, end in taken)
+            ]
+            found = max(
+                self._known(text, tokens, parts, kinds, shouting=False),
+                key=lambda candidate: candidate.stretch.letters,
+                default=None,
+            )
+            if found is not None:
+                taken.append((found.stretch.first, found.stretch.last))
+                yield found
+
+    def _known(
+        self,
+        text: str,
+        tokens: list[Token],
+        parts: Iterable[Inversion],
+        kinds: Kinds,
+        shouting: bool,
+    ) -> Iterator[Candidate]:
+        parts = list(parts)
+        firsts, lasts = self.table.ranges(np.array([hash_tokens(part.folded) for part in parts], np.uint64))
+        for place in np.nonzero(lasts > firsts)[0].tolist():
+            stretch = Stretch(text, tokens, parts[place].first, parts[place].last, shouting)
+            found = self.best(stretch, int(firsts[place]), int(lasts[place]), kinds) if _stands_alone(stretch) else None
+            if found is not None:
+                yield found
+
+    def best(
+        self, stretch: Stretch, first: int, last: int, kinds: Kinds, *, anything: bool = False
+    ) -> Candidate | None:
+        """Return the best of the table's rows ``first`` up to ``last`` - 1.
+
+        With ``anything``, its words alone make a row match.
+        """
+        raw = stretch.raw
+        cased, written = hash_text(unicodedata.normalize("NFKC", raw)), hash_text(surface(raw))
+        said_gene = stretch.before() == "gene"
+        cue = self.kind_words.get(stretch.before(), -1)
+        ranked: list[tuple[tuple[int, ...], Posting]] = []
+        for posting in self.table.postings(first, min(last, first + _MAX_POSTINGS)):
+            if kinds is not None and self.table.kind_names[posting.kind] not in kinds:
+                continue
+            # "Gene NF1" is not the disease of that abbreviation.
+            if posting.flags & SYMBOL and said_gene and "gene" not in self.table.kind_names[posting.kind].casefold():
+                continue
+            if not is_one_phrase(stretch, posting.written == written, bool(posting.flags & VARIANT)):
+                continue
+            same_case = posting.cased == cased
+            if anything or is_meant(stretch, posting.flags, same_case):
+                rank = (
+                    int(posting.kind != cue) if cue >= 0 else 0,
+                    int(not same_case) if posting.flags & SYMBOL else int(posting.written != written),
+                    posting.flags & VARIANT,
+                    2 if posting.flags & SYNONYM else 1 if posting.flags & ALIAS else 0,
+                    int(not same_case),
+                )
+                ranked.append(((*rank, self.kind_ranks[posting.kind], posting.node), posting))
+        if not ranked:
+            return None
+        ranked.sort()
+        best, posting = ranked[0]
+        tied = any(rank[:-2] == best[:-2] and other.node != posting.node for rank, other in ranked[1:])
+        return Candidate(stretch, posting, tied)
+
+
+def _stands_alone(stretch: Stretch) -> bool:
+    return is_whole(stretch) and not is_other(stretch)

@@ -1,0 +1,233 @@
+"""Normalize the words of names and questions, so that spellings of one name match in any graph.
+
+Normalizes: case, Unicode compatibility forms and accents, Greek letters and their names, hyphens, slashes, commas and
+spaces, "COVID19" and "COVID-19", possessives, plain plurals, British spelling, roman numerals. A question's tokens
+retain their positions in the original text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+# A word with its combining marks and invisible characters (soft hyphens, zero-width spaces) and a following "'s"; the
+# pattern of a letter also matches superscripts, which are none. Or digits.
+_TOKEN: Final = re.compile(r"(?:[^\W\d_][\u0300-\u036f\u00ad\u200b-\u200d\u2060\ufeff]*)+(?:['’ʼ`´][sS](?!\w))?|\d+")
+_POSSESSIVE: Final = re.compile(r"['’ʼ`´][sS]$")
+_PIECE: Final = re.compile(r"[^\W\d_]+|\d+")
+_GREEK: Final = re.compile(r"[α-ω]")
+_GREEK_NAMES: Final = {
+    letter: unicodedata.name(letter).rsplit(" ", 1)[1].lower().replace("lamda", "lambda")
+    for letter in "αβγδεζηθικλμνξοπρςστυφχψω"
+}
+_TENS: Final = ("", "x", "xx")
+_ONES: Final = ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
+_ROMAN: Final = {
+    ten + one: str(10 * tens + ones) for tens, ten in enumerate(_TENS) for ones, one in enumerate(_ONES) if ten or one
+}
+# A single letter is a numeral only after one of these words: "X-linked", "vitamin V" and "I have" have none.
+_COUNTED: Final = frozenset(("type", "group", "class", "stage", "grade", "factor", "complex", "form", "bipolar"))
+_LEAST_PLURAL: Final = 5
+_PRIME: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Token(NamedTuple):
+    """Hold one normalized token.
+
+    ``start``, ``end``: characters of the text; the pieces of one character (½) share them.
+    """
+
+    text: str
+    start: int
+    end: int
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Return the tokens in order, none for a text without letters or digits."""
+    found: list[Token] = []
+    for match in _TOKEN.finditer(text):
+        for piece in _pieces(match.group()):
+            number = numeral(piece, found[-1].text if found else "")
+            found.append(Token(number, match.start(), match.end()))
+    return found
+
+
+def fold(text: str) -> list[str]:
+    """Return the texts of the tokens."""
+    return [token.text for token in tokens_of(text)]
+
+
+def surface(text: str) -> str:
+    """Return the text normalized only in case, compatibility forms and runs of white space."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def hash_text(text: str) -> int:
+    """Return a 64-bit hash that is the same on every machine."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
+
+
+def hash_tokens(tokens: Sequence[str]) -> int:
+    """Return the hash of the whole sequence, equal to the last one of ``window_hashes``."""
+    value = 0
+    for token in tokens:
+        value = (value * int(_PRIME) + hash_text(token)) & 0xFFFF_FFFF_FFFF_FFFF
+    return value
+
+
+def window_hashes(tokens: Sequence[str], longest: int) -> Iterator[tuple[int, Hashes]]:
+    """Yield (length, hash of each window of that length) for 1, 2, ... ``longest`` tokens."""
+    single = np.fromiter((hash_text(token) for token in tokens), np.uint64, len(tokens))
+    value = single.copy()
+    for length in range(1, min(longest, len(tokens)) + 1):
+        if length > 1:
+            value = value[:-1] * _PRIME + single[length - 1 :]
+        yield length, value
+
+
+def _pieces(word: str) -> list[str]:
+    bare = _POSSESSIVE.sub("", word)
+    if not bare.isascii():
+        bare = "".join(c for c in unicodedata.normalize("NFKD", bare) if not _is_unseen(c))
+    folded = bare.casefold()
+    if not folded.isascii():
+        folded = _GREEK.sub(lambda letter: f" {_GREEK_NAMES[letter.group()]} ", folded)
+    return [spelling(piece) for piece in _PIECE.findall(folded)]
+
+
+def _is_unseen(c: str) -> bool:
+    return unicodedata.combining(c) > 0 or unicodedata.category(c) == "Cf"
+
+
+def spelling(word: str) -> str:
+    """Normalize one lower-case word: singular, American spelling, a number without leading zeros."""
+    if word.isdigit():
+        return word.lstrip("0") or "0"
+    if len(word) >= _LEAST_PLURAL:
+        word = word.replace("ae", "e").replace("oe", "e").replace("sulph", "sulf").replace("tumour", "tumor")
+        if word.endswith("ies"):
+            return word[:-3] + "y"
+        if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+            return word[:-1]
+    return word
+
+
+def numeral(word: str, before: str) -> str:
+    """Return a roman numeral as a number; a single letter counts only if the word before it requires a number."""
+    if word in _ROMAN and (len(word) > 1 or before in _COUNTED):
+        return _ROMAN[word]
+    return word
+
+
+_MOST_WORDS: Final = 5
+_MOST_COMMAS: Final = 64
+_MOST_SHARED: Final = 3
+
+
+class Inversion(NamedTuple):
+    """Hold tokens ``first`` up to ``last`` - 1, with ``folded`` the name's words in their usual order."""
+
+    first: int
+    last: int
+    folded: tuple[str, ...]
+
+
+def inversions(text: str, tokens: Sequence[Token]) -> Iterator[Inversion]:
+    """Yield inversions of up to five words on each side of each of the first 64 commas."""
+    commas = [place for place in range(1, len(tokens)) if _gap(text, tokens, place).strip() == ","]
+    for comma in commas[:_MOST_COMMAS]:
+        for first in range(comma - 1, max(-1, comma - 1 - _MOST_WORDS), -1):
+            if first < comma - 1 and "," in _gap(text, tokens, first + 1):
+                break
+            for last in range(comma + 1, min(len(tokens), comma + _MOST_WORDS) + 1):
+                if last > comma + 1 and "," in _gap(text, tokens, last - 1):
+                    break
+                words = (*tokens[comma:last], *tokens[first:comma])
+                yield Inversion(first, last, tuple(token.text for token in words))
+
+
+def _gap(text: str, tokens: Sequence[Token], place: int) -> str:
+    return text[tokens[place - 1].end : tokens[place].start]
+
+
+def shared_endings(text: str, tokens: Sequence[Token], first: int, last: int) -> Iterator[Inversion]:
+    """Yield the words before an "and", "or" or slash that precedes a name, each completed with an ending of the name.
+
+    The name is at ``first`` up to ``last`` - 1. For "ovarian cancer" in "breast and ovarian cancer", yields "breast"
+    with ``folded`` breast cancer. The positions are those of the preceding words alone.
+    """
+    end = first
+    if first and tokens[first - 1].text in ("and", "or"):
+        end = first - 1
+    elif not (first and _gap(text, tokens, first).strip() == "/"):
+        return
+    for begin in range(end - 1, max(-1, end - 1 - _MOST_SHARED), -1):
+        if begin < end - 1 and _gap(text, tokens, begin + 1).strip(" -"):
+            return
+        for cut in range(first + 1, last):
+            words = (*tokens[begin:end], *tokens[cut:last])
+            yield Inversion(begin, end, tuple(token.text for token in words))
+
+
+_PARENTHESES: Final = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")
+_NUMBERED: Final = re.compile(r"\d+|[a-z]")
+_LEAST_WORD: Final = 5
+_MOST: Final = 8
+
+
+def variants(name: str) -> list[tuple[str, ...]]:
+    """Return at most eight distinct token sequences, the name's own first.
+
+    "diabetes mellitus, type 2": also "type 2 diabetes mellitus", "diabetes mellitus 2". "MASA syndrome (disorder)":
+    also without the parentheses. "Fanconi anemia complementation group A": also "Fanconi anemia group A".
+    """
+    own = tuple(fold(name))
+    if not own:
+        return []
+    found = {own: None}
+    if len(own) > 1:
+        for other in _others(name, own):
+            found.setdefault(other)
+    return list(found)[:_MOST]
+
+
+def _others(name: str, own: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    forms = [own]
+    if "(" in name or "[" in name:
+        bare = tuple(fold(_PARENTHESES.sub(" ", name)))
+        # A remainder without a word is no name by itself: "(R)-2" is not "2".
+        if sum(len(token) for token in bare) >= _LEAST_WORD and bare[0].isalpha():
+            forms.append(bare)
+    if name.count(", ") == 1:
+        head, tail = (tuple(fold(part)) for part in name.split(", "))
+        if head and tail and not {"and", "or"} & set(tail):
+            forms.append(tail + head)
+    for form in forms:
+        yield form
+        yield from _numbered(form)
+
+
+def _numbered(form: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if form[0] == "type" and len(form) > 2 and _NUMBERED.fullmatch(form[1]):
+        yield (*form[2:], *form[:2])
+        yield (*form[2:], form[1])
+    elif "type" in form[1:-1]:
+        place = form.index("type", 1)
+        yield form[:place] + form[place + 1 :]
+        if _NUMBERED.fullmatch(form[-1]) and place == len(form) - 2:
+            yield form[place:] + form[:place]
+    elif form[-1].isdigit() and len(form) > 1 and len(form[-2]) >= _LEAST_WORD and form[-2] != "group":
+        yield (*form[:-1], "type", form[-1])
+    if "group" in form[1:-1]:
+        place = form.index("group", 1)
+        if form[place - 1] == "complementation":
+            yield form[: place - 1] + form[place:]
+        else:
+            yield (*form[:place], "complementation", *form[place:])

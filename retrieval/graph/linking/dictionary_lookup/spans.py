@@ -1,0 +1,179 @@
+"""Find the spans of a question that could name something: runs of content words, without a tagger or model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from retrieval.graph.linking.dictionary_lookup.matching import Candidate
+from retrieval.graph.linking.dictionary_lookup.name_table import SYMBOL
+from retrieval.graph.linking.dictionary_lookup.normalize import Token, tokens_of
+from retrieval.graph.linking.dictionary_lookup.symbols import is_denied, is_function_word, is_kind_word
+from retrieval.graph.linking.types import Span
+
+MAX_SPANS: Final = 48
+_MAX_WORDS: Final = 6
+_MAX_RUNS: Final = 64
+# Characters that may separate two words of one name.
+JOINERS: Final = frozenset(" \t\n-‐‑–/'’")
+
+
+def free_runs(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[Span]:
+    """Return at most 64 maximal runs of content words outside ``taken``, split at punctuation."""
+    return [_span(text, run) for run in _runs(text, list(taken))][:_MAX_RUNS]
+
+
+def candidate_spans(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[Span]:
+    """Return at most 48 spans of one to six words within ``free_runs``, the longest first.
+
+    A span needs a word of at least four letters or a digit. A span that the word before it negates ("non-") is omitted.
+    """
+    found: list[Span] = []
+    for run in _runs(text, list(taken))[:_MAX_RUNS]:
+        words = _words(run)
+        for length in range(min(_MAX_WORDS, len(words)), 0, -1):
+            for first in range(len(words) - length + 1):
+                tokens = [token for word in words[first : first + length] for token in word]
+                before = words[first - 1][-1] if first else None
+                after = words[first + length][0] if first + length < len(words) else None
+                if is_denied(text, before, tokens[0].start, tokens[-1].end, after):
+                    continue
+                if any(len(token.text) > 3 for token in tokens) or any(token.text.isdigit() for token in tokens):
+                    found.append(_span(text, tokens))
+    return sorted(found, key=lambda span: (span.start - span.end, span.start))[:MAX_SPANS]
+
+
+def _runs(text: str, taken: list[tuple[int, int]]) -> list[list[Token]]:
+    runs: list[list[Token]] = []
+    run: list[Token] = []
+    covered = bytearray(len(text))
+    for start, end in taken:
+        covered[start:end] = b"\1" * (end - start)
+    for token in tokens_of(text):
+        free = not any(covered[token.start : token.end])
+        joined = not run or set(text[run[-1].end : token.start]) <= JOINERS
+        if not joined and run:
+            runs.append(run)
+            run = []
+        if free and not is_function_word(token.text):
+            run.append(token)
+        elif run:
+            runs.append(run)
+            run = []
+    runs.append(run)
+    return [trimmed for trimmed in map(_trimmed, runs) if trimmed]
+
+
+def _trimmed(run: list[Token]) -> list[Token]:
+    while run and is_kind_word((run[0].text,)):
+        run = run[1:]
+    while run and is_kind_word((run[-1].text,)):
+        run = run[:-1]
+    return run
+
+
+def _words(run: list[Token]) -> list[list[Token]]:
+    words: list[list[Token]] = []
+    for token in run:
+        if words and words[-1][-1].end >= token.start:
+            words[-1].append(token)
+        else:
+            words.append([token])
+    return words
+
+
+def _span(text: str, tokens: list[Token]) -> Span:
+    start, end = tokens[0].start, tokens[-1].end
+    return Span(start=start, end=end, text=text[start:end])
+
+
+def outside(spans: Iterable[Span], taken: list[tuple[int, int]]) -> Iterator[Span]:
+    """Yield the spans that do not overlap ``taken``."""
+    for span in spans:
+        if not any(span.start < end and start < span.end for start, end in taken):
+            yield span
+
+
+_LEAST_NAME: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Represent a word of a question that is in no name and not English.
+
+    ``why``: several names are equally near; it looks like a typo of ``near``, a word of a name; or it is like no word.
+    """
+
+    place: int
+    start: int
+    end: int
+    text: str
+    why: Literal["ambiguous", "near", "strange"]
+    near: str = ""
+
+
+def beside(text: str, start: int, end: int, words: Iterable[Unknown]) -> Iterator[Unknown]:
+    """Yield those of ``words`` directly before or after the span, in one phrase with it."""
+    for word in words:
+        gap = text[word.end : start] if word.end <= start else text[end : word.start] if end <= word.start else None
+        if gap is not None and set(gap) <= JOINERS:
+            yield word
+
+
+def is_weak(words: Sequence[str]) -> bool:
+    """Return True if all words are numbers or letters that could be part of any name."""
+    return all(not word.isalpha() or len(word) < _LEAST_NAME for word in words)
+
+
+def weigh(
+    text: str, chosen: Sequence[Candidate], unknown: Sequence[Unknown], is_word: Callable[[Candidate], bool]
+) -> tuple[list[Candidate], list[str]]:
+    """Return the candidates that are accepted, and notes on the others.
+
+    ``is_word`` tells whether a name is an ordinary word.
+    """
+    kept: list[Candidate] = []
+    notes: list[str] = []
+    for one in chosen:
+        stretch = one.stretch
+        # A symbol is never part of a phrase.
+        is_symbol = one.posting.flags & SYMBOL
+        words = [] if is_symbol else list(beside(text, stretch.start, stretch.end, unknown))
+        weak = is_weak(stretch.folded) or is_word(one)
+        near = [word for word in words if word.why != "strange"]
+        if words and (weak or near):
+            word = (near or words)[0]
+            seems = f', which may be "{word.near}"' if word.why == "near" else ""
+            notes.append(f'"{stretch.raw}" was not taken: it stands beside the unknown word "{word.text}"{seems}')
+            continue
+        kept.append(one)
+        if words:
+            notes.append(f'"{words[0].text}" beside "{stretch.raw}" is in no name of the graph')
+    return kept, notes
+
+
+def trusted(
+    text: str, spans: Iterable[Span], unknown: Sequence[Unknown], refused: Iterable[tuple[int, int]]
+) -> list[Span]:
+    """Return the spans that may name something by themselves.
+
+    Drops spans with an ambiguous word, spans beside a misspelt word, and spans within ``refused``.
+    """
+    unclear = [(word.start, word.end) for word in unknown if word.why == "ambiguous"]
+    barred = list(refused)
+    found: list[Span] = []
+    for span in spans:
+        words = list(beside(text, span.start, span.end, unknown))
+        if any(span.start < end and start < span.end for start, end in unclear):
+            continue
+        if any(start <= span.start and span.end <= end for start, end in barred):
+            continue
+        if not any(word.why != "strange" for word in words):
+            found.append(span)
+    return found
+
+
+def word_at(text: str, place: int, token: Token) -> tuple[int, int, int, str]:
+    """Return the first four fields of ``Unknown``."""
+    return place, token.start, token.end, text[token.start : token.end]

@@ -1,0 +1,184 @@
+"""Correct words of a question that are in no name and not English to words of names that are one typo away.
+
+A correction counts only if it completes a name, and the name with the most of the question's letters wins: "rheumtaoid
+arthritis" does not match arthritis alone. If two names are equally near, neither is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from retrieval.graph.linking.dictionary_lookup.matching import Candidate, Kinds, Matcher
+from retrieval.graph.linking.dictionary_lookup.name_table import COMPACT, SYMBOL
+from retrieval.graph.linking.dictionary_lookup.normalize import Token, numeral
+from retrieval.graph.linking.dictionary_lookup.symbols import is_generic, is_kind_word
+from retrieval.graph.linking.dictionary_lookup.vocabulary import Slip, Sort, Vocabulary, is_countable
+
+MAX_UNKNOWN: Final = 16
+_MAX_SLIPS: Final = 12
+_REACH: Final = 12
+# Within a longer name, a correction of a short word or of a first letter needs this many correctly spelled letters
+# beside it; any other needs one word.
+_LEAST_WORD: Final = 5
+_LEAST_BESIDE: Final = 5
+_NEVER: Final = 1_000
+# Minimum length of a word alone, by the type of typo; with "syndrome" it is mostly a surname (Fraser, Frasier).
+_LEAST_ALONE: Final[Mapping[Sort, int]] = {"exchanged": 6, "doubled": 6, "missing": 6, "replaced": 8, "ending": _NEVER}
+_LEAST_WITH_HEAD: Final[Mapping[Sort, int]] = {"exchanged": 5, "doubled": 5, "missing": 5, "replaced": 6, "ending": 6}
+# Substances differ by single letters (cystine, cysteine), where another letter is another name.
+_LEAST_OF_SUBSTANCES: Final[Mapping[Sort, int]] = {
+    "exchanged": 6,
+    "doubled": 6,
+    "missing": 9,
+    "replaced": _NEVER,
+    "ending": _NEVER,
+}
+_LEAST_AT_START: Final = 9
+_MOST_SYMBOL: Final = 7
+_SUBSTANCES: Final = ("compound", "drug", "chemical", "gene", "protein", "variant", "metabolite", "nutrient")
+_LIGHT: Final = frozenset(("type", "group", "stage", "form", "with", "from", "by", "of", "the", "and", "to", "due"))
+_HEADS: Final = frozenset(("disease", "syndrome", "disorder"))
+
+
+@dataclass(frozen=True, slots=True)
+class Respelled:
+    """Hold the spelling corrections of a text.
+
+    ``tokens``: the text's tokens with every unambiguous correction applied. ``slips``: possible corrections by the
+    position of an unknown token. ``ambiguous``: equally near names by position. ``left_out``: number of unknown words
+    beyond the limit.
+    """
+
+    tokens: list[Token]
+    slips: Mapping[int, Sequence[Slip]] = field(default_factory=dict)
+    candidates: tuple[Candidate, ...] = ()
+    ambiguous: Mapping[int, tuple[Candidate, ...]] = field(default_factory=dict)
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Speller:
+    """Correct spelling against ``names``, the words of all names; words of ``english`` count as spelled correctly."""
+
+    matcher: Matcher
+    names: Vocabulary
+    english: Vocabulary
+
+    def read(self, text: str, tokens: list[Token], taken: Iterable[tuple[int, int]], kinds: Kinds) -> Respelled:
+        """Correct at most 16 unknown words outside ``taken``; ``left_out`` counts those beyond."""
+        unknown = list(self._unknown(text, tokens, list(taken)))
+        slips: dict[int, Sequence[Slip]] = {}
+        by_word: dict[str, list[Slip]] = {}
+        for place in unknown[:MAX_UNKNOWN]:
+            word = tokens[place].text
+            if word not in by_word:
+                by_word[word] = self._slips(word, _raw(text, tokens[place]))
+            slips[place] = by_word[word]
+        base = list(tokens)
+        for place, found in slips.items():
+            if len(found) == 1:
+                base = _with(base, place, found[0].word)
+        read = Respelled(base, slips, left_out=max(0, len(unknown) - MAX_UNKNOWN))
+        return self._with_names(text, tokens, read, kinds)
+
+    def accepts(self, candidate: Candidate, tokens: Sequence[Token], slips: Mapping[int, Sequence[Slip]]) -> bool:
+        """Return True if enough of the name is in the text as written (``tokens``) to take the rest for a typo."""
+        stretch, posting, _ = candidate
+        if posting.flags & (SYMBOL | COMPACT) or is_generic(stretch.folded) or is_kind_word(stretch.folded):
+            return False
+        places = range(stretch.first, stretch.last)
+        found = [
+            slip
+            for place in places
+            for slip in slips.get(place, ())
+            if slip.word == stretch.tokens[place].text != tokens[place].text
+        ]
+        kept = [tokens[place].text for place in places if stretch.tokens[place].text == tokens[place].text]
+        beside = sum(len(word) for word in kept if word.isalpha() and len(word) > 2 and word not in _LIGHT | _HEADS)
+        if not found:
+            return False
+        short = min(len(slip.word) for slip in found) < _LEAST_WORD
+        if beside >= (_LEAST_BESIDE if short or any(slip.at_start for slip in found) else 1):
+            return True
+        kind = self.matcher.table.kind_names[posting.kind].casefold()
+        least = _LEAST_WITH_HEAD if _HEADS.intersection(kept) else _LEAST_ALONE
+        if any(name in kind for name in _SUBSTANCES):
+            least = _LEAST_OF_SUBSTANCES
+        return all(len(slip.word) >= max(least[slip.sort], _LEAST_AT_START if slip.at_start else 0) for slip in found)
+
+    def _slips(self, word: str, raw: str) -> list[Slip]:
+        """Return possible corrections of a word.
+
+        A short correction must be an English word, because other short words are mostly symbols.
+        """
+        found = self.names.one_slip(word, raw)
+        ordinary = self.english.has([slip.word for slip in found])
+        return [
+            slip
+            for slip, is_ordinary in zip(found, ordinary, strict=True)
+            if len(slip.word) >= _LEAST_WORD
+            or (is_ordinary and (len(word) > 3 or slip.sort not in ("replaced", "ending")))
+            or (len(raw) >= _LEAST_WORD and slip.sort in ("exchanged", "doubled"))
+        ]
+
+    def _unknown(self, text: str, tokens: list[Token], taken: list[tuple[int, int]]) -> Iterator[int]:
+        words = [token.text for token in tokens]
+        known = [one or other for one, other in zip(self.names.has(words), self.english.has(words), strict=True)]
+        for place, token in enumerate(tokens):
+            free = not known[place] and not any(token.start < end and start < token.end for start, end in taken)
+            if free and not _is_symbol(text, tokens, place) and not is_kind_word((token.text,)):
+                yield place
+
+    def _with_names(self, text: str, tokens: list[Token], read: Respelled, kinds: Kinds) -> Respelled:
+        candidates: list[Candidate] = []
+        ambiguous: dict[int, tuple[Candidate, ...]] = {}
+        inverted = list(self.matcher.inverted(text, read.tokens, kinds)) if any(read.slips.values()) else []
+        for place, slips in read.slips.items():
+            found = [one for one in inverted if _covers(one, place)]
+            for slip in slips if len(slips) <= _MAX_SLIPS else ():
+                tried = _with(read.tokens, place, slip.word)
+                around = range(max(0, place - _REACH), min(len(tokens), place + _REACH + 1))
+                found.extend(one for one in self.matcher.within(text, tried, around, kinds) if _covers(one, place))
+            found = [one for one in found if self.accepts(one, tokens, read.slips)]
+            most = max((one.stretch.letters for one in found), default=0)
+            best = {one.posting.node: one for one in found if one.stretch.letters == most}
+            if len(best) > 1:
+                ambiguous[place] = tuple(best.values())
+            candidates.extend(best.values() if len(best) == 1 else ())
+        return Respelled(read.tokens, read.slips, tuple(candidates), ambiguous, read.left_out)
+
+
+def _covers(candidate: Candidate, place: int) -> bool:
+    return candidate.stretch.first <= place < candidate.stretch.last
+
+
+def _raw(text: str, token: Token) -> str:
+    raw = text[token.start : token.end].casefold()
+    return raw if is_countable(raw) else token.text
+
+
+def _is_symbol(text: str, tokens: Sequence[Token], place: int) -> bool:
+    """Return True for a token beside a digit, or mostly in capitals while the words near it are not."""
+    token = tokens[place]
+    sides = text[max(0, token.start - 1) : token.start] + text[token.end : token.end + 1]
+    if any(c.isdigit() for c in sides):
+        return True
+    raw = text[token.start : token.end]
+    if len(raw) > _MOST_SYMBOL or 2 * sum(c.isupper() for c in raw) <= len(raw):
+        return False
+    beside = [text[other.start : other.end] for other in tokens[max(0, place - 2) : place + 3] if other is not token]
+    return not any(word.isupper() and len(word) >= _LEAST_WORD for word in beside)
+
+
+def _with(tokens: list[Token], place: int, word: str) -> list[Token]:
+    """Replace one token, and convert the roman numeral after it if the new word requires a number.
+
+    "comlpex I" becomes "complex 1".
+    """
+    changed = list(tokens)
+    changed[place] = tokens[place]._replace(text=word)
+    if place + 1 < len(tokens):
+        changed[place + 1] = tokens[place + 1]._replace(text=numeral(tokens[place + 1].text, word))
+    return changed

@@ -1,0 +1,247 @@
+"""Store the words of all names of a graph, sorted, 32 bytes each, and find those that a misspelt word can be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from importlib.resources import files
+from string import ascii_lowercase
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.graph.linking.dictionary_lookup.normalize import spelling
+
+# Words that may be absent on either side.
+_LIGHT: Final = frozenset(("type", "the", "of", "and", "with", "by", "to", "for"))
+# Interchangeable words that must not be absent: "adrenal cortex" is no disease.
+_HEADS: Final = {"disorder": "disease", "syndrome": "disease"}
+# Prefixes that differ by little and mean the opposite.
+_CONTRARY: Final = (
+    ("hyper", "hypo"),
+    ("macro", "micro"),
+    ("inter", "intra"),
+    ("endo", "ecto"),
+    ("exo", "eso"),
+    ("ec", "en"),
+    ("en", "ex"),
+    ("pre", "pro"),
+    ("mono", "poly"),
+    ("alpha", "beta"),
+    ("brady", "tachy"),
+    ("methyl", "ethyl"),
+    ("methan", "ethan"),
+)
+# Endings of words that "a-" negates; "nemia" is a typo of anemia, not its opposite.
+_DENIABLE: Final = ("al", "ar", "ed", "ic", "ous", "phy", "sia", "sis")
+# Endings of chemical names: another ending is another substance.
+_CHEMICAL: Final = re.compile(r"(?:[aey]ne|i[nd]e|[ia]te|one|ile|[ao]se|ole?|al|yl|[iae]n)$")
+_LEAST_SLIP: Final = 5
+_TWO_SLIPS: Final = 14
+_MAX_WORDS: Final = 24
+
+
+def agreement(span: Sequence[str], name: Sequence[str], vocabulary: AbstractSet[str]) -> float:
+    """Return 1.0 for the same words, less for each typo, and 0.0 for two different names.
+
+    Tokens are normalized by ``fold``. A word of ``vocabulary`` is spelled as intended and has no typos. Numbers and
+    single letters must be the same, in the same order. A typo is an inserted, deleted, substituted or transposed
+    letter: one in words of at least five letters, two from fourteen on. A word's first letter (its first two, if it may
+    have two typos) must match.
+    """
+    left = [_HEADS.get(word, word) for word in span if word not in _LIGHT]
+    right = [_HEADS.get(word, word) for word in name if word not in _LIGHT]
+    if set(left) <= {"disease"} or _signs(left) == left or len(left) != len(right) or len(left) > _MAX_WORDS:
+        return 0.0
+    if _signs(left) != _signs(right):
+        return 0.0
+    slips = 0
+    for word in left:
+        if word in right:
+            right.remove(word)
+            continue
+        allowed = 0 if word in vocabulary else _allowed(word)
+        best = min(((_slips(word, other, allowed), other) for other in right), default=(1, ""))
+        if best[0] > allowed:
+            return 0.0
+        slips += best[0]
+        right.remove(best[1])
+    return 1.0 - slips / sum(map(len, left))
+
+
+def _signs(words: Sequence[str]) -> list[str]:
+    return [word for word in words if len(word) == 1 or word.isdigit()]
+
+
+def _slips(word: str, other: str, most: int) -> int:
+    """Return the number of typos.
+
+    Returns ``most`` + 1 also for opposites, and for words that begin differently: typos are rare there and stems
+    differ.
+    """
+    begins = 2 if most > 1 else 1
+    if is_contrary(word, other) or (word[:begins] != other[:begins] and word[1::-1] != other[:2]):
+        return most + 1
+    return slip_count(word, other, most)
+
+
+def is_contrary(word: str, other: str) -> bool:
+    """Return True if two words differ by a meaningful letter instead of a typo.
+
+    Such pairs are "macro-" and "micro-", "typical" and "atypical", "-emic" and "-emia", or salts ("nitrate",
+    "nitrite").
+    """
+    if any(
+        (word.startswith(one) and other.startswith(two)) or (word.startswith(two) and other.startswith(one))
+        for one, two in _CONTRARY
+    ):
+        return True
+    shorter, longer = sorted((word, other), key=len)
+    if longer == f"a{shorter}" and shorter[0] != "a" and shorter.endswith(_DENIABLE):
+        return True
+    if word[:-1] == other[:-1] and {word[-1], other[-1]} == {"a", "c"}:
+        return True
+    ends = [_CHEMICAL.search(one) for one in (word, other)]
+    stems = {one[: end.start()] for one, end in zip((word, other), ends, strict=True) if end}
+    return all(ends) and len(stems) == 1 and word != other
+
+
+def _allowed(word: str) -> int:
+    if not word.isalpha() or len(word) < _LEAST_SLIP:
+        return 0
+    return 2 if len(word) >= _TWO_SLIPS else 1
+
+
+def slip_count(one: str, other: str, most: int) -> int:
+    """Return the edit distance with adjacent transpositions, or ``most`` + 1 if it is larger."""
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        following = [i]
+        for j, match in enumerate(other, 1):
+            cost = min(row[j] + 1, following[j - 1] + 1, row[j - 1] + (letter != match))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == match:
+                cost = min(cost, before[j - 2] + 1)
+            following.append(cost)
+        before, row = row, following
+    return min(row[-1], most + 1)
+
+
+LEAST_WORD: Final = 3
+MOST_WORD: Final = 32
+# Two typos are considered in words of at least eight letters: in shorter ones they turn any word into any other.
+_LEAST_TWICE: Final = 8
+_MOST_COMPARED: Final = 400
+Sort = Literal["exchanged", "doubled", "missing", "replaced", "ending"]
+
+
+class Slip(NamedTuple):
+    """Describe one possible typo.
+
+    ``word`` is the intended word. ``at_start``: its first letter is missing or another. ``sort``: adjacent letters
+    transposed; a letter doubled, or a double letter single; a letter more or less; a letter replaced; the last letter
+    replaced (psoriasin, psoriasis). The later ones more often turn one name into another.
+    """
+
+    word: str
+    at_start: bool
+    sort: Sort
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Store words of three letters to 32 bytes, sorted."""
+
+    words: NDArray[np.bytes_]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def has(self, words: Sequence[str]) -> list[bool]:
+        """Return whether each word is known; words that are too short or too long to be stored count as known."""
+        found = self._has([word if is_countable(word) else "" for word in words])
+        return [bool(hit) or not is_countable(word) for hit, word in zip(found, words, strict=True)]
+
+    def one_slip(self, word: str, raw: str) -> list[Slip]:
+        """Return the words that ``word``, normalized by ``fold``, can be with one typo.
+
+        A typo is an inserted, deleted, substituted or transposed letter. ``raw`` is the word as written, in lower case,
+        because a typo may hide a plural ("diabetse").
+        """
+        near = {other: (word, other) for other in _edits(word)}
+        hidden = (other for other in _edits(raw) if raw != word or other.endswith("s"))
+        near |= {spelling(other): (raw, other) for other in hidden}
+        near.pop(word, None)
+        candidates = [other for other in near if is_countable(other)]
+        hits = self._has(candidates)
+        known = sorted(other for other, hit in zip(candidates, hits, strict=True) if hit)
+        return [_slip(other, *near[other]) for other in known if not is_contrary(word, other)]
+
+    def resembles(self, word: str) -> str:
+        """Return a word within two typos that has the same first two letters and the same last one, or ""."""
+        if len(word) < _LEAST_TWICE or not word.isascii():
+            return ""
+        start, end = word[:2].encode(), word[-1].encode()
+        first, last = np.searchsorted(self.words, [start, start + b"\xff"])
+        part = self.words[first:last]
+        lengths = np.char.str_len(part)
+        near = part[(np.abs(lengths - len(word)) <= 2) & np.char.endswith(part, end)]
+        for other in near[:_MOST_COMPARED].tolist():
+            name = str(other, "utf-8")
+            if slip_count(word, name, 2) <= 2 and not is_contrary(word, name):
+                return name
+        return ""
+
+    def _has(self, words: Sequence[str]) -> NDArray[np.bool_]:
+        if not words or not len(self.words):
+            return np.zeros(len(words), np.bool_)
+        wanted = np.array([word.encode() for word in words], self.words.dtype)
+        places = np.searchsorted(self.words, wanted)
+        return np.asarray(self.words[np.minimum(places, len(self.words) - 1)] == wanted, np.bool_)
+
+
+def build_vocabulary(words: Iterable[str]) -> Vocabulary:
+    """Build a vocabulary of the words that ``is_countable`` accepts."""
+    kept = sorted({word.encode() for word in words if is_countable(word)})
+    return Vocabulary(np.array(kept, f"S{MOST_WORD}"))
+
+
+def ordinary_words() -> Vocabulary:
+    """Return the vocabulary of English words from the list that ships with the package."""
+    text = (
+        files("retrieval.graph.linking.dictionary_lookup").joinpath("words", "english.txt").read_text(encoding="ascii")
+    )
+    return build_vocabulary(text.split())
+
+
+def is_countable(word: str) -> bool:
+    return len(word) >= LEAST_WORD and word.isalpha() and len(word.encode()) <= MOST_WORD
+
+
+def _edits(word: str) -> Iterator[str]:
+    for place in range(len(word) + 1):
+        head, tail = word[:place], word[place:]
+        for letter in ascii_lowercase:
+            yield head + letter + tail
+            if tail:
+                yield head + letter + tail[1:]
+        if tail:
+            yield head + tail[1:]
+        if len(tail) > 1:
+            yield head + tail[1] + tail[0] + tail[2:]
+
+
+def _slip(meant: str, word: str, other: str) -> Slip:
+    at_start = word[0] != other[0] and word[1::-1] != other[:2]
+    if len(word) == len(other):
+        if sorted(word) == sorted(other):
+            return Slip(meant, at_start, "exchanged")
+        return Slip(meant, at_start, "ending" if word[:-1] == other[:-1] else "replaced")
+    shorter, longer = sorted((word, other), key=len)
+    twice = any(longer[p] == longer[p + 1] and longer[:p] + longer[p + 1 :] == shorter for p in range(len(shorter)))
+    return Slip(meant, at_start, "doubled" if twice else "missing")

@@ -1,0 +1,1 @@
+"""Query SPOKE's service and read its replies."""

@@ -1,0 +1,1 @@
+"""Build, open and verify graphs on disk."""

@@ -1,0 +1,236 @@
+"""Build a graph's folder from downloaded files and install it atomically.
+
+Work in progress is in ``.NAME.partial`` beside it. The next build of the same files, options and encoder resumes a
+killed one: the tables are reused if reading had finished, and embeddings made so far are reused. Any other build starts
+from the beginning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from models.encoders.base import Encoder
+from retrieval.graph.base import GraphLoader
+from retrieval.graph.errors import GraphBusy, GraphError, GraphFileInvalid
+from retrieval.graph.loaders.hetionet import HetionetLoader
+from retrieval.graph.loaders.kgx import KgxLoader
+from retrieval.graph.loaders.open_edges import OpenEdgesLoader
+from retrieval.graph.loaders.plain import PlainLoader
+from retrieval.graph.loaders.primekg import PrimekgLoader
+from retrieval.graph.loaders.reading import Report
+from retrieval.graph.spoke.reply import SpokeLoader
+from retrieval.graph.store.manifest import Manifest, as_json, read_manifest
+from retrieval.graph.store.schema import FILES, GRAPH_FILE, MANIFEST_FILE, SCHEMA_VERSION
+from retrieval.graph.store.vectors import PROGRESS_FILE, embed_edges, write_lists
+from retrieval.graph.store.writer import GraphWriter
+from retrieval.storage.atomic_folders import put_in_place, recover, sole_builder
+from retrieval.storage.durable import Disk, FileFact, fact_of, sync
+
+
+class Kind(NamedTuple):
+    """Describe a kind of file; ``what`` is a description for people."""
+
+    name: str
+    what: str
+    open: Callable[[Sequence[Path], Report], GraphLoader]
+
+
+_ALL: Final = (
+    Kind("hetionet", "Hetionet v1.0 as JSON: hetionet-v1.0.json.bz2", HetionetLoader),
+    Kind("primekg", "PrimeKG: kg.csv", PrimekgLoader),
+    Kind("kgx", "KGX nodes and edges (Monarch): two .tsv or one .tar.gz", KgxLoader),
+    Kind("spoke", "kept replies of SPOKE's /neighborhood: .json or .jsonl", SpokeLoader),
+    Kind("tsv", "own tables of nodes and edges: see docs/graph.md", PlainLoader),
+    Kind("open-edges", "edges of diseases with evidence and licence: .jsonl", OpenEdgesLoader),
+)
+KINDS: Final = MappingProxyType({kind.name: kind for kind in _ALL})
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_PLAN_FILE: Final = "plan.json"
+_READ_FILE: Final = "read.json"
+Told = Callable[[str, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """Describe an import.
+
+    ``name`` of the graph and folder; ``release`` "" uses a digest of the files. ``wait_s``: seconds to wait for another
+    build.
+    """
+
+    kind: str
+    files: tuple[Path, ...]
+    name: str
+    release: str = ""
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """Report the result of a build.
+
+    ``report`` is empty if an earlier, killed build read the files; ``manifest.passed`` counts the skipped records then
+    too. ``already``: the same files were built before, and nothing was done.
+    """
+
+    manifest: Manifest
+    report: Report = field(default_factory=Report)
+    already: bool = False
+
+
+def build_graph(root: Path, order: Import, encoder: Encoder, told: Told = lambda _, __: None) -> Built:
+    """Build ``root/name``, replacing an older graph; open readers of the older one continue to read it.
+
+    ``told`` is called with each step and its number of finished records. On any error the older graph remains.
+
+    Raises:
+        GraphBusy: another process is building it.
+        GraphFileInvalid: a file is not a graph of this kind.
+        GraphError: the name is invalid, or the disk is full.
+        Exception: whatever the encoder raises.
+    """
+    check_name(order.name)
+    if order.kind not in KINDS:
+        raise GraphError(f"no kind of graph is called {order.kind!r}; known: {', '.join(KINDS)}", param="kind")
+    target = root / order.name
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with _sole(target, order.wait_s):
+            recover(target)
+            return _build(target, order, encoder, told)
+    except OSError as fault:
+        raise GraphError(f"{target} cannot be written: {fault.strerror or fault}") from fault
+    except sqlite3.Error as fault:
+        raise GraphError(f"{target} cannot be written: {fault}") from fault
+
+
+def check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise GraphError(f"{name[:80]!r} is no name of a graph: small letters, digits, - and _", param="name")
+
+
+@contextmanager
+def _sole(target: Path, wait_s: float) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(sole_builder(target, wait_s))
+        except TimeoutError as fault:
+            raise GraphBusy(str(fault)) from fault
+        yield
+
+
+def _build(target: Path, order: Import, encoder: Encoder, told: Told) -> Built:
+    inputs = _inputs(order.files)
+    release = order.release or _digest(inputs)
+    if (found := _standing(target)) and _same(found, order, release, inputs) and found.is_of(encoder.fingerprint):
+        return Built(found, already=True)
+    plan = {
+        "schema": SCHEMA_VERSION,
+        "kind": order.kind,
+        "release": release,
+        "inputs": {name: asdict(fact) for name, fact in inputs.items()},
+        "encoder": as_json(encoder.fingerprint),
+    }
+    draft = _draft(target, json.dumps(plan, sort_keys=True).encode())
+    counts, report = _read_all(draft, order, release, told)
+    with closing(sqlite3.connect(f"{(draft / GRAPH_FILE).resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        embed_edges(draft, connection, encoder, counts["edges"], told)
+        told("lists", 0)
+        write_lists(draft, connection, counts["nodes"])
+    told("digests", 0)
+    manifest = Manifest(
+        graph=order.name,
+        release=release,
+        kind=order.kind,
+        **counts,
+        built=datetime.now(UTC).date().isoformat(),
+        encoder_name=encoder.name,
+        encoder=as_json(encoder.fingerprint),
+        inputs=inputs,
+        files={name: fact_of(draft / name) for name in FILES},
+    )
+    _put_in_place(draft, target, manifest)
+    return Built(manifest, report)
+
+
+def _put_in_place(draft: Path, target: Path, manifest: Manifest) -> None:
+    for name in (_PLAN_FILE, _READ_FILE, PROGRESS_FILE):
+        (draft / name).unlink(missing_ok=True)
+    Disk().replace(draft / MANIFEST_FILE, manifest.to_bytes())
+    put_in_place(draft, target)
+
+
+def _inputs(files: Sequence[Path]) -> dict[str, FileFact]:
+    if not files:
+        raise GraphFileInvalid("no file to import is named", param="files")
+    facts: dict[str, FileFact] = {}
+    for path in files:
+        if path.name in facts:
+            raise GraphFileInvalid(f"{path}: two files have this name", param="files")
+        try:
+            facts[path.name] = fact_of(path)
+        except OSError as fault:
+            raise GraphFileInvalid(f"{path}: cannot be read: {fault.strerror}", param="files") from fault
+    return facts
+
+
+def _digest(inputs: Mapping[str, FileFact]) -> str:
+    text = "".join(f"{fact.sha256} {name}\n" for name, fact in sorted(inputs.items()))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _standing(target: Path) -> Manifest | None:
+    """Return the manifest of the present graph if all its sizes are right; a damaged graph is rebuilt."""
+    try:
+        manifest = read_manifest(target)
+        whole = all((target / name).stat().st_size == fact.bytes for name, fact in manifest.files.items())
+    except (GraphError, OSError):
+        return None
+    return manifest if whole else None
+
+
+def _same(found: Manifest, order: Import, release: str, inputs: Mapping[str, FileFact]) -> bool:
+    return (found.kind, found.release, dict(found.inputs)) == (order.kind, release, dict(inputs))
+
+
+def _draft(target: Path, plan: bytes) -> Path:
+    """Return the folder of a killed build of the same plan, or a new one."""
+    draft = target.parent / f".{target.name}.partial"
+    kept = draft / _PLAN_FILE
+    if not (kept.is_file() and kept.read_bytes() == plan):
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(mode=0o755)
+        Disk().replace(kept, plan)
+    return draft
+
+
+def _read_all(draft: Path, order: Import, release: str, told: Told) -> tuple[dict[str, int], Report]:
+    """Return (counts of nodes, edges and skipped records; report of the records skipped by this build)."""
+    mark, report = draft / _READ_FILE, Report()
+    if mark.is_file():
+        counts: dict[str, int] = json.loads(mark.read_bytes())
+        return counts, report
+    writer = GraphWriter(draft / GRAPH_FILE, report, told)
+    try:
+        nodes, edges = writer.fill(KINDS[order.kind].open(order.files, report))
+        writer.finish({"graph": order.name, "release": release, "kind": order.kind})
+    except BaseException as fault:
+        writer.close()
+        if isinstance(fault, GraphFileInvalid):
+            shutil.rmtree(draft, ignore_errors=True)
+        raise
+    sync(draft / GRAPH_FILE)
+    counts = {"nodes": nodes, "edges": edges, "passed": report.passed}
+    Disk().replace(mark, json.dumps(counts).encode())
+    return counts, report

@@ -1,0 +1,157 @@
+"""Describe a built graph in one JSON file: its files with their digests, and a digest of the manifest itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from models.encoders.base import EncoderFingerprint
+from retrieval.graph.errors import GraphDamaged
+from retrieval.graph.store.schema import (
+    FILES,
+    GRAPH_FILE,
+    MANIFEST_FILE,
+    OFFSET_FILE,
+    ROW_FILE,
+    SCHEMA_VERSION,
+    VECTOR_FILE,
+)
+from retrieval.storage.durable import FileFact, fact_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Describe a built graph.
+
+    ``inputs``: facts of each imported file by its name. ``built``: day, ISO. ``encoder``: a fingerprint as a mapping;
+    ``encoder_name``: the name by which the encoder is loaded.
+    """
+
+    graph: str
+    release: str
+    kind: str
+    nodes: int
+    edges: int
+    passed: int
+    built: str
+    encoder_name: str
+    encoder: Mapping[str, Any]
+    inputs: Mapping[str, FileFact]
+    files: Mapping[str, FileFact] = field(default_factory=dict)
+
+    @property
+    def dim(self) -> int:
+        return int(self.encoder["dim"])
+
+    def is_of(self, encoder: EncoderFingerprint) -> bool:
+        return dict(self.encoder) == as_json(encoder)
+
+    def to_bytes(self) -> bytes:
+        return _sealed({"schema": SCHEMA_VERSION, **asdict(self)})
+
+
+def as_json(encoder: EncoderFingerprint) -> dict[str, Any]:
+    """Return the fingerprint as it is read back from a file, with tuples as lists."""
+    found: dict[str, Any] = json.loads(json.dumps(encoder.as_dict()))
+    return found
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and verify the manifest of a folder.
+
+    Raises:
+        GraphDamaged: the manifest is missing, modified, or of another version of this program.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        data = path.read_bytes()
+        fields: dict[str, Any] = json.loads(data)
+        if _sealed({key: value for key, value in fields.items() if key != "sha256"}) != data:
+            raise ValueError("its digest is another")
+        if (schema := fields.pop("schema")) != SCHEMA_VERSION:
+            raise GraphDamaged(f"{path} has schema {schema}; this program reads {SCHEMA_VERSION}")
+        fields.pop("sha256")
+        for key in ("inputs", "files"):
+            fields[key] = {name: FileFact(**fact) for name, fact in fields[key].items()}
+        manifest = Manifest(**fields)
+        if set(manifest.files) != set(FILES):
+            raise ValueError("its list of files is another")
+        return manifest
+    except OSError as fault:
+        raise GraphDamaged(f"{path} cannot be read: {fault.strerror}") from fault
+    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+        raise GraphDamaged(f"{path} is damaged: {fault}") from fault
+
+
+def _sealed(fields: Mapping[str, Any]) -> bytes:
+    plain = json.dumps(fields, sort_keys=True, ensure_ascii=False)
+    digest = hashlib.sha256(plain.encode()).hexdigest()
+    return (json.dumps({**fields, "sha256": digest}, sort_keys=True, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+_BLOCK: Final = 65_536
+
+
+def verify(folder: Path, told: Callable[[str], None] = lambda _: None) -> tuple[Manifest | None, tuple[str, ...]]:
+    """Return (manifest, faults) without modifying anything; no faults mean that the graph is intact.
+
+    ``told`` is called with each file's name.
+    """
+    try:
+        manifest = read_manifest(folder)
+    except GraphDamaged as fault:
+        return None, (fault.message,)
+    faults = list(_digest_faults(folder, manifest, told))
+    if not faults:
+        try:
+            faults = [*_table_faults(folder, manifest), *_array_faults(folder, manifest)]
+        except (OSError, ValueError, sqlite3.Error) as fault:
+            faults = [f"{folder}: {fault}"]
+    return manifest, tuple(faults)
+
+
+def _digest_faults(folder: Path, manifest: Manifest, told: Callable[[str], None]) -> Iterator[str]:
+    for name, fact in manifest.files.items():
+        told(name)
+        try:
+            found = fact_of(folder / name)
+        except OSError as fault:
+            yield f"{folder / name}: cannot be read: {fault.strerror}"
+            continue
+        if found.bytes != fact.bytes:
+            yield f"{folder / name}: {found.bytes} bytes instead of {fact.bytes}"
+        elif found.sha256 != fact.sha256:
+            yield f"{folder / name}: its sha256 is another: a byte has changed"
+
+
+def _table_faults(folder: Path, manifest: Manifest) -> Iterator[str]:
+    uri = f"{(folder / GRAPH_FILE).resolve().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True)) as connection:
+        if (state := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            yield f"{folder / GRAPH_FILE}: {state}"
+        for table, column, count in (("node", "n", manifest.nodes), ("edge", "row", manifest.edges)):
+            query = f"SELECT count(*), coalesce(min({column}), 0), coalesce(max({column}), -1) FROM {table}"
+            if connection.execute(query).fetchone() != (count, 0, count - 1):
+                yield f"{folder / GRAPH_FILE}: {table} has not the rows 0 to {count - 1}"
+
+
+def _array_faults(folder: Path, manifest: Manifest) -> Iterator[str]:
+    offsets = np.load(folder / OFFSET_FILE, mmap_mode="r", allow_pickle=False)
+    rows = np.load(folder / ROW_FILE, mmap_mode="r", allow_pickle=False)
+    vectors = np.load(folder / VECTOR_FILE, mmap_mode="r", allow_pickle=False)
+    if len(offsets) != manifest.nodes + 1 or offsets[0] != 0 or offsets[-1] != len(rows):
+        yield f"{folder / OFFSET_FILE}: it does not fit {ROW_FILE}"
+    if vectors.shape != (manifest.edges, manifest.dim):
+        yield f"{folder / VECTOR_FILE}: {vectors.shape} instead of {(manifest.edges, manifest.dim)}"
+    for start in range(0, len(vectors), _BLOCK):
+        if not np.isfinite(vectors[start : start + _BLOCK]).all():
+            yield f"{folder / VECTOR_FILE}: a vector from row {start} on holds what is no number"
+            return

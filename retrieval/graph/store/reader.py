@@ -1,0 +1,236 @@
+"""Read a built graph on this machine: one SQLite file and memory-mapped vectors and lists, in constant memory."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from models.encoders.base import EncoderFingerprint, Floats
+from retrieval.graph.base import NameOf
+from retrieval.graph.context.verbs import statement
+from retrieval.graph.errors import GraphDamaged, GraphError, GraphNodeUnknown
+from retrieval.graph.store.manifest import Manifest, read_manifest
+from retrieval.graph.store.schema import (
+    EDGE_COLUMNS,
+    EDGE_FROM,
+    GRAPH_FILE,
+    NODE_COLUMNS,
+    NODE_FROM,
+    OFFSET_FILE,
+    ROW_FILE,
+    SCHEMA_VERSION,
+    VECTOR_FILE,
+    edge_from,
+    fold,
+    meta_of,
+    node_from,
+)
+from retrieval.graph.types import Neighbourhood, Node, Statement
+from retrieval.storage.sqlite_pool import ReadPool
+
+_CONNECTIONS: Final = 4
+_BATCH: Final = 500
+MAX_STATEMENTS: Final = 50_000
+
+
+class LocalGraph:
+    """Read a local graph as GraphStore and GraphSource, from any thread.
+
+    Its files stay open and valid after a newer build replaces them.
+    """
+
+    def __init__(self, folder: Path, expects: EncoderFingerprint | None = None) -> None:
+        """Open the graph; ``expects`` is the encoder of later queries.
+
+        Files are checked against the manifest by size only; ``verify`` reads them.
+
+        Raises:
+            GraphDamaged: the graph is incomplete, or its vectors are of another encoder.
+        """
+        self.folder = folder
+        self.manifest: Manifest = read_manifest(folder)
+        if expects is not None and not self.manifest.is_of(expects):
+            made = self.manifest.encoder.get("encoder_id")
+            raise GraphDamaged(f"{folder} has vectors of {made} (or of another revision), not of {expects.encoder_id}")
+        with _damage(folder):
+            _check_sizes(folder, self.manifest)
+            self._vectors = _mapped(folder / VECTOR_FILE, np.float16, (self.manifest.edges, self.manifest.dim))
+            self._offsets = _mapped(folder / OFFSET_FILE, np.int64, (self.manifest.nodes + 1,))
+            self._rows = _mapped(folder / ROW_FILE, np.int64, None)
+            self._pool = ReadPool(folder / GRAPH_FILE, _CONNECTIONS)
+        try:
+            with _damage(folder), self._pool.lent() as connection:
+                if meta_of(connection).get("schema") != str(SCHEMA_VERSION):
+                    raise GraphDamaged(f"{folder / GRAPH_FILE} is of another version of this program")
+        except GraphError:
+            self.close()
+            raise
+
+    @property
+    def name(self) -> str:
+        return self.manifest.graph
+
+    @property
+    def graph(self) -> str:
+        return self.manifest.graph
+
+    @property
+    def release(self) -> str:
+        return self.manifest.release
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def names(self, kinds: Iterable[str] | None = None) -> Iterator[NameOf]:
+        """Yield names by node, its own name first.
+
+        Holds no connection between two batches.
+        """
+        wanted = None if kinds is None else frozenset(kinds)
+        after = (-1, -1)
+        query = (
+            "SELECT name.node, name.place, name.name, node.node_id, kinds.text FROM name "
+            "JOIN node ON node.n = name.node JOIN word AS kinds ON kinds.id = node.kind "
+            "WHERE (name.node, name.place) > (?, ?) ORDER BY name.node, name.place LIMIT ?"
+        )
+        while True:
+            batch = self._all(query, (*after, _BATCH))
+            for _, place, name, node_id, kind in batch:
+                if wanted is None or kind in wanted:
+                    yield NameOf(name, node_id, kind, place > 0)
+            if len(batch) < _BATCH:
+                return
+            after = batch[-1][:2]
+
+    def node(self, node_id: str) -> Node | None:
+        rows = self._all(f"SELECT {NODE_COLUMNS} FROM {NODE_FROM} WHERE node.node_id = ?", (node_id,))
+        return self._with_names(rows[0]) if rows else None
+
+    def find(self, text: str) -> tuple[Node, ...]:
+        """Return at most 50 nodes with this id, identifier or name, ignoring letter case, own names first."""
+        if (exact := self.node(text)) is not None:
+            return (exact,)
+        query = (
+            f"SELECT {NODE_COLUMNS} FROM {NODE_FROM} JOIN (SELECT n, -1 AS place FROM node WHERE identifier = ?1 "
+            "UNION ALL SELECT node, place FROM name WHERE fold = ?2) AS hit ON hit.n = node.n "
+            "GROUP BY node.n ORDER BY min(hit.place > 0), node.n LIMIT 50"
+        )
+        return tuple(self._with_names(row) for row in self._all(query, (text, fold(text))))
+
+    def statements(self, node_id: str, kinds: frozenset[str] | None = None) -> tuple[Statement, ...]:
+        return self._statements(node_id, kinds, None)
+
+    def vectors(self, rows: Sequence[int]) -> Floats:
+        """Return the vectors of these rows, float32 [n, dim].
+
+        Raises:
+            IndexError: the graph has no such row.
+        """
+        wanted = np.asarray(rows, np.int64)
+        if len(wanted) and (wanted.min() < 0 or wanted.max() >= self.manifest.edges):
+            raise IndexError(f"{self.graph} has the rows 0 to {self.manifest.edges - 1}")
+        # Copied from the memory map in file order, so that adjacent rows are read together.
+        order = np.argsort(wanted, kind="stable")
+        found = np.empty((len(wanted), self.manifest.dim), np.float32)
+        found[order] = self._vectors[wanted[order]]
+        return found
+
+    async def neighbourhood(self, node: Node, *, kinds: frozenset[str] | None = None) -> Neighbourhood:
+        """Return the neighbourhood of a node found by identifier, else by name.
+
+        It is not complete if the node has more than MAX_STATEMENTS edges.
+        """
+        return await asyncio.to_thread(self._neighbourhood, node, kinds)
+
+    def _neighbourhood(self, node: Node, kinds: frozenset[str] | None) -> Neighbourhood:
+        found = self.node(node.node_id)
+        if found is None:
+            alike = [other for other in self.find(node.name) if other.kind == node.kind]
+            if not alike:
+                raise GraphNodeUnknown(f"{self.graph} {self.release} has no {node.kind} {node.name!r} ({node.node_id})")
+            found = alike[0]
+        statements = self._statements(found.node_id, kinds, MAX_STATEMENTS + 1)
+        return Neighbourhood(
+            node=found,
+            statements=statements[:MAX_STATEMENTS],
+            graph=self.graph,
+            release=self.release,
+            complete=len(statements) <= MAX_STATEMENTS,
+        )
+
+    def _statements(self, node_id: str, kinds: frozenset[str] | None, most: int | None) -> tuple[Statement, ...]:
+        found = self._all("SELECT n FROM node WHERE node_id = ?", (node_id,))
+        if not found:
+            return ()
+        first, last = (int(self._offsets[found[0][0] + step]) for step in (0, 1))
+        rows = [int(row) for row in self._rows[first:last]]
+        made: list[Statement] = []
+        for start in range(0, len(rows), _BATCH):
+            made += self._made(rows[start : start + _BATCH], kinds)
+            if most is not None and len(made) >= most:
+                return tuple(made[:most])
+        return tuple(made)
+
+    def _made(self, rows: Sequence[int], kinds: frozenset[str] | None) -> list[Statement]:
+        marks = ", ".join("?" * len(rows))
+        query = f"SELECT {EDGE_COLUMNS} FROM {EDGE_FROM} WHERE edge.row IN ({marks}) ORDER BY edge.row"
+        found = [row for row in self._all(query, rows) if kinds is None or row[3] in kinds]
+        nodes = self._nodes({end for row in found for end in row[1:3]})
+        with _damage(self.folder):
+            return [_statement(row, nodes[row[1]], nodes[row[2]]) for row in found]
+
+    def _nodes(self, numbers: Iterable[int]) -> Mapping[int, Node]:
+        """Return nodes by number, with their synonyms, because a question may use any name of a neighbour."""
+        wanted = sorted(numbers)
+        synonyms: dict[int, list[str]] = {}
+        nodes: dict[int, Node] = {}
+        for start in range(0, len(wanted), _BATCH):
+            part = wanted[start : start + _BATCH]
+            marks = ", ".join("?" * len(part))
+            query = f"SELECT node, name FROM name WHERE node IN ({marks}) AND place > 0 ORDER BY node, place"
+            for number, name in self._all(query, part):
+                synonyms.setdefault(number, []).append(name)
+            for row in self._all(f"SELECT {NODE_COLUMNS} FROM {NODE_FROM} WHERE node.n IN ({marks})", part):
+                nodes[row[0]] = node_from(row, synonyms.get(row[0], ()))
+        return nodes
+
+    def _with_names(self, row: Sequence[Any]) -> Node:
+        names = self._all("SELECT name FROM name WHERE node = ? AND place > 0 ORDER BY place", (row[0],))
+        return node_from(row, [name for (name,) in names])
+
+    def _all(self, query: str, values: Sequence[Any]) -> list[Any]:
+        with _damage(self.folder), self._pool.lent() as connection:
+            return connection.execute(query, tuple(values)).fetchall()
+
+
+def _statement(row: Sequence[Any], source: Node, target: Node) -> Statement:
+    return statement(edge_from(row, source.node_id, target.node_id), source, target, row[0])
+
+
+@contextmanager
+def _damage(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as fault:
+        raise GraphDamaged(f"{folder} cannot be read: {fault}") from fault
+    except (OSError, ValueError, KeyError) as fault:
+        raise GraphDamaged(f"{folder} is damaged: {fault}") from fault
+
+
+def _check_sizes(folder: Path, manifest: Manifest) -> None:
+    for name, fact in manifest.files.items():
+        if (folder / name).stat().st_size != fact.bytes:
+            raise GraphDamaged(f"{folder / name} has not the size that it was written with")
+
+
+def _mapped(path: Path, dtype: type[Any], shape: tuple[int, ...] | None) -> Any:
+    found = np.load(path, mmap_mode="r", allow_pickle=False)
+    if found.dtype != dtype or (shape is not None and found.shape != shape) or (shape is None and found.ndim != 1):
+        raise GraphDamaged(f"{path} has another form than the manifest says")
+    return found

@@ -1,0 +1,199 @@
+"""Fill the SQLite file of a new graph in constant memory: stage edges as read, then sort, merge and number them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final
+
+from retrieval.graph.base import GraphLoader
+from retrieval.graph.errors import GraphFileInvalid
+from retrieval.graph.loaders.reading import Report
+from retrieval.graph.store.schema import INDICES, SCHEMA_VERSION, TABLES, fold, packed
+from retrieval.graph.types import Edge, Node, merged
+
+_BATCH: Final = 5000
+_STAGED: Final = """
+CREATE TABLE staging.staged (source TEXT NOT NULL, kind TEXT NOT NULL, target TEXT NOT NULL, body TEXT NOT NULL,
+    place TEXT NOT NULL);
+CREATE TABLE staging.found (source INTEGER NOT NULL, kind TEXT NOT NULL, target INTEGER NOT NULL, staged INTEGER);
+"""
+# An end that is no node id may be an identifier, if only one node has it.
+_END: Final = (
+    "coalesce((SELECT n FROM node WHERE node_id = {0}), "
+    "(SELECT CASE WHEN count(*) = 1 THEN min(n) END FROM node WHERE identifier = {0}))"
+)
+Told = Callable[[str, int], None]
+
+
+class GraphWriter:
+    """Write one new file, in one thread; the file is not valid until ``finish`` has returned."""
+
+    def __init__(self, path: Path, report: Report, told: Told) -> None:
+        """Open the file; ``told`` is called with each step and its number of finished records."""
+        self._report = report
+        self._told = told
+        self._staging = path.with_name("staging.sqlite")
+        for leftover in (path, self._staging):
+            leftover.unlink(missing_ok=True)
+        self._connection = connection = sqlite3.connect(path, isolation_level=None)
+        # The file has no reader yet, and a killed build repeats this part: a journal would only cost time.
+        connection.execute("ATTACH ? AS staging", (str(self._staging),))
+        for name in ("main", "staging"):
+            connection.execute(f"PRAGMA {name}.journal_mode = OFF")
+            connection.execute(f"PRAGMA {name}.synchronous = OFF")
+        connection.execute("PRAGMA temp_store = FILE")
+        connection.execute("PRAGMA cache_size = -65536")
+        connection.executescript(TABLES + _STAGED)
+        self._words: dict[str, int] = {}
+
+    def fill(self, loader: GraphLoader) -> tuple[int, int]:
+        """Return (nodes, edges) after storing all that the loader yields.
+
+        Raises:
+            GraphFileInvalid: there are no nodes or no edges, or the loader raises it.
+        """
+        connection = self._connection
+        connection.execute("BEGIN")
+        nodes = self._put_nodes(loader)
+        if not nodes:
+            raise GraphFileInvalid(self._nothing("no node"), param="files")
+        connection.executescript(INDICES)
+        self._stage(loader)
+        connection.execute("BEGIN")
+        self._resolve()
+        edges = self._put_edges()
+        if not edges:
+            raise GraphFileInvalid(self._nothing("no edge"), param="files")
+        connection.execute("COMMIT")
+        return nodes, edges
+
+    def finish(self, meta: Mapping[str, str]) -> None:
+        self._connection.executemany("INSERT INTO meta VALUES (?, ?)", {**meta, "schema": str(SCHEMA_VERSION)}.items())
+        self._connection.execute("DETACH staging")
+        self._connection.execute("ANALYZE")
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+        self._staging.unlink(missing_ok=True)
+
+    def _put_nodes(self, loader: GraphLoader) -> int:
+        count = 0
+        for read, node in enumerate(loader.nodes(), 1):
+            count += self._put_node(count, node)
+            if read % _BATCH == 0:
+                self._told("nodes", count)
+        self._told("nodes", count)
+        return count
+
+    def _put_node(self, n: int, node: Node) -> int:
+        """Return 1 for a new node, else add its synonyms to the known node and return 0."""
+        row = (n, node.node_id, self._word(node.kind), node.name, node.identifier, self._word(node.source))
+        put = self._connection.execute("INSERT OR IGNORE INTO node VALUES (?, ?, ?, ?, ?, ?)", row).rowcount
+        if put:
+            names = dict.fromkeys((node.name, *node.synonyms))
+            rows = [(n, place, name, fold(name)) for place, name in enumerate(names)]
+            self._connection.executemany("INSERT INTO name VALUES (?, ?, ?, ?)", rows)
+            return 1
+        if node.synonyms:
+            self._add_synonyms(node)
+        return 0
+
+    def _add_synonyms(self, node: Node) -> None:
+        query = "SELECT node.n, name.name FROM node JOIN name ON name.node = node.n WHERE node_id = ?"
+        found = self._connection.execute(query, (node.node_id,)).fetchall()
+        known = {name for _, name in found}
+        new = [name for name in dict.fromkeys((node.name, *node.synonyms)) if name not in known]
+        rows = [(found[0][0], place, name, fold(name)) for place, name in enumerate(new, len(found))]
+        self._connection.executemany("INSERT INTO name VALUES (?, ?, ?, ?)", rows)
+
+    def _stage(self, loader: GraphLoader) -> None:
+        waiting: list[tuple[str, str, str, str, str]] = []
+        count = 0
+        self._connection.execute("BEGIN")
+        for edge in loader.edges():
+            body = packed([edge.provenance, edge.pmids, edge.evidence, edge.licence])
+            waiting.append((edge.source_id, edge.kind, edge.target_id, body, loader.place))
+            count += 1
+            if len(waiting) == _BATCH:
+                self._flush(waiting)
+                self._told("edges", count)
+        self._flush(waiting)
+        self._told("edges", count)
+        self._connection.execute("COMMIT")
+
+    def _flush(self, waiting: list[tuple[str, str, str, str, str]]) -> None:
+        self._connection.executemany("INSERT INTO staging.staged VALUES (?, ?, ?, ?, ?)", waiting)
+        waiting.clear()
+
+    def _resolve(self) -> None:
+        source, target = _END.format("staged.source"), _END.format("staged.target")
+        self._connection.execute(
+            f"INSERT INTO staging.found SELECT * FROM (SELECT {source} AS s, kind, {target} AS t, rowid "
+            "FROM staging.staged) WHERE s IS NOT NULL AND t IS NOT NULL"
+        )
+        lost = self._connection.execute(
+            "SELECT source, kind, target, place FROM staging.staged "
+            "WHERE rowid NOT IN (SELECT staged FROM staging.found) ORDER BY rowid"
+        )
+        for source_id, kind, target_id, place in lost:
+            self._report.add(place, f"{source_id} {kind} {target_id}: an end is no node of the graph, or of two")
+
+    def _put_edges(self) -> int:
+        """Write edges by source, so that the rows of a node, and their vectors, are adjacent."""
+        query = (
+            "SELECT found.source, found.kind, found.target, staged.source, staged.target, staged.body "
+            "FROM staging.found JOIN staging.staged ON staged.rowid = found.staged "
+            "ORDER BY found.source, found.kind, found.target, found.staged"
+        )
+        row = 0
+        reading = self._connection.cursor()
+        for key, same in groupby(reading.execute(query), key=itemgetter(0, 1, 2)):
+            self._put_edge(row, key, merged(_edges(same)))
+            row += 1
+            if row % _BATCH == 0:
+                self._told("merged", row)
+        self._told("merged", row)
+        return row
+
+    def _put_edge(self, row: int, key: tuple[int, str, int], edge: Edge) -> None:
+        source, kind, target = key
+        texts = packed(edge.provenance), packed(edge.pmids), packed(edge.evidence)
+        values = (row, source, target, self._word(kind), *texts, self._word(edge.licence))
+        self._connection.execute("INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def _word(self, text: str) -> int:
+        """Return the id of a kind or licence.
+
+        There are few of them; if a file has many, the rest are looked up in the database instead of cached.
+        """
+        if (known := self._words.get(text)) is not None:
+            return known
+        self._connection.execute("INSERT OR IGNORE INTO word (text) VALUES (?)", (text,))
+        found = int(self._connection.execute("SELECT id FROM word WHERE text = ?", (text,)).fetchone()[0])
+        if len(self._words) < _BATCH:
+            self._words[text] = found
+        return found
+
+    def _nothing(self, what: str) -> str:
+        first = "; ".join(f"{place}: {reason}" for place, reason in self._report.first[:3])
+        return f"the files give {what}" + (f" ({self._report.passed:,} records passed over: {first})" if first else "")
+
+
+def _edges(rows: Iterator[tuple[Any, ...]]) -> Iterator[Edge]:
+    for _, kind, _, source, target, body in rows:
+        provenance, pmids, evidence, licence = json.loads(body)
+        yield Edge(
+            source_id=source,
+            target_id=target,
+            kind=kind,
+            provenance=tuple(provenance),
+            pmids=tuple(pmids),
+            evidence=evidence,
+            licence=licence,
+        )

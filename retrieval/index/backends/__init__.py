@@ -1,0 +1,1 @@
+"""Search one immutable segment of vectors, by faiss or torch."""

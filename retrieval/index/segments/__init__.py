@@ -1,0 +1,1 @@
+"""Keep an index as immutable segments, with additions, deletions and crash-safe commits."""

@@ -1,0 +1,150 @@
+"""Describe a generation of an index: its files and their digests, in one JSON file with its own digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from models.encoders.base import Metric
+from retrieval.index.errors import IndexDamaged, IndexMismatch
+from retrieval.index.spec import IndexSpec, Kind, KindChoice
+from retrieval.storage.durable import Disk, FileFact, fact_of
+
+SCHEMA: Final = 1
+Verify = Literal["full", "sizes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentEntry:
+    """List the files of one segment.
+
+    ``files`` maps names inside the index's folder; ``dead_file`` is the name of the tombstone file, or "".
+    """
+
+    number: int
+    kind: Kind
+    rows: int
+    dead: int = 0
+    dead_file: str = ""
+    files: Mapping[str, FileFact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Describe one generation.
+
+    ``corpus`` is the caller's identifier of the source data (a digest), "" if there is none.
+    """
+
+    generation: int
+    dim: int
+    metric: Metric
+    kind: KindChoice
+    encoder: Mapping[str, Any]
+    corpus: str = ""
+    segments: tuple[SegmentEntry, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Return the number of live rows."""
+        return sum(entry.rows - entry.dead for entry in self.segments)
+
+    def files(self) -> dict[str, FileFact]:
+        return {name: fact for entry in self.segments for name, fact in entry.files.items()}
+
+    def to_bytes(self) -> bytes:
+        return _sealed({"schema": SCHEMA, "rows": self.rows, **asdict(self)})
+
+
+def manifest_from_bytes(data: bytes, name: str) -> Manifest:
+    """Parse a manifest and verify its digest; ``name`` is the file, for messages.
+
+    Raises:
+        IndexDamaged: a byte differs from what was written.
+        IndexMismatch: it was written by another version of this program.
+    """
+    try:
+        fields: dict[str, Any] = json.loads(data)
+        if _sealed({key: value for key, value in fields.items() if key != "sha256"}) != data:
+            raise ValueError("its digest is another")
+        if fields["schema"] != SCHEMA:
+            raise IndexMismatch(f"{name} has schema {fields['schema']}; this program reads {SCHEMA}")
+        return _manifest(fields)
+    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+        raise IndexDamaged(f"{name} is damaged: {fault}") from fault
+
+
+def check_fits(manifest: Manifest, spec: IndexSpec, name: str) -> None:
+    """Check that the index has the encoder, dimension and metric of ``spec``.
+
+    Raises:
+        IndexMismatch: one of them differs.
+    """
+    if manifest.dim != spec.dim:
+        raise IndexMismatch(f"{name} has dimension {manifest.dim}, not {spec.dim}", param="dim")
+    if manifest.metric != spec.metric:
+        raise IndexMismatch(f"{name} has metric {manifest.metric}, not {spec.metric}", param="metric")
+    wanted, found = spec.encoder_json(), dict(manifest.encoder)
+    if wanted != found:
+        other = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
+        raise IndexMismatch(f"{name} was made by another encoder: {', '.join(other)} differ", param="encoder")
+
+
+def check_files(folder: Path, files: Mapping[str, FileFact], verify: Verify) -> None:
+    """Check the sizes and, with "full", the digests of files.
+
+    Raises:
+        IndexDamaged: a file is truncated or (with "full") changed.
+        FileNotFoundError: a file is missing.
+    """
+    for name, fact in files.items():
+        size = (folder / name).stat().st_size
+        if size != fact.bytes:
+            raise IndexDamaged(f"{folder / name} has {size} bytes, not {fact.bytes}")
+        if verify == "full" and fact_of(folder / name) != fact:
+            raise IndexDamaged(f"{folder / name} is not as it was written: its digest is another")
+
+
+def _sealed(fields: Mapping[str, Any]) -> bytes:
+    """Return canonical JSON with its own digest: serialising it again reveals any changed byte."""
+    plain = json.dumps(fields, sort_keys=True, indent=1)
+    digest = hashlib.sha256(plain.encode()).hexdigest()
+    return (json.dumps({**fields, "sha256": digest}, sort_keys=True, indent=1) + "\n").encode()
+
+
+def _manifest(fields: dict[str, Any]) -> Manifest:
+    entries = []
+    for entry in fields["segments"]:
+        files = {name: FileFact(int(f["bytes"]), str(f["sha256"])) for name, f in entry["files"].items()}
+        entries.append(SegmentEntry(**{**entry, "files": files}))
+    names = ("generation", "dim", "metric", "kind", "encoder", "corpus")
+    return Manifest(**{name: fields[name] for name in names}, segments=tuple(entries))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOptions:
+    """Configure the opening of an index.
+
+    ``write``: open as the only writer, else as one of many readers. ``verify``: "sizes" skips the digests, for indices
+    that take minutes to read. ``threads`` of the search library, 0 for its default. ``device`` of back ends that use
+    one. ``tail_rows`` stay in memory before they are sealed; no segment grows beyond ``segment_rows``. If a filter
+    leaves fewer than ``gather_rows`` of an approximate segment, exactly those rows are scored. ``probe_share`` is the
+    share of an IVF type's lists that is probed. ``batch_ms``: how long a search on a GPU waits to be batched with
+    others, at most ``queue`` of them. ``disk`` performs the writes.
+    """
+
+    write: bool = False
+    verify: Verify = "full"
+    threads: int = 0
+    device: str = "cpu"
+    tail_rows: int = 32_768
+    segment_rows: int = 4_000_000
+    gather_rows: int = 10_000
+    probe_share: float = 0.25
+    batch_ms: float = 3.0
+    queue: int = 1_024
+    disk: Disk = field(default_factory=Disk)

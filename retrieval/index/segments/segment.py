@@ -1,0 +1,168 @@
+"""Search one immutable, memory-mapped segment: columns, float16 vectors and, if approximate, a search structure.
+
+Rows are sorted by id, so an id is found by binary search and ties of scores are ties of rows. Vectors are centred
+before they are rounded to float16: the mean is stored in ``mean.npy``, and scores are corrected for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.encoders.base import Floats, Metric
+from retrieval.index.backends import scoring
+from retrieval.index.backends.base import Backend, HalfFloats, Searcher, SegmentVectors
+from retrieval.index.base import NO_ID, Columns, Mask, RowFilter
+from retrieval.index.errors import IndexDamaged
+from retrieval.index.segments.manifest import SegmentEntry
+from retrieval.index.spec import Kind
+
+INDEX_FILE: Final = "index.faiss"
+# Number of candidates to rescore per type, as a factor of k.
+_OVER_FETCH: Final[dict[Kind, int]] = {
+    "flat": 1,
+    "sq8": 2,
+    "ivf-sq8": 2,
+    "ivf-pq": 16,
+    "hnsw": 1,
+    "ivf-rabitq": 2,
+}
+_MOST_CANDIDATES: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Hold an opened segment.
+
+    ``searcher`` opens at the first search of a segment that this process has written.
+    """
+
+    entry: SegmentEntry
+    columns: Columns
+    vectors: HalfFloats
+    mean: Floats
+    metric: Metric
+    searcher: LazySearcher
+    gather_rows: int
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def fixed_mean(self) -> Floats | None:
+        return self.mean
+
+    def raw(self, rows: NDArray[np.int64]) -> Floats:
+        """Return vectors as they were added, up to float16 rounding."""
+        found: Floats = np.asarray(self.vectors[rows]).astype(np.float32) + self.mean
+        return found
+
+    def search(self, queries: Floats, k: int, alive: Mask | None, where: RowFilter | None) -> scoring.Candidates:
+        """Return ids [n, k] and exact scores of rows that are live and pass the filter."""
+        allowed = self._allowed(alive, where)
+        survivors = len(self) if allowed is None else int(np.count_nonzero(allowed))
+        if not survivors:
+            return scoring.nothing(len(queries), 0)
+        shift = (queries.astype(np.float64) @ self.mean.astype(np.float64))[:, None]
+        if self.metric == "l2":
+            queries, shift = queries - self.mean, np.zeros_like(shift)
+        if where is not None and survivors < self.gather_rows and not self.searcher.get().filters_exactly:
+            rows, scores = self._scan(queries, k, allowed)
+        else:
+            rows, scores = self._find(queries, k, allowed, survivors)
+        scores = (scores.astype(np.float64) + shift).astype(np.float32)
+        ids = np.where(rows == NO_ID, NO_ID, self.columns.ids[rows])
+        return ids, scores
+
+    def _allowed(self, alive: Mask | None, where: RowFilter | None) -> Mask | None:
+        if where is None:
+            return alive
+        passing = self.columns.passing(where, ascending=True)
+        return passing if alive is None else passing & alive
+
+    def _find(self, queries: Floats, k: int, allowed: Mask | None, survivors: int) -> scoring.Candidates:
+        more = min(k * _OVER_FETCH[self.entry.kind], max(k, _MOST_CANDIDATES))
+        wanted = min(survivors, more + scoring.SPARE)
+        searcher = self.searcher.get()
+        rows, scores = searcher.search(queries, wanted, allowed, survivors / len(self))
+        if allowed is not None:
+            rows = np.where(allowed[rows], rows, NO_ID)  # a back end may ignore the mask
+        if not searcher.exact:
+            scores = scoring.rescored(self.metric, queries, self.vectors, rows)
+        rows, scores = scoring.best(rows, scores, k)
+        # A structure that probed too few of its parts returns fewer hits than exist.
+        short = np.flatnonzero(np.count_nonzero(rows != NO_ID, axis=1) < min(k, survivors))
+        if len(short):
+            rows[short], scores[short] = self._scan(queries[short], k, allowed)
+        return rows, scores
+
+    def _scan(self, queries: Floats, k: int, allowed: Mask | None) -> scoring.Candidates:
+        rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
+        return scoring.scanned(self.metric, queries, self.vectors, rows, k)
+
+
+class LazySearcher:
+    """Open the searcher on first use, as a process that only writes needs no search library in memory."""
+
+    def __init__(self, backend: Backend, data: SegmentVectors) -> None:
+        self._backend = backend
+        self._data = data
+        self._searcher: Searcher | None = None
+        self._opening = threading.Lock()
+
+    def get(self) -> Searcher:
+        if self._searcher is None:
+            with self._opening:
+                if self._searcher is None:
+                    self._searcher = self._backend.open(self._data)
+        return self._searcher
+
+    def bytes_memory(self) -> int:
+        return 0 if self._searcher is None else self._searcher.bytes_memory()
+
+
+def segment_folder(number: int) -> str:
+    return f"segments/{number:08d}"
+
+
+def opened(folder: Path, entry: SegmentEntry, metric: Metric, backend: Backend, gather_rows: int) -> Segment:
+    """Open a segment whose files have been checked.
+
+    Raises:
+        IndexDamaged: the contents of its files do not fit together.
+    """
+    home = folder / segment_folder(entry.number)
+    try:
+        columns = Columns(
+            ids=_mapped(home / "ids.npy"),
+            dates=_mapped(home / "dates.npy"),
+            types=_mapped(home / "types.npy"),
+            namespaces=_mapped(home / "namespaces.npy"),
+        )
+        vectors, mean = _mapped(home / "vectors.npy"), np.array(_mapped(home / "mean.npy"))
+    except (ValueError, EOFError) as fault:
+        raise IndexDamaged(f"{home} holds a file that is no array: {fault}") from fault
+    lengths = {len(columns.ids), len(columns.dates), len(columns.types), len(columns.namespaces), len(vectors)}
+    if lengths != {entry.rows} or vectors.dtype != np.float16 or vectors.shape[1:] != mean.shape:
+        raise IndexDamaged(f"the arrays of {home} are not of one length, {entry.rows}")
+    index_file = None if entry.kind == "flat" else home / INDEX_FILE
+    data = SegmentVectors(kind=entry.kind, metric=metric, vectors=vectors, index_file=index_file)
+    return Segment(
+        entry=entry,
+        columns=columns,
+        vectors=vectors,
+        mean=mean,
+        metric=metric,
+        searcher=LazySearcher(backend, data),
+        gather_rows=gather_rows,
+    )
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return mapped

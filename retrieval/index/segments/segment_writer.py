@@ -1,0 +1,150 @@
+"""Write a segment from rows of others and of the memtable, block by block, in constant memory."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.encoders.base import Floats, Metric
+from retrieval.index.backends.base import Backend, SegmentVectors, Sink
+from retrieval.index.base import Columns, concatenated
+from retrieval.index.segments.manifest import SegmentEntry
+from retrieval.index.segments.segment import INDEX_FILE, segment_folder
+from retrieval.index.spec import KindChoice
+from retrieval.storage.durable import Disk, FileFact, sync
+
+_BLOCK: Final = 8_192
+
+
+class RowSource(Protocol):
+    """Provide rows of a new segment."""
+
+    @property
+    def columns(self) -> Columns: ...
+
+    @property
+    def fixed_mean(self) -> Floats | None:
+        """Return the mean by which its vectors are centred already, None if they are not."""
+        ...
+
+    def raw(self, rows: NDArray[np.int64]) -> Floats: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Select the live rows of a source, ascending."""
+
+    source: RowSource
+    rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPlan:
+    """Describe the location and type of a segment to write."""
+
+    folder: Path
+    number: int
+    kind: KindChoice
+    metric: Metric
+    dim: int
+
+
+class _Order:
+    """Order the rows of several sources by id."""
+
+    def __init__(self, parts: Sequence[Picked]) -> None:
+        self._parts = parts
+        columns = concatenated([part.source.columns.take(part.rows) for part in parts])
+        order = np.argsort(columns.ids, kind="stable")
+        self.columns = columns.take(order)
+        sizes = [len(part.rows) for part in parts]
+        self._part = np.repeat(np.arange(len(parts)), sizes)[order]
+        self._row = np.concatenate([part.rows for part in parts])[order]
+
+    def blocks(self, dim: int) -> Iterator[Floats]:
+        for start in range(0, len(self.columns), _BLOCK):
+            part, row = self._part[start : start + _BLOCK], self._row[start : start + _BLOCK]
+            block = np.empty((len(part), dim), np.float32)
+            for place in np.unique(part):
+                here = part == place
+                block[here] = self._parts[place].source.raw(row[here])
+            yield block
+
+    def mean(self, dim: int) -> Floats:
+        """Return the mean of the rows, or a single source's own mean, which keeps its vectors bit-identical."""
+        fixed = self._parts[0].source.fixed_mean if len(self._parts) == 1 else None
+        if fixed is not None:
+            return fixed
+        total = np.zeros(dim, np.float64)
+        for block in self.blocks(dim):
+            total += block.sum(axis=0, dtype=np.float64)
+        found: Floats = (total / max(1, len(self.columns))).astype(np.float32)
+        return found
+
+
+def write_segment(plan: SegmentPlan, parts: Sequence[Picked], backend: Backend, disk: Disk) -> SegmentEntry:
+    """Write a new folder and sync every file to disk.
+
+    On OSError a partial folder remains, which the next clean-up removes.
+    """
+    order = _Order(parts)
+    name = segment_folder(plan.number)
+    home = plan.folder / name
+    home.mkdir(parents=True)
+    mean = order.mean(plan.dim)
+    files: dict[str, FileFact] = {}
+    arrays: dict[str, NDArray[Any]] = {
+        "ids": order.columns.ids,
+        "dates": order.columns.dates,
+        "types": order.columns.types,
+        "namespaces": order.columns.namespaces,
+        "mean": mean,
+    }
+    for column, values in arrays.items():
+        files[f"{name}/{column}.npy"] = write_array(disk, home / f"{column}.npy", values)
+    files[f"{name}/vectors.npy"] = _write_vectors(disk, home / "vectors.npy", order, mean)
+    rows = len(order.columns)
+    kind = backend.kind_for(plan.kind, rows)
+    if kind != "flat":
+        vectors = np.load(home / "vectors.npy", mmap_mode="r", allow_pickle=False)
+        data = SegmentVectors(kind=kind, metric=plan.metric, vectors=vectors)
+        files[f"{name}/{INDEX_FILE}"] = disk.write(home / INDEX_FILE, lambda sink: backend.build(data, sink))
+    sync(home)
+    sync(home.parent)
+    sync(plan.folder)
+    return SegmentEntry(number=plan.number, kind=kind, rows=rows, files=files)
+
+
+def write_array(disk: Disk, path: Path, values: NDArray[Any]) -> FileFact:
+    def fill(put: Sink) -> None:
+        put(_header(values.dtype, values.shape))
+        for start in range(0, len(values), 1 << 17):
+            put(np.ascontiguousarray(values[start : start + (1 << 17)]).tobytes())
+
+    return disk.write(path, fill)
+
+
+def _write_vectors(disk: Disk, path: Path, order: _Order, mean: Floats) -> FileFact:
+    def fill(put: Sink) -> None:
+        put(_header(np.dtype("<f2"), (len(order.columns), len(mean))))
+        for block in order.blocks(len(mean)):
+            put((block - mean).astype("<f2").tobytes())
+
+    return disk.write(path, fill)
+
+
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    stream = io.BytesIO()
+    described = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, described)  # type: ignore[no-untyped-call]
+    return stream.getvalue()
+
+
+def rows_set(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    return np.flatnonzero(mask).astype(np.int64)

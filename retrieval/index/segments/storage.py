@@ -1,0 +1,208 @@
+"""Manage an index's folder: the current generation, its replacement, and what may be removed.
+
+manifest.json            the current generation; renaming it into place is the commit
+manifests/00000003.json  the same bytes; readers hold a shared lock on it, which keeps that generation's files
+segments/00000007/       immutable files of one segment, of one or many generations
+deleted/…npy             rows of a segment that are deleted, as of one generation
+.lock                    locked by the only writer
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from retrieval.index.backends.base import Backend
+from retrieval.index.base import Mask
+from retrieval.index.errors import IndexBusy, IndexDamaged, IndexWriteFailed
+from retrieval.index.segments.manifest import Manifest, OpenOptions, SegmentEntry, check_files, manifest_from_bytes
+from retrieval.index.segments.segment import opened, segment_folder
+from retrieval.index.segments.snapshot import LiveSegment, View
+from retrieval.storage.durable import Disk, FileLock, sync
+
+CURRENT: Final = "manifest.json"
+_TRIES: Final = 50
+_PAUSE_S: Final = 0.02
+
+
+class Storage:
+    """Read and publish the generations of one folder; reading needs no writer lock."""
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self.folder = folder
+        self.disk = disk
+
+    def exists(self) -> bool:
+        return (self.folder / CURRENT).exists()
+
+    def prepare(self) -> None:
+        """Create the empty folder of a new index.
+
+        Raises:
+            IndexWriteFailed: the folder cannot be created.
+        """
+        try:
+            for name in ("manifests", "segments", "deleted"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            sync(self.folder)
+        except OSError as fault:
+            raise IndexWriteFailed(f"{self.folder} cannot be made: {fault}") from fault
+
+    def writer_lock(self) -> FileLock:
+        try:
+            return FileLock(self.folder / ".lock")
+        except BlockingIOError as fault:
+            raise IndexBusy(f"another process writes to {self.folder}") from fault
+        except OSError as fault:
+            raise IndexWriteFailed(f"{self.folder} cannot be locked: {fault}") from fault
+
+    def current(self) -> tuple[Manifest, FileLock]:
+        """Return the current generation and a lock; none of its files is removed before the lock is closed."""
+        for _ in range(_TRIES):
+            data = self._read_current()
+            manifest = manifest_from_bytes(data, str(self.folder / CURRENT))
+            try:
+                lock = FileLock(self.manifest_path(manifest.generation), shared=True, create=False)
+            except (FileNotFoundError, BlockingIOError):
+                time.sleep(_PAUSE_S)  # a commit intervened, or the manifest is being removed
+                continue
+            if not lock.is_gone():
+                if lock.read() == data:
+                    return manifest, lock
+                lock.close()
+                if self._read_current() == data:
+                    raise IndexDamaged(f"{self.manifest_path(manifest.generation)} is not {self.folder / CURRENT}")
+            lock.close()
+        raise IndexDamaged(f"{self.manifest_path(manifest.generation)} is missing")
+
+    def publish(self, manifest: Manifest) -> FileLock:
+        """Commit a manifest whose files are all on disk, and return the writer's lock on the new generation."""
+        data = manifest.to_bytes()
+        path = self.manifest_path(manifest.generation)
+        self.disk.replace(path, data)
+        lock = FileLock(path, shared=True, create=False)
+        try:
+            self.disk.replace(self.folder / CURRENT, data)
+        except BaseException:
+            lock.close()
+            raise
+        return lock
+
+    def clean(self, current: Manifest, drafts: Collection[int]) -> str:
+        """Remove generations without readers and files that no generation needs; the caller holds the writer lock.
+
+        ``drafts`` are segments of the writer that belong to no generation yet. Returns the error's text, "" for none:
+        what cannot be read may be in use, so everything stays, and the next commit tries again.
+        """
+        try:
+            self._clean(current, drafts)
+        except (OSError, IndexDamaged) as fault:
+            return str(fault)
+        return ""
+
+    def _clean(self, current: Manifest, drafts: Collection[int]) -> None:
+        needed = set(self._files_of_kept(current))
+        folders = {Path(name).parent.name for name in needed} | {f"{number:08d}" for number in drafts}
+        unneeded = [path for path in (self.folder / "segments").iterdir() if path.name not in folders]
+        unneeded += [path for path in (self.folder / "deleted").iterdir() if f"deleted/{path.name}" not in needed]
+        unneeded += [path for path in self.folder.glob(".*.tmp") if path.is_file()]
+        self.disk.remove(unneeded)
+
+    def next_generation(self) -> int:
+        """Return a number that no manifest on the disk has, whatever the result of the last commit."""
+        return max((int(path.stem) for path in (self.folder / "manifests").glob("*.json")), default=-1) + 1
+
+    def last_number(self) -> int:
+        """Return the highest number of a segment's folder."""
+        return max((int(path.name) for path in (self.folder / "segments").iterdir() if path.name.isdigit()), default=0)
+
+    def manifest_path(self, generation: int) -> Path:
+        return self.folder / "manifests" / f"{generation:08d}.json"
+
+    def _files_of_kept(self, current: Manifest) -> Iterator[str]:
+        """Yield the files of the current generation and of those with readers; remove the other manifests."""
+        # After a commit that failed at its last step the disk may be a generation ahead of the process.
+        on_disk = manifest_from_bytes(self._read_current(), str(self.folder / CURRENT))
+        yield from current.files()
+        yield from on_disk.files()
+        for path in sorted((self.folder / "manifests").iterdir()):
+            if path in (self.manifest_path(current.generation), self.manifest_path(on_disk.generation)):
+                continue
+            try:
+                lock = FileLock(path, create=False)
+            except BlockingIOError:
+                yield from manifest_from_bytes(path.read_bytes(), str(path)).files()
+            except OSError:
+                continue
+            else:
+                self.disk.remove([path])
+                lock.close()
+
+    def _read_current(self) -> bytes:
+        try:
+            return (self.folder / CURRENT).read_bytes()
+        except FileNotFoundError as fault:
+            raise IndexDamaged(f"there is no index in {self.folder}: {CURRENT} is missing") from fault
+
+
+@dataclass(frozen=True, slots=True)
+class _Loader:
+    storage: Storage
+    backend: Backend
+    options: OpenOptions
+    known: Mapping[int, LiveSegment]
+
+    def view(self, manifest: Manifest) -> View:
+        segments = tuple(self._live(manifest, entry) for entry in manifest.segments)
+        return View(metric=manifest.metric, generation=manifest.generation, segments=segments)
+
+    def _live(self, manifest: Manifest, entry: SegmentEntry) -> LiveSegment:
+        folder, before = self.storage.folder, self.known.get(entry.number)
+        name = f"{segment_folder(entry.number)}/vectors.npy"
+        if before is not None and before.entry.files[name] == entry.files.get(name):
+            segment = before.segment
+            check_files(
+                folder, {entry.dead_file: entry.files[entry.dead_file]} if entry.dead else {}, self.options.verify
+            )
+        else:
+            check_files(folder, entry.files, self.options.verify)
+            segment = opened(folder, entry, manifest.metric, self.backend, self.options.gather_rows)
+        return LiveSegment(segment=segment, entry=entry, alive=self._alive(entry), dead=entry.dead)
+
+    def _alive(self, entry: SegmentEntry) -> Mask | None:
+        if not entry.dead:
+            return None
+        path = self.storage.folder / entry.dead_file
+        rows = np.load(path, allow_pickle=False)
+        if len(rows) != entry.dead or not 0 <= int(rows.min()) <= int(rows.max()) < entry.rows:
+            raise IndexDamaged(f"{path} does not hold {entry.dead} rows of segment {entry.number}")
+        alive = np.ones(entry.rows, np.bool_)
+        alive[rows] = False
+        return alive
+
+
+def load(
+    storage: Storage, backend: Backend, options: OpenOptions, known: View | None = None
+) -> tuple[Manifest, FileLock, View]:
+    """Open the current generation and return its manifest, lock and snapshot.
+
+    ``known`` is an earlier snapshot of the folder: its segments are neither checked nor opened again.
+
+    Raises:
+        IndexDamaged: a file is missing, truncated or (with ``options.verify`` "full") changed.
+    """
+    manifest, lock = storage.current()
+    there = {live.entry.number: live for live in known.segments} if known else {}
+    try:
+        return manifest, lock, _Loader(storage, backend, options, there).view(manifest)
+    except FileNotFoundError as fault:
+        lock.close()
+        raise IndexDamaged(f"{fault.filename} is missing") from fault
+    except BaseException:
+        lock.close()
+        raise

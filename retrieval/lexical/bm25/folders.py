@@ -1,0 +1,128 @@
+"""Manage the folder of one lexical index: its manifest, its writer lock, its atomic creation."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from retrieval.index.errors import IndexBusy, IndexDamaged, IndexMismatch, IndexWriteFailed
+from retrieval.lexical.bm25.terms import SCHEMA_VERSION, TITLE_WEIGHT
+from retrieval.lexical.tokens import TOKENIZER_VERSION
+from retrieval.storage.durable import FileLock, sync
+
+MANIFEST: Final = "manifest.json"
+_LOCK: Final = "writer.lock"
+
+
+def identity(kind: str) -> dict[str, Any]:
+    """Return the kind and the versions that an index must have for this code to read it."""
+    return {"kind": kind, "schema": SCHEMA_VERSION, "tokenizer": TOKENIZER_VERSION, "title_weight": TITLE_WEIGHT}
+
+
+def check_identity(found: Mapping[str, Any], kind: str, where: Path) -> None:
+    """Compare the identity that an index was built with to that of this code.
+
+    Raises:
+        IndexMismatch: another kind, schema or tokenizer made it.
+    """
+    for key, wanted in identity(kind).items():
+        if found.get(key) != wanted:
+            raise IndexMismatch(f"{where} has {key} {found.get(key)!r}, this version reads {wanted!r}", param=key)
+
+
+def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
+    """Read the manifest of an index and check its identity.
+
+    Raises:
+        IndexDamaged: there is none, or it is no JSON object.
+        IndexMismatch: another kind, schema or tokenizer made it.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise IndexDamaged(f"the manifest of {folder} cannot be read: {error}") from error
+    if not isinstance(manifest, dict):
+        raise IndexDamaged(f"the manifest of {folder} is no JSON object")
+    check_identity(manifest, kind, folder)
+    return manifest
+
+
+def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Create the folder of a new index atomically from the files that ``fill`` makes.
+
+    Does nothing where the folder has files. A kill leaves no index, and at most a folder ``.name.build-…`` beside.
+
+    Raises:
+        IndexWriteFailed: it could not be created.
+    """
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            return
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.build-", dir=folder.parent))
+        try:
+            draft.chmod(0o755)
+            fill(draft)
+            draft.rename(folder)
+            sync(folder.parent)
+        except OSError:
+            # Another process may have created it in the meantime.
+            if not folder.is_dir() or not any(folder.iterdir()):
+                raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise IndexWriteFailed(f"{folder} could not be made: {error}") from error
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Replace the manifest atomically; it is on the disk when this returns."""
+    draft = folder / f".{MANIFEST}.draft"
+    write_file(draft, json.dumps(manifest, indent=1, sort_keys=True).encode())
+    draft.replace(folder / MANIFEST)
+    sync(folder)
+
+
+def write_file(path: Path, content: bytes | memoryview) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class WriterLock:
+    """Lock a folder for its single writer; the system releases the lock of a process that dies."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _LOCK
+        self._lock: FileLock | None = None
+
+    @property
+    def held(self) -> bool:
+        return self._lock is not None
+
+    def take(self) -> None:
+        """Take the lock, unless this object holds it already.
+
+        Raises:
+            IndexBusy: another process, or another object of this one, holds it.
+            IndexWriteFailed: the folder cannot be written to.
+        """
+        if self._lock is not None:
+            return
+        try:
+            self._lock = FileLock(self._path)
+        except BlockingIOError as error:
+            raise IndexBusy(f"{self._path.parent} is being written to") from error
+        except OSError as error:
+            raise IndexWriteFailed(f"{self._path.parent}: {error.strerror}") from error
+
+    def give_back(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

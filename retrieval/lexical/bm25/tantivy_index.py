@@ -1,0 +1,312 @@
+"""Rank by BM25 with a tantivy folder, as the only module that imports tantivy.
+
+tantivy accepts no tokenizer written in Python, so passages are passed as terms separated by blanks and split at blanks;
+terms are searched for as they are, through query objects: its query parser is never used. k1 is 1.2, b 0.75; lengths
+are stored in one byte, so scores differ a little from exact ones, and of passages with equal scores at rank k, storage
+order may decide which are returned. A filter by ids costs about a microsecond for each. Integers are signed (i64): ids
+have 63 bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+import threading
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import tantivy
+
+from retrieval.index.base import RowFilter
+from retrieval.index.errors import IndexDamaged, IndexFault, IndexWriteFailed
+from retrieval.lexical.bm25.folders import WriterLock, identity, make_folder, read_manifest, write_manifest
+from retrieval.lexical.bm25.terms import LexicalOptions, bits_of, none_can_pass, rarest_terms, row_of
+from retrieval.passages import Hit, Passage
+
+META: Final = "meta.json"
+_MAGIC: Final = 1337
+_TAIL: Final = struct.Struct("<II")
+_BLOCK: Final = 2**20
+# Every segment has these; files of deletions also have a number.
+_SUFFIXES: Final = (".term", ".idx", ".pos", ".fieldnorm", ".fast", ".store")
+
+
+def verify_files(folder: Path) -> None:
+    """Check every byte of the current files, with constant memory.
+
+    Raises:
+        IndexDamaged: a file is missing, truncated or changed; the message names it.
+    """
+    try:
+        meta = json.loads((folder / META).read_text("utf-8"))
+        names = list(_names(meta))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise IndexDamaged(f"{folder / META} cannot be read: {error}") from error
+    for name in names:
+        path = folder / name
+        try:
+            with path.open("rb") as file:
+                intact = _checksum(file) == _written_checksum(file)
+        except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+            raise IndexDamaged(f"{path} cannot be read: {error}") from error
+        if not intact:
+            raise IndexDamaged(f"{path} is not what was written")
+
+
+def _names(meta: dict[str, Any]) -> Iterator[str]:
+    for segment in meta["segments"]:
+        stem = segment["segment_id"].replace("-", "")
+        yield from (stem + suffix for suffix in _SUFFIXES)
+        if segment.get("deletes"):
+            yield f"{stem}.{segment['deletes']['opstamp']}.del"
+
+
+def _footer(file: BinaryIO) -> tuple[int, int]:
+    """Return the offset of the footer and the length of its JSON."""
+    end = file.seek(-_TAIL.size, 2)
+    length, magic = _TAIL.unpack(file.read(_TAIL.size))
+    if magic != _MAGIC or length > end:
+        raise ValueError("no footer")
+    return end - length, length
+
+
+def _written_checksum(file: BinaryIO) -> int:
+    begin, length = _footer(file)
+    file.seek(begin)
+    return int(json.loads(file.read(length))["crc"])
+
+
+def _checksum(file: BinaryIO) -> int:
+    left, _ = _footer(file)
+    file.seek(0)
+    checksum = 0
+    while left > 0:
+        block = file.read(min(_BLOCK, left))
+        if not block:
+            raise ValueError("cut while it was read")
+        checksum = zlib.crc32(block, checksum)
+        left -= len(block)
+    return checksum
+
+
+KIND: Final = "tantivy"
+_NO_LIMIT: Final = 2**31 - 1
+
+
+def open_tantivy(folder: Path, options: LexicalOptions | None = None) -> TantivyIndex:
+    """Open the index of ``folder``, or create it where there is none.
+
+    Raises:
+        IndexMismatch: another schema or tokenizer made it.
+        IndexDamaged: files are missing or cannot be read.
+        IndexWriteFailed: it could not be created.
+    """
+    make_folder(folder, _fill)
+    read_manifest(folder, KIND)
+    return TantivyIndex(folder, options or LexicalOptions())
+
+
+class TantivyIndex:
+    """Implement ``LexicalIndex`` with tantivy.
+
+    Searches continue while one thread writes; the next search sees the commits of other processes.
+    """
+
+    def __init__(self, folder: Path, options: LexicalOptions) -> None:
+        self._folder = folder
+        self._options = options
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.Lock()
+        self._right = WriterLock(folder)
+        self._writer: Any = None
+        self._closed = False
+        self._schema = _schema()
+        with _reading(folder):
+            self._index = tantivy.Index.open(str(folder))
+        self._index.register_tokenizer("terms", _at_blanks())
+        self._seen = self._stamp()
+
+    def add(self, passages: Iterable[Passage], namespace: int = 0) -> int:
+        count = 0
+        with self._write_lock, self._writing():
+            for passage in passages:
+                row = row_of(passage)
+                document = tantivy.Document()
+                document.add_integer("passage_id", row.passage_id)
+                document.add_integer("date", row.date)
+                document.add_integer("namespace", namespace)
+                for bit in bits_of(row.types):
+                    document.add_integer("type", bit)
+                document.add_text("terms", row.terms)
+                self._writer.delete_documents_by_term("passage_id", row.passage_id)
+                self._writer.add_document(document)
+                count += 1
+        return count
+
+    def delete(self, ids: Sequence[int]) -> None:
+        with self._write_lock, self._writing():
+            for passage_id in ids:
+                self._writer.delete_documents_by_term("passage_id", int(passage_id))
+
+    def commit(self) -> None:
+        """Commit, wait for the segment merges that this requires, then release the writer lock."""
+        with self._write_lock:
+            if self._writer is None:
+                return
+            with self._writing():
+                self._writer.commit()
+            writer, self._writer = self._writer, None
+            try:
+                writer.wait_merging_threads()
+            except ValueError as error:
+                raise IndexWriteFailed(f"{self._folder}: all was committed, but merging failed: {error}") from error
+            finally:
+                self._right.give_back()
+                with self._read_lock:
+                    self._reload()
+
+    def search(self, query: str, k: int, where: RowFilter | None = None) -> list[Hit]:
+        searcher = self._searcher()
+        limit = min(k, searcher.num_docs)
+        if limit <= 0 or none_can_pass(where):
+            return []
+        with _reading(self._folder):
+            terms = rarest_terms(query, self._options.max_terms, lambda term: searcher.doc_freq("terms", term))
+            if not terms:
+                return []
+            found = searcher.search(self._query(terms, where), limit, count=False).hits
+            ids = searcher.fast_field_values("passage_id", [address for _, address in found])
+        hits = [Hit(int(number or 0), float(score)) for (score, _), number in zip(found, ids, strict=True)]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.passage_id))
+
+    def __len__(self) -> int:
+        return int(self._searcher().num_docs)
+
+    def verify(self) -> None:
+        """Check every file against its checksum.
+
+        Raises:
+            IndexDamaged: one is missing, truncated or changed; the message names it.
+        """
+        with self._write_lock:
+            verify_files(self._folder)
+
+    def close(self) -> None:
+        """Close the index and discard uncommitted changes."""
+        with self._write_lock, self._read_lock:
+            self._drop_writer()
+            self._closed = True
+
+    def _query(self, terms: Sequence[str], where: RowFilter | None) -> tantivy.Query:
+        words = [
+            (tantivy.Occur.Should, tantivy.Query.term_query(self._schema, "terms", term, "freq")) for term in terms
+        ]
+        one = tantivy.Query.boolean_query(words)
+        conditions = list(_conditions(self._schema, where)) if where else []
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, one), *conditions]) if conditions else one
+
+    def _searcher(self) -> tantivy.Searcher:
+        with self._read_lock:
+            if self._closed:
+                raise IndexFault(f"the index {self._folder} is closed")
+            if self._stamp() != self._seen:
+                self._reload()
+            return self._index.searcher()
+
+    def _reload(self) -> None:
+        with _reading(self._folder):
+            self._seen = self._stamp()
+            self._index.reload()
+
+    def _stamp(self) -> tuple[int, int]:
+        try:
+            state = (self._folder / META).stat()
+        except OSError as error:
+            raise IndexDamaged(f"{self._folder}: {META} is missing") from error
+        return state.st_mtime_ns, state.st_ino
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Take the writer lock, once until the next commit, and run the block.
+
+        An error discards all changes since the last commit.
+        """
+        if self._closed:
+            raise IndexFault(f"the index {self._folder} is closed")
+        self._right.take()
+        try:
+            if self._writer is None:
+                self._writer = self._index.writer(self._options.heap_bytes, self._options.threads)
+            yield
+        except (ValueError, OSError) as error:
+            self._drop_writer()
+            raise IndexWriteFailed(f"{self._folder}: {error}") from error
+        except BaseException:
+            self._drop_writer()
+            raise
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with contextlib.suppress(ValueError, OSError):
+                writer.rollback()
+                writer.wait_merging_threads()
+        self._right.give_back()
+
+
+def _schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    builder.add_integer_field("passage_id", indexed=True, fast=True)
+    builder.add_integer_field("date", indexed=True, fast=True)
+    builder.add_integer_field("namespace", indexed=True)
+    builder.add_integer_field("type", indexed=True)
+    builder.add_text_field("terms", tokenizer_name="terms", index_option="freq")
+    return builder.build()
+
+
+def _at_blanks() -> tantivy.TextAnalyzer:
+    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+
+
+def _conditions(schema: tantivy.Schema, where: RowFilter) -> Iterator[tuple[tantivy.Occur, tantivy.Query]]:
+    """Yield every condition of the filter; none of them changes a score."""
+
+    def one_of(field: str, values: Sequence[int]) -> tantivy.Query:
+        return tantivy.Query.const_score_query(tantivy.Query.term_set_query(schema, field, values), 0.0)
+
+    if where.namespaces is not None:
+        yield tantivy.Occur.Must, one_of("namespace", sorted(where.namespaces))
+    if where.ids is not None:
+        yield tantivy.Occur.Must, one_of("passage_id", where.ids.tolist())
+    if where.types:
+        yield tantivy.Occur.Must, one_of("type", bits_of(where.types))
+    if where.without_types:
+        yield tantivy.Occur.MustNot, one_of("type", bits_of(where.without_types))
+    if where.date_from or where.date_to:
+        lowest, highest = max(where.date_from, 1), where.date_to or _NO_LIMIT
+        dates = tantivy.Query.range_query(schema, "date", tantivy.FieldType.Integer, lowest, highest)
+        yield tantivy.Occur.Must, tantivy.Query.const_score_query(dates, 0.0)
+
+
+def _fill(folder: Path) -> None:
+    try:
+        tantivy.Index(_schema(), path=str(folder))
+    except ValueError as error:
+        raise OSError(str(error)) from error
+    write_manifest(folder, identity(KIND))
+
+
+@contextlib.contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise IndexDamaged(f"{folder}: {error}") from error
+    except BaseException as error:
+        # A Rust panic over changed bytes is not an Exception, and its class cannot be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise IndexDamaged(f"{folder}: {error}") from error

@@ -1,0 +1,1 @@
+"""Rank passages by WeiseEule's keyword frequency."""

@@ -1,0 +1,253 @@
+"""Count keywords in all passages of a namespace at once: a positional inverted index in NumPy arrays, on disk.
+
+A commit adds a segment of what is new; segments of similar size are merged, so that there are about log2(n) of them.
+``manifest.json``, replaced atomically, names the current files; a crash leaves the old one, and unused files.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from retrieval.index.base import RowFilter
+from retrieval.index.errors import IndexDamaged, IndexFault, IndexWriteFailed
+from retrieval.lexical.bm25.folders import WriterLock, identity, make_folder, read_manifest, write_manifest
+from retrieval.lexical.bm25.terms import checked_id
+from retrieval.lexical.keyword_frequency.pes2 import KeywordTable
+from retrieval.lexical.keyword_frequency.segment import (
+    KIND,
+    MAX_PLACES,
+    Part,
+    Segment,
+    SegmentBuilder,
+    keyword_forms,
+    merged,
+    read_parts,
+    remove_unread,
+    stamp,
+    write_parts,
+)
+from retrieval.passages import Passage
+
+_MAX_BUILDER_PLACES: Final = 2**25
+_MAX_RELOADS: Final = 20
+
+
+def open_keyword_index(folder: Path) -> KeywordIndex:
+    """Open the index of ``folder``, or create it where there is none.
+
+    Raises:
+        IndexMismatch: another schema or tokenizer made it.
+        IndexDamaged: a file is missing, or its digest is not the manifest's.
+        IndexWriteFailed: it could not be created.
+    """
+    make_folder(folder, lambda draft: write_manifest(draft, identity(KIND) | {"generation": 0, "segments": []}))
+    return KeywordIndex(folder)
+
+
+class KeywordIndex:
+    """Index the positions of words, to count keywords.
+
+    Thread-safe; counts continue while one thread writes. Adds and deletes become visible and durable with ``commit``,
+    as in a ``LexicalIndex``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.RLock()
+        self._right = WriterLock(folder)
+        self._closed = False
+        self._changes = _Changes()
+        self._parts: tuple[Part, ...] = ()
+        self._generation = 0
+        self._stamp = (0, 0)
+        self._load()
+
+    def add(self, passages: Iterable[Passage], namespace: int = 0) -> int:
+        """Add passages and return how many; a passage with a known id replaces the old one, at the end of the order.
+
+        Raises:
+            IndexInputInvalid: an id that is not 1 to 2**63 - 1; all since the last commit is discarded.
+            IndexBusy: another process, or another object, is writing.
+        """
+        count = 0
+        with self._write_lock:
+            self._take()
+            try:
+                for passage in passages:
+                    self._changes.add(passage, namespace)
+                    count += 1
+            except BaseException:
+                self._drop_changes()
+                raise
+        return count
+
+    def delete(self, ids: Sequence[int]) -> None:
+        """Delete passages; unknown ids are ignored."""
+        with self._write_lock:
+            self._take()
+            for passage_id in ids:
+                self._changes.delete(int(passage_id))
+
+    def commit(self) -> None:
+        """Make all changes visible and durable.
+
+        Raises:
+            IndexWriteFailed: the old generation stays in use; all changes since the last commit are discarded.
+        """
+        with self._write_lock:
+            if not self._right.held:
+                return
+            try:
+                parts = _tidied(self._changes.applied(self._parts))
+                written = write_parts(self._folder, parts, self._generation + 1)
+                with self._read_lock:
+                    self._parts, self._stamp = written, stamp(self._folder)
+                    self._generation += 1
+                remove_unread(self._folder, written)
+            except OSError as error:
+                raise IndexWriteFailed(f"{self._folder}: {error}") from error
+            finally:
+                self._drop_changes()
+
+    def count(self, keywords: Sequence[str], where: RowFilter | None = None) -> KeywordTable:
+        """Count the keywords in every passage that has at least one, in the order the passages were added.
+
+        Spellings that differ in hyphens, blanks, case, Greek letters or a plural s count alike; a keyword inside a
+        longer name (IL-1 in IL-10, BRCA in BRCA1) does not count.
+        """
+        forms = [keyword_forms(keyword) for keyword in keywords]
+        ids = [np.zeros(0, dtype=np.int64)]
+        counts = [np.zeros((0, len(forms)), dtype=np.int64)]
+        for part in self._current() if forms else ():
+            table = np.stack([part.segment.counts(form) for form in forms], axis=1)
+            keep = table.any(axis=1) & part.alive
+            if where is not None:
+                keep &= part.segment.passing(where)
+            ids.append(part.segment.ids[keep])
+            counts.append(table[keep])
+        return KeywordTable(tuple(keywords), np.concatenate(ids), np.concatenate(counts))
+
+    def __len__(self) -> int:
+        return sum(int(part.alive.sum()) for part in self._current())
+
+    def close(self) -> None:
+        """Close the index and discard uncommitted changes."""
+        with self._write_lock, self._read_lock:
+            self._drop_changes()
+            self._parts = ()
+            self._closed = True
+
+    def _current(self) -> tuple[Part, ...]:
+        with self._read_lock:
+            self._check_open()
+            if not self._right.held and stamp(self._folder) != self._stamp:
+                self._load()
+            return self._parts
+
+    def _load(self) -> None:
+        """Load the parts that the manifest names.
+
+        A writer removes files that its new manifest no longer names; then the new one is read.
+        """
+        for _ in range(_MAX_RELOADS):
+            seen = stamp(self._folder)
+            manifest = read_manifest(self._folder, KIND)
+            try:
+                parts = read_parts(self._folder, manifest)
+            except IndexDamaged:
+                if stamp(self._folder) == seen:
+                    raise
+                continue
+            with self._read_lock:
+                self._parts, self._stamp, self._generation = parts, seen, int(manifest["generation"])
+            return
+        raise IndexFault(f"{self._folder} changes faster than it can be read")
+
+    def _take(self) -> None:
+        self._check_open()
+        if not self._right.held:
+            self._right.take()
+            if stamp(self._folder) != self._stamp:
+                self._load()
+
+    def _drop_changes(self) -> None:
+        self._changes = _Changes()
+        self._right.give_back()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IndexFault(f"the index {self._folder} is closed")
+
+
+class _Changes:
+    """Collect adds and deletes since the last commit in their order, so that the last one of an id counts."""
+
+    def __init__(self) -> None:
+        self._builder = SegmentBuilder()
+        self._built: list[Segment] = []
+        self._step = 0
+        self._added_at: list[int] = []
+        self._gone_at: dict[int, int] = {}
+
+    def add(self, passage: Passage, namespace: int) -> None:
+        self.delete(checked_id(passage))
+        self._builder.add(passage, namespace)
+        self._added_at.append(self._step)
+        if self._builder.places > _MAX_BUILDER_PLACES:
+            self._seal()
+
+    def delete(self, passage_id: int) -> None:
+        self._step += 1
+        self._gone_at[passage_id] = self._step
+
+    def applied(self, parts: Sequence[Part]) -> list[Part]:
+        """Return the parts after the changes; only those that changed lack files."""
+        if len(self._builder):
+            self._seal()
+        out = []
+        gone = np.fromiter(self._gone_at, dtype=np.int64, count=len(self._gone_at))
+        for part in parts:
+            dead = part.alive & np.isin(part.segment.ids, gone)
+            files = {name: file for name, file in part.files.items() if name != "alive"}
+            out.append(Part(part.segment, part.alive & ~dead, files) if dead.any() else part)
+        first = 0
+        for segment in self._built:
+            steps = self._added_at[first : first + len(segment)]
+            last = [self._gone_at[number] for number in segment.ids.tolist()]
+            out.append(Part(segment, np.array(last) <= np.array(steps)))
+            first += len(segment)
+        return out
+
+    def _seal(self) -> None:
+        self._built.append(self._builder.build())
+        self._builder = SegmentBuilder()
+
+
+def _tidied(parts: Sequence[Part]) -> list[Part]:
+    """Merge and rewrite parts that have become inefficient, and drop those without live rows.
+
+    Adjacent parts are merged where the later has grown to half of the earlier; a part with mostly dead rows is
+    rewritten.
+    """
+    out: list[Part] = []
+    for part in parts:
+        out.append(part)
+        while len(out) > 1 and 2 * len(out[-1].segment) >= len(out[-2].segment) and _places(out[-2:]) < MAX_PLACES:
+            out[-2:] = [_one(out[-2:])]
+    living = [part for part in out if part.alive.any()]
+    return [_one([part]) if 2 * part.alive.sum() < len(part.alive) else part for part in living]
+
+
+def _one(parts: Sequence[Part]) -> Part:
+    segment = merged([part.segment for part in parts], [part.alive for part in parts])
+    return Part(segment, np.ones(len(segment), dtype=np.bool_))
+
+
+def _places(parts: Sequence[Part]) -> int:
+    return sum(int(part.segment.bases[-1]) for part in parts)

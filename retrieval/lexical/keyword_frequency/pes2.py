@@ -1,0 +1,220 @@
+"""Rank passages by keyword frequency with PES2 of WeiseEule: distinct keywords first, then occurrences.
+
+The order of the paper (Fig. 6): passages are sorted by the number of distinct keywords they have, then by the sum of
+all counts. Where some keywords are *fixed*, the passages that have every fixed one come before all others. Equal ones
+keep their order, passages without any keyword are left out.
+
+Counting differs from the original on purpose: ``KeywordIndex`` finds other spellings, keywords that begin or end with a
+sign (AROM+), and counts a keyword given twice once. ``count_by_pattern`` counts as the original does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.index.base import Ids, RowFilter
+from retrieval.lexical.tokens import atoms_of
+from retrieval.passages import Hit, Passage
+
+DEFAULT_K: Final = 10
+_MARKED: Final = re.compile(
+    r"\*\*(?P<fixed>[^\s*](?:.*?[^\s*])??)\*\*|(?<![\w*])\*(?P<free>[^\s*](?:.*?[^\s*])??)\*(?![\w*])", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """Hold one keyword; passages that have all ``fixed`` keywords come first."""
+
+    text: str
+    fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeywordQuery:
+    """Hold a question and its keywords.
+
+    ``question`` is without marks, as a model should read it; ``only_fixed``: no passage without all fixed keywords.
+    """
+
+    question: str
+    keywords: tuple[Keyword, ...]
+    only_fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordTable:
+    """Hold the counts of keywords in passages.
+
+    ``counts`` int64 [n, len(keywords)], row i for passage ``ids[i]``; rows in passage order.
+    """
+
+    keywords: tuple[str, ...]
+    ids: Ids
+    counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeywordRanking:
+    """Hold ranked passages, best first.
+
+    ``counts`` are the rows of the table; ``has_fixed``: whether a passage has every fixed keyword. ``num_found``
+    passages had any keyword, ``num_with_fixed`` every fixed one, before the cut to k.
+    """
+
+    keywords: tuple[Keyword, ...]
+    ids: Ids
+    counts: NDArray[np.int64]
+    has_fixed: NDArray[np.bool_]
+    num_found: int
+    num_with_fixed: int
+
+    @property
+    def distinct(self) -> NDArray[np.int64]:
+        """Return the number of distinct keywords in each passage."""
+        numbers: NDArray[np.int64] = np.count_nonzero(self.counts, axis=1)
+        return numbers
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        sums: NDArray[np.int64] = self.counts.sum(axis=1)
+        return sums
+
+    def hits(self) -> list[Hit]:
+        """Return hits with scores that express only the order.
+
+        A score combines group, distinct keywords and total in one number.
+        """
+        totals = self.totals
+        scale = int(totals.max(initial=0)) + 1
+        scores = (self.has_fixed * (len(self.keywords) + 1) + self.distinct) * scale + totals
+        return [Hit(int(number), float(score)) for number, score in zip(self.ids, scores, strict=True)]
+
+
+class CountsKeywords(Protocol):
+    """Provide what ``keyword_search`` needs of a keyword index."""
+
+    def count(self, keywords: Sequence[str], where: RowFilter | None = None) -> KeywordTable: ...
+
+
+def parse_marked(query: str) -> KeywordQuery | None:
+    """Parse a question with manually marked keywords; return None where it does not begin with ``#``.
+
+    ``**kw**`` is searched for and fixed, ``*kw*`` only searched for; ``##`` in front keeps only passages with all fixed
+    ones. An asterisk within a word marks nothing (HLA-DRB1*15:01). Without any mark there are no keywords.
+    """
+    text = query.strip()
+    if not text.startswith("#"):
+        return None
+    only_fixed = text.startswith("##")
+    body = text[2 if only_fixed else 1 :].strip()
+    marked = [
+        Keyword((found["fixed"] or found["free"]).strip(), bool(found["fixed"])) for found in _MARKED.finditer(body)
+    ]
+    question = _MARKED.sub(lambda found: found["fixed"] or found["free"], body)
+    return KeywordQuery(question=question, keywords=distinct_keywords(marked), only_fixed=only_fixed)
+
+
+def distinct_keywords(keywords: Iterable[Keyword]) -> tuple[Keyword, ...]:
+    """Return each keyword once, as first written, whatever the spelling (IL-6, il6).
+
+    A keyword is fixed if any of its occurrences is. Empty ones are left out.
+    """
+    out: dict[tuple[str, ...], Keyword] = {}
+    for keyword in keywords:
+        name = tuple(atom.term for atom in atoms_of(keyword.text))
+        if name:
+            known = out.get(name, keyword)
+            out[name] = Keyword(known.text, known.fixed or keyword.fixed)
+    return tuple(out.values())
+
+
+def rank_by_keywords(
+    table: KeywordTable, fixed: Sequence[bool], k: int = DEFAULT_K, only_fixed: bool = False
+) -> KeywordRanking:
+    """Rank the rows of a table in the order of the paper.
+
+    ``fixed`` has one flag for each column. ``only_fixed`` without a fixed keyword excludes nothing.
+    """
+    distinct = np.count_nonzero(table.counts, axis=1)
+    totals = table.counts.sum(axis=1)
+    columns = table.counts[:, np.array(fixed, dtype=np.bool_)]
+    has_fixed = np.count_nonzero(columns, axis=1) == columns.shape[1]
+    keep = np.flatnonzero((totals > 0) & has_fixed if only_fixed else totals > 0)
+    order = keep[np.lexsort((-totals[keep], -distinct[keep], ~has_fixed[keep]))]
+    best = order[: max(k, 0)]
+    return KeywordRanking(
+        keywords=tuple(Keyword(text, bool(is_fixed)) for text, is_fixed in zip(table.keywords, fixed, strict=True)),
+        ids=table.ids[best],
+        counts=table.counts[best],
+        has_fixed=has_fixed[best],
+        num_found=int(np.count_nonzero(totals)),
+        num_with_fixed=int(np.count_nonzero(has_fixed & (totals > 0))),
+    )
+
+
+def keyword_search(
+    index: CountsKeywords, query: KeywordQuery, k: int = DEFAULT_K, where: RowFilter | None = None
+) -> KeywordRanking:
+    """Rank all passages of an index that pass ``where`` by PES2, and return the k best."""
+    keywords = distinct_keywords(query.keywords)
+    table = index.count([keyword.text for keyword in keywords], where)
+    return rank_by_keywords(table, [keyword.fixed for keyword in keywords], k, query.only_fixed)
+
+
+def count_by_pattern(passages: Iterable[Passage], keywords: Sequence[str]) -> KeywordTable:
+    r"""Count as the original does, to reproduce its results: slow, and with its gaps.
+
+    The pattern is ``\bkeyword\b`` in any case; before the last character of a keyword that ends in a digit, any
+    non-word characters may stand. A keyword that begins or ends with a sign is hardly ever found; one given twice
+    counts twice.
+    """
+    patterns = [re.compile(_pattern(keyword), re.IGNORECASE) for keyword in keywords]
+    ids, counts = [], []
+    for passage in passages:
+        row = [sum(1 for _ in pattern.finditer(passage.text)) for pattern in patterns]
+        if any(row):
+            ids.append(passage.passage_id)
+            counts.append(row)
+    shape = (len(ids), len(patterns))
+    return KeywordTable(tuple(keywords), np.array(ids, dtype=np.int64), np.array(counts, dtype=np.int64).reshape(shape))
+
+
+def _pattern(keyword: str) -> str:
+    if keyword[-1:].isdigit():
+        return rf"\b{re.escape(keyword[:-1])}\W*{keyword[-1]}\b"
+    return rf"\b{re.escape(keyword)}\b"
+
+
+_EDGES: Final = ".,;:?!\"'()[]{}<>“”‘’«»…"
+# Words of questions, not of biology. Single letters stay: vitamin A, hepatitis C.
+_EMPTY: Final = frozenset(
+    (
+        "about", "above", "after", "again", "all", "also", "am", "among", "an", "and", "any", "are", "as", "at",
+        "be", "because", "been", "before", "being", "below", "between", "both", "but", "by", "can", "could",
+        "did", "do", "does", "doing", "down", "during", "each", "few", "for", "from", "further", "give", "had",
+        "has", "have", "having", "he", "her", "here", "hers", "him", "his", "how", "if", "in", "into", "is",
+        "it", "its", "itself", "just", "me", "more", "most", "my", "no", "nor", "not", "of", "off", "on",
+        "once", "only", "or", "other", "our", "out", "over", "own", "please", "same", "she", "should", "so",
+        "some", "such", "tell", "than", "that", "the", "their", "them", "then", "there", "these", "they",
+        "this", "those", "through", "to", "too", "under", "until", "up", "us", "very", "was", "we", "were",
+        "what", "when", "where", "which", "while", "who", "whom", "whose", "why", "will", "with", "within",
+        "without", "would", "you", "your",
+    )
+)  # fmt: skip
+
+
+def unmarked_keywords(question: str) -> tuple[Keyword, ...]:
+    """Return the content words as keywords, each once, in the order of the question, none of them fixed.
+
+    Where the question has only function words, all of them are keywords.
+    """
+    words = [word for part in question.split() if (word := part.strip(_EDGES))]
+    telling = [word for word in words if word.lower() not in _EMPTY and word != "a"]
+    return distinct_keywords(Keyword(word) for word in telling or words)

@@ -1,0 +1,1 @@
+"""Send NCBI calls: cache, rate limit, retries, BLAST polling."""

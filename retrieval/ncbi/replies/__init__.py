@@ -1,0 +1,1 @@
+"""Parse NCBI's replies and condense them for a model."""

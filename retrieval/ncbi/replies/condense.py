@@ -1,0 +1,426 @@
+"""Condense parsed replies into the text that a model sees after the arrow.
+
+The text is one bracketed block of whole records, the subject of the question first, within a character budget, with a
+closing note of how much was left out. The layout is frozen: the embedded model is trained on it. The first line counts
+what follows, numbered lines start with what the question asks for, and dashes list the evidence:
+
+    [3 ids: 5699,8138,19171]
+    [3 gene records, 1 human named LMP10
+    1. PSMB10 (human) protein-coding chr16 16q22.1; aliases LMP10, MECL1; proteasome 20S subunit beta 10; id 5699
+    2. ...]
+
+Pure: knows neither HTTP nor prompts.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from retrieval.ncbi.calls.organisms import common_name, species_of_title
+from retrieval.ncbi.replies.records import (
+    BlastHit,
+    BlastResult,
+    DocRecord,
+    FailedRecord,
+    GeneRecord,
+    IdList,
+    OmimRecord,
+    ParsedReply,
+    Record,
+    SnpRecord,
+    TextRecord,
+)
+from retrieval.types import Condensed, Focus, SummaryPart
+
+_NEAR_BEST = 0.95  # share of the best bit score from which a hit is evidence for the query
+_MAX_TITLE = 90
+_CHROMOSOME = re.compile(r"\bchromosome:? ?([0-9]{1,2}|X|Y|MT|[IVX]{1,5}|[2-4][LR])\b", re.IGNORECASE)
+# Clones are often placed by their band alone: "from 7p14-15".
+_BAND = re.compile(r"\bfrom ([0-9]{1,2}|X|Y)[pq](?:[0-9]|ter|cen)")
+_GENE = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9.@_-]{0,20})\)")
+# RefSeq accessions of the human chromosomes of GRCh38 (NCBI Assembly GCF_000001405): only on these are subject
+# positions genome coordinates.
+_GRCH38 = re.compile(r"\bNC_0000(0[1-9]|1\d|2[0-4])\.(\d+)\b")
+_GRCH38_VERSIONS = {"1": 11, "2": 12, "3": 12, "4": 12, "5": 10, "6": 12, "7": 14, "8": 11, "9": 12, "10": 11}
+_GRCH38_VERSIONS |= {"11": 10, "12": 12, "13": 11, "14": 9, "15": 10, "16": 10, "17": 11, "18": 10, "19": 10}
+_GRCH38_VERSIONS |= {"20": 11, "21": 9, "22": 11, "X": 11, "Y": 10}
+
+
+def condense_blast(result: BlastResult, max_chars: int, *, places: bool) -> Condensed:
+    """Condense a search result; with ``places``, the location precedes the organism."""
+    if not result.hits:
+        return Condensed("[0 blast hits]", 0, empty=True)
+    best = max(hit.bits for hit in result.hits)
+    near = [hit for hit in result.hits if hit.bits >= _NEAR_BEST * best]
+    organism = _most(filter(None, (species_of_title(hit.title) for hit in near)))
+    organism = organism or _most(filter(None, (species_of_title(hit.title) for hit in result.hits)))
+    agreed = [organism or "unknown organism", _place(near, organism)]
+    head = f"{len(result.hits)} blast hit{'' if len(result.hits) == 1 else 's'}\n1. "
+    head += " ".join(reversed(agreed) if places else agreed)
+    if gene := _most(filter(None, map(_gene_of, near))):
+        head += f" gene {gene}"
+    text, shown = f"[{head}", 0
+    for hit in result.hits:
+        row = f"\n- {_blast_row(hit, result.query_length)}"
+        if shown and len(text) + len(row) > max_chars:
+            text += f"\n{len(result.hits) - shown} more left out"
+            break
+        text, shown = text + row, shown + 1
+    return Condensed(f"{text}]", len(result.hits), len(result.hits) - shown)
+
+
+def _most(values: Iterable[str]) -> str:
+    """Return the most frequent value, the first of them in a tie."""
+    counts = Counter(values)
+    return counts.most_common(1)[0][0] if counts else ""
+
+
+def _place(near: list[BlastHit], organism: str) -> str:
+    exact = next((place for hit in near if (place := _genome_place(hit))), "")
+    if exact:
+        return exact
+    # Synthetic constructs of whole chromosomes carry the chromosome's number without the species' name.
+    same = [hit for hit in near if species_of_title(hit.title) in (organism, "") or "synthetic" in hit.title]
+    chromosome = _most(filter(None, map(_chromosome_of, same)))
+    return f"chr{chromosome}" if chromosome else "no chromosome"
+
+
+def _chromosome_of(hit: BlastHit) -> str:
+    found = _CHROMOSOME.search(hit.title) or _BAND.search(hit.title)
+    return found[1].upper() if found else ""
+
+
+def _genome_place(hit: BlastHit) -> str:
+    """Return ``chr15:100-220`` if the subject is a human GRCh38 chromosome, else ""."""
+    found = _GRCH38.search(f"{hit.accession} {hit.title}")
+    if not found or not hit.subject_start:
+        return ""
+    number = {23: "X", 24: "Y"}.get(int(found[1]), str(int(found[1])))
+    if _GRCH38_VERSIONS.get(number) != int(found[2]):
+        return ""
+    low, high = sorted((hit.subject_start, hit.subject_stop))
+    return f"chr{number}:{low}-{high}"
+
+
+def _gene_of(hit: BlastHit) -> str:
+    """Return the gene symbol that a definition line gives in parentheses, "" for other words in parentheses."""
+    found = [m for m in _GENE.findall(hit.title) if any(c.isupper() for c in m) and not m.endswith("p")]
+    return found[0] if found else ""
+
+
+def _blast_row(hit: BlastHit, query_length: int) -> str:
+    title = hit.title if len(hit.title) <= _MAX_TITLE else hit.title[:_MAX_TITLE].rsplit(" ", 1)[0] + "..."
+    covered = f"{hit.identities}/{query_length or hit.align_length} identical" if hit.identities else ""
+    place = f" at {hit.subject_start}-{hit.subject_stop}" if hit.subject_start else ""
+    return f"{hit.accession} {title}; {covered}{place}; {hit.bits:g} bits"
+
+
+_COMMON_WORDS = frozenset(
+    {"of", "the", "a", "an", "and", "or", "due", "to", "with", "without", "in", "by", "type", "from", "for", "related"}
+)
+
+
+def condense_omim(entries: list[OmimRecord], focus: Focus, max_chars: int) -> Condensed:
+    wanted = _words(focus.terms[0]) if focus.terms else frozenset()
+    rows = _on_topic(entries, wanted, places=focus.places)
+    num_topic = len(rows)
+    if not rows:
+        rows = _best_gene(entries, wanted)
+    numbered = {gene.uid for gene, _ in rows} | {p.uid for _, p in rows if p}
+    text = f"[{len(entries)} omim entr{'y' if len(entries) == 1 else 'ies'}, {num_topic} on topic"
+    if listed := _listed(rows, places=focus.places):
+        text += f"{'' if num_topic else ', nearest'}\n1. {listed}"
+    for gene, phenotype in rows:
+        text += f"\n- {_omim_row(gene, phenotype)}"
+    shown = len(numbered)
+    others = [_other(e) for e in entries if e.uid not in numbered]
+    for place, other in enumerate(others):
+        piece = f"{'; ' if place else chr(10) + 'other: '}{other}"
+        if len(text) + len(piece) > max_chars:
+            text += f"; {len(others) - place} more left out"
+            break
+        text += piece
+        shown += 1
+    ids = tuple(e.uid for e in entries if e.uid in numbered)
+    return Condensed(text + "]", len(entries), len(entries) - shown, ids=ids)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z0-9]+", text.lower())) - _COMMON_WORDS
+
+
+def _coverage(entry: OmimRecord, wanted: frozenset[str]) -> float:
+    """Return the share of ``wanted`` words that occur in the entry's titles."""
+    have = _words(f"{entry.title} {entry.symbol} {entry.other_titles}")
+    return len(wanted & have) / len(wanted) if wanted else 0.0
+
+
+def _on_topic(
+    entries: list[OmimRecord], wanted: frozenset[str], *, places: bool
+) -> list[tuple[OmimRecord, OmimRecord | None]]:
+    """Return genes whose title, or whose location partner's, covers the topic best (at least half of its words).
+
+    With ``places``, a mapped phenotype without a gene in the reply counts too: its location is known.
+    """
+    candidates: list[tuple[float, OmimRecord, OmimRecord | None]] = []
+    genes = [e for e in entries if e.is_gene and e.symbol]
+    for entry in entries:
+        covered = _coverage(entry, wanted)
+        if entry.is_gene and entry.symbol:
+            candidates.append((covered, entry, None))
+            continue
+        partners = [gene for gene in genes if _share_location(entry, gene)]
+        candidates += [(covered, gene, entry) for gene in partners]
+        if places and not partners:
+            candidates.append((covered, entry, None))
+    if places:
+        candidates = [candidate for candidate in candidates if candidate[1].loci]
+    best = max((covered for covered, *_ in candidates), default=0.0)
+    if best < 0.5:
+        return []
+    return _first_of_each((g, p) for covered, g, p in candidates if covered == best)
+
+
+def _best_gene(entries: list[OmimRecord], wanted: frozenset[str]) -> list[tuple[OmimRecord, OmimRecord | None]]:
+    """Return the gene whose title shares most words with an unmatched topic, else NCBI's most relevant gene."""
+    genes = [e for e in entries if e.is_gene and e.symbol]
+    ranked = sorted(genes, key=lambda g: -_coverage(g, wanted))
+    return [(gene, None) for gene in ranked[:1]]
+
+
+def _first_of_each(
+    rows: Iterable[tuple[OmimRecord, OmimRecord | None]],
+) -> list[tuple[OmimRecord, OmimRecord | None]]:
+    first: dict[str, tuple[OmimRecord, OmimRecord | None]] = {}
+    for gene, phenotype in rows:
+        first.setdefault(gene.uid, (gene, phenotype))
+    return list(first.values())
+
+
+def _share_location(a: OmimRecord, b: OmimRecord) -> bool:
+    return bool(set(a.loci) & set(b.loci))
+
+
+def _listed(rows: list[tuple[OmimRecord, OmimRecord | None]], *, places: bool) -> str:
+    """Return the answer's names: symbols or, with ``places``, map locations, each once, in order."""
+    found = (gene.loci[:1] if places else (gene.symbol,) for gene, _ in rows)
+    return ", ".join(dict.fromkeys(name for names in found for name in names))
+
+
+def _omim_row(gene: OmimRecord, phenotype: OmimRecord | None) -> str:
+    place = gene.loci[0] if gene.loci else "no location"
+    symbol, name = (gene.symbol, gene.title.lower()) if gene.is_gene else ("no gene", _phenotype(gene))
+    about = f"{_phenotype(phenotype)}; {name}" if phenotype else name
+    return f"{symbol} at {place}; {about}"
+
+
+def _phenotype(entry: OmimRecord) -> str:
+    return f"{entry.title.lower()} ({entry.symbol})" if entry.symbol else entry.title.lower()
+
+
+def _other(entry: OmimRecord) -> str:
+    place = " ".join(entry.loci)
+    if entry.is_gene:
+        return f"gene {entry.symbol} {place} {entry.title.lower()}".replace("  ", " ")
+    return f"{_phenotype(entry)} {place}".strip()
+
+
+# A capital begins the next sentence: "e.g. thyroid" and "et al., 2004" do not end one.
+_SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+
+
+def condense(parsed: ParsedReply, focus: Focus, *, max_chars: int = 1200) -> Condensed:
+    """Condense a reply to ``max_chars`` characters, but keep at least the first line of the first record."""
+    if isinstance(parsed, IdList):
+        return _ids(parsed, max_chars)
+    if isinstance(parsed, BlastResult):
+        return condense_blast(parsed, max_chars, places=focus.places)
+    records = [r for r in parsed.records if not isinstance(r, FailedRecord)]
+    failed = [r for r in parsed.records if isinstance(r, FailedRecord)]
+    if not records:
+        reason = f"; {failed[0].error}" if failed else ""
+        return Condensed(f"[0 records{reason}]", len(failed), empty=True)
+    if all(isinstance(r, GeneRecord) for r in records):
+        condensed = _genes([r for r in records if isinstance(r, GeneRecord)], len(failed), focus, max_chars)
+    elif all(isinstance(r, OmimRecord) for r in records):
+        condensed = condense_omim([r for r in records if isinstance(r, OmimRecord)], focus, max_chars)
+    else:
+        lines = [_line(record) for record in records]
+        condensed = fit(f"{counted(len(lines), _noun(parsed.db))}", lines, max_chars, [r_id(r) for r in records])
+    return condensed
+
+
+def _ids(found: IdList, max_chars: int) -> Condensed:
+    if not found.ids:
+        return Condensed("[0 ids]" if not found.count else f"[0 of {found.count} ids]", 0, empty=True)
+    shown = list(found.ids)
+    while len(",".join(shown)) > max_chars:
+        shown.pop()
+    total = f" of {found.count}" if found.count > len(shown) else ""
+    text = f"[{len(shown)}{total} id{'s' if len(shown) > 1 else ''}: {','.join(shown)}]"
+    return Condensed(text, len(found.ids), len(found.ids) - len(shown), ids=tuple(shown))
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def fit(head: str, lines: Sequence[str], max_chars: int, ids: Sequence[str] = ()) -> Condensed:
+    """Return the head and, numbered under it, as many whole lines as fit."""
+    text, shown = f"[{head}", 0
+    for line in lines:
+        row = f"\n{shown + 1}. {line}"
+        if shown and len(text) + len(row) > max_chars:
+            break
+        text, shown = text + row, shown + 1
+    left_out = len(lines) - shown
+    note = f"\n{left_out} more left out" if left_out else ""
+    return Condensed(f"{text}{note}]", len(lines), left_out, ids=tuple(ids[:shown]))
+
+
+# Genes
+
+
+def plain(text: str) -> str:
+    return text.casefold().strip()
+
+
+def gene_rank(gene: GeneRecord, focus: Focus) -> tuple[bool, bool, bool, bool, bool]:
+    """Return the sort key, best first: requested organism, current, named as requested, in the same case, by symbol."""
+    names = set(map(plain, focus.terms))
+    by_symbol = plain(gene.symbol) in names
+    by_alias = any(plain(alias) in names for alias in gene.aliases)
+    exact = not {gene.symbol, *gene.aliases}.isdisjoint(focus.terms)
+    return (
+        not _is_organism(gene, focus.organism),
+        bool(gene.replaced_by),
+        not (by_symbol or by_alias),
+        not exact,
+        not by_symbol,
+    )
+
+
+def _is_organism(gene: GeneRecord, organism: str) -> bool:
+    return plain(common_name(organism)) in (plain(gene.organism), plain(gene.scientific_name))
+
+
+def _genes(genes: list[GeneRecord], num_failed: int, focus: Focus, max_chars: int) -> Condensed:
+    ranked = sorted(genes, key=lambda g: gene_rank(g, focus))
+    named = [g for g in ranked if not any(gene_rank(g, focus)[: 3 if focus.terms else 2])]
+    head = f"{counted(len(genes) + num_failed, 'gene record')}, {len(named)} {common_name(focus.organism)}"
+    if focus.terms:
+        head += f" named {focus.terms[0]}"
+    lines = [_gene_line(g, focus) for g in ranked]
+    spare = max_chars - len(head) - 20 - sum(map(len, lines))
+    # Summaries are long: the best records get one as long as all records still fit without theirs.
+    for place, gene in enumerate(ranked):
+        summary = _summary(gene, focus.summary)
+        spare -= len(summary) + 11
+        if not summary or (spare < 0 and len(ranked) > 1):
+            break
+        lines[place] = (
+            f"{summary}; {lines[place]}" if focus.summary == "lead" else f"{lines[place]}; summary: {summary}"
+        )
+    return fit(head, lines, max_chars, [g.uid for g in ranked])
+
+
+def _gene_line(gene: GeneRecord, focus: Focus) -> str:
+    place = f"chr{gene.chromosome} {gene.location}".strip() if gene.chromosome else "no chromosome"
+    what = f"{gene.symbol} ({gene.organism or 'unknown organism'}) {gene.gene_type}"
+    parts = [f"{place} {what}" if focus.places else f"{what} {place}"]
+    if gene.replaced_by:
+        parts.append(f"replaced by id {gene.replaced_by}")
+    if gene.aliases:
+        parts.append("aliases " + ", ".join(gene.aliases))
+    if gene.name:
+        parts.append(gene.name)
+    parts.append(f"id {gene.uid}")
+    return "; ".join(parts)
+
+
+def _summary(gene: GeneRecord, part: SummaryPart) -> str:
+    """Return the summary without its "[provided by ...]" note, which names its author and not the gene's function.
+
+    If a lead is requested and there is none, the type is all that is known of the gene's function.
+    """
+    if part == "none":
+        return ""
+    if part == "lead" and not gene.summary:
+        return f"{gene.gene_type}, no summary"
+    whole = re.sub(r"\s*\[(?:supplied|provided) by [^\]]*\]\.?", "", gene.summary).strip()
+    return _SENTENCE_END.split(whole, maxsplit=1)[0] if part == "lead" else whole
+
+
+# Other records
+
+
+def _noun(db: str) -> str:
+    return {"snp": "snp record", "einfo": "database"}.get(db, f"{db} record".strip())
+
+
+def r_id(record: Record) -> str:
+    return "" if isinstance(record, TextRecord) else record.uid
+
+
+def _line(record: Record) -> str:
+    handlers: dict[type, Callable[..., str]] = {
+        SnpRecord: _snp_line,
+        DocRecord: _doc_line,
+        TextRecord: _text_line,
+    }
+    handler = handlers.get(type(record))
+    return handler(record) if handler else r_id(record)
+
+
+def _snp_line(snp: SnpRecord) -> str:
+    genes = ", ".join(f"{name} (id {uid})" for name, uid in snp.genes) or "no gene"
+    parts = [f"{genes} rs{snp.uid} chr{snp.chromosome} {snp.position}".rstrip()]
+    if snp.function:
+        parts.append(snp.function)
+    if snp.alleles:
+        parts.append(f"alleles {snp.alleles}")
+    if snp.clinical:
+        parts.append(f"clinical {snp.clinical}")
+    return "; ".join(parts)
+
+
+def _doc_line(doc: DocRecord) -> str:
+    return "; ".join([doc.title or doc.uid, *(f"{k} {v}" for k, v in doc.fields.items()), f"id {doc.uid}"])
+
+
+def _text_line(text: TextRecord) -> str:
+    return f"{text.title}; {text.length} letters: {text.head}{'...' if text.length > len(text.head) else ''}"
+
+
+# Line and paragraph separators, and invisible characters that could hide an arrow: "-" + zero width + ">".
+_LINE_BREAKS: Final = re.compile("\r\n?|\u2028|\u2029|\x0b|\x0c|\x85")
+_BLANK_LINES: Final = re.compile(r"\n\s*\n")
+_OPENER: Final = re.compile(r"\[(?=\s*https?\s*:)", re.IGNORECASE)
+# <|im_start|>, </s>, <start_of_turn>, <<SYS>>; not "P < 0.05" and not "c.35G>A".
+_TAG: Final = re.compile(r"<(?=[|/<]|[A-Za-z_][\w -]{0,40}\|?>)")
+_TAG_END: Final = re.compile(r"\|>|>>")
+_INSTRUCTION: Final = re.compile(r"\[(/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_\w+))\]", re.IGNORECASE)
+_TURN: Final = re.compile(
+    r"^([ \t]*#*[ \t]*(?:question|answer|user|assistant|system|human|instruction|response))[ \t]*:",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def neutralise(text: str) -> str:
+    """Return ``text`` as one paragraph of plain data.
+
+    Facts stay readable; applying the function twice changes nothing more.
+    """
+    text = _LINE_BREAKS.sub("\n", text).replace("\t", " ")
+    text = "".join(c for c in text if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
+    text = _BLANK_LINES.sub("\n", text)
+    while _BLANK_LINES.search(text):
+        text = _BLANK_LINES.sub("\n", text)
+    text = _TURN.sub(r"\1 -", text).replace("->", "→")
+    text = _INSTRUCTION.sub(r"(\1)", text)
+    text = _OPENER.sub("(", text)
+    return _TAG_END.sub(lambda m: m[0].replace(">", "›"), _TAG.sub("‹", text)).strip()

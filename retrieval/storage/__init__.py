@@ -1,0 +1,1 @@
+"""Write files, folders and SQLite databases that survive a crash."""

@@ -1,0 +1,1 @@
+"""Decide which request runs, waits or is refused."""

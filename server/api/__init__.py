@@ -1,0 +1,1 @@
+"""Serve the HTTP API: wire formats, routes, and what answers share."""

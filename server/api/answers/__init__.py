@@ -1,0 +1,1 @@
+"""Run answers and render their events, whatever the wire format."""

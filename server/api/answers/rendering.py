@@ -1,0 +1,313 @@
+"""Render a method's events as OpenAI's objects.
+
+Pure: no routes, no clock, no engine except its tokenizer's ``decode``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from models.decoding.types import LoopFinish, LoopUsage
+from models.types import TokenLogprob
+from server.auth.scopes import Grant
+from server.egress.policy import NOTHING_LEFT
+from server.methods.base import (
+    CallMade,
+    CallReplied,
+    Done,
+    Event,
+    Evidence,
+    OptionInvalid,
+    Reference,
+    Retrieved,
+    Step,
+    TextDelta,
+    TranscriptDelta,
+)
+from server.methods.shared.call_lines import call_query
+from server.wiring.services import Served, Services
+
+Decode = Callable[[Sequence[int]], str]
+OpenAIFinish = Literal["stop", "length"]
+# OpenAI's substitute for minus infinity, which JSON does not have.
+_LEAST = -9999.0
+# Details of a method that evaluations count, where the method reports them.
+_COUNTED = ("abstained", "answer_in_list")
+# OpenAI defines no other finish reasons; the exact one is in the ``arrowhead`` field and in the trace.
+FINISH: dict[LoopFinish, OpenAIFinish] = {
+    "stop": "stop",
+    "length": "length",
+    "call_limit": "length",
+    "timeout": "length",
+    "abort": "stop",
+}
+
+
+@dataclass(slots=True)
+class Choice:
+    """Accumulate the events of one answer.
+
+    ``left`` describes what was sent to other machines. ``side_job`` names the job of a chat client that the plain model
+    did instead of the method.
+    """
+
+    trace_id: str
+    content: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    transcript: list[TranscriptDelta] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    references: tuple[Reference, ...] = ()
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    left: str = NOTHING_LEFT
+    side_job: str | None = None
+    done: Done | None = None
+
+    @property
+    def sampled(self) -> int:
+        """Return the number of sampled tokens.
+
+        For an aborted answer it is an estimate from its pieces, most of which have one token.
+        """
+        if self.done is not None:
+            return self.done.usage.sampled_tokens
+        return sum(delta.origin == "sampled" for delta in self.transcript)
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case TextDelta(text=text, channel="answer", logprobs=logprobs):
+                self.content.append(text)
+                self.logprobs.extend(logprobs or ())
+            case TextDelta(text=text):
+                self.reasoning.append(text)
+            case Step(text=text):
+                self.reasoning.append(f"{text}\n")
+            case TranscriptDelta():
+                self.transcript.append(event)
+            case CallMade() | CallReplied():
+                self._call(event)
+            case Evidence(references=references):
+                self.references = references
+            case Done():
+                self.done = event
+            case _:
+                pass
+
+    def _call(self, event: CallMade | CallReplied) -> None:
+        if isinstance(event, CallReplied):
+            self.calls.append({"url": event.url, "status": event.status, "summary": event.summary})
+
+    @property
+    def finish_reason(self) -> OpenAIFinish:
+        return FINISH[self.done.finish_reason] if self.done else "stop"
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Return the ``arrowhead`` member, with the data that OpenAI's objects have no field for."""
+        done = self.done
+        counted = {key: done.details[key] for key in _COUNTED if key in done.details} if done else {}
+        return (
+            counted
+            | {
+                "trace_id": self.trace_id,
+                "answer": done.answer if done else "",
+                "finish_reason": done.finish_reason if done else "abort",
+                "calls": self.calls,
+                "egress": self.left,
+            }
+            | ({"side_job": self.side_job} if self.side_job else {})
+        )
+
+
+def citations(references: Sequence[Reference]) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "url_citation",
+            "url_citation": {"url": r.url, "title": r.title, "start_index": r.start, "end_index": r.end},
+        }
+        for r in references
+    ]
+
+
+def usage_object(usages: Sequence[LoopUsage]) -> dict[str, Any]:
+    """Return the usage of one request.
+
+    Its choices share the prompt, which counts once; injected replies count as prompt.
+    """
+    prompt = max((u.prompt_tokens for u in usages), default=0) + sum(u.injected_tokens for u in usages)
+    sampled = sum(u.sampled_tokens for u in usages)
+    cached = max((u.cached_tokens for u in usages), default=0)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": sampled,
+        "total_tokens": prompt + sampled,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
+def chat_message(choice: Choice) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(choice.content), "refusal": None}
+    if reasoning := "".join(choice.reasoning):
+        message |= {"reasoning_content": reasoning, "reasoning": reasoning}
+    message["annotations"] = citations(choice.references)
+    message["arrowhead"] = choice.extra
+    return message
+
+
+def chat_delta(event: Event) -> dict[str, Any] | None:
+    """Return the delta of one event, None for events that appear only in the trace and the last delta."""
+    match event:
+        case TextDelta(text=text, channel="answer"):
+            return {"content": text}
+        case TextDelta(text=text):
+            return {"reasoning_content": text, "reasoning": text}
+        case Step(text=text):
+            return {"reasoning_content": f"{text}\n", "reasoning": f"{text}\n"}
+        case Evidence(references=references):
+            return {"annotations": citations(references)}
+        case _:
+            return None
+
+
+def chat_logprobs(logprobs: Sequence[TokenLogprob], decode: Decode) -> dict[str, Any]:
+    content = [
+        _token_entry(item.token_id, item.logprob, decode)
+        | {"top_logprobs": [_token_entry(token, value, decode) for token, value in item.top]}
+        for item in logprobs
+    ]
+    return {"content": content, "refusal": None}
+
+
+def _token_entry(token_id: int, logprob: float, decode: Decode) -> dict[str, Any]:
+    text = decode([token_id])
+    # A token with part of a character decodes to the replacement character; its bytes are not known here.
+    raw = None if "\ufffd" in text else list(text.encode())
+    return {"token": text, "logprob": max(logprob, _LEAST), "bytes": raw}
+
+
+class CompletionLogprobs:
+    """Render the logprobs of a transcript, fed its deltas in order; injected text has none.
+
+    A token can precede its text, which may be withheld, so each token's offset follows from the token before.
+    """
+
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
+        self._length = 0
+        self._next_offset = 0
+
+    def feed(self, delta: TranscriptDelta) -> dict[str, Any] | None:
+        self._length += len(delta.text)
+        if delta.origin == "injected":
+            self._next_offset = self._length
+        if not delta.logprobs:
+            return None
+        tokens = [self._decode([item.token_id]) for item in delta.logprobs]
+        return {
+            "tokens": tokens,
+            "token_logprobs": [max(item.logprob, _LEAST) for item in delta.logprobs],
+            "top_logprobs": [self._top(item) for item in delta.logprobs],
+            "text_offset": [self._place(token) for token in tokens],
+        }
+
+    def _top(self, item: TokenLogprob) -> dict[str, float]:
+        return {self._decode([token]): max(value, _LEAST) for token, value in item.top}
+
+    def _place(self, token: str) -> int:
+        offset, self._next_offset = self._next_offset, self._next_offset + len(token)
+        return offset
+
+
+_HEADERS: Final = "x-openwebui-"
+_TASK: Final = "x-openwebui-task"
+# Versions without this placeholder send it literally: {{TASK}}.
+_TASK_NAME: Final = re.compile(r"[a-z][a-z_]{0,63}")
+_PROMPT_HEAD: Final = "### Task:"
+_PROMPT_PART: Final = "<chat_history>"
+BY_PROMPT: Final = "by_prompt"
+
+
+def side_job(headers: Mapping[str, str], last_message: str) -> str | None:
+    """Return the side job's name from the header, None for a question.
+
+    The name is ``by_prompt`` where only the prompt reveals the job.
+    """
+    named = headers.get(_TASK, "").strip()
+    if _TASK_NAME.fullmatch(named):
+        return named
+    return BY_PROMPT if last_message.lstrip().startswith(_PROMPT_HEAD) and _PROMPT_PART in last_message else None
+
+
+def answering(services: Services, model: str, job: str | None, grant: Grant) -> Served:
+    """Return the requested model, or its base for a side job, which the key must also be allowed to use.
+
+    Raises:
+        ModelUnknown: the key has no such model.
+    """
+    found = services.find(model, grant)
+    return found if job is None else services.find(services.slot.card.name, grant)
+
+
+class Shown:
+    """Render the events of one answer for Open WebUI; the last status marks the end of the steps."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._told = False
+
+    def of(self, event: Event, choice: Choice) -> list[dict[str, Any]]:
+        match event:
+            case Step(text=text):
+                return [self._status(text)]
+            case CallMade(url=url):
+                self._calls += 1
+                return [self._status(call_query(url))]
+            case CallReplied(url=url, summary=summary):
+                return [self._status(f"{call_query(url)} → {summary}")]
+            case Retrieved(queries=queries, sources=sources):
+                return [self._status(f"searched for {', '.join(queries)}; sources: {len(sources)}")]
+            case Evidence(references=references):
+                return [source(reference) for reference in references]
+            case Done() if self._told:
+                calls = f"{self._calls} call{'' if self._calls == 1 else 's'}; " if self._calls else ""
+                return [_status(f"{calls}{choice.left}", done=True)]
+            case _:
+                return []
+
+    def _status(self, text: str) -> dict[str, Any]:
+        self._told = True
+        return _status(text, done=False)
+
+
+def shown_to(headers: Mapping[str, str], options: Mapping[str, Any]) -> tuple[Shown | None, dict[str, Any]]:
+    """Return the renderer of Open WebUI's events, None for none, and the remaining options for the method.
+
+    ``arrowhead.events`` decides where the client sets it, else the client's headers.
+
+    Raises:
+        OptionInvalid: ``arrowhead.events`` is not a boolean.
+    """
+    left = dict(options)
+    wanted = left.pop("events", None)
+    if wanted is not None and not isinstance(wanted, bool):
+        raise OptionInvalid("arrowhead.events: must be true or false", param="arrowhead.events")
+    if wanted is None:
+        wanted = any(name.lower().startswith(_HEADERS) for name in headers)
+    return (Shown() if wanted else None), left
+
+
+def source(reference: Reference) -> dict[str, Any]:
+    """Return a source event; Open WebUI merges sources with the same id and numbers them in order of arrival."""
+    place = reference.url or reference.title
+    named = {"name": reference.title, "id": place} | ({"url": reference.url} if reference.url else {})
+    metadata = {"source": place, "name": reference.title}
+    return {
+        "type": "source",
+        "data": {"source": named, "document": [reference.text or reference.title], "metadata": [metadata]},
+    }
+
+
+def _status(text: str, *, done: bool) -> dict[str, Any]:
+    return {"type": "status", "data": {"description": text, "done": done, "hidden": False}}

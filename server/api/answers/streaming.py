@@ -1,0 +1,201 @@
+"""Stream a reply: chunks as they are produced, comments while idle, an error chunk after the first byte.
+
+Chat and completions have unnamed chunks and end with ``[DONE]``. Responses have named events, the last of which states
+how the response ended, so nothing follows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from server.api.answers.session import Exchange
+from server.api.http_request import attended
+from server.error_mapping import ErrorReply, error_reply
+from server.middleware.security import log_failure
+from server.wiring.services import Services
+
+
+class KeepAlive:
+    """Replace ``send`` for one reply, each piece of which must consist of whole lines.
+
+    Within ``async with``, a stream that has begun and not ended sends a comment after each ``every_s`` seconds of
+    silence. ``send_piece`` is a faster path for the messages after the start.
+    """
+
+    def __init__(self, send: Send, every_s: float, send_piece: Send | None = None) -> None:
+        self._send = send
+        self._send_piece = send_piece or send
+        self._every_s = every_s
+        self._is_stream = False
+        self._is_busy = False
+        self._last = 0.0
+        self._clock: asyncio.TimerHandle | None = None
+        self._comment: asyncio.Task[None] | None = None
+
+    async def __call__(self, message: Any) -> None:
+        self._is_busy = True
+        try:
+            if message["type"] == "http.response.start":
+                await self._send(message)
+                self._is_stream = is_stream(message)
+            else:
+                await self._send_piece(message)
+                self._is_stream = self._is_stream and message.get("more_body", False)
+        finally:
+            self._is_busy = False
+            self._last = time.monotonic()
+
+    async def __aenter__(self) -> None:
+        self._last = time.monotonic()
+        self._clock = asyncio.get_running_loop().call_later(self._every_s, self._beat)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+        if self._comment is not None:
+            self._comment.cancel()
+            await asyncio.gather(self._comment, return_exceptions=True)
+
+    def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        wait_s = self._last + self._every_s - time.monotonic()
+        if wait_s <= 0:
+            if self._is_stream and not self._is_busy:
+                said = {"type": "http.response.body", "body": KEEPALIVE, "more_body": True}
+                self._comment = loop.create_task(self(said), name="keep-alive")
+            wait_s = self._every_s
+        self._clock = loop.call_later(wait_s, self._beat)
+
+
+DONE = b"data: [DONE]\n\n"
+# A comment line: SSE clients ignore it, and it prevents idle timeouts of proxies.
+KEEPALIVE = b": waiting\n\n"
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def is_stream(start: Mapping[str, Any]) -> bool:
+    """Return whether the ``http.response.start`` message begins an event stream."""
+    return bool(dict(start["headers"]).get(b"content-type", b"").startswith(b"text/event-stream"))
+
+
+def event(chunk: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+def named_event(chunk: Mapping[str, Any]) -> bytes:
+    """Encode a chunk as an event with its ``type`` as the name, as in the Responses API."""
+    return b"event: " + str(chunk["type"]).encode() + b"\n" + event(chunk)
+
+
+def error_event(reply: ErrorReply) -> bytes:
+    """Encode an error after the first byte as an error object: the status line was sent already."""
+    return event(reply.body)
+
+
+log = logging.getLogger(__name__)
+Chunk = Mapping[str, Any]
+_Chunks = AsyncGenerator[Chunk, None]
+# The first chunk, perhaps still pending when the reply begins; None where there are no chunks.
+_Opening = asyncio.Future[Chunk | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """Define the encoding of chunks, and the bytes after the last one."""
+
+    chunk: Callable[[Chunk], bytes]
+    end: bytes
+
+
+CHUNKS: Final = Framing(event, DONE)
+EVENTS: Final = Framing(named_event, b"")
+
+
+class _EventStream(StreamingResponse):
+    """Close the chunks however the stream ends, also where the client disconnects before the first one."""
+
+    def __init__(self, opening: _Opening, chunks: _Chunks, framing: Framing, keepalive_s: float) -> None:
+        super().__init__(_body(opening, chunks, framing), media_type="text/event-stream", headers=HEADERS)
+        self._opening = opening
+        self._chunks = chunks
+        self._keepalive_s = keepalive_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kept = KeepAlive(send, self._keepalive_s, scope["state"].get("send_piece"))
+        try:
+            async with kept:
+                await super().__call__(scope, receive, kept)
+        finally:
+            await _close(self._opening, self._chunks)
+
+
+async def stream_reply(
+    request: Request, exchange: Exchange, chunks: _Chunks, framing: Framing = CHUNKS
+) -> StreamingResponse:
+    """Return the streaming reply; errors before the first chunk are raised, so that they get their HTTP status.
+
+    The reply begins after admission of the exchange, with the first chunk or after one keep-alive interval without it.
+
+    Raises:
+        ClientGone: the client disconnected while waiting.
+    """
+    services: Services = request.app.state.services
+    keepalive_s = services.settings.server.keepalive_s
+    opening = asyncio.ensure_future(_first(chunks))
+    try:
+        async with attended(request.receive):
+            await _begins(opening, exchange, keepalive_s)
+    except BaseException:
+        await _close(opening, chunks)
+        raise
+    return _EventStream(opening, chunks, framing, keepalive_s)
+
+
+async def _first(chunks: _Chunks) -> Chunk | None:
+    return await anext(chunks, None)
+
+
+async def _begins(opening: _Opening, exchange: Exchange, patience_s: float) -> None:
+    """Wait for the first chunk, or until the reply begins without it.
+
+    Raises:
+        Exception: whatever the chunks raise.
+    """
+    while not opening.done():
+        await asyncio.wait({opening}, timeout=patience_s)
+        if exchange.has_place:
+            break
+    if opening.done():
+        opening.result()
+
+
+async def _close(opening: _Opening, chunks: _Chunks) -> None:
+    """Cancel the pending first chunk, then close the chunks: a running generator cannot be closed."""
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
+    await chunks.aclose()
+
+
+async def _body(opening: _Opening, chunks: _Chunks, framing: Framing) -> AsyncIterator[bytes]:
+    try:
+        if not opening.done():
+            yield KEEPALIVE
+        if (first := await opening) is not None:
+            yield framing.chunk(first)
+            async for chunk in chunks:
+                yield framing.chunk(chunk)
+    except Exception as error:
+        log_failure(error)
+        yield error_event(error_reply(error))
+    if framing.end:
+        yield framing.end

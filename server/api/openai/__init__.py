@@ -1,0 +1,1 @@
+"""Serve OpenAI's chat completions, completions and models."""

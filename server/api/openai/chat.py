@@ -1,0 +1,135 @@
+"""Serve ``POST /v1/chat/completions``."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from models.types import TokenLogprob
+from server.api.answers.rendering import (
+    Decode,
+    Shown,
+    answering,
+    chat_delta,
+    chat_logprobs,
+    chat_message,
+    shown_to,
+    side_job,
+    usage_object,
+)
+from server.api.answers.session import TIMEOUT_HEADER, Exchange, fan_out
+from server.api.answers.streaming import Chunk, stream_reply
+from server.api.http_request import RawRoute, attended, read_json
+from server.api.openai.schemas import ChatRequest, parse_chat
+from server.api.vllm_passthrough.dispatch import plain_reply
+from server.auth.scopes import Grant
+from server.methods.base import Ask, Done, Event, Evidence, TextDelta
+from server.traces import TraceHead
+from server.wiring.services import Services
+
+router = APIRouter(route_class=RawRoute)
+
+
+@router.post("/v1/chat/completions")
+async def chat_completions(request: Request) -> Response:
+    services: Services = request.app.state.services
+    sent = await read_json(request, services.settings.server.max_body_bytes)
+    plain = await plain_reply(request, sent)
+    if plain is not None:
+        return plain
+    body = parse_chat(sent)
+    shown, options = shown_to(request.headers, body.arrowhead or {})
+    job = side_job(request.headers, body.messages[-1].text)
+    exchange = _exchange(services, body, request.state.grant, job, options)
+    exchange.check(request.headers.get(TIMEOUT_HEADER))
+    decode = services.slot.get().tokenizer.decode
+    if body.stream:
+        return await stream_reply(request, exchange, _chunks(exchange, body, decode, shown))
+    async with attended(request.receive):
+        await exchange.collect()
+    return JSONResponse(_completion(exchange, body, decode))
+
+
+def _exchange(
+    services: Services, body: ChatRequest, grant: Grant, job: str | None, options: Mapping[str, Any]
+) -> Exchange:
+    head = TraceHead(f"chatcmpl-{uuid.uuid4().hex}", body.model, grant.owner, int(time.time()))
+    ask = Ask(
+        request_id=head.id,
+        messages=tuple(message.to_message() for message in body.messages),
+        sampling=body.sampling,
+        options={} if job else options,
+        key_id=grant.key_id,
+    )
+    exchange = Exchange(services, answering(services, body.model, job, grant), fan_out(ask, body.n or 1), head)
+    exchange.is_side_job(job)
+    return exchange
+
+
+def _completion(exchange: Exchange, body: ChatRequest, decode: Decode) -> dict[str, Any]:
+    choices = [
+        {
+            "index": index,
+            "message": chat_message(choice),
+            "logprobs": chat_logprobs(choice.logprobs, decode) if body.logprobs else None,
+            "finish_reason": choice.finish_reason,
+        }
+        for index, choice in enumerate(exchange.choices)
+    ]
+    usage = usage_object([choice.done.usage for choice in exchange.choices if choice.done])
+    return _envelope(exchange, "chat.completion") | {"choices": choices, "usage": usage}
+
+
+def _envelope(exchange: Exchange, kind: str) -> dict[str, Any]:
+    head = exchange.head
+    return {"id": head.id, "object": kind, "created": head.created, "model": head.model}
+
+
+async def _chunks(
+    exchange: Exchange, body: ChatRequest, decode: Decode, shown: Shown | None
+) -> AsyncGenerator[Chunk, None]:
+    """Yield the chunks of the reply; ``shown`` renders Open WebUI's additional events for the first choice."""
+    base = _envelope(exchange, "chat.completion.chunk") | ({"usage": None} if body.include_usage else {})
+    greeted: set[int] = set()
+    async with aclosing(exchange.events()) as events:
+        async for index, event in events:
+            if index not in greeted:
+                greeted.add(index)
+                yield base | {"choices": [_choice(index, {"role": "assistant", "content": ""})]}
+            if shown is not None and index == 0:
+                for told in shown.of(event, exchange.choices[0]):
+                    yield base | {"choices": [_choice(0, {})], "event": told}
+                if isinstance(event, Evidence):
+                    continue  # Open WebUI makes a source of each annotation, which would duplicate it
+            for choice in _choices(index, event, exchange, decode if body.logprobs else None):
+                yield base | {"choices": [choice]}
+    if body.include_usage:
+        usage = usage_object([choice.done.usage for choice in exchange.choices if choice.done])
+        yield base | {"choices": [], "usage": usage}
+
+
+def _choices(index: int, event: Event, exchange: Exchange, decode: Decode | None) -> list[dict[str, Any]]:
+    """Return the chunk of one event; ``decode`` is None where no logprobs are requested."""
+    if isinstance(event, Done):
+        choice = exchange.choices[index]
+        return [_choice(index, {"arrowhead": choice.extra}) | {"finish_reason": choice.finish_reason}]
+    delta = chat_delta(event)
+    logprobs: tuple[TokenLogprob, ...] = ()
+    if decode is not None and isinstance(event, TextDelta):
+        logprobs = event.logprobs or ()
+    if not delta or ("content" in delta and not delta["content"] and not logprobs):
+        return []
+    choice_object = _choice(index, delta)
+    if decode is not None and logprobs:
+        choice_object["logprobs"] = chat_logprobs(logprobs, decode)
+    return [choice_object]
+
+
+def _choice(index: int, delta: dict[str, Any]) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}

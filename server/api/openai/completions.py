@@ -1,0 +1,128 @@
+"""Serve ``POST /v1/completions``: the raw text.
+
+For a method this is the transcript: what the model generated and what was injected.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from server.api.answers.rendering import Choice, CompletionLogprobs, Decode, usage_object
+from server.api.answers.session import TIMEOUT_HEADER, Exchange, fan_out
+from server.api.answers.streaming import Chunk, stream_reply
+from server.api.http_request import RawRoute, attended, read_json
+from server.api.openai.schemas import CompletionRequest, parse_completion
+from server.api.vllm_passthrough.dispatch import plain_reply
+from server.auth.scopes import Grant
+from server.methods.base import Ask, Done, TranscriptDelta
+from server.traces import TraceHead
+from server.wiring.services import Services
+
+router = APIRouter(route_class=RawRoute)
+
+
+@router.post("/v1/completions")
+async def completions(request: Request) -> Response:
+    services: Services = request.app.state.services
+    sent = await read_json(request, services.settings.server.max_body_bytes)
+    plain = await plain_reply(request, sent)
+    if plain is not None:
+        return plain
+    body = parse_completion(sent)
+    exchange = _exchange(services, body, request.state.grant)
+    exchange.check(request.headers.get(TIMEOUT_HEADER))
+    decode = services.slot.get().tokenizer.decode
+    if body.stream:
+        return await stream_reply(request, exchange, _chunks(exchange, body, decode))
+    async with attended(request.receive):
+        await exchange.collect()
+    return JSONResponse(_completion(exchange, body, decode))
+
+
+def _exchange(services: Services, body: CompletionRequest, grant: Grant) -> Exchange:
+    """Build the requests of all choices, numbered prompt by prompt: all of the first, then all of the second."""
+    head = TraceHead(f"cmpl-{uuid.uuid4().hex}", body.model, grant.owner, int(time.time()))
+    asks: list[Ask] = []
+    for number, prompt in enumerate(body.prompts):
+        ask = Ask(
+            request_id=f"{head.id}-{number}",
+            prompt=prompt,
+            sampling=body.sampling,
+            options=body.arrowhead or {},
+            key_id=grant.key_id,
+        )
+        asks += fan_out(ask, body.n or 1)
+    return Exchange(services, services.find(body.model, grant), asks, head)
+
+
+def _completion(exchange: Exchange, body: CompletionRequest, decode: Decode) -> dict[str, Any]:
+    choices = [
+        {
+            "index": index,
+            "text": "".join(delta.text for delta in choice.transcript),
+            "logprobs": _logprobs(choice, decode) if body.logprobs is not None else None,
+            "finish_reason": choice.finish_reason,
+            "arrowhead": choice.extra,
+        }
+        for index, choice in enumerate(exchange.choices)
+    ]
+    return _envelope(exchange) | {"choices": choices, "usage": _usage(exchange, body)}
+
+
+def _logprobs(choice: Choice, decode: Decode) -> dict[str, Any]:
+    """Return the logprobs of the sampled tokens; injected text has none. Offsets count in the whole text."""
+    merged: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    rendering = CompletionLogprobs(decode)
+    for delta in choice.transcript:
+        for name, values in (rendering.feed(delta) or {}).items():
+            merged[name] += values
+    return merged
+
+
+def _usage(exchange: Exchange, body: CompletionRequest) -> dict[str, Any]:
+    """Return the total usage; each prompt counts once, however many choices it has."""
+    n = body.n or 1
+    total: dict[str, Any] = {}
+    for first in range(0, len(exchange.choices), n):
+        group = [choice.done.usage for choice in exchange.choices[first : first + n] if choice.done]
+        total = _sum(total, usage_object(group))
+    return total
+
+
+def _sum(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+    if not left:
+        return right
+    return {k: _sum(left[k], v) if isinstance(v, dict) else left[k] + v for k, v in right.items()}
+
+
+def _envelope(exchange: Exchange) -> dict[str, Any]:
+    head = exchange.head
+    return {"id": head.id, "object": "text_completion", "created": head.created, "model": head.model}
+
+
+async def _chunks(exchange: Exchange, body: CompletionRequest, decode: Decode) -> AsyncGenerator[Chunk, None]:
+    base = _envelope(exchange) | ({"usage": None} if body.include_usage else {})
+    renderings = [CompletionLogprobs(decode) for _ in exchange.choices]
+    async with aclosing(exchange.events()) as events:
+        async for index, event in events:
+            choice = exchange.choices[index]
+            if isinstance(event, Done):
+                last = _choice(index, "") | {"finish_reason": choice.finish_reason, "arrowhead": choice.extra}
+                yield base | {"choices": [last]}
+            elif isinstance(event, TranscriptDelta) and (event.text or event.logprobs):
+                logprobs = renderings[index].feed(event)
+                part = {"logprobs": logprobs if body.logprobs is not None else None}
+                yield base | {"choices": [_choice(index, event.text) | part]}
+    if body.include_usage:
+        yield base | {"choices": [], "usage": _usage(exchange, body)}
+
+
+def _choice(index: int, text: str) -> dict[str, Any]:
+    return {"index": index, "text": text, "logprobs": None, "finish_reason": None}

@@ -1,0 +1,226 @@
+"""Define and parse the request bodies of the OpenAI endpoints; knows nothing of models or methods.
+
+There are three kinds of fields: those served; those that have no effect here and are accepted (``user``); and those of
+OpenAI that are not served and are accepted only at values that mean "not used". All other fields are refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from server.api.http_request import Body, first_error
+from server.errors import InvalidRequest, UnsupportedField
+from server.methods.base import Message, Sampling
+
+MAX_MESSAGES = 512
+MAX_TEXT = 1_000_000
+_Stop = Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=4)]
+
+
+def _as_float(value: object) -> object:
+    """Convert an integer to a float, since 1 is a valid JSON number for a float field."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+# The limits come first: pydantic omits those after a validator from the JSON schema.
+Temperature = Annotated[float, Field(ge=0, le=2), BeforeValidator(_as_float)]
+TopP = Annotated[float, Field(gt=0, le=1), BeforeValidator(_as_float)]
+# Field -> values that mean "not used".
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "presence_penalty": (None, 0),
+    "frequency_penalty": (None, 0),
+    "logit_bias": (None, {}),
+    "tools": (None, []),
+    "tool_choice": (None, "none", "auto"),
+    "functions": (None, []),
+    "function_call": (None, "none", "auto"),
+    "parallel_tool_calls": (None, True, False),
+    "response_format": (None, {"type": "text"}),
+    "modalities": (None, ["text"]),
+    "audio": (None,),
+    "prediction": (None,),
+    "reasoning_effort": (None,),
+    "verbosity": (None,),
+    "web_search_options": (None,),
+    "best_of": (None, 1),
+    "echo": (None, False),
+    "suffix": (None, ""),
+    "service_tier": (None, "auto", "default"),
+    "store": (None, False),
+}
+IGNORED = frozenset({"user", "metadata", "safety_identifier", "prompt_cache_key"})
+
+
+class StreamOptions(Body):
+    """Set options of a stream."""
+
+    include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+class TextPart(Body):
+    """Provide a text part of a message."""
+
+    type: Literal["text"]
+    text: str = Field(max_length=MAX_TEXT)
+
+
+class ChatMessage(Body):
+    """Provide one message of a chat."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[TextPart]
+    name: str | None = None
+    # Members of our own answers, which clients send back with the history.
+    annotations: list[dict[str, Any]] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    audio: None = None
+    function_call: None = None
+    tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
+    arrowhead: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
+
+    def to_message(self) -> Message:
+        return Message("system" if self.role == "developer" else self.role, self.text)
+
+
+class _Generation(Body):
+    model: str = Field(min_length=1, max_length=512)
+    n: int | None = Field(default=None, ge=1, le=128)
+    seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    stop: str | _Stop | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    arrowhead: dict[str, Any] | None = None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        if isinstance(self.stop, str):
+            return (self.stop,) if self.stop else ()
+        return tuple(self.stop or ())
+
+    @property
+    def include_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    def _sampling(self, max_tokens: int | None, logprobs: int | None) -> Sampling:
+        return Sampling(
+            max_tokens=max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            stop=self.stops,
+            logprobs=logprobs,
+        )
+
+
+class ChatRequest(_Generation):
+    """Request a chat completion."""
+
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+
+    @property
+    def sampling(self) -> Sampling:
+        return self._sampling(
+            self.max_completion_tokens or self.max_tokens, (self.top_logprobs or 0) if self.logprobs else None
+        )
+
+
+class CompletionRequest(_Generation):
+    """Request completions of one prompt or several."""
+
+    prompt: Annotated[str, Field(max_length=MAX_TEXT)] | Annotated[list[str], Field(min_length=1, max_length=64)]
+    logprobs: int | None = Field(default=None, ge=0, le=20)
+
+    @property
+    def prompts(self) -> list[str]:
+        return [self.prompt] if isinstance(self.prompt, str) else self.prompt
+
+    @property
+    def sampling(self) -> Sampling:
+        return self._sampling(self.max_tokens, self.logprobs)
+
+
+_Request = TypeVar("_Request", bound=_Generation)
+
+
+def parse_chat(body: object) -> ChatRequest:
+    """Parse the body of a chat request.
+
+    Raises:
+        InvalidRequest: a value is not valid; ``param`` names the field.
+        UnsupportedField: a field is not served; ``param`` names it.
+    """
+    try:
+        request = ChatRequest.model_validate(_served(body))
+    except ValidationError as error:
+        raise first_error(error) from None
+    if request.top_logprobs is not None and not request.logprobs:
+        raise InvalidRequest("top_logprobs needs logprobs: true", param="top_logprobs")
+    if request.max_tokens is not None and request.max_completion_tokens is not None:
+        raise InvalidRequest("max_tokens and max_completion_tokens exclude each other", param="max_tokens")
+    if not any(m.role == "user" and m.text.strip() for m in request.messages):
+        raise InvalidRequest("messages: there is no user message with text", param="messages")
+    return _checked(request)
+
+
+def parse_completion(body: object) -> CompletionRequest:
+    """Parse the body of a completion request.
+
+    Raises:
+        InvalidRequest: a value is not valid; ``param`` names the field.
+        UnsupportedField: a field is not served; ``param`` names it.
+    """
+    if isinstance(body, dict) and isinstance(body.get("prompt"), list) and _holds_token_ids(body["prompt"]):
+        raise UnsupportedField("prompt: token ids are not served; send text", param="prompt")
+    try:
+        request = CompletionRequest.model_validate(_served(body))
+    except ValidationError as error:
+        raise first_error(error) from None
+    if not all(prompt.strip() for prompt in request.prompts):
+        raise InvalidRequest("prompt: is empty", param="prompt")
+    return _checked(request)
+
+
+def _checked(request: _Request) -> _Request:
+    if request.stream_options is not None and not request.stream:
+        raise InvalidRequest("stream_options needs stream: true", param="stream_options")
+    return request
+
+
+def _holds_token_ids(prompt: list[Any]) -> bool:
+    return any(isinstance(item, int | list) for item in prompt)
+
+
+def _served(body: object) -> dict[str, Any]:
+    """Return the body without the fields that have no effect."""
+    if not isinstance(body, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    for name, neutral in NEUTRAL.items():
+        if name in body and not is_neutral(body[name], neutral):
+            raise UnsupportedField(f"{name}: is not served", param=name)
+    return {name: value for name, value in body.items() if name not in NEUTRAL and name not in IGNORED}
+
+
+def is_neutral(given: object, neutral: Iterable[object]) -> bool:
+    """Return whether a field's value requests nothing."""
+    return any(_same(given, value) for value in neutral)
+
+
+def _same(given: object, neutral: object) -> bool:
+    """Return whether the values are equal and both or neither boolean: False is not 0, 0.0 is."""
+    return given == neutral and isinstance(given, bool) == isinstance(neutral, bool)

@@ -1,0 +1,124 @@
+"""Serve ``POST /tokenize`` and ``POST /detokenize`` with vLLM's fields, for the served model's tokens.
+
+A chat has the tokens that the plain model gets for it: by the model's chat template or, for a base model, as plain
+text. Special tokens have no text: they are "" in ``token_strs`` and do not appear in detokenized text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+
+from models.engines.base import Engine
+from server.api.http_request import Body, parse_body, read_json
+from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
+from server.auth.scopes import Grant
+from server.errors import InvalidRequest, UnsupportedField
+from server.methods.base import Ask
+from server.methods.shared.generation import ids_of, plain_ids, uses_chat_template
+from server.wiring.services import Services
+
+router = APIRouter()
+_MAX_TOKENS = 1_000_000
+# Field -> values that mean "not used".
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "continue_final_message": (None, False),
+    "chat_template": (None,),
+    "chat_template_kwargs": (None, {}),
+    "media_io_kwargs": (None, {}),
+    "mm_processor_kwargs": (None, {}),
+    "tools": (None, []),
+}
+
+
+class TokenizeRequest(Body):
+    """Tokenize either ``prompt`` or ``messages``.
+
+    ``add_special_tokens`` None: a prompt gets them, a chat those of its template.
+    """
+
+    model: str | None = None
+    prompt: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool = True
+    return_token_strs: bool | None = None
+
+
+class DetokenizeRequest(Body):
+    """Convert tokens to text."""
+
+    model: str | None = None
+    tokens: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=_MAX_TOKENS)]
+
+
+@router.post("/tokenize")
+async def tokenize(request: Request) -> dict[str, Any]:
+    services: Services = request.app.state.services
+    body = _parse(await read_json(request, services.settings.server.max_body_bytes))
+    engine = _engine(services, body.model, request.state.grant)
+    async with services.admitted(request.state.owner):
+        tokens = await asyncio.to_thread(_tokens, services, engine, body)
+        texts = None
+        if body.return_token_strs:
+            texts = await asyncio.to_thread(lambda: [engine.tokenizer.decode([token]) for token in tokens])
+    return {"count": len(tokens), "max_model_len": engine.max_model_len, "tokens": tokens, "token_strs": texts}
+
+
+@router.post("/detokenize")
+async def detokenize(request: Request) -> dict[str, Any]:
+    services: Services = request.app.state.services
+    body = parse_body(DetokenizeRequest, await read_json(request, services.settings.server.max_body_bytes))
+    engine = _engine(services, body.model, request.state.grant)
+    size = engine.tokenizer.vocab_size
+    if any(token >= size for token in body.tokens):
+        raise InvalidRequest(f"tokens: the vocabulary has {size} tokens, numbered from 0", param="tokens")
+    async with services.admitted(request.state.owner):
+        return {"prompt": await asyncio.to_thread(engine.tokenizer.decode, body.tokens)}
+
+
+def _parse(given: object) -> TokenizeRequest:
+    if not isinstance(given, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    for name, neutral in NEUTRAL.items():
+        if name in given and not is_neutral(given[name], neutral):
+            raise UnsupportedField(f"{name}: is not served", param=name)
+    body = parse_body(TokenizeRequest, {name: value for name, value in given.items() if name not in NEUTRAL})
+    if (body.prompt is None) == (body.messages is None):
+        raise InvalidRequest("prompt: send either prompt or messages", param="prompt")
+    return body
+
+
+def _engine(services: Services, model: str | None, grant: Grant) -> Engine:
+    """Return the engine; a method has the tokens of its base model.
+
+    Raises:
+        ModelUnknown: the key has no such model.
+        EngineUnavailable: the model is loading.
+    """
+    if model is not None:
+        services.find(model, grant)
+    return services.slot.get()
+
+
+def _tokens(services: Services, engine: Engine, body: TokenizeRequest) -> list[int]:
+    if body.prompt is not None:
+        with_specials = body.add_special_tokens is not False
+        return plain_ids(engine, body.prompt) if with_specials else engine.tokenizer.encode(body.prompt)
+    messages = tuple(message.to_message() for message in body.messages or ())
+    bos = engine.tokenizer.bos_token_id
+    first = [bos] if body.add_special_tokens and bos is not None else []
+    if uses_chat_template(engine, services.slot.card):
+        plain = [{"role": message.role, "content": message.content} for message in messages]
+        return first + engine.tokenizer.encode_chat(plain, add_generation_prompt=body.add_generation_prompt)
+    if not body.add_generation_prompt:
+        raise UnsupportedField(
+            "add_generation_prompt: a base model has no turns, its prompt ends where the answer begins",
+            param="add_generation_prompt",
+        )
+    if not any(message.role == "user" for message in messages):
+        raise InvalidRequest("messages: there is no user message", param="messages")
+    return first + ids_of(Ask(request_id="tokenize", messages=messages), engine, services.slot.card)

@@ -1,0 +1,1 @@
+"""Serve OpenAI's Responses API without a store."""

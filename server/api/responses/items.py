@@ -1,0 +1,218 @@
+"""Convert a method's events to the typed items of a response and the events that build them. Pure.
+
+Items are in the order in which they began. One message contains the whole shown answer, so that offsets of references
+in the answer are their offsets in the message; events during its generation become items after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from models.types import TokenLogprob
+from server.api.answers.rendering import Decode, chat_logprobs
+from server.methods.base import CallMade, CallReplied, Event, Evidence, Reference, Retrieved, Step, TextDelta
+from server.methods.shared.call_lines import call_query, collect
+
+Item = dict[str, Any]
+Wire = dict[str, Any]
+Ending = Literal["completed", "incomplete"]
+_FAILED = frozenset({"error", "refused"})
+
+
+class ResponseItems:
+    """Convert the events of one answer, fed in order, to the stream's events.
+
+    ``items`` is ``response.output``, complete after ``end``. ``stem`` is the common part of the items' ids; ``decode``
+    is None where no logprobs are requested.
+    """
+
+    def __init__(self, stem: str, decode: Decode | None = None) -> None:
+        self.items: list[Item] = []
+        self._stem = stem
+        self._decode = decode
+        self._thoughts: Item | None = None
+        self._thought_open = False
+        self._message: Item | None = None
+        self._calls: dict[int, Item] = {}
+
+    def feed(self, event: Event) -> list[Wire]:
+        match event:
+            case TextDelta(text=text, channel="answer", logprobs=logprobs):
+                return self._write(text, logprobs or ())
+            case TextDelta(text=text):
+                return self._think(text)
+            case Step(text=text):
+                return [*self._end_thought(), *self._think(text), *self._end_thought()]
+            case CallMade():
+                return self._call(event)
+            case CallReplied():
+                return self._reply(event)
+            case Retrieved(queries=queries, sources=sources):
+                return [*self._search(queries), *self._found(self.items[-1], sources, "completed")]
+            case Evidence(references=references):
+                return [*self._open_message(), *self._cite(references)]
+            case _:
+                return []
+
+    def end(self, ending: Ending) -> list[Wire]:
+        """Complete the open items; an answer without text still has a message."""
+        wires = [*self._end_thoughts(), *self._open_message()]
+        for item in [item for item in self.items if item["status"] == "searching"]:
+            wires += self._found(item, (), "incomplete")
+        return wires + self._end_message(ending)
+
+    def break_off(self) -> None:
+        """Mark the open items as incomplete after a failure."""
+        for item in self.items:
+            if item["status"] in ("in_progress", "searching"):
+                item["status"] = "incomplete"
+
+    def _add(self, kind: str, prefix: str, body: Item) -> tuple[Item, list[Wire]]:
+        item = {"id": f"{prefix}_{self._stem}{len(self.items):02d}", "type": kind, "status": "in_progress"} | body
+        self.items.append(item)
+        return item, [{"type": "response.output_item.added", "output_index": len(self.items) - 1, "item": _copy(item)}]
+
+    def _at(self, item: Item, kind: str, **more: Any) -> Wire:
+        return {"type": f"response.{kind}", "item_id": item["id"], "output_index": self.items.index(item)} | more
+
+    def _done(self, item: Item) -> Wire:
+        place = self.items.index(item)
+        return {"type": "response.output_item.done", "output_index": place, "item": _copy(item)}
+
+    # Reasoning: one summary part for each step, and for each run of the model's reasoning.
+
+    def _think(self, text: str) -> list[Wire]:
+        if not text or (not self._thought_open and not text.strip()):
+            return []
+        wires: list[Wire] = []
+        if self._thoughts is None:
+            self._thoughts, wires = self._add("reasoning", "rs", {"summary": []})
+        item = self._thoughts
+        if not self._thought_open:
+            self._thought_open = True
+            item["summary"].append({"type": "summary_text", "text": ""})
+            wires.append(self._at(item, "reasoning_summary_part.added", **_last_part(item)))
+        item["summary"][-1]["text"] += text
+        place = len(item["summary"]) - 1
+        return [*wires, self._at(item, "reasoning_summary_text.delta", summary_index=place, delta=text)]
+
+    def _end_thought(self) -> list[Wire]:
+        if self._thoughts is None or not self._thought_open:
+            return []
+        self._thought_open = False
+        part = _last_part(self._thoughts)
+        said = {"summary_index": part["summary_index"], "text": part["part"]["text"]}
+        return [
+            self._at(self._thoughts, "reasoning_summary_text.done", **said),
+            self._at(self._thoughts, "reasoning_summary_part.done", **part),
+        ]
+
+    def _end_thoughts(self) -> list[Wire]:
+        wires, item = self._end_thought(), self._thoughts
+        if item is None:
+            return wires
+        self._thoughts = None
+        item["status"] = "completed"
+        return [*wires, self._done(item)]
+
+    # Calls and searches.
+
+    def _call(self, event: CallMade) -> list[Wire]:
+        wires = self._search((call_query(event.url),))
+        self._calls[event.ordinal] = self.items[-1]
+        return wires
+
+    def _reply(self, event: CallReplied) -> list[Wire]:
+        item = self._calls.pop(event.ordinal, None)
+        if item is None:
+            return []
+        sources = [url for _, url in collect([event.record])]
+        item["arrowhead"] = {"url": event.url, "status": event.status, "summary": event.summary}
+        return self._found(item, sources, "failed" if event.status in _FAILED else "completed")
+
+    def _search(self, queries: Sequence[str]) -> list[Wire]:
+        wires = self._end_thoughts()
+        action = {"type": "search", "query": queries[0] if queries else "", "queries": list(queries), "sources": []}
+        item, added = self._add("web_search_call", "ws", {"action": action})
+        item["status"] = "searching"
+        return [
+            *wires,
+            *added,
+            self._at(item, "web_search_call.in_progress"),
+            self._at(item, "web_search_call.searching"),
+        ]
+
+    def _found(self, item: Item, sources: Sequence[str], status: str) -> list[Wire]:
+        item["status"] = status
+        item["action"]["sources"] = [{"type": "url", "url": url} for url in sources]
+        completed = [self._at(item, "web_search_call.completed")] if status == "completed" else []
+        return [*completed, self._done(item)]
+
+    # The message.
+
+    def _open_message(self) -> list[Wire]:
+        if self._message is not None:
+            return []
+        self._message, wires = self._add("message", "msg", {"role": "assistant", "content": []})
+        part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        self._message["content"].append(part)
+        added = self._at(self._message, "content_part.added", content_index=0, part=_copy(part))
+        return [*wires, added]
+
+    def _write(self, text: str, logprobs: Sequence[TokenLogprob]) -> list[Wire]:
+        if not text and not (self._decode and logprobs):
+            return []
+        wires = [*self._end_thoughts(), *self._open_message()]
+        assert self._message is not None
+        part = self._message["content"][0]
+        told = chat_logprobs(logprobs, self._decode)["content"] if self._decode else []
+        part["text"] += text
+        part["logprobs"] += told
+        delta = self._at(self._message, "output_text.delta", content_index=0, delta=text, logprobs=told)
+        return [*wires, delta]
+
+    def _cite(self, references: Sequence[Reference]) -> list[Wire]:
+        assert self._message is not None
+        annotations = self._message["content"][0]["annotations"]
+        wires = []
+        for annotation in map(flat_citation, references):
+            if annotation not in annotations:
+                where = {"content_index": 0, "annotation_index": len(annotations)}
+                wires.append(
+                    self._at(self._message, "output_text.annotation.added", **where, annotation=dict(annotation))
+                )
+                annotations.append(annotation)
+        return wires
+
+    def _end_message(self, ending: Ending) -> list[Wire]:
+        item = self._message
+        assert item is not None
+        part = item["content"][0]
+        item["status"] = ending
+        return [
+            self._at(item, "output_text.done", content_index=0, text=part["text"], logprobs=list(part["logprobs"])),
+            self._at(item, "content_part.done", content_index=0, part=_copy(part)),
+            self._done(item),
+        ]
+
+
+def flat_citation(reference: Reference) -> dict[str, Any]:
+    return {
+        "type": "url_citation",
+        "url": reference.url,
+        "title": reference.title,
+        "start_index": reference.start,
+        "end_index": reference.end,
+    }
+
+
+def _last_part(item: Item) -> dict[str, Any]:
+    return {"summary_index": len(item["summary"]) - 1, "part": dict(item["summary"][-1])}
+
+
+def _copy(value: Any) -> Any:
+    """Return a deep copy, so that events already sent do not change with the item."""
+    if isinstance(value, Mapping):
+        return {name: _copy(inner) for name, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,219 @@
+"""Serve ``POST /v1/responses`` without a store: every request carries its own history.
+
+A stream's events are in OpenAI's order, each with its ``sequence_number``. The last one is ``response.completed``,
+``response.incomplete`` or ``response.failed`` and contains the response that the same request without ``stream`` gets.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
+from itertools import count
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from server.api.answers.rendering import Choice, answering, side_job, usage_object
+from server.api.answers.session import TIMEOUT_HEADER, Exchange, Indexed, fan_out
+from server.api.answers.streaming import EVENTS, Chunk, stream_reply
+from server.api.http_request import attended, read_json
+from server.api.responses.items import Ending, ResponseItems, Wire
+from server.api.responses.schemas import ResponsesRequest, parse_responses
+from server.api.vllm_passthrough.dispatch import plain_reply
+from server.auth.scopes import Grant
+from server.error_mapping import error_reply
+from server.errors import ResponseNotStored
+from server.methods.base import Ask
+from server.middleware.security import log_failure
+from server.traces import TraceHead
+from server.wiring.services import Services
+
+Status = Literal["in_progress", "completed", "incomplete", "failed"]
+
+
+def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> dict[str, Any]:
+    """Return the response object with the request's parameters, as OpenAI repeats them.
+
+    Constant members reflect that nothing is stored and that clients cannot define tools.
+    """
+    asked = body.fields
+    return {
+        "id": head.id,
+        "object": "response",
+        "created_at": head.created,
+        "status": status,
+        "background": False,
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+        "instructions": asked.instructions,
+        "max_output_tokens": asked.max_output_tokens,
+        "max_tool_calls": None,
+        "metadata": asked.metadata or {},
+        "model": head.model,
+        "output": [],
+        "parallel_tool_calls": body.parallel_tool_calls,
+        "previous_response_id": None,
+        "prompt_cache_key": asked.prompt_cache_key,
+        "reasoning": {"effort": None, "summary": None},
+        "safety_identifier": asked.safety_identifier,
+        "service_tier": "default",
+        "store": False,
+        "temperature": asked.temperature,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [],
+        "top_logprobs": asked.top_logprobs or 0,
+        "top_p": asked.top_p,
+        "truncation": "disabled",
+        "usage": None,
+        "user": asked.user,
+    }
+
+
+def usage_of_response(choice: Choice, encode: Callable[[str], list[int]]) -> dict[str, Any] | None:
+    """Return the usage, None for an incomplete answer.
+
+    Reasoning tokens are those of the text before the answer: reasoning and calls.
+    """
+    if choice.done is None:
+        return None
+    usage = usage_object([choice.done.usage])
+    sampled = usage["completion_tokens"]
+    # The re-encoded text can have more tokens than were sampled.
+    before = len(encode(_before_the_answer(choice)))
+    return {
+        "input_tokens": usage["prompt_tokens"],
+        "input_tokens_details": {
+            "cached_tokens": usage["prompt_tokens_details"]["cached_tokens"],
+            "cache_write_tokens": 0,
+        },
+        "output_tokens": sampled,
+        "output_tokens_details": {"reasoning_tokens": max(0, min(before, sampled - len(encode(choice.done.answer))))},
+        "total_tokens": usage["total_tokens"],
+    }
+
+
+def _before_the_answer(choice: Choice) -> str:
+    written = "".join(delta.text for delta in choice.transcript if delta.origin == "sampled")
+    answer = choice.done.answer if choice.done else ""
+    return (written.rpartition(answer)[0] if answer else written).strip()
+
+
+router = APIRouter()
+
+
+@router.post("/v1/responses")
+async def create_response(request: Request) -> Response:
+    services: Services = request.app.state.services
+    sent = await read_json(request, services.settings.server.max_body_bytes)
+    plain = await plain_reply(request, sent)
+    if plain is not None:
+        return plain
+    body = parse_responses(sent)
+    job = side_job(request.headers, body.messages[-1].content)
+    exchange = _exchange(services, body, request.state.grant, job)
+    exchange.check(request.headers.get(TIMEOUT_HEADER))
+    answer = _Answer(exchange, body, services)
+    if body.fields.stream:
+        return await stream_reply(request, exchange, answer.events(), EVENTS)
+    async with attended(request.receive):
+        await answer.collect()
+    return JSONResponse(answer.ended())
+
+
+@router.get("/v1/responses/{response_id}")
+@router.delete("/v1/responses/{response_id}")
+async def stored_response(response_id: str) -> Response:
+    raise ResponseNotStored("responses are not stored here", param="response_id")
+
+
+def _exchange(services: Services, body: ResponsesRequest, grant: Grant, job: str | None) -> Exchange:
+    head = TraceHead(f"resp_{uuid.uuid4().hex}", body.fields.model, grant.owner, int(time.time()))
+    ask = Ask(
+        request_id=head.id,
+        messages=body.messages,
+        sampling=body.sampling,
+        options={} if job else body.fields.arrowhead or {},
+        key_id=grant.key_id,
+    )
+    exchange = Exchange(services, answering(services, head.model, job, grant), fan_out(ask, 1), head)
+    exchange.is_side_job(job)
+    return exchange
+
+
+class _Answer:
+    """Build one response, complete or as a stream of events."""
+
+    def __init__(self, exchange: Exchange, body: ResponsesRequest, services: Services) -> None:
+        self._exchange = exchange
+        self._choice = exchange.choices[0]
+        self._body = body
+        self._tokenizer = services.slot.get().tokenizer
+        decode = self._tokenizer.decode if body.wants_logprobs else None
+        self._items = ResponseItems(exchange.head.id.removeprefix("resp_"), decode)
+        self._numbers = count()
+
+    async def collect(self) -> None:
+        async with aclosing(self._exchange.events()) as events:
+            async for _, event in events:
+                self._items.feed(event)
+        self._items.end(self._status)
+
+    def ended(self) -> dict[str, Any]:
+        return self._object(self._status)
+
+    async def events(self) -> AsyncGenerator[Chunk, None]:
+        """Yield the stream's events.
+
+        Errors before the answer's first event are raised; later errors are the stream's last events.
+        """
+        async with aclosing(self._exchange.events()) as events:
+            first = await anext(events, None)
+            begun = self._object("in_progress")
+            for wire in self._numbered([{"type": f"response.{name}"} for name in ("created", "in_progress")]):
+                yield wire | {"response": begun}
+            try:
+                async with aclosing(self._rest(first, events)) as rest:
+                    async for told in rest:
+                        yield told
+            except Exception as error:
+                log_failure(error)
+                for wire in self._failed(error):
+                    yield wire
+
+    async def _rest(self, first: Indexed | None, events: AsyncGenerator[Indexed, None]) -> AsyncGenerator[Chunk, None]:
+        for wire in self._numbered(self._items.feed(first.event) if first else ()):
+            yield wire
+        async for _, event in events:
+            for wire in self._numbered(self._items.feed(event)):
+                yield wire
+        ended = [*self._items.end(self._status), {"type": f"response.{self._status}", "response": self.ended()}]
+        for wire in self._numbered(ended):
+            yield wire
+
+    def _failed(self, error: Exception) -> Iterator[Wire]:
+        reply = error_reply(error)
+        self._items.break_off()
+        told = {"type": "error", "code": reply.code, "message": reply.message, "param": reply.param}
+        # OpenAI's list of codes is closed; the previous event has the exact one.
+        code = "rate_limit_exceeded" if reply.status == 429 else "server_error"
+        failed = self._object("failed") | {"error": {"code": code, "message": reply.message}}
+        return self._numbered([told, {"type": "response.failed", "response": failed}])
+
+    def _numbered(self, wires: Sequence[Wire]) -> Iterator[Wire]:
+        for wire in wires:
+            yield wire | {"sequence_number": next(self._numbers)}
+
+    @property
+    def _status(self) -> Ending:
+        return "completed" if self._choice.finish_reason == "stop" else "incomplete"
+
+    def _object(self, status: Status) -> dict[str, Any]:
+        made = response_object(self._exchange.head, self._body, status)
+        if status == "in_progress":
+            return made
+        usage = usage_of_response(self._choice, self._tokenizer.encode)
+        return made | {"output": self._items.items, "usage": usage, "arrowhead": self._choice.extra}

@@ -1,0 +1,221 @@
+"""Define and parse the bodies of ``POST /v1/responses``; knows nothing of models or methods.
+
+Nothing is stored, so fields that name an earlier response are refused, with an alternative. Items of our own answers
+that clients send back with the history (reasoning, searches) do not affect the next answer and are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, ValidationError
+
+from server.api.http_request import Body, first_error
+from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, Temperature, TopP, is_neutral
+from server.errors import InvalidRequest, UnsupportedField
+from server.methods.base import Message, Sampling
+
+LOGPROBS: Final = "message.output_text.logprobs"
+_NOT_STORED: Final = "responses are not stored here: send the earlier items in input"
+# Field -> values that mean "not used", and the error text for any other value.
+NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
+    "previous_response_id": ((None,), _NOT_STORED),
+    "conversation": ((None,), _NOT_STORED),
+    "store": ((None, False), "responses are not stored here: leave store out, or send false"),
+    "background": ((None, False), "answers are given while the client waits: use stream: true"),
+    "tools": ((None, []), "is not served: methods make their calls themselves"),
+    "tool_choice": ((None, "none", "auto"), "is not served: methods make their calls themselves"),
+    "parallel_tool_calls": ((None, True, False), "is not served"),
+    "max_tool_calls": ((None,), "is not served: arrowhead.max_calls is genegpt's limit"),
+    "prompt": ((None,), "prompt templates are not kept here: send instructions and input"),
+    "truncation": ((None, "disabled"), "is not served: leave earlier items out of input"),
+    "context_management": ((None, []), "is not served: leave earlier items out of input"),
+    "service_tier": ((None, "auto", "default"), "is not served"),
+    "moderation": ((None,), "is not served"),
+    "prompt_cache_retention": ((None, "in_memory", "in-memory"), "is not served"),
+}
+IGNORED: Final = frozenset({"prompt_cache_options", "reasoning", "stream_options"})
+# Our own items in a history, and those that a chat client adds to it.
+SKIPPED: Final = frozenset({"reasoning", "web_search_call"})
+CLIENTS_OWN: Final = "open_webui:"
+_PARTS: Final = frozenset({"input_text", "output_text", "text"})
+_OTHER_PARTS: Final[Mapping[str, str]] = {
+    "input_image": "images are not served: send text",
+    "input_file": "files are not served: send text, or put the file into a namespace (docs/retrieval-http.md)",
+    "input_audio": "sound is not served: send text",
+}
+_Include = Literal[
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+    "reasoning.encrypted_content",
+    "message.output_text.logprobs",
+]
+
+
+class ResponsePart(Body):
+    """Provide a text part of a message."""
+
+    type: Literal["input_text", "output_text", "text"]
+    text: str = Field(max_length=MAX_TEXT)
+    annotations: list[dict[str, Any]] | None = None
+    logprobs: list[Any] | None = None
+
+
+class ResponseMessage(Body):
+    """Provide a message of the history.
+
+    ``id``, ``status`` and ``phase`` are members of answers that clients send back.
+    """
+
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Annotated[str, Field(max_length=MAX_TEXT)] | list[ResponsePart]
+    id: str | None = None
+    status: str | None = None
+    phase: str | None = None
+
+    def to_message(self) -> Message:
+        text = self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
+        return Message("system" if self.role == "developer" else self.role, text)
+
+
+class ResponseFormat(Body):
+    """Request the text format."""
+
+    type: Literal["text"] = "text"
+
+
+class ResponseText(Body):
+    """Set the format and verbosity of the text."""
+
+    format: ResponseFormat | None = None
+    verbosity: Literal["medium"] | None = None
+
+
+class Fields(Body):
+    """Define the fields that are used as sent."""
+
+    model: str = Field(min_length=1, max_length=512)
+    instructions: str | None = Field(default=None, max_length=MAX_TEXT)
+    stream: bool | None = None
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    include: list[_Include] | None = None
+    text: ResponseText | None = None
+    metadata: Annotated[dict[str, Annotated[str, Field(max_length=512)]], Field(max_length=16)] | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    arrowhead: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesRequest:
+    """Hold a parsed request; ``messages`` is ``input`` after ``instructions``.
+
+    Fields that are accepted only at neutral values are omitted, except ``parallel_tool_calls``, which every response
+    repeats.
+    """
+
+    fields: Fields
+    messages: tuple[Message, ...]
+    parallel_tool_calls: bool = True
+
+    @property
+    def wants_logprobs(self) -> bool:
+        return LOGPROBS in (self.fields.include or ())
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(
+            max_tokens=self.fields.max_output_tokens,
+            temperature=self.fields.temperature,
+            top_p=self.fields.top_p,
+            logprobs=(self.fields.top_logprobs or 0) if self.wants_logprobs else None,
+        )
+
+
+def parse_responses(body: object) -> ResponsesRequest:
+    """Parse the body of a request.
+
+    Raises:
+        InvalidRequest: a value is not valid; ``param`` names the field.
+        UnsupportedField: a field is not served; ``param`` names it.
+    """
+    if not isinstance(body, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    _refuse_what_is_not_served(body)
+    left_out = {"input", *NEUTRAL, *IGNORED}
+    try:
+        fields = Fields.model_validate({name: value for name, value in body.items() if name not in left_out})
+    except ValidationError as error:
+        raise first_error(error) from None
+    messages = _messages(body.get("input"))
+    if not any(message.role == "user" and message.content.strip() for message in messages):
+        raise InvalidRequest("input: there is no user message with text", param="input")
+    if fields.instructions:
+        messages.insert(0, Message("system", fields.instructions))
+    request = ResponsesRequest(fields, tuple(messages), body.get("parallel_tool_calls") is not False)
+    if fields.top_logprobs and not request.wants_logprobs:
+        raise InvalidRequest(f"top_logprobs: needs include: ['{LOGPROBS}']", param="top_logprobs")
+    return request
+
+
+def _refuse_what_is_not_served(body: Mapping[str, Any]) -> None:
+    for name, (neutral, remedy) in NEUTRAL.items():
+        if name in body and not is_neutral(body[name], neutral):
+            raise UnsupportedField(f"{name}: {remedy}", param=name)
+    text = body.get("text")
+    shape = text.get("format") if isinstance(text, dict) else None
+    if isinstance(shape, dict) and shape.get("type") in ("json_schema", "json_object"):
+        raise UnsupportedField("text.format: only text is served", param="text.format")
+    if body.get("reasoning") is not None and not isinstance(body["reasoning"], dict):
+        raise InvalidRequest("reasoning: input should be a valid dictionary", param="reasoning")
+
+
+def _messages(given: object) -> list[Message]:
+    if isinstance(given, str):
+        if len(given) > MAX_TEXT:
+            raise InvalidRequest(f"input: at most {MAX_TEXT} characters are taken", param="input")
+        return [Message("user", given)]
+    if not isinstance(given, list):
+        raise InvalidRequest("input: must be text or a list of items", param="input")
+    if len(given) > MAX_MESSAGES:
+        raise InvalidRequest(f"input: at most {MAX_MESSAGES} items are taken", param="input")
+    return [message for place, item in enumerate(given) if (message := _message(item, f"input[{place}]"))]
+
+
+def _message(item: object, place: str) -> Message | None:
+    """Return the message of an input item, None for an item that does not affect the next answer."""
+    if not isinstance(item, dict):
+        raise InvalidRequest(f"{place}: must be an item", param=place)
+    kind = item.get("type", "message")
+    if not isinstance(kind, str):
+        raise InvalidRequest(f"{place}.type: must be text", param=f"{place}.type")
+    if kind in SKIPPED or kind.startswith(CLIENTS_OWN):
+        return None
+    if kind == "item_reference":
+        raise UnsupportedField(f"{place}: {_NOT_STORED}", param=place)
+    if kind != "message":
+        raise UnsupportedField(f"{place}: items of type {kind[:64]!r} are not served", param=f"{place}.type")
+    _refuse_other_parts(item.get("content"), place)
+    try:
+        return ResponseMessage.model_validate(item).to_message()
+    except ValidationError as error:
+        raise first_error(error, place) from None
+
+
+def _refuse_other_parts(content: object, place: str) -> None:
+    for number, part in enumerate(content if isinstance(content, list) else ()):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if isinstance(kind, str) and kind not in _PARTS:
+            said = _OTHER_PARTS.get(kind, f"parts of type {kind[:64]!r} are not served: send text")
+            raise UnsupportedField(f"{place}.content[{number}]: {said}", param=f"{place}.content[{number}]")

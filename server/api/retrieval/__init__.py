@@ -1,0 +1,1 @@
+"""Serve embeddings, re-ranking, searches, namespaces and their documents."""

@@ -1,0 +1,275 @@
+"""Serve changes of a namespace's content at ``/v1/namespaces/{name}/…``; each change is a job.
+
+Documents, files and PubMed queries are added; documents are removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
+
+from retrieval.corpus.errors import NamespaceUnknown
+from retrieval.corpus.ingest.pubmed_sync import PubmedQuery
+from retrieval.corpus.items import Reading, ReadOptions, TextBuilder, date_number, document_types
+from retrieval.corpus.readers.registry import READERS
+from retrieval.errors import RetrievalError
+from retrieval.passages import Document
+from server.api.http_request import parse_body, read_json
+from server.api.retrieval.namespaces import require_changes
+from server.api.retrieval.schemas import (
+    DocumentBody,
+    DocumentsBody,
+    NoBody,
+    QueryBody,
+    RemoveBody,
+    UpdateBody,
+    ncbi_day,
+)
+from server.egress.router import Egress
+from server.errors import ForbiddenHost, InvalidRequest, UploadTooLarge
+from server.jobs.corpus_changes import NcbiWork, documents_work, file_work, remove_work, verify_work
+from server.jobs.queue import Job, JobSpec, Work
+from server.jobs.uploads import Upload
+from server.observability.logging_setup import request_id
+from server.types import id_of_digest
+from server.wiring.services import Services
+
+router = APIRouter()
+_FEW: Final = 64
+_WAIT_FOR_FEW_S: Final = 5.0
+_MAX_WAIT_S: Final = 60.0
+_BLOCK: Final = 2**20
+# Content types that a form of another site can send without a CORS preflight.
+_FORMS: Final = frozenset(("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded"))
+
+
+@router.post("/v1/namespaces/{name}/documents")
+async def add_documents(request: Request, name: str) -> Response:
+    services = await _opened(request, name)
+    body = parse_body(DocumentsBody, await read_json(request, services.settings.server.max_body_bytes))
+    limit = services.settings.retrieval.max_inputs
+    if len(body.documents) > limit:
+        raise InvalidRequest(f"documents: {len(body.documents)} given, at most {limit} are taken", param="documents")
+    today = datetime.now(UTC).date().isoformat()
+    work = documents_work(services.retrieval.namespaces, name, [_reading(one, today) for one in body.documents])
+    return await _submitted(request, ("documents", name), work, few=len(body.documents) <= _FEW)
+
+
+@router.delete("/v1/namespaces/{name}/documents")
+async def remove_documents(request: Request, name: str) -> Response:
+    services = await _opened(request, name)
+    body = parse_body(RemoveBody, await read_json(request, services.settings.server.max_body_bytes))
+    work = remove_work(services.retrieval.namespaces, name, body.ids)
+    return await _submitted(request, ("remove", name), work, few=len(body.ids) <= _FEW)
+
+
+@router.put("/v1/namespaces/{name}/files")
+@router.post("/v1/namespaces/{name}/files")
+async def add_file(request: Request, name: str) -> Response:
+    """Add a file, sent as the raw body; its reader is detected unless ``reader`` names one."""
+    services = await _opened(request, name, {"filename", "reader", "licence"})
+    fields = request.query_params
+    if request.method == "POST" and request.headers.get("content-type", "").split(";")[0].strip().lower() in _FORMS:
+        raise ForbiddenHost("a file must be sent with PUT, or with POST as application/octet-stream")
+    kind = fields.get("reader", "")
+    if kind and kind not in READERS:
+        raise InvalidRequest(f"reader: one of {', '.join(READERS)}", param="reader")
+    services.retrieval.jobs.check_room()
+    async with services.admitted(request.state.owner):
+        upload = await _received(request, services, fields.get("filename", ""))
+    if upload is None:
+        return Response(status_code=400)
+    options = ReadOptions(kind=kind, licence=fields.get("licence", ""))
+    work = file_work(services.retrieval.namespaces, name, upload, options)
+    return await _submitted(request, ("file", name), work, upload=upload)
+
+
+@router.post("/v1/namespaces/{name}/queries")
+async def add_query(request: Request, name: str) -> Response:
+    """Add the results of a PubMed query; the namespace stores the query."""
+    services = await _opened(request, name)
+    body = parse_body(QueryBody, await read_json(request, services.settings.server.max_body_bytes))
+    query = PubmedQuery(
+        term=body.term,
+        date_from=ncbi_day(body.date_from),
+        date_to=ncbi_day(body.date_to),
+        limit=body.limit,
+        full_text=body.full_text,
+    )
+    ncbi, egress = _ncbi(services, name)
+    asker = egress.admit(request_id.get(), id_of_digest(request.state.owner), body.arrowhead.egress)
+    return await _submitted(request, ("query", name), ncbi.query(query, asker))
+
+
+@router.post("/v1/namespaces/{name}/update")
+async def update(request: Request, name: str) -> Response:
+    """Repeat the stored queries for new results, then complete the namespace's indices."""
+    services = await _opened(request, name)
+    body = parse_body(UpdateBody, await read_json(request, services.settings.server.max_body_bytes))
+    ncbi, egress = _ncbi(services, name)
+    asker = egress.admit(request_id.get(), id_of_digest(request.state.owner), body.arrowhead.egress)
+    return await _submitted(request, ("update", name), ncbi.update(asker))
+
+
+@router.post("/v1/namespaces/{name}/verify")
+async def verify(request: Request, name: str) -> Response:
+    """Verify the namespace without changing it; blocks changes and costs as much as reading everything."""
+    services = await _opened(request, name)
+    parse_body(NoBody, await read_json(request, services.settings.server.max_body_bytes))
+    return await _submitted(request, ("verify", name), verify_work(services.retrieval.namespaces, name))
+
+
+async def _opened(request: Request, name: str, fields: Collection[str] = ()) -> Services:
+    """Return the services after the checks that need no body.
+
+    Raises:
+        ChangesRefused: namespaces are not changed over HTTP.
+        InvalidRequest: a query parameter is unknown or wrong.
+        NamespaceInvalid: the name is not valid.
+        NamespaceUnknown: there is no such namespace.
+    """
+    services: Services = request.app.state.services
+    require_changes(request)
+    for field in request.query_params:
+        if field not in {"wait", *fields}:
+            raise InvalidRequest(f"{field[:40]}: there is no such field", param=field[:40])
+    _wait_of(request, 0.0)
+    await services.retrieval.run(lambda: services.access.require(request.state.grant, name))
+    if name not in await services.retrieval.run(services.retrieval.namespaces.names):
+        raise NamespaceUnknown(f"there is no namespace {name}", param="name")
+    return services
+
+
+def _ncbi(services: Services, name: str) -> tuple[NcbiWork, Egress]:
+    if services.egress is None:
+        raise RetrievalError("this server makes no calls")
+    loop = asyncio.get_running_loop()
+    return NcbiWork(services.retrieval.namespaces, name, services.egress, loop), services.egress
+
+
+def _reading(body: DocumentBody, today: str) -> Reading:
+    text = TextBuilder()
+    text.add(body.text)
+    document = Document(
+        document_id=body.id,
+        title=" ".join(body.title.split()),
+        source=body.source or "api",
+        url=body.url,
+        authors=tuple(body.authors),
+        journal=body.journal,
+        date=date_number(body.date),
+        types=document_types(body.types, retracted=bool(body.retracted_by)),
+        licence=body.licence,
+        provenance="POST /v1/namespaces/…/documents",
+        retrieved=today,
+        retracted_by=tuple(body.retracted_by),
+        corrected_by=tuple(body.corrected_by),
+    )
+    return text.reading(document)
+
+
+async def _received(request: Request, services: Services, filename: str) -> Upload | None:
+    """Store the uploaded file in a private folder; return None where the client disconnected.
+
+    The file is discarded where the upload fails.
+    """
+    uploads = services.retrieval.uploads
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > uploads.max_bytes:
+        raise UploadTooLarge(f"the file is longer than {uploads.max_bytes} bytes")
+    uploads.begin()
+    try:
+        upload = await asyncio.to_thread(uploads.open, filename)
+        try:
+            await _fill(request, upload)
+        except ClientDisconnect:
+            await asyncio.to_thread(upload.discard)
+            return None
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(upload.discard))
+            raise
+        return upload
+    finally:
+        uploads.end()
+
+
+async def _fill(request: Request, upload: Upload) -> None:
+    waiting: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        waiting.append(chunk)
+        size += len(chunk)
+        if size >= _BLOCK:
+            await asyncio.to_thread(upload.write, b"".join(waiting))
+            waiting, size = [], 0
+    await asyncio.to_thread(upload.write, b"".join(waiting))
+    if not upload.size:
+        raise InvalidRequest("the body is empty: it must be the file")
+    await asyncio.to_thread(upload.close)
+
+
+async def _submitted(
+    request: Request, what: tuple[str, str], work: Work, *, few: bool = False, upload: Upload | None = None
+) -> Response:
+    """Submit the job; reply 200 with the job, or its error, where it ends while the client waits, else 202."""
+    services: Services = request.app.state.services
+    cleanup = upload.discard if upload else lambda: None
+    try:
+        wait = _wait_of(request, _WAIT_FOR_FEW_S if few else 0.0)
+        job = services.retrieval.jobs.submit(JobSpec(*what, request.state.owner), work, cleanup)
+    except BaseException:
+        cleanup()
+        raise
+    async with services.admission.held() as leash:
+        with leash:
+            await job.wait(wait)
+    return _answer(job)
+
+
+def _answer(job: Job) -> Response:
+    headers = {"Location": f"/v1/jobs/{job.id}"}
+    if job.error is not None:
+        return JSONResponse(job.error.body, status_code=job.error.status, headers=headers)
+    return JSONResponse(job.as_dict(), status_code=200 if job.has_ended else 202, headers=headers)
+
+
+def _wait_of(request: Request, default: float) -> float:
+    text = request.query_params.get("wait")
+    if text is None:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= _MAX_WAIT_S:
+        raise InvalidRequest(f"wait: seconds from 0 to {_MAX_WAIT_S:g}", param="wait")
+    return seconds
+
+
+@router.get("/v1/jobs")
+async def list_jobs(request: Request) -> Response:
+    """Return the key's jobs, newest first."""
+    services: Services = request.app.state.services
+    found = services.retrieval.jobs.of(request.state.owner)
+    return JSONResponse({"object": "list", "data": [job.as_dict() for job in found]})
+
+
+@router.get("/v1/jobs/{job_id}")
+async def get_job(request: Request, job_id: str) -> Response:
+    services: Services = request.app.state.services
+    return JSONResponse(services.retrieval.jobs.get(job_id, request.state.owner).as_dict())
+
+
+@router.delete("/v1/jobs/{job_id}")
+async def cancel_job(request: Request, job_id: str) -> Response:
+    """Cancel a job; 202 where it runs and stops at its next step."""
+    services: Services = request.app.state.services
+    job = services.retrieval.jobs.cancel(job_id, request.state.owner)
+    return JSONResponse(job.as_dict(), status_code=200 if job.has_ended else 202)

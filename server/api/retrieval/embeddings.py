@@ -1,0 +1,155 @@
+"""Serve ``POST /v1/embeddings`` in OpenAI's form: texts to vectors.
+
+An encoder with two towers (MedCPT) has two names: ``medcpt`` embeds passages, ``medcpt:query`` questions. For other
+encoders both names give the same vectors.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import uuid
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from models.encoders.base import Encoder, Floats, PassageText
+from server.api.http_request import attended, parse_body, read_json
+from server.api.openai.schemas import MAX_TEXT
+from server.errors import InvalidRequest
+from server.evidence.encoders import EncoderPool
+from server.wiring.services import Services
+
+router = APIRouter()
+_QUERY = ":query"
+_Text = Annotated[str, Field(max_length=MAX_TEXT)]
+
+
+class EmbeddingsRequest(BaseModel):
+    """Embed texts."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: str
+    input: _Text | Annotated[list[_Text], Field(min_length=1)]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+    user: str | None = None
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _is_text(cls, value: Any) -> Any:
+        first = value[0] if isinstance(value, list) and value else value
+        if isinstance(first, int | list):
+            raise ValueError("send text: token ids are of a vocabulary that this encoder does not have")
+        return value
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.input] if isinstance(self.input, str) else self.input
+
+
+@router.post("/v1/embeddings")
+async def embeddings(request: Request) -> Response:
+    services: Services = request.app.state.services
+    body = parse_body(EmbeddingsRequest, await read_json(request, services.settings.server.max_body_bytes))
+    limit = services.settings.retrieval.max_inputs
+    if len(body.texts) > limit:
+        raise InvalidRequest(f"input: {len(body.texts)} texts, at most {limit} are taken at once", param="input")
+    async with attended(request.receive), services.admitted(request.state.owner):
+        return JSONResponse(await services.encoders.run(lambda: _embed(services.encoders, body)))
+
+
+def _embed(pool: EncoderPool, body: EmbeddingsRequest) -> dict[str, Any]:
+    encoder = pool.encoder(body.model.removesuffix(_QUERY))
+    if body.dimensions not in (None, encoder.dim):
+        raise InvalidRequest(f"dimensions: vectors of {body.model} have {encoder.dim}", param="dimensions")
+    is_query = body.model.endswith(_QUERY)
+    vectors = _vectors(encoder, body.texts, is_query=is_query)
+    lengths = [encoder.count_query_tokens(text) for text in body.texts]
+    limit = encoder.fingerprint.max_query if is_query else encoder.fingerprint.max_passage
+    return {
+        "object": "list",
+        "model": body.model,
+        "data": [
+            {"object": "embedding", "index": index, "embedding": _written(vector, body.encoding_format)}
+            for index, vector in enumerate(vectors)
+        ],
+        "usage": {"prompt_tokens": sum(lengths), "total_tokens": sum(lengths)},
+        "arrowhead": {"truncated": [index for index, length in enumerate(lengths) if length > limit]},
+    }
+
+
+def _vectors(encoder: Encoder, texts: list[str], *, is_query: bool) -> Floats:
+    if is_query:
+        return encoder.encode_queries(texts)
+    return encoder.encode_passages([PassageText("", text) for text in texts])
+
+
+def _written(vector: Floats, encoding: str) -> list[float] | str:
+    if encoding == "base64":
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
+    return [float(value) for value in np.asarray(vector)]
+
+
+class RerankDocument(BaseModel):
+    """Provide a document with its title."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: _Text
+    title: _Text = ""
+
+
+class RerankRequest(BaseModel):
+    """Rank documents by their relevance to a query."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: str = ""
+    query: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
+    documents: Annotated[list[_Text | RerankDocument], Field(min_length=1)]
+    top_n: Annotated[int, Field(ge=1)] | None = None
+    return_documents: bool = True
+
+    @property
+    def passages(self) -> list[PassageText]:
+        return [PassageText("", d) if isinstance(d, str) else PassageText(d.title, d.text) for d in self.documents]
+
+
+@router.post("/v1/rerank")
+@router.post("/v2/rerank")
+@router.post("/rerank")
+async def rerank(request: Request) -> Response:
+    services: Services = request.app.state.services
+    body = parse_body(RerankRequest, await read_json(request, services.settings.server.max_body_bytes))
+    limit = services.settings.retrieval.max_inputs
+    if len(body.documents) > limit:
+        raise InvalidRequest(f"documents: {len(body.documents)} given, at most {limit} are taken", param="documents")
+    async with attended(request.receive), services.admitted(request.state.owner):
+        return JSONResponse(await services.encoders.run(lambda: _rerank(services.encoders, body)))
+
+
+def _rerank(pool: EncoderPool, body: RerankRequest) -> dict[str, Any]:
+    """Rank the passages; equal scores preserve the input order."""
+    encoder = pool.cross_encoder(body.model)
+    passages = body.passages
+    logits = [float(logit) for logit in encoder.score(body.query, passages)]
+    order = sorted(range(len(logits)), key=lambda index: (-logits[index], index))[: body.top_n]
+    return {
+        "id": f"rerank-{uuid.uuid4().hex}",
+        "model": encoder.name,
+        "results": [
+            {"index": index, "relevance_score": sigmoid(logits[index]), "logit": logits[index]}
+            | ({"document": {"text": passages[index].text}} if body.return_documents else {})
+            for index in order
+        ],
+    }
+
+
+def sigmoid(logit: float) -> float:
+    """Map a logit to (0, 1), as clients expect; double precision separates extreme logits."""
+    return 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))

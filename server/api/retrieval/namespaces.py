@@ -1,0 +1,156 @@
+"""Serve ``/v1/namespaces``: list, create and delete. Changes of their content are in ``changes``."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from retrieval.corpus.chunking import Chunking
+from retrieval.corpus.errors import NamespaceBusy, NamespaceInvalid, NamespaceUnknown
+from retrieval.corpus.ingest.pubmed_sync import queries_of
+from retrieval.corpus.namespaces.registry import Description
+from retrieval.corpus.namespaces.settings import NO_WORDS, NamespaceSettings
+from server.api.http_request import parse_body, read_json
+from server.api.retrieval.schemas import NamespaceBody
+from server.auth.scopes import Grant, notes_of, require_change
+from server.errors import ChangesRefused, EncoderUnknown, InvalidRequest
+from server.evidence.passages import Retrieval
+from server.settings.server import is_loopback
+from server.wiring.services import Services
+
+router = APIRouter()
+_FIELDS = {"size": "chunk_size", "overlap": "chunk_overlap"}
+
+
+def require_changes(request: Request) -> None:
+    """Check that the request may change namespaces.
+
+    Raises:
+        ChangesRefused: namespaces are not changed over HTTP.
+        NotGranted: this key may not change namespaces.
+        ServerStopping: the server stops.
+    """
+    services: Services = request.app.state.services
+    services.admission.check()
+    allowed, host = services.settings.retrieval.allow_changes, services.settings.server.host
+    if allowed is None and not is_loopback(host):
+        raise ChangesRefused("namespaces are not changed over HTTP on an address that other machines reach")
+    if allowed is False:
+        raise ChangesRefused("namespaces are not changed over HTTP on this server")
+    require_change(request.state.grant)
+
+
+@router.get("/v1/namespaces")
+async def list_namespaces(request: Request) -> Response:
+    services: Services = request.app.state.services
+    async with services.admitted(request.state.owner):
+        found = await services.retrieval.run(lambda: _describe_all(services, request.state.grant))
+    return JSONResponse({"object": "list", "data": found})
+
+
+@router.get("/v1/namespaces/{name}")
+async def get_namespace(request: Request, name: str) -> Response:
+    """Return the namespace with its stored PubMed queries."""
+    services: Services = request.app.state.services
+    async with services.admitted(request.state.owner):
+        work = services.retrieval.run(lambda: _describe_fully(services, request.state.grant, name))
+        return JSONResponse(await work)
+
+
+@router.post("/v1/namespaces")
+async def create_namespace(request: Request) -> Response:
+    services: Services = request.app.state.services
+    require_changes(request)
+    body = parse_body(NamespaceBody, await read_json(request, services.settings.server.max_body_bytes))
+    settings = _settings_of(services, body)
+    today = datetime.now(UTC).date().isoformat()
+    retrieval = services.retrieval
+    notes = notes_of(request.state.grant)
+    await retrieval.run(lambda: retrieval.namespaces.create(body.name, settings, today, notes))
+    return JSONResponse(await retrieval.run(lambda: _describe(retrieval, body.name)), status_code=201)
+
+
+@router.delete("/v1/namespaces/{name}")
+async def delete_namespace(request: Request, name: str) -> Response:
+    services: Services = request.app.state.services
+    require_changes(request)
+    retrieval = services.retrieval
+    await retrieval.run(lambda: services.access.require(request.state.grant, name))
+    if retrieval.jobs.is_busy(name):
+        raise NamespaceBusy(f"namespace {name} has jobs that run or wait: cancel them first", param="name")
+    await retrieval.run(lambda: retrieval.namespaces.delete(name))
+    return JSONResponse({"object": "namespace", "name": name, "deleted": True})
+
+
+def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
+    """Return the settings of a new namespace.
+
+    Raises:
+        InvalidRequest: a field is wrong; ``param`` names it.
+        EncoderUnknown: the server has no such encoder.
+    """
+    encoder = services.settings.retrieval.encoder if body.encoder is None else body.encoder
+    encoder = "" if encoder == "none" else encoder
+    if encoder:
+        try:
+            services.encoders.check(encoder)
+        except EncoderUnknown as error:
+            raise EncoderUnknown(error.message, param="encoder") from error
+    if not (encoder or body.keywords or body.words != NO_WORDS):
+        raise InvalidRequest("encoder: without vectors, words and keywords nothing could be found", param="encoder")
+    try:
+        chunking = Chunking(size=body.chunk_size, overlap=body.chunk_overlap, by_section=body.by_section)
+        return NamespaceSettings(encoder=encoder, words=body.words, keywords=body.keywords, chunking=chunking)
+    except NamespaceInvalid as error:
+        param = _FIELDS.get(error.param or "", error.param)
+        raise InvalidRequest(f"{param}: {error.message}", param=param) from error
+
+
+def _describe_all(services: Services, grant: Grant) -> list[dict[str, Any]]:
+    found = []
+    for name in services.access.names(grant):
+        with suppress(NamespaceUnknown):  # deleted since
+            found.append(_describe(services.retrieval, name))
+    return found
+
+
+def _describe(retrieval: Retrieval, name: str) -> dict[str, Any]:
+    return _namespace_object(retrieval, retrieval.namespaces.describe(name))
+
+
+def _describe_fully(services: Services, grant: Grant, name: str) -> dict[str, Any]:
+    services.access.require(grant, name)
+    retrieval = services.retrieval
+    found = retrieval.namespaces.describe(name)
+    queries = [] if found.damage else queries_of(retrieval.namespaces, name)
+    told = [asdict(saved.query) | {"day": saved.day, "count": saved.count} for saved in queries]
+    return _namespace_object(retrieval, found) | {"queries": told}
+
+
+def _namespace_object(retrieval: Retrieval, found: Description) -> dict[str, Any]:
+    """Return the namespace's object.
+
+    A damaged namespace has only the facts of its folder; ``damage`` is the reason.
+    """
+    told: dict[str, Any] = {
+        "object": "namespace",
+        "name": found.name,
+        "created": found.created,
+        "bytes": found.bytes_disk,
+        "damage": retrieval.uploads.conceal(found.damage) or None,
+        "changing": retrieval.jobs.is_busy(found.name),
+    }
+    if settings := found.settings:
+        told |= {"encoder": settings.encoder or "none", "words": settings.words, "keywords": settings.keywords}
+        chunking = settings.chunking
+        told |= {"chunk_size": chunking.size, "chunk_overlap": chunking.overlap, "by_section": chunking.by_section}
+    if counts := found.counts:
+        told |= {"documents": counts.documents, "passages": counts.passages, "twins": counts.twins}
+        targets = found.settings.targets if found.settings else ()
+        told["waiting"] = {target: counts.pending[target] for target in targets}
+    return told

@@ -1,0 +1,184 @@
+"""Serve ``POST /v1/search`` and ``GET /v1/passages/{namespace}/{id}``.
+
+A search returns passages of namespaces for one query or several.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+
+from retrieval.corpus.errors import NamespaceInvalid, NamespaceUnknown
+from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.search.ranking import Found, Retriever
+from retrieval.corpus.search.searcher import SearchOptions, usual_retriever
+from retrieval.corpus.store.base import PassageFilter
+from retrieval.corpus.store.schema import Target
+from retrieval.passages import Document, Passage
+from server.api.http_request import attended, parse_body, read_json
+from server.api.retrieval.schemas import FilterBody, SearchBody, day_number, shown_day
+from server.auth.scopes import Grant
+from server.errors import InvalidRequest, PassageNotFound
+from server.settings.retrieval import RetrievalSettings
+from server.wiring.services import Services
+
+router = APIRouter()
+# The hits of all queries of a request may be this many times those of the largest single search.
+_MANY: Final = 10
+
+
+@router.post("/v1/search")
+async def search(request: Request) -> Response:
+    services: Services = request.app.state.services
+    body = parse_body(SearchBody, await read_json(request, services.settings.server.max_body_bytes))
+    queries = _checked(body, services.settings.retrieval)
+    where = _filter_of(body.filter)
+    async with attended(request.receive), services.admitted(request.state.owner):
+        work = services.retrieval.run(lambda: _search(services, request.state.grant, body, queries, where))
+        return _json(await work)
+
+
+@router.get("/v1/passages/{namespace}/{passage_id}")
+async def get_passage(request: Request, namespace: str, passage_id: str) -> Response:
+    """Return a passage with the other documents that have the same text, which searches omit."""
+    services: Services = request.app.state.services
+    if not (passage_id.isascii() and passage_id.isdigit() and 0 < int(passage_id[:20]) < 2**63):
+        raise PassageNotFound("a passage's id is a number of up to 63 bits")
+    async with attended(request.receive), services.admitted(request.state.owner):
+        grant, number = request.state.grant, int(passage_id)
+        return _json(await services.retrieval.run(lambda: _passage(services, grant, namespace, number)))
+
+
+def _checked(body: SearchBody, settings: RetrievalSettings) -> list[str]:
+    """Return the queries after validation against the settings.
+
+    Raises:
+        InvalidRequest: a value is not valid; ``param`` names the field.
+    """
+    if (body.query is None) == (body.queries is None):
+        raise InvalidRequest("either query or queries is needed", param="query")
+    queries = [body.query] if body.query is not None else body.queries or []
+    if len(queries) > settings.max_queries:
+        many = f"queries: {len(queries)} given, at most {settings.max_queries} are taken at once"
+        raise InvalidRequest(many, param="queries")
+    if body.k > settings.max_k:
+        raise InvalidRequest(f"k: at most {settings.max_k} passages are found at once", param="k")
+    if body.rerank and settings.cross_encoder is None:
+        raise InvalidRequest(
+            "rerank: this server has no cross-encoder; retrieval.cross_encoder names one", param="rerank"
+        )
+    for name, value in (("k", body.k), ("rerank", body.rerank)):
+        if value * len(queries) > _MANY * settings.max_k:
+            most = _MANY * settings.max_k
+            raise InvalidRequest(f"{name}: at most {most} for all queries of a request together", param=name)
+    return queries
+
+
+def _filter_of(body: FilterBody) -> PassageFilter:
+    try:
+        return PassageFilter(
+            date_from=day_number(body.date_from) if body.date_from else 0,
+            date_to=day_number(body.date_to) if body.date_to else 0,
+            types=tuple(body.types),
+            without_types=tuple(body.without_types),
+            documents=None if body.documents is None else frozenset(body.documents),
+        )
+    except NamespaceInvalid as error:
+        raise InvalidRequest(f"filter.{error.param}: {error.message}", param=f"filter.{error.param}") from error
+
+
+def _search(services: Services, grant: Grant, body: SearchBody, queries: Sequence[str], where: PassageFilter) -> bytes:
+    retrieval = services.retrieval
+    names = _names(services.access.names(grant), body.namespaces)
+    retriever, waiting = _survey(retrieval.namespaces, names, body.retriever)
+    options = SearchOptions(k=body.k, retriever=retriever, where=where, rerank=body.rerank)
+    found = retrieval.searcher.search_many(queries, names, options)
+    lists = [{"object": "list", "data": [_item(one, body.include_text) for one in ranking]} for ranking in found]
+    reply: dict[str, Any] = lists[0] if body.query is not None else {"object": "list", "results": lists}
+    return _dumped(reply | {"arrowhead": {"retriever": retriever, "namespaces": names, "waiting": waiting}})
+
+
+def _names(known: list[str], asked: str | list[str] | None) -> list[str]:
+    """Return the requested namespaces, each once.
+
+    Raises:
+        NamespaceUnknown: a requested namespace is unknown, or there is none at all.
+    """
+    if asked is None or isinstance(asked, str):
+        if not known:
+            raise NamespaceUnknown("there is no namespace yet: POST /v1/namespaces makes one", param="namespaces")
+        return known
+    for name in asked:
+        if name not in known:
+            raise NamespaceUnknown(f"there is no namespace {name[:70]!r}", param="namespaces")
+    return list(dict.fromkeys(asked))
+
+
+def _survey(
+    namespaces: Namespaces, names: Sequence[str], asked: Retriever | None
+) -> tuple[Retriever, dict[str, dict[Target, int]]]:
+    """Return the retriever, and the number of passages missing from the indices of each namespace."""
+    targets_of: dict[str, Sequence[Target]] = {}
+    waiting: dict[str, dict[Target, int]] = {}
+    for name in names:
+        with namespaces.using(name) as namespace:
+            targets = targets_of[name] = namespace.settings.targets
+            pending = namespace.store.counts().pending
+            if behind := {target: pending[target] for target in targets if pending[target]}:
+                waiting[name] = behind
+    return asked or usual_retriever(targets_of.values()), waiting
+
+
+def _passage(services: Services, grant: Grant, name: str, number: int) -> bytes:
+    services.access.require(grant, name)
+    with services.retrieval.namespaces.using(name) as namespace:
+        found = namespace.store.get([number])
+        if not found:
+            raise PassageNotFound(f"namespace {name} has no such passage")
+        others = namespace.store.also_in(number)
+        passage, document = found[0]
+        same = [{"document_id": other.document_id, "title": other.title, "url": other.url} for other in others]
+        return _dumped(_passage_object(name, passage, document) | {"text": passage.text, "also_in": same})
+
+
+def _item(found: Found, include_text: bool) -> dict[str, Any]:
+    shown = _passage_object(found.namespace, found.passage, found.document)
+    shown |= {"score": found.hit.score, "ranks": dict(found.ranks)}
+    return shown | ({"text": found.passage.text} if include_text else {})
+
+
+def _passage_object(namespace: str, passage: Passage, document: Document) -> dict[str, Any]:
+    """Return the passage with its id as text: JavaScript clients cannot represent 63-bit numbers."""
+    return {
+        "object": "passage",
+        "id": str(passage.passage_id),
+        "namespace": namespace,
+        "document_id": passage.document_id,
+        "title": document.title,
+        "section": passage.section,
+        "page": passage.page or None,
+        "start": passage.start,
+        "end": passage.end,
+        "url": document.url,
+        "source": document.source,
+        "authors": list(document.authors),
+        "journal": document.journal,
+        "date": shown_day(document.date),
+        "types": list(document.types),
+        "licence": document.licence,
+        "retracted_by": list(document.retracted_by),
+        "corrected_by": list(document.corrected_by),
+    }
+
+
+def _dumped(reply: dict[str, Any]) -> bytes:
+    """Serialize the reply on the worker thread: a thousand passages would block the streams of the event loop."""
+    return json.dumps(reply, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _json(content: bytes | None) -> Response:
+    """Return the reply; ``content`` is None where the client disconnected."""
+    return Response(content or b"", media_type="application/json")

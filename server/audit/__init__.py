@@ -1,0 +1,1 @@
+"""Keep the hash-chained log of what left this machine."""

@@ -1,0 +1,185 @@
+"""Read the audit log and verify its chain.
+
+Reads line by line, whatever the length of the log; writes nothing. A server may go on writing meanwhile: the current
+file is read up to its size at the start of the reading.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+from server.audit.entry import GENESIS, MAX_LINE_BYTES, Line, Place, closes_off, decode
+from server.audit.log import AuditFailed, head_path, parse_head, put_aside
+
+_START: Final = Place(1, GENESIS)
+
+
+class RawLine(NamedTuple):
+    """Hold the bytes of one line and its location.
+
+    ``number`` counts from 1 in its file. ``ended`` is whether the line end is present.
+    """
+
+    path: Path
+    number: int
+    text: bytes
+    ended: bool
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}: line {self.number}"
+
+
+@dataclass(slots=True)
+class Report:
+    """Report the result of a verification.
+
+    ``problem`` is the first fault, "" where the chain is intact. ``notes`` lists what is unusual but valid.
+    """
+
+    problem: str = ""
+    notes: list[str] = field(default_factory=list)
+    num_lines: int = 0
+    first: Place = _START
+    next: Place = _START
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """List the files of a log at one moment, oldest first.
+
+    ``log`` is its path, None where only some files are read. ``head`` is the position of the next line, ``size`` the
+    number of bytes to read from the last file (None: all).
+    """
+
+    files: tuple[Path, ...]
+    log: Path | None = None
+    head: Place | None = None
+    size: int | None = None
+
+    def lines(self) -> Iterator[RawLine]:
+        """Yield the lines of all files.
+
+        Raises:
+            AuditFailed: a file cannot be read.
+        """
+        for path in self.files:
+            try:
+                with path.open("rb") as file:
+                    yield from _lines(path, file, self.size if path == self.files[-1] else None)
+            except OSError as error:
+                raise AuditFailed(f"{path}: {error.strerror}") from error
+
+
+def snapshot(paths: Sequence[Path]) -> Snapshot:
+    """Return a snapshot of the log's files.
+
+    One path is the log with its rotated files; several paths, or one rotated file, are exactly these, in this order.
+    """
+    if len(paths) != 1 or paths[0].suffix.removeprefix(".").isdecimal():
+        return Snapshot(files=tuple(paths))
+    (path,) = paths
+    descriptor = -1
+    try:
+        # The head is also the lock: while it is held, no process writes or rotates a file.
+        with suppress(OSError):
+            descriptor = os.open(head_path(path), os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        older = [file for _, file in put_aside(path)]
+        files = (*older, path) if path.exists() or not older else tuple(older)
+        head = parse_head(os.pread(descriptor, 200, 0)) if descriptor >= 0 else None
+        size = path.stat().st_size if path.exists() else None
+        return Snapshot(files=files, log=path, head=head, size=size)
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def verify(log: Snapshot) -> Report:
+    """Check every line, the files' order, and that the log ends where it was last written.
+
+    Raises:
+        AuditFailed: a file cannot be read.
+    """
+    report = Report()
+    report.problem = _missing_file(log) or _check(log, report) or _end(log, report)
+    if log.log is not None and log.head is None:
+        report.notes.append(f"{head_path(log.log)} is missing or unreadable: whether lines were cut off is not known")
+    return report
+
+
+def whole_lines(log: Snapshot) -> Iterator[tuple[RawLine, Line | None]]:
+    """Return an iterator of every line with its content, None for a changed or unfinished line."""
+    return ((raw, decode(raw.text)) for raw in log.lines())
+
+
+def _check(log: Snapshot, report: Report) -> str:
+    """Return the problem of the first faulty line, "" where all lines are right."""
+    expected: Place | None = _START if log.log is not None else None
+    fragment: RawLine | None = None
+    for raw, line in whole_lines(log):
+        report.num_lines += 1
+        if fragment is not None:
+            if line is None or expected is None or not closes_off(line, fragment.text, expected):
+                return f"{fragment.where} is not as it was written"
+            report.notes.append(f"{fragment.where} was left unfinished by a process that ended, and closed off after")
+            fragment = None
+        elif line is None and raw.ended:
+            fragment = raw
+            continue
+        elif line is None or not raw.ended:
+            return f"{raw.where} has no end (truncated tail): a killed process leaves this, and the next closes it off"
+        elif problem := _out_of_place(raw, line, expected):
+            return problem
+        if report.num_lines == 1 or expected is None:
+            report.first = line.place
+        expected = report.next = line.next
+        if log.head is not None and log.head.seq == expected.seq and log.head.prev != expected.prev:
+            return f"{raw.where} is not the line that was written last: the head has another hash"
+    return f"{fragment.where} is not as it was written" if fragment is not None else ""
+
+
+def _out_of_place(raw: RawLine, line: Line, expected: Place | None) -> str:
+    if raw.number == 1 and line.event != "open":
+        return f"{raw.where} does not begin a file"
+    if expected is None or line.place == expected:
+        return ""
+    if line.place.seq > expected.seq:
+        return f"{raw.where} has number {line.place.seq}, but {expected.seq} should follow: lines or files are missing"
+    return f"{raw.where} does not follow the line before it"
+
+
+def _missing_file(log: Snapshot) -> str:
+    if log.log is None:
+        return ""
+    numbers = [number for number, _ in put_aside(log.log)]
+    absent = next((n for n, found in enumerate(numbers, 1) if n != found), None)
+    return f"{log.log}.{absent} is missing" if absent else ""
+
+
+def _end(log: Snapshot, report: Report) -> str:
+    """Return the problem of a log that ends too early, "" where it does not.
+
+    Lines cut off at a line's end leave an intact chain; only the head shows the loss.
+    """
+    if log.head is None or log.head.seq <= report.next.seq:
+        return ""
+    lost = log.head.seq - report.next.seq
+    return f"{log.files[-1]}: the last {lost} line(s) are missing (truncated tail): line {log.head.seq - 1} was written"
+
+
+def _lines(path: Path, file: BinaryIO, size: int | None) -> Iterator[RawLine]:
+    number, left = 0, size
+    while left is None or left > 0:
+        text = file.readline(MAX_LINE_BYTES if left is None else min(MAX_LINE_BYTES, left))
+        if not text:
+            return
+        number += 1
+        left = None if left is None else left - len(text)
+        yield RawLine(path, number, text.removesuffix(b"\n"), text.endswith(b"\n"))

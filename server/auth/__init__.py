@@ -1,0 +1,1 @@
+"""Decide who may ask what: keys, scopes, rate limits, origins."""

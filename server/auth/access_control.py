@@ -1,0 +1,130 @@
+"""Decide whether a request is admitted, on its headers alone, before any of the body is read."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from starlette.datastructures import Headers
+
+from server.auth.api_keys import Keyring
+from server.auth.rate_limits import Rates
+from server.auth.scopes import OPERATOR, Grant
+from server.errors import ForbiddenHost, ForbiddenOrigin, Unauthorized
+from server.origins import host_name, is_embedded, is_local_name, is_same_origin, origin_of
+from server.settings.server import ServerSettings, is_loopback
+
+# All but the first are a page without data, for which a browser cannot send a key; the data that it shows needs one.
+OPEN_PATHS: Final = frozenset({"/health", "/docs", "/docs/page.js", "/docs/page.css", "/docs/page.svg"})
+# Anthropic's clients send their key in a header of its own.
+_ANTHROPIC_PATHS: Final = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_TOKENS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2000}", re.ASCII)
+_SHOWN: Final = "x-request-id, retry-after, location, " + ", ".join(
+    f"x-ratelimit-{what}-{unit}" for unit in ("requests", "tokens") for what in ("limit", "remaining", "reset")
+)
+
+
+class Door:
+    """Check hosts, origins, API keys and rates.
+
+    One instance per process, used from its event loop.
+    """
+
+    def __init__(self, settings: ServerSettings, keyring: Keyring, rates: Rates) -> None:
+        self._keyring = keyring
+        self._rates = rates
+        self._is_local = is_loopback(settings.host)
+        self._hosts = frozenset(name.lower() for name in (*settings.allowed_hosts, settings.host))
+        self._pages = frozenset(settings.cors_origins)
+
+    def check_page(self, method: str, headers: Headers) -> None:
+        """Check the Host and Origin headers of a request.
+
+        On a loopback address, no page of another, unlisted origin is answered at all: the server may be without keys,
+        and then every site opened on this machine could use it.
+
+        Raises:
+            ForbiddenHost: a loopback address was requested under another name.
+            ForbiddenOrigin: a page of this origin may not use the server.
+        """
+        host = headers.get("host", "")
+        if self._is_local and not is_local_name(host_name(host), self._hosts):
+            raise ForbiddenHost("this server answers to its own address only")
+        origins = headers.getlist("origin")
+        if not origins:
+            if self._is_local and is_embedded(*(headers.get(f"sec-fetch-{n}", "") for n in ("site", "mode", "dest"))):
+                raise ForbiddenOrigin("a page of another origin may not load this as a part of itself")
+            return
+        if len(origins) == 1 and (self._listed(origins[0]) or is_same_origin(origins[0], host)):
+            return
+        if self._is_local or method not in _READING:
+            raise ForbiddenOrigin("a page of this origin may not use the server")
+
+    def cors_headers(self, method: str, headers: Headers) -> dict[str, str]:
+        """Return the CORS headers of a reply to a listed page; at most ``vary`` for others.
+
+        Keys travel in a header and cookies are not used, so credentials are never allowed.
+        """
+        origin = headers.get("origin", "")
+        if not self._pages or not self._listed(origin):
+            return {"vary": "Origin"} if self._pages else {}
+        told = {"vary": "Origin", "access-control-allow-origin": origin, "access-control-expose-headers": _SHOWN}
+        if self.is_preflight(method, headers):
+            wanted = headers.get("access-control-request-headers", "")
+            told["access-control-allow-methods"] = "GET, HEAD, POST, PUT, DELETE"
+            told["access-control-allow-headers"] = wanted if _TOKENS.fullmatch(wanted) else "authorization"
+            told["access-control-max-age"] = "600"
+            if headers.get("access-control-request-private-network") == "true":
+                told["access-control-allow-private-network"] = "true"
+        return told
+
+    def is_preflight(self, method: str, headers: Headers) -> bool:
+        """Return whether the request is a listed page's CORS preflight, which carries no key."""
+        asks = method == "OPTIONS" and "access-control-request-method" in headers
+        return asks and len(headers.getlist("origin")) == 1 and self._listed(headers["origin"])
+
+    def admit(self, path: str, headers: Headers) -> Grant:
+        """Return the permissions of the request.
+
+        A public path gets permissions too, but only for itself.
+
+        Raises:
+            Unauthorized: there is no valid key.
+            KeyStoreError: the file of keys cannot be read.
+        """
+        if path in OPEN_PATHS or (self._is_local and not self._keyring.is_guarded):
+            return OPERATOR
+        key = _key_of(path, headers)
+        if not key:
+            raise Unauthorized("a valid API key is required")
+        return self._keyring.find(key)
+
+    def take(self, grant: Grant) -> None:
+        """Charge the request to its key's rate limit.
+
+        Raises:
+            RateExceeded: the limit is reached.
+        """
+        self._rates.take(grant)
+
+    def rate_headers(self, grant: Grant) -> dict[str, str]:
+        return self._rates.headers(grant)
+
+    def _listed(self, origin: str) -> bool:
+        try:
+            return origin_of(origin) in self._pages
+        except ValueError:
+            return False
+
+
+def _key_of(path: str, headers: Headers) -> str:
+    """Return the request's API key, "" where it has none or more than one."""
+    bearers = headers.getlist("authorization")
+    others = headers.getlist("x-api-key") if path in _ANTHROPIC_PATHS else []
+    if len(bearers) + len(others) != 1:
+        return ""
+    if others:
+        return others[0].strip()
+    scheme, _, key = bearers[0].partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""

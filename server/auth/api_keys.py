@@ -1,0 +1,197 @@
+"""Authenticate requests by the keys of the settings and those of the key store, which may change at runtime.
+
+All failures deny access: a server that once required keys continues to require them, an unreadable store accepts none
+of its keys, and an unknown key permits no outbound call.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from server.auth.key_store import KeyStore, KeyStoreError, Mark, StoredKey
+from server.auth.scopes import OPERATOR, Grant
+from server.errors import Unauthorized
+from server.settings.loading import SettingsInvalid, variable_name
+from server.settings.paths import keys_file
+from server.settings.schema import Settings
+from server.settings.server import is_loopback
+from server.types import EgressMode, id_of_digest, key_digest
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    digest: str
+    grant: Grant
+    expires: datetime | None = None
+
+
+class Keyring:
+    """Look up API keys; not thread-safe.
+
+    ``find`` first reloads the store if it has changed; an unchanged one costs one ``stat``.
+    """
+
+    def __init__(
+        self,
+        secrets: Sequence[str],
+        store: KeyStore | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Load the keys of the settings and of the store.
+
+        Raises:
+            KeyStoreError: the store exists and cannot be read.
+        """
+        digests = [key_digest(secret) for secret in secrets]
+        self._fixed = [_Entry(digest, Grant(owner=digest, is_operator=True)) for digest in digests]
+        self._store = store
+        self._now = now
+        self._mark: Mark | None = None
+        self._descriptor = -1
+        self._problem: KeyStoreError | None = None
+        self._stored: tuple[StoredKey, ...] = ()
+        self._entries = list(self._fixed)
+        self._guarded = bool(self._fixed)
+        self._refresh()
+        if self._problem is not None:
+            raise self._problem
+
+    @property
+    def is_guarded(self) -> bool:
+        """Return whether requests need a key, which remains true after the last key is revoked."""
+        self._refresh()
+        return self._guarded
+
+    def find(self, secret: str) -> Grant:
+        """Return the grant of a secret.
+
+        Raises:
+            Unauthorized: the key is unknown, revoked or expired.
+            KeyStoreError: the key may be one of the store, which cannot be read now.
+        """
+        self._refresh()
+        given = key_digest(secret)
+        found: _Entry | None = None
+        # Every entry is compared, in constant time, so that the duration reveals nothing about any key.
+        for entry in self._entries:
+            if hmac.compare_digest(given, entry.digest):
+                found = entry
+        if found is None and self._problem is not None:
+            # The original message names a local path; only the log has it.
+            raise KeyStoreError("the key cannot be checked: the keys cannot be read now") from self._problem
+        return self._still_good(found)
+
+    def grant_of(self, owner: str) -> Grant:
+        """Return the current grant of the key that a request was authenticated with.
+
+        ``owner``: the digest of the key, "" for none.
+
+        Raises:
+            Unauthorized: the key was revoked or has expired since.
+        """
+        if not owner and not self._guarded:
+            return OPERATOR
+        return self._still_good(next((entry for entry in self._entries if entry.digest == owner), None))
+
+    def _still_good(self, entry: _Entry | None) -> Grant:
+        if entry is None or (entry.expires is not None and entry.expires <= self._now()):
+            raise Unauthorized("a valid API key is required")
+        return entry.grant
+
+    def mode_of(self, key_id: str) -> EgressMode | None:
+        """Return the egress mode that a key is limited to, None for no limit.
+
+        A revoked key keeps its limit for requests that are still running; an unknown key gets "off".
+        """
+        if not key_id or any(id_of_digest(entry.digest) == key_id for entry in self._fixed):
+            return None
+        key = next((key for key in self._stored if key.id == key_id), None)
+        return key.scopes.egress if key else "off"
+
+    @property
+    def fixed_ids(self) -> list[str]:
+        """Return the ids of the keys of the settings."""
+        return [id_of_digest(entry.digest) for entry in self._fixed]
+
+    @property
+    def ids(self) -> list[str]:
+        """Return the ids of all accepted keys, those of the settings first."""
+        return self.fixed_ids + [key.id for key in self.active]
+
+    @property
+    def active(self) -> list[StoredKey]:
+        """Return the keys of the store that are neither revoked nor expired."""
+        self._refresh()
+        now = self._now()
+        return [key for key in self._stored if key.is_usable(now)]
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _refresh(self) -> None:
+        if self._store is None:
+            return
+        try:
+            mark = self._store.mark()
+            if mark == self._mark:
+                return
+            # Set before the read, so that a damaged file is read once and not at every request.
+            self._mark = mark
+            reading = self._store.read() if mark else None
+        except KeyStoreError as error:
+            self._fail(error)
+            return
+        self.close()
+        self._mark, self._problem = (reading.mark, None) if reading else (None, None)
+        self._descriptor = reading.descriptor if reading else -1
+        self._take(reading.keys if reading else ())
+
+    def _fail(self, error: KeyStoreError) -> None:
+        if self._problem is None or self._problem.message != error.message:
+            log.error("keys of the store are not taken: %s", error.message)
+        self._problem = error
+        self._guarded = True
+        self._entries = list(self._fixed)
+
+    def _take(self, keys: tuple[StoredKey, ...]) -> None:
+        living = [key for key in keys if key.revoked is None]
+        made = [_Entry(key.digest, Grant(owner=key.digest, scopes=key.scopes), key.expires) for key in living]
+        if self._stored != keys:
+            log.info("keys: %d of the settings, %d of the store", len(self._fixed), len(living))
+        self._stored = keys
+        self._entries = [*self._fixed, *made]
+        self._guarded = self._guarded or bool(living)
+
+
+def open_keyring(settings: Settings) -> Keyring:
+    """Open the keyring of the settings' keys and their key store.
+
+    Raises:
+        KeyStoreError: the store exists and cannot be read.
+    """
+    secrets = [key.get_secret_value() for key in settings.server.api_keys]
+    return Keyring(secrets, KeyStore(keys_file(settings)))
+
+
+def require_guard(settings: Settings, keyring: Keyring) -> None:
+    """Check that a server that other machines can reach has at least one key.
+
+    Raises:
+        SettingsInvalid: it has none.
+    """
+    host = settings.server.host
+    if is_loopback(host) or keyring.fixed_ids or keyring.active:
+        return
+    raise SettingsInvalid(
+        f"{variable_name('server', 'host')} (server.host): {host} can be reached from other machines: make a key with "
+        "`arrowhead key create`, set server.api_keys, or listen on 127.0.0.1"
+    )

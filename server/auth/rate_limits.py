@@ -1,0 +1,105 @@
+"""Limit requests and sampled tokens per minute and key, with two token buckets that fill evenly.
+
+A bucket holds the quota of one minute, so a key that was idle may spend that much at once. Tokens are known only when
+an answer has ended: the bucket may then be negative, and requests are refused until it holds at least one token again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
+
+from server.auth.scopes import Grant
+from server.errors import RateExceeded
+
+_MINUTE_S: Final = 60.0
+_MAX_BUCKETS: Final = 4096
+Unit = Literal["requests", "tokens"]
+
+
+class _Bucket:
+    def __init__(self, per_minute: int, now: float) -> None:
+        self.per_minute = per_minute
+        self.level = float(per_minute)
+        self._at = now
+
+    def fill(self, now: float) -> None:
+        self.level = min(float(self.per_minute), self.level + (now - self._at) * self.per_minute / _MINUTE_S)
+        self._at = now
+
+    def seconds_to(self, level: float) -> float:
+        return max(0.0, level - self.level) * _MINUTE_S / self.per_minute
+
+
+class Rates:
+    """Apply the rate limits of keys; not thread-safe.
+
+    The state is in memory: after a restart, all buckets are full.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._buckets: OrderedDict[tuple[str, Unit], _Bucket] = OrderedDict()
+        # Refused requests since the start, by the bucket that was empty.
+        self.refused: dict[Unit, int] = {"requests": 0, "tokens": 0}
+
+    def take(self, grant: Grant) -> None:
+        """Count one request.
+
+        Raises:
+            RateExceeded: a bucket is empty; the request is not counted.
+        """
+        buckets = self._of(grant)
+        for unit, bucket in buckets.items():
+            if bucket.level < 1:
+                self.refused[unit] += 1
+                wait = bucket.seconds_to(1)
+                message = f"this key has {bucket.per_minute} {unit} a minute; the next in {_span(wait)}"
+                raise RateExceeded(message, retry_after_s=max(1, math.ceil(wait)))
+        if (requests := buckets.get("requests")) is not None:
+            requests.level -= 1
+
+    def spend(self, grant: Grant, tokens: int) -> None:
+        """Charge the sampled tokens of an ended answer."""
+        if (bucket := self._of(grant).get("tokens")) is not None:
+            bucket.level -= tokens
+
+    def headers(self, grant: Grant) -> dict[str, str]:
+        """Return the rate-limit headers as OpenAI names them; ``reset`` is the time until the bucket is full."""
+        told: dict[str, str] = {}
+        for unit, bucket in self._of(grant).items():
+            told[f"x-ratelimit-limit-{unit}"] = str(bucket.per_minute)
+            told[f"x-ratelimit-remaining-{unit}"] = str(max(0, math.floor(bucket.level)))
+            told[f"x-ratelimit-reset-{unit}"] = _span(bucket.seconds_to(bucket.per_minute))
+        return told
+
+    def _of(self, grant: Grant) -> Mapping[Unit, _Bucket]:
+        limits: dict[Unit, int | None] = {
+            "requests": grant.scopes.requests_per_minute,
+            "tokens": grant.scopes.tokens_per_minute,
+        }
+        if not any(limits.values()):
+            return {}
+        now = self._clock()
+        found: dict[Unit, _Bucket] = {}
+        for unit, limit in limits.items():
+            if limit is not None:
+                found[unit] = self._buckets.setdefault((grant.owner, unit), _Bucket(limit, now))
+                found[unit].fill(now)
+                self._buckets.move_to_end((grant.owner, unit))
+        while len(self._buckets) > _MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        return found
+
+
+def _span(seconds: float) -> str:
+    """Format a duration as 250ms, 7s or 1m30s, rounded up."""
+    if seconds <= 0:
+        return "0s"
+    if seconds < 1:
+        return f"{math.ceil(seconds * 1000)}ms"
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

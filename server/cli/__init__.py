@@ -1,0 +1,1 @@
+"""Run the verbs of the ``arrowhead`` command."""

@@ -1,0 +1,136 @@
+"""Implement ``arrowhead search``: find passages of namespaces by meaning, words or keywords."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from server.cli.namespaces import opened
+from server.settings.loading import SettingsInvalid
+
+if TYPE_CHECKING:
+    from retrieval.corpus.search.ranking import Found, Retriever
+    from server.evidence.passages import Retrieval
+
+_SHOWN = 300
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query")
+    parser.add_argument("--namespace", "-n", action="append", default=[], metavar="NAME", help="default: all")
+    parser.add_argument(
+        "--retriever", default="", metavar="R", help="dense, bm25, pes2, hybrid, or the name of an encoder"
+    )
+    parser.add_argument("-k", type=int, default=5, help="passages")
+    parser.add_argument(
+        "--rerank", type=int, nargs="?", const=50, default=0, metavar="N",
+        help="let the cross-encoder judge the N best (50)",
+    )  # fmt: skip
+    parser.add_argument("--from", dest="date_from", default="", metavar="YYYY[-MM[-DD]]")
+    parser.add_argument("--to", dest="date_to", default="", metavar="YYYY[-MM[-DD]]")
+    parser.add_argument("--type", action="append", default=[], help="only documents of this type, as 'review'")
+    parser.add_argument("--without-type", action="append", default=[])
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    parser.add_argument("--config", type=Path, help="settings file (TOML)")
+    parser.set_defaults(run=_search)
+
+
+def _search(args: argparse.Namespace) -> int:
+    from retrieval.corpus.search.searcher import SearchOptions
+    from retrieval.corpus.store.base import PassageFilter
+
+    where = PassageFilter(
+        date_from=parse_day(args.date_from, "--from", "0000"),
+        date_to=parse_day(args.date_to, "--to", "9999"),
+        types=tuple(args.type),
+        without_types=tuple(args.without_type),
+    )
+    with opened(args) as (_, retrieval):
+        names = args.namespace or retrieval.namespaces.names()
+        if not names:
+            raise SettingsInvalid("there is no namespace yet: `arrowhead namespace create NAME` makes one")
+        retriever = retriever_of(retrieval, args.retriever, names)
+        options = SearchOptions(k=args.k, retriever=retriever, where=where, rerank=args.rerank)
+        found = retrieval.searcher.search(args.query, names, options)
+    for rank, one in enumerate(found, 1):
+        print(json.dumps(_as_dict(one), ensure_ascii=False) if args.json else _as_text(rank, one))
+    return 0
+
+
+def parse_day(text: str, flag: str, rest: str) -> int:
+    """Return the date as yyyymmdd, 0 for an empty text.
+
+    ``rest`` supplies the digits of a missing month or day.
+
+    Raises:
+        SettingsInvalid: the text is no date.
+    """
+    if not text:
+        return 0
+    found = re.fullmatch(r"(\d{4})(?:[-/]?(\d\d))?(?:[-/]?(\d\d))?", text)
+    if found is None:
+        raise SettingsInvalid(f"{flag} {text}: write a day as 2020-01-31, or a year, or a month")
+    return int((found[1] + (found[2] or "") + (found[3] or "")).ljust(8, rest[-1]))
+
+
+def retriever_of(retrieval: Retrieval, name: str, names: list[str]) -> Retriever:
+    """Return the retriever that ``name`` selects for these namespaces.
+
+    An empty name selects words and vectors together where every namespace has both. An encoder's name selects ``dense``
+    where the namespaces use that encoder.
+
+    Raises:
+        NamespaceInvalid: a namespace uses another encoder, or the namespaces have no index in common.
+    """
+    from retrieval.corpus.errors import NamespaceInvalid
+    from retrieval.corpus.search.ranking import RANKERS
+    from retrieval.corpus.search.searcher import usual_retriever
+
+    if name in RANKERS:
+        return name  # type: ignore[return-value]  # one of the literals
+    settings = {}
+    for one in names:
+        with retrieval.namespaces.using(one) as namespace:
+            settings[one] = namespace.settings
+    if not name:
+        return usual_retriever(one.targets for one in settings.values())
+    others = [one for one, s in settings.items() if s.encoder != name]
+    if others:
+        raise NamespaceInvalid(
+            f"no retriever is called {name[:60]!r} ({', '.join(RANKERS)}), and {others[0]} is of another encoder",
+            param="retriever",
+        )
+    return "dense"
+
+
+def _as_text(rank: int, found: Found) -> str:
+    passage, document = found.passage, found.document
+    place = ", ".join(
+        part for part in (passage.section, f"page {passage.page}" if passage.page else "", _day(document.date)) if part
+    )
+    text = " ".join(passage.text.split())
+    text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    notice = " [RETRACTED]" if document.retracted_by or "retracted publication" in document.types else ""
+    head = f"{rank}. {document.title or document.document_id}{notice}"
+    source = f"{found.namespace} {document.document_id}" + (f" ({place})" if place else "")
+    return f"{head}\n   {source}  score {found.hit.score:.4f}\n   {text}\n"
+
+
+def _day(date: int) -> str:
+    year, month, day = date // 10_000, date // 100 % 100, date % 100
+    return f"{year}" + (f"-{month:02}" if month else "") + (f"-{day:02}" if day else "") if date else ""
+
+
+def _as_dict(found: Found) -> dict[str, object]:
+    """Return the JSON object of a passage.
+
+    Ids are text, since not every JSON reader holds 63-bit numbers exactly.
+    """
+    passage = dataclasses.asdict(found.passage) | {"passage_id": str(found.passage.passage_id)}
+    document = dataclasses.asdict(found.document)
+    ranks = dict(found.ranks)
+    return {"namespace": found.namespace, "score": found.hit.score, "ranks": ranks, **passage, "document": document}

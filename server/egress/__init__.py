@@ -1,0 +1,1 @@
+"""Decide what may leave this machine, and send it."""

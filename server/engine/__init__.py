@@ -1,0 +1,1 @@
+"""Load, supervise and restart the engine."""

@@ -1,0 +1,1 @@
+"""Give methods the calls, passages and statements that they ask for."""

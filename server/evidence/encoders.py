@@ -1,0 +1,110 @@
+"""Load each encoder of the process at its first use.
+
+Only encoders that the settings name are loaded. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import TypeVar
+
+from models.encoders.base import CrossEncoder, Encoder, EncoderOptions
+from models.encoders.registry import create_cross_encoder, create_encoder
+from retrieval.observing import RetrievalObserver, Unobserved
+from server.errors import EncoderUnknown
+from server.observability.instrumented import ObservedCrossEncoder, ObservedEncoder
+from server.settings.retrieval import RetrievalSettings
+
+log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class EncoderPool:
+    """Share the loaded encoders of the process.
+
+    Safe from many threads. An encoder that the settings do not name is never loaded, whatever the request.
+    """
+
+    def __init__(self, settings: RetrievalSettings, observer: RetrievalObserver | None = None) -> None:
+        self._settings = settings
+        self._observer = observer or Unobserved()
+        self._options = EncoderOptions(
+            device=settings.device,
+            dtype=settings.dtype,
+            batch_tokens=settings.batch_tokens,
+            allow_download=settings.allow_download,
+        )
+        self._encoders: dict[str, Encoder] = {}
+        self._cross_encoder: CrossEncoder | None = None
+        self._loading = threading.Lock()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="encoders")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._settings.encoder_names
+
+    def check(self, name: str) -> None:
+        """Check that the settings name the encoder.
+
+        Raises:
+            EncoderUnknown: the settings do not name it.
+        """
+        if name not in self.names:
+            there = ", ".join(self.names)
+            raise EncoderUnknown(f"there is no encoder {name[:100]!r}; there are: {there}", param="model")
+
+    def encoder(self, name: str = "") -> Encoder:
+        """Return the encoder, "" for the default one; block until it is loaded.
+
+        Raises:
+            EncoderUnknown: the settings do not name it.
+            ModelError: it cannot be loaded.
+        """
+        name = name or self._settings.encoder
+        self.check(name)
+        with self._loading:
+            if name not in self._encoders:
+                loaded = _timed(name, lambda: create_encoder(name, self._options))
+                self._encoders[name] = ObservedEncoder(loaded, self._observer)
+            return self._encoders[name]
+
+    @property
+    def cross_encoder_name(self) -> str | None:
+        return self._settings.cross_encoder
+
+    def cross_encoder(self, name: str = "") -> CrossEncoder:
+        """Return the one cross-encoder of the settings; block until it is loaded.
+
+        Raises:
+            EncoderUnknown: the settings do not name it.
+            ModelError: it cannot be loaded.
+        """
+        known = self._settings.cross_encoder
+        if known is None or name not in {"", known}:
+            there = known or "none: retrieval.cross_encoder names one"
+            raise EncoderUnknown(f"there is no cross-encoder {name[:100]!r}; there is: {there}", param="model")
+        with self._loading:
+            if self._cross_encoder is None:
+                loaded = _timed(known, lambda: create_cross_encoder(known, self._options))
+                self._cross_encoder = ObservedCrossEncoder(loaded, self._observer)
+            return self._cross_encoder
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """Run ``work`` in the one encoding thread, since two concurrent batches would slow each other down."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker, copy_context().run, work)
+
+    async def close(self) -> None:
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+
+def _timed(name: str, load: Callable[[], _T]) -> _T:
+    started = time.monotonic()
+    loaded = load()
+    log.info("encoder ready: name=%s seconds=%.1f", name, time.monotonic() - started)
+    return loaded

@@ -1,0 +1,399 @@
+"""Share the knowledge graph, with its names and vectors, between all answers of the process.
+
+The graph is opened at the first question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from models.encoders.base import Encoder, Floats, PassageText
+from retrieval.errors import NcbiRefusedByEgress
+from retrieval.graph.base import GraphStore
+from retrieval.graph.errors import GraphError, GraphNodeUnknown
+from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
+from retrieval.graph.linking.linker import Linker
+from retrieval.graph.linking.model_extraction import Extractor
+from retrieval.graph.linking.types import Linked, LinkOptions
+from retrieval.graph.linking.vector_lookup import build_nearest
+from retrieval.graph.spoke.source import Arrival, Departure, SpokeSource
+from retrieval.graph.store.catalog import open_or_sample
+from retrieval.graph.store.reader import LocalGraph
+from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
+from retrieval.observing import Parts, Unobserved
+from server.egress.destinations import Asker, InboundReply, OutboundRequest
+from server.egress.router import Egress
+from server.evidence.encoders import EncoderPool
+from server.methods.base import Ask
+from server.types import EgressMode
+
+DEFAULT_BYTES: Final = 64 << 20
+# Bytes per entry beside the vector: its key, the headers of both objects and the entry of the dict.
+_OVERHEAD: Final = 320
+# Between two batches, the one thread of the encoder serves other questions.
+_BATCH: Final = 128
+# Key of a text -> float16 [dim] as bytes.
+_Rows = dict[bytes, bytes]
+Encode = Callable[[Sequence[str]], Awaitable[Floats]]
+
+
+class StatementVectors:
+    """Encode statements and cache their vectors; one instance per encoder and process.
+
+    Safe for concurrent tasks of one event loop. ``max_bytes`` 0 disables the cache.
+    """
+
+    def __init__(self, fingerprint: Mapping[str, Any], encode: Encode, max_bytes: int = DEFAULT_BYTES) -> None:
+        """Create an empty cache.
+
+        ``encode`` returns float32 [n, dim] of passages; it may compute them on any thread.
+        """
+        self._salt = hashlib.blake2b(json.dumps(dict(fingerprint), sort_keys=True).encode()).digest()
+        self._encode = encode
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[bytes, bytes] = OrderedDict()
+        self._bytes = 0
+        self._under_way: dict[bytes, asyncio.Task[_Rows]] = {}
+
+    @property
+    def num_bytes(self) -> int:
+        return self._bytes
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def of(self, texts: Sequence[str]) -> Floats:
+        """Return float32 [n, dim], in the order of ``texts``.
+
+        A text that another question is encoding is awaited and not encoded twice. Raises what ``encode`` raises;
+        nothing of that batch is cached.
+        """
+        keys = [self._key(text) for text in texts]
+        rows: _Rows = {}
+        new: dict[bytes, str] = {}
+        waiting: dict[asyncio.Task[_Rows], None] = {}
+        for key, text in zip(keys, texts, strict=True):
+            if (row := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+                rows[key] = row
+            elif (task := self._under_way.get(key)) is not None:
+                waiting[task] = None
+            else:
+                new[key] = text
+        if new:
+            waiting[self._begin(new)] = None
+        for task in waiting:
+            # The question that started the task may be cancelled while others await it.
+            rows |= await asyncio.shield(task)
+        return np.frombuffer(b"".join(rows[key] for key in keys), np.float16).reshape(len(keys), -1).astype(np.float32)
+
+    def _begin(self, new: Mapping[bytes, str]) -> asyncio.Task[_Rows]:
+        task = asyncio.create_task(self._encoded(new))
+        self._under_way |= dict.fromkeys(new, task)
+        task.add_done_callback(lambda done: self._ended(done, new))
+        return task
+
+    async def _encoded(self, new: Mapping[bytes, str]) -> _Rows:
+        rows: _Rows = {}
+        keys = list(new)
+        for first in range(0, len(keys), _BATCH):
+            part = keys[first : first + _BATCH]
+            vectors = (await self._encode([new[key] for key in part])).astype(np.float16)
+            rows |= {key: vector.tobytes() for key, vector in zip(part, vectors, strict=True)}
+        return rows
+
+    def _ended(self, task: asyncio.Task[_Rows], new: Mapping[bytes, str]) -> None:
+        for key in new:
+            del self._under_way[key]
+        if task.cancelled() or task.exception() is not None:
+            return
+        for key, row in task.result().items():
+            self._kept[key] = row
+            self._bytes += len(row) + _OVERHEAD
+        while self._bytes > self._max_bytes:
+            _, row = self._kept.popitem(last=False)
+            self._bytes -= len(row) + _OVERHEAD
+
+    def _key(self, text: str) -> bytes:
+        return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16, key=self._salt).digest()
+
+
+_T = TypeVar("_T")
+_NO_ROW: Final = -1
+
+
+class StoredGraph:
+    """Read a store off the event loop, and encode the statements that have no stored vector."""
+
+    def __init__(
+        self, store: GraphStore, pool: EncoderPool, encoder: Encoder, cache_bytes: int = DEFAULT_BYTES
+    ) -> None:
+        """Combine a store with an encoder of the pool.
+
+        ``cache_bytes`` bounds the cached vectors of statements that the store does not hold.
+        """
+        self._store = store
+        self._pool = pool
+        self._encoder = encoder
+        self._elsewhere = StatementVectors(encoder.fingerprint.as_dict(), self._passages, cache_bytes)
+
+    @property
+    def name(self) -> str:
+        return self._store.graph
+
+    @property
+    def release(self) -> str:
+        return self._store.release
+
+    async def neighbourhood(self, node: Node) -> Neighbourhood:
+        statements = await asyncio.to_thread(self._store.statements, node.node_id)
+        return Neighbourhood(node=node, statements=statements, graph=self.name, release=self.release)
+
+    async def encode(self, question: str) -> Floats:
+        vectors = await self._encode(lambda encoder: encoder.encode_queries([question]))
+        row: Floats = vectors[0]
+        return row
+
+    async def vectors(self, statements: Sequence[Statement]) -> Floats:
+        rows = [statement.row for statement in statements]
+        if _NO_ROW not in rows:
+            return await asyncio.to_thread(self._store.vectors, rows)
+        stored = [place for place, row in enumerate(rows) if row != _NO_ROW]
+        new = [place for place, row in enumerate(rows) if row == _NO_ROW]
+        fresh = await self._elsewhere.of([statements[place].text for place in new])
+        vectors = np.empty((len(rows), fresh.shape[1]), np.float32)
+        vectors[new] = fresh
+        if stored:
+            vectors[stored] = await asyncio.to_thread(self._store.vectors, [rows[place] for place in stored])
+        return vectors
+
+    async def _passages(self, texts: Sequence[str]) -> Floats:
+        passages = [PassageText("", text) for text in texts]
+        return await self._encode(lambda encoder: encoder.encode_passages(passages))
+
+    async def _encode(self, work: Callable[[Encoder], _T]) -> _T:
+        return await self._pool.run(lambda: work(self._encoder))
+
+
+log = logging.getLogger(__name__)
+# Above this number of names, their vectors are searched in an index on the disk, beside the graph.
+_IN_MEMORY = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Hold an open graph with its linker."""
+
+    store: LocalGraph
+    graph: StoredGraph
+    linker: Linker
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlace:
+    """Locate the graph of this machine and name the encoder of its vectors.
+
+    ``cache_bytes`` bounds the stored vectors of SPOKE's statements.
+    """
+
+    root: Path
+    name: str
+    encoder: str
+    cache_bytes: int = DEFAULT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Spoke:
+    """Describe access to SPOKE.
+
+    ``is_here`` is whether its host is this machine, so that nothing leaves.
+    """
+
+    source: SpokeSource
+    host: str
+    is_here: bool
+
+
+class GraphService:
+    """Share one open graph between answers, each with its own egress mode.
+
+    Safe from many tasks of one event loop.
+    """
+
+    def __init__(
+        self,
+        place: GraphPlace,
+        pool: EncoderPool,
+        egress: Egress,
+        spoke: Spoke | None = None,
+        parts: Parts | None = None,
+    ) -> None:
+        self._place = place
+        self._pool = pool
+        self._egress = egress
+        self._spoke = spoke
+        self.parts: Parts = parts or Unobserved()
+        self._opening: asyncio.Task[Opened] | None = None
+
+    def open(self, ask: Ask, egress: EgressMode | None) -> AnswerGraph:
+        """Return the graph for one answer.
+
+        Raises:
+            EgressRaised: the mode is above that of the request's key.
+        """
+        return AnswerGraph(self, self._spoke, self._egress, self._egress.admit(ask.request_id, ask.key_id, egress))
+
+    @property
+    def place(self) -> GraphPlace:
+        return self._place
+
+    async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
+        """Link the question's mentions to nodes of the graph.
+
+        Raises:
+            GraphError: there is no such graph, or it is damaged.
+            ModelError: its encoder is not available.
+        """
+        with self.parts.part("link", extraction="model" if extractor else "dictionary") as part:
+            linker = (await self.opened()).linker
+            if extractor is None:
+                linked = await linker.link(question)
+            else:
+                linked = await replace(linker, extractor=extractor).link(question, LinkOptions(method="model"))
+            part.tell(found=len(linked.mentions))
+        return linked
+
+    async def broader(self, text: str, mention: Mention) -> Mention | None:
+        return await (await self.opened()).linker.broader(text, mention)
+
+    async def close(self) -> None:
+        task, self._opening = self._opening, None
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return
+        opened = task.result()
+        if opened.linker.nearest is not None:
+            opened.linker.nearest.close()
+        opened.store.close()
+
+    async def opened(self) -> Opened:
+        """Open the graph once and return it.
+
+        A cancelled caller does not cancel the opening for the others; after a failure, the next caller opens it again.
+        """
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._pool.run(self._load))
+            self._opening.add_done_callback(self._forget_failure)
+        return await asyncio.shield(self._opening)
+
+    def _forget_failure(self, task: asyncio.Task[Opened]) -> None:
+        if (task.cancelled() or task.exception() is not None) and self._opening is task:
+            self._opening = None
+
+    def _load(self) -> Opened:
+        started = time.monotonic()
+        encoder = self._pool.encoder(self._place.encoder)
+        store = open_or_sample(self._place.root, self._place.name, encoder)
+        try:
+            names = self._place.root / ".names" / self._place.name if store.manifest.nodes > _IN_MEMORY else None
+            linker = Linker(build_dictionary(store), build_nearest(store, encoder, names))
+        except BaseException:
+            store.close()
+            raise
+        seconds = time.monotonic() - started
+        log.info("graph ready: name=%s nodes=%d seconds=%.1f", self._place.name, store.manifest.nodes, seconds)
+        return Opened(store, StoredGraph(store, self._pool, encoder, self._place.cache_bytes), linker)
+
+
+class AnswerGraph:
+    """Query the graphs for one answer: the local one, and SPOKE where the settings name it and the mode allows it.
+
+    With ``local-first`` SPOKE is queried for what is not here; else it precedes the graph of this machine, which
+    answers where SPOKE does not know the node, may not be queried, or does not reply.
+    """
+
+    def __init__(self, service: GraphService, spoke: Spoke | None, egress: Egress, asker: Asker) -> None:
+        self._service = service
+        self._egress = egress
+        self._asker = asker
+        self._spoke = spoke if spoke is not None and (spoke.is_here or asker.mode != "off") else None
+        self._used: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        """Return the names of the graphs that answered, by default the local graph's.
+
+        One node's statements may come from here and another's from SPOKE.
+        """
+        return " and ".join(self._used) or self._service.place.name
+
+    @property
+    def release(self) -> str:
+        return " and ".join(self._used.values())
+
+    async def neighbourhood(self, node: Node) -> Neighbourhood:
+        """Return the statements on a node and its neighbours.
+
+        Raises:
+            GraphSourceUnavailable, another GraphError or NcbiRefusedByEgress: SPOKE failed or was refused, and the
+                local graph has no statements either.
+        """
+        with self._service.parts.part("lookup") as part:
+            local = await (await self._service.opened()).graph.neighbourhood(node)
+            found = local
+            if self._spoke is not None and not (self._asker.mode == "local-first" and local.statements):
+                found = await self._outside(self._spoke, node, local)
+            part.tell(source="here" if found is local else "spoke", found=len(found.statements))
+        self._used[found.graph] = found.release
+        return found
+
+    async def encode(self, question: str) -> Floats:
+        return await (await self._service.opened()).graph.encode(question)
+
+    async def vectors(self, statements: Sequence[Statement]) -> Floats:
+        return await (await self._service.opened()).graph.vectors(statements)
+
+    async def _outside(self, spoke: Spoke, node: Node, local: Neighbourhood) -> Neighbourhood:
+        async def before(departure: Departure) -> None:
+            if not spoke.is_here:
+                await self._egress.let_out(self._asker, _outbound(spoke.host, departure))
+
+        async def after(departure: Departure, arrival: Arrival) -> None:
+            if not spoke.is_here:
+                reply = InboundReply(status=arrival.status, num_bytes=arrival.num_bytes, seconds=arrival.seconds)
+                await self._egress.came_back(self._asker, _outbound(spoke.host, departure), reply)
+
+        try:
+            return await spoke.source.with_listener(before, after).neighbourhood(node)
+        except GraphNodeUnknown:
+            return local
+        except (GraphError, NcbiRefusedByEgress) as error:
+            if not local.statements:
+                raise
+            log.warning("SPOKE not used, the graph here answers: cause=%s", type(error).__name__)
+            return local
+
+
+def _outbound(host: str, departure: Departure) -> OutboundRequest:
+    """Describe a request to SPOKE for the egress rules.
+
+    It holds an identifier and a name of a public vocabulary; the list of types reveals nothing of a question.
+    """
+    node = departure.node
+    return OutboundRequest(
+        host=host,
+        endpoint=f"spoke_{departure.purpose}",
+        classes=("id", "term") if node else (),
+        num_bytes=len(departure.url),
+        params={"node": node.node_id, "name": node.name} if node else {},
+    )

@@ -1,0 +1,249 @@
+"""Search the namespaces that a request may read, with all its queries at once.
+
+Retrieval is local: no passage and no query leaves this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from models.encoders.base import Encoder
+from models.errors import ModelError
+from retrieval.corpus.errors import NamespaceUnknown
+from retrieval.corpus.ingest.sample import NOTES, notes_namespaces
+from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.search.ranking import RANKERS, Found, Retriever
+from retrieval.corpus.search.searcher import Searcher, SearchOptions, usual_retriever
+from retrieval.lexical.fusion import reciprocal_rank_fusion
+from server.evidence.encoders import EncoderPool
+from server.jobs.queue import Jobs
+from server.jobs.uploads import Uploads
+from server.methods.base import Ask, OptionInvalid
+from server.methods.shared.passages import Gathered, Wanted
+from server.settings.retrieval import RetrievalSettings
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """Hold the encoders, the namespaces of the data folder, their searcher and the jobs that change them."""
+
+    encoders: EncoderPool
+    namespaces: Namespaces
+    searcher: Searcher
+    jobs: Jobs
+    uploads: Uploads
+    readers: ThreadPoolExecutor
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """Run ``work`` on a search thread.
+
+        Nothing else runs on these threads, so that many searches delay no stream.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self.readers, copy_context().run, work)
+
+    async def close(self) -> None:
+        await self.jobs.close()
+        self.readers.shutdown(wait=False, cancel_futures=True)
+        self.uploads.close()
+        self.namespaces.close()
+        await self.encoders.close()
+
+
+log = logging.getLogger(__name__)
+_SENTENCE_END: Final = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9(\"'])")
+_MAX_TAIL: Final = 8
+
+
+class PassageService:
+    """Search passages for the methods; one instance per process.
+
+    Safe for concurrent tasks of one event loop.
+    """
+
+    def __init__(self, retrieval: Retrieval, settings: RetrievalSettings) -> None:
+        self._retrieval = retrieval
+        self._settings = settings
+        self._notes: Searcher | None = None
+        self._opened: Namespaces | None = None
+        self._making = asyncio.Lock()
+
+    def open(self, ask: Ask) -> AllowedPassages:
+        return AllowedPassages(self, ask.namespaces)
+
+    def names(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
+        """Return the readable namespaces; a data folder without any has the package's notes."""
+        there = self._retrieval.namespaces.names() or [NOTES]
+        return tuple(name for name in there if allowed is None or name in allowed)
+
+    def check(self, wanted: Wanted, allowed: frozenset[str] | None) -> tuple[str, ...]:
+        """Validate a request and return its namespaces.
+
+        Raises:
+            NamespaceUnknown: a namespace does not exist or may not be read.
+            OptionInvalid: ``rerank`` without a cross-encoder, or ``k`` above the server's limit.
+        """
+        names = self.names(allowed)
+        for name in wanted.namespaces:
+            if name not in names:
+                there = ", ".join(names) or "none"
+                raise NamespaceUnknown(
+                    f"there is no namespace {name[:70]!r}; there are: {there}", param="arrowhead.namespaces"
+                )
+        if wanted.rerank and self._settings.cross_encoder is None:
+            raise OptionInvalid(
+                "arrowhead.rerank: this server has no cross-encoder; retrieval.cross_encoder names one",
+                param="arrowhead.rerank",
+            )
+        if wanted.k > self._settings.max_k:
+            raise OptionInvalid(f"arrowhead.k: at most {self._settings.max_k} passages", param="arrowhead.k")
+        return tuple(dict.fromkeys(wanted.namespaces)) or names
+
+    async def find(self, queries: Sequence[str], wanted: Wanted, allowed: frozenset[str] | None) -> Gathered:
+        names = self.check(wanted, allowed)
+        if not names:
+            return Gathered(namespaces=(), retriever="", lists=tuple(() for _ in queries))
+        began = time.monotonic()
+        searcher, namespaces = await self._searcher()
+        search = _Search(searcher, namespaces, names, wanted)
+        retriever, lists = await self._retrieval.run(lambda: search.run(queries))
+        seconds = time.monotonic() - began
+        return Gathered(namespaces=names, retriever=retriever, lists=lists, seconds=seconds)
+
+    async def _searcher(self) -> tuple[Searcher, Namespaces]:
+        if self._retrieval.namespaces.names():
+            return self._retrieval.searcher, self._retrieval.namespaces
+        async with self._making:
+            if self._notes is None or self._opened is None:
+                self._opened = await self._retrieval.run(self._make_notes)
+                self._notes = self._retrieval.searcher.over(self._opened)
+            return self._notes, self._opened
+
+    def _make_notes(self) -> Namespaces:
+        namespaces = self._retrieval.namespaces
+        encoder = self._settings.encoder
+        try:
+            namespaces.backends.encoders(encoder)
+        except ModelError as error:
+            log.warning("notes are searched by words alone: encoder=%s cause=%s", encoder, error.message)
+            encoder = ""
+        began = time.monotonic()
+        made = notes_namespaces(notes_dir(namespaces.root), namespaces.backends, encoder)
+        log.info("notes of the package ready: encoder=%s seconds=%.1f", encoder or "none", time.monotonic() - began)
+        return made
+
+    async def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+
+def notes_dir(data_dir: Path) -> Path:
+    """Return the folder of the package's notes, beside the namespaces, whose names never begin with a dot."""
+    return data_dir / ".built-in"
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedPassages:
+    """Restrict the service to the namespaces that one request may read."""
+
+    service: PassageService
+    allowed: frozenset[str] | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.service.names(self.allowed)
+
+    def check(self, wanted: Wanted) -> None:
+        self.service.check(wanted, self.allowed)
+
+    async def find(self, queries: Sequence[str], wanted: Wanted) -> Gathered:
+        return await self.service.find(queries, wanted, self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Run the search of one request on a worker thread."""
+
+    searcher: Searcher
+    namespaces: Namespaces
+    names: tuple[str, ...]
+    wanted: Wanted
+
+    def run(self, queries: Sequence[str]) -> tuple[str, tuple[tuple[Found, ...], ...]]:
+        retriever = self.wanted.retriever or self._usual()
+        views = [[query, *self._tail(query, retriever)] for query in queries]
+        flat = [view for of_query in views for view in of_query]
+        kept = self.wanted.rerank or self.wanted.k
+        judged = self.wanted.k if self.wanted.rerank else 0
+        options = SearchOptions(k=kept, retriever=retriever, rerank=judged)
+        if len(flat) == len(queries):
+            found = self.searcher.search_many(flat, self.names, options)
+            return retriever, tuple(tuple(one) for one in found)
+        deep = SearchOptions(k=self.wanted.k, retriever=retriever)
+        rankings = iter(self.searcher.search_many(flat, self.names, deep))
+        fused = [_fused([next(rankings) for _ in of_query]) for of_query in views]
+        pairs = zip(queries, fused, strict=True)
+        return retriever, tuple(tuple(self.searcher.finish(query, found, options)) for query, found in pairs)
+
+    def _usual(self) -> Retriever:
+        targets = []
+        for name in self.names:
+            with self.namespaces.using(name) as namespace:
+                targets.append(namespace.settings.targets)
+        return usual_retriever(targets)
+
+    def _tail(self, query: str, retriever: Retriever) -> list[str]:
+        """Return the last sentences of a query if an encoder would truncate it, else nothing.
+
+        A case description has its question at the end.
+        """
+        if "dense" not in RANKERS[retriever]:
+            return []
+        cutting = [encoder for encoder in self._encoders() if _is_cut(query, encoder)]
+        if not cutting:
+            return []
+        narrow = min(cutting, key=lambda encoder: encoder.fingerprint.max_query)
+        tail = last_sentences(query, narrow)
+        return [tail] if tail and tail != query else []
+
+    def _encoders(self) -> list[Encoder]:
+        found: dict[str, Encoder] = {}
+        for name in self.names:
+            with self.namespaces.using(name) as namespace:
+                if namespace.settings.encoder:
+                    found[namespace.settings.encoder] = namespace.encoder
+        return list(found.values())
+
+
+def last_sentences(query: str, encoder: Encoder) -> str:
+    """Return as many whole sentences from the end as the encoder takes: at least one, at most ``_MAX_TAIL``."""
+    sentences = _SENTENCE_END.split(query.strip())
+    tail = sentences[-1]
+    for sentence in reversed(sentences[-_MAX_TAIL:-1]):
+        longer = f"{sentence} {tail}"
+        if _is_cut(longer, encoder):
+            break
+        tail = longer
+    return tail
+
+
+def _is_cut(text: str, encoder: Encoder) -> bool:
+    return encoder.count_query_tokens(text) > encoder.fingerprint.max_query
+
+
+def _fused(rankings: Sequence[list[Found]]) -> list[Found]:
+    if len(rankings) == 1:
+        return rankings[0]
+    by_id = {found.passage.passage_id: found for ranking in reversed(rankings) for found in ranking}
+    hits = reciprocal_rank_fusion([[found.hit for found in ranking] for ranking in rankings])
+    return [by_id[hit.passage_id] for hit in hits]

@@ -1,0 +1,1 @@
+"""Change namespaces in the background."""

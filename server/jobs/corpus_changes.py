@@ -1,0 +1,137 @@
+"""Define the work of namespace jobs and the results that they report.
+
+Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+from retrieval.corpus.ingest.add import Added, Progress, Watch, add_file, add_items, catch_up, remove
+from retrieval.corpus.ingest.pubmed_sync import Fetched, NcbiAccess, PubmedQuery, add_query, queries_of, update
+from retrieval.corpus.items import Reading, ReadOptions
+from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.namespaces.verify import verify
+from server.egress.destinations import Asker
+from server.egress.router import Egress
+from server.jobs.queue import Job, Outcome, Work
+from server.jobs.uploads import Upload
+
+_MAX_SHOWN: Final = 100
+_Fetching = Callable[[NcbiAccess, Watch], Coroutine[Any, Any, list[Fetched]]]
+
+
+def file_work(namespaces: Namespaces, name: str, upload: Upload, options: ReadOptions) -> Work:
+    """Return the work that adds an uploaded file.
+
+    The upload's file name is its provenance: new content under the same name replaces the old.
+    """
+    named = replace(options, provenance=upload.filename)
+    return lambda job: added_outcome(add_file(namespaces, name, upload.path, named, watch_of(job)))
+
+
+def documents_work(namespaces: Namespaces, name: str, documents: Sequence[Reading]) -> Work:
+    return lambda job: added_outcome(add_items(namespaces, name, documents, watch_of(job)))
+
+
+def remove_work(namespaces: Namespaces, name: str, ids: Sequence[str]) -> Work:
+    return lambda job: added_outcome(remove(namespaces, name, ids, watch_of(job)))
+
+
+def verify_work(namespaces: Namespaces, name: str) -> Work:
+    """Return the work that verifies a namespace; it cannot be cancelled once it runs."""
+
+    def work(_: Job) -> Outcome:
+        report = verify(namespaces, name)
+        return Outcome({"whole": report.whole, **asdict(report), "faults": list(report.faults)})
+
+    return work
+
+
+class NcbiWork:
+    """Create jobs that query NCBI under the egress rules of the requesting key.
+
+    ``loop`` is the event loop that the client runs on.
+    """
+
+    def __init__(self, namespaces: Namespaces, name: str, egress: Egress, loop: asyncio.AbstractEventLoop) -> None:
+        self._namespaces = namespaces
+        self._name = name
+        self._egress = egress
+        self._loop = loop
+
+    def query(self, query: PubmedQuery, asker: Asker) -> Work:
+        async def fetch(access: NcbiAccess, watch: Watch) -> list[Fetched]:
+            return [await add_query(access, self._namespaces, self._name, query, watch)]
+
+        return lambda job: self._outcome(job, fetch, asker)
+
+    def update(self, asker: Asker) -> Work:
+        """Return the work that repeats every stored query of the namespace and indexes what its indices lack.
+
+        Without stored queries it only indexes.
+        """
+
+        async def fetch(access: NcbiAccess, watch: Watch) -> list[Fetched]:
+            return await update(access, self._namespaces, self._name, watch)
+
+        def work(job: Job) -> Outcome:
+            if queries_of(self._namespaces, self._name):
+                return self._outcome(job, fetch, asker)
+            done = catch_up(self._namespaces, self._name, watch_of(job))
+            return Outcome(
+                {"queries": [], "left": self._egress.left_by(asker.request_id)} | _added(done), done.cancelled
+            )
+
+        return work
+
+    def _outcome(self, job: Job, fetch: _Fetching, asker: Asker) -> Outcome:
+        asked = replace(asker, request_id=job.id)
+        try:
+            done = job.run_on(self._loop, fetch(self._egress.calls_of(asked), watch_of(job)))
+            left = self._egress.left_by(job.id)
+        finally:
+            # Reported here too: a failed or cancelled job has no result, but what it sent has left the machine.
+            job.report({"left": self._egress.left_by(job.id)})
+            self._egress.forget(job.id)
+        cancelled = any(one.added.cancelled for one in done)
+        return Outcome({"queries": [_fetched(one) for one in done], "left": left}, cancelled)
+
+
+def watch_of(job: Job) -> Watch:
+    return Watch(progress=lambda step: job.report(_progress(step)), cancelled=job.is_cancelled)
+
+
+def added_outcome(added: Added) -> Outcome:
+    return Outcome(_added(added), added.cancelled)
+
+
+def _progress(step: Progress) -> dict[str, Any]:
+    rates = {"documents_per_s": round(step.documents_per_s, 1), "passages_per_s": round(step.passages_per_s, 1)}
+    return asdict(step) | {"seconds": round(step.seconds, 1)} | rates
+
+
+def _added(added: Added) -> dict[str, Any]:
+    told = asdict(added)
+    told.pop("cancelled")
+    return told | {"first_passed": [asdict(passed) for passed in added.first_passed]}
+
+
+def _fetched(done: Fetched) -> dict[str, Any]:
+    """Return the result of one query; lists are cut at a hundred entries, beside their full lengths."""
+    listed = done.listed
+    return {
+        "counted": listed.count,
+        "listed": len(listed.pmids),
+        "known": done.known,
+        "revised": done.revised,
+        "missing": len(done.missing),
+        "first_missing": list(done.missing[:_MAX_SHOWN]),
+        "unlisted_days": list(listed.unlisted[:_MAX_SHOWN]),
+        "words_not_found": list(listed.not_found[:_MAX_SHOWN]),
+        "full_texts": done.full_texts,
+        "added": _added(done.added),
+    }

@@ -1,0 +1,152 @@
+"""Store uploaded files while a job reads them, in a private folder beside the namespaces."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import threading
+import uuid
+from pathlib import Path
+from typing import IO, Final
+
+from retrieval.storage.durable import FileLock
+from server.errors import InvalidRequest, TooManyRequests, UploadNotWritten, UploadTooLarge
+
+_PREFIX: Final = ".uploads-"
+_LOCK: Final = "lock"
+_MAX_NAME: Final = 200  # bytes; file systems take 255
+_NO_NAME: Final = re.compile(r"[\x00-\x1f\x7f/\\\ud800-\udfff]")
+
+
+class Upload:
+    """Write one uploaded file, from one thread at a time."""
+
+    def __init__(self, folder: Path, filename: str, max_bytes: int) -> None:
+        self.filename = filename
+        self.path = folder / filename
+        self.size = 0
+        self._folder = folder
+        self._max_bytes = max_bytes
+        folder.mkdir(mode=0o700)
+        self._file: IO[bytes] = self.path.open("xb")
+
+    def write(self, data: bytes) -> None:
+        """Append to the file.
+
+        Raises:
+            UploadTooLarge: the file exceeds the limit.
+            UploadNotWritten: the disk does not take the data.
+        """
+        self.size += len(data)
+        if self.size > self._max_bytes:
+            raise UploadTooLarge(f"the file is longer than {self._max_bytes} bytes")
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise UploadNotWritten(f"the file cannot be kept: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Close the complete file.
+
+        Raises:
+            UploadNotWritten: the disk does not take the rest of the data.
+        """
+        try:
+            self._file.close()
+        except OSError as error:
+            raise UploadNotWritten(f"the file cannot be kept: {error.strerror}") from error
+
+    def discard(self) -> None:
+        try:
+            self._file.close()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Uploads:
+    """Manage the uploaded files of one process.
+
+    Thread-safe. Files that a killed process left are removed at the first upload of the next process.
+    """
+
+    def __init__(self, root: Path, *, max_bytes: int, at_once: int) -> None:
+        """Set folder and limits.
+
+        ``root`` is the namespaces' folder and may not exist yet; at most ``at_once`` files are received at a time.
+        """
+        self._root = root
+        self._max_bytes = max_bytes
+        self._at_once = threading.BoundedSemaphore(at_once)
+        self._lock = threading.Lock()
+        self._folder: Path | None = None
+        self._held: FileLock | None = None
+
+    @property
+    def max_bytes(self) -> int:
+        return self._max_bytes
+
+    def begin(self) -> None:
+        """Reserve one of the concurrent uploads; ``end`` releases it.
+
+        Raises:
+            TooManyRequests: all of them are in use.
+        """
+        if not self._at_once.acquire(blocking=False):
+            raise TooManyRequests("as many files as may are coming in")
+
+    def end(self) -> None:
+        self._at_once.release()
+
+    def open(self, filename: str) -> Upload:
+        """Create an empty file for an upload.
+
+        Raises:
+            InvalidRequest: the name is not a valid file name.
+            UploadNotWritten: the file cannot be created.
+        """
+        if not filename or _NO_NAME.search(filename) or filename[0] == "." or len(filename.encode()) > _MAX_NAME:
+            raise InvalidRequest(
+                f"filename: a name without slashes, at most {_MAX_NAME} bytes, is needed", param="filename"
+            )
+        try:
+            return Upload(self._own_folder() / uuid.uuid4().hex, filename, self._max_bytes)
+        except OSError as error:
+            raise UploadNotWritten(f"the file cannot be kept: {error.strerror}") from error
+
+    def _own_folder(self) -> Path:
+        with self._lock:
+            if self._folder is None:
+                self._root.mkdir(parents=True, exist_ok=True)
+                for other in self._root.glob(f"{_PREFIX}*"):
+                    _remove_unless_held(other)
+                folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._root))  # readable by the owner alone
+                self._held = FileLock(folder / _LOCK)
+                self._folder = folder
+            return self._folder
+
+    def close(self) -> None:
+        with self._lock:
+            if self._folder is not None and self._held is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._held.close()
+            self._folder = self._held = None
+
+    def conceal(self, text: str) -> str:
+        """Return the text without local paths; names of files and namespaces remain."""
+        places = [rf"{re.escape(str(self._root))}/(?:{re.escape(_PREFIX)}[^/]+/[0-9a-f]+/)?"]
+        places.append(rf"{re.escape(tempfile.gettempdir())}/arrowhead-[^/]+/")  # where replies of NCBI are read
+        return re.sub("|".join(places), "", text)
+
+
+def _remove_unless_held(folder: Path) -> None:
+    """Delete an upload folder that has a lock file and that no process has locked.
+
+    A folder without a lock file is one that is being created, or an incomplete one that a killed process left.
+    """
+    try:
+        lock = FileLock(folder / _LOCK, create=False)
+    except OSError:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.close()

@@ -1,0 +1,1 @@
+"""Answer by NCBI calls in mid-sentence (GeneGPT)."""

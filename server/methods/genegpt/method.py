@@ -1,0 +1,332 @@
+"""Implement GeneGPT: a model answers questions by writing NCBI calls within its text.
+
+Jin Q, Yang Y, Chen Q, Lu Z. GeneGPT: augmenting large language models with domain tools for improved access to
+biomedical information. Bioinformatics 40(2), 2024. The steps are those of the paper's Figure 2:
+
+1. prompt <- header (instruction, documentation, demonstrations) + question      ``_prompt_ids``
+2. the model generates until it has written a call, ``[URL]->``                  the interception loop
+3. the last URL is called and its result inserted after the arrow; back to 2     ``_CallHandler``
+4. a blank line ends the answer, which is the text after the last "Answer:"      ``_stops``, ``AnswerSplitter``
+
+Differences from the published program: a call is validated and rebuilt, never fetched as written; results are
+condensed; the header is constant, so that all requests share its cached prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Protocol
+
+from models.catalog import ModelCard, Summaries
+from models.decoding.call_loop import LoopRequest
+from models.decoding.driver import run
+from models.decoding.grammar import call_grammar
+from models.decoding.types import (
+    Call,
+    CallFinished,
+    CallReply,
+    CallStarted,
+    CallStatus,
+    CallSyntax,
+    LoopDone,
+    LoopLimits,
+    TextSampled,
+)
+from models.engines.base import Engine
+from models.types import GenerateParams, Grammar
+from retrieval.ncbi.calls.urls import call_regex, looks_like_call
+from server.engine.lifecycle import EngineSlot
+from server.methods.base import (
+    Ask,
+    CallMade,
+    CallReplied,
+    Done,
+    Event,
+    Evidence,
+    OptionInvalid,
+    TextDelta,
+    TranscriptDelta,
+)
+from server.methods.genegpt.prompt import COT_TRIGGER, MASKS, Prompt, one_line, resolve_mask
+from server.methods.shared.answer_splitter import AnswerSplitter
+from server.methods.shared.call_lines import call_line, collect, render, summary
+from server.methods.shared.generation import plain_ids, uses_chat_template
+from server.types import EGRESS_MODES, EgressMode
+
+GrammarMode = Literal["off", "calls", "grounded"]
+_GRAMMARS: tuple[GrammarMode, ...] = ("off", "calls", "grounded")
+_SUMMARIES: tuple[Summaries, ...] = ("lead", "full")
+_MAX_ORGANISM = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneGptOptions:
+    """Hold the options of a GeneGPT request.
+
+    - ``mask``: six digits.
+    - ``grammar``: ``calls`` allows only well-formed calls, ``grounded`` also only sequences that occur in the question.
+    - ``organism``: "" for the organism that the question names, else human.
+    - ``condense``: False inserts replies as received, cut to the reply budget.
+    - ``summaries``: how much of the genes' prose summaries replies contain, where the question leaves room for prose.
+    - ``cot``: None for chain of thought where the question asks for it.
+    - ``egress``: None for the mode of the request's key.
+    """
+
+    mask: str
+    max_calls: int
+    grammar: GrammarMode = "grounded"
+    condense: bool = True
+    organism: str = ""
+    cot: bool | None = None
+    references: bool = True
+    summaries: Summaries = "full"
+    egress: EgressMode | None = None
+
+
+def parse_options(given: Mapping[str, Any], *, card: ModelCard, max_calls: int) -> GeneGptOptions:
+    """Return the validated options; defaults are the model's.
+
+    ``max_calls`` is the server's limit and the default; a request can lower it.
+
+    Raises:
+        OptionInvalid: ``param`` names the key.
+    """
+    mask = resolve_mask(card.genegpt_mask) or "001001"
+    checked: dict[str, Any] = {"mask": mask, "max_calls": max_calls, "summaries": card.summaries}
+    for key, value in given.items():
+        checked[key] = _check(key, value, max_calls)
+    return GeneGptOptions(**checked)
+
+
+def _check(key: str, value: Any, max_calls: int) -> Any:
+    match key:
+        case "mask":
+            mask = resolve_mask(value) if isinstance(value, str) else None
+            return _need(mask is not None, mask, key, "full, slim, none, or six digits 0/1")
+        case "max_calls":
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            return _need(is_number and 0 <= value <= max_calls, value, key, f"a number from 0 to {max_calls}")
+        case "grammar":
+            return _need(value in _GRAMMARS, value, key, "one of " + ", ".join(_GRAMMARS))
+        case "egress":
+            return _need(value in EGRESS_MODES, value, key, "one of " + ", ".join(EGRESS_MODES))
+        case "organism":
+            is_name = isinstance(value, str) and 0 < len(value) <= _MAX_ORGANISM and value.isprintable()
+            return _need(is_name, value, key, f"a name of at most {_MAX_ORGANISM} characters")
+        case "summaries":
+            return _need(value in _SUMMARIES, value, key, "one of " + ", ".join(_SUMMARIES))
+        case "condense" | "cot" | "references":
+            return _need(isinstance(value, bool), value, key, "true or false")
+        case _:
+            known = "mask, max_calls, grammar, condense, organism, cot, references, summaries, egress"
+            name = f"arrowhead.{key[:40]}"
+            raise OptionInvalid(f"{name}: there is no such option; options are {known}", param=name)
+
+
+def _need(fine: bool, value: Any, key: str, what: str) -> Any:
+    if not fine:
+        raise OptionInvalid(f"arrowhead.{key}: must be {what}", param=f"arrowhead.{key}")
+    return value
+
+
+SYNTAX = CallSyntax(opener="[https://", closer="]->", is_call=looks_like_call)
+_SEQUENCE = re.compile(r"(?<![A-Za-z])[ACGTN]{20,2000}(?![A-Za-z])", re.IGNORECASE)
+
+
+class SessionReply(Protocol):
+    """Hold NCBI's reply to one call, ready for insertion into the sequence."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def status(self) -> CallStatus: ...
+    @property
+    def record(self) -> Mapping[str, Any]: ...
+
+
+class Session(Protocol):
+    """Execute the calls of one answer."""
+
+    async def __call__(self, url_text: str) -> SessionReply: ...
+
+
+class Lookups(Protocol):
+    """Open a call session for each answer."""
+
+    def check(self, ask: Ask, options: GeneGptOptions) -> None:
+        """Check that the request may make its calls.
+
+        Raises:
+            ArrowheadError: the request exceeds the permissions of its key.
+        """
+        ...
+
+    def open(self, ask: Ask, question: str, options: GeneGptOptions) -> Session: ...
+
+
+class GeneGpt:
+    """Answer genomics questions with NCBI calls made during generation.
+
+    ``lookups`` opens the session of each answer, with the question as it appears in the prompt.
+    """
+
+    name = "genegpt"
+    description = "GeneGPT: answers genomics questions with NCBI E-utilities and BLAST calls made in mid-sentence"
+
+    def __init__(self, slot: EngineSlot, lookups: Lookups, limits: LoopLimits, max_answer_tokens: int) -> None:
+        self._slot = slot
+        self._lookups = lookups
+        self._limits = limits
+        self._max_answer_tokens = max_answer_tokens
+        self._prompt = Prompt.load()
+
+    async def warm_up(self, engine: Engine) -> None:
+        """Compile the grammar of calls, which takes seconds with a vocabulary of 130,000 tokens."""
+        params = GenerateParams(max_tokens=1, grammar=call_grammar(call_regex(()), engine.tokenizer))
+        deltas = engine.generate(engine.tokenizer.encode("Question: "), params, "warm-up")
+        async for _ in deltas:
+            pass
+
+    def check(self, ask: Ask) -> None:
+        self._lookups.check(ask, self._options(ask))
+        if ask.sampling.logprobs is not None and ask.prompt is None:
+            raise OptionInvalid(
+                "logprobs: the answer of a method is a part of its transcript; /v1/completions reports them",
+                param="logprobs",
+            )
+
+    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        options = self._options(ask)
+        question = _with_trigger(ask.question, options)
+        multi_hop = COT_TRIGGER in question
+        engine = self._slot.get()
+        request = self._request(ask, options, question, engine)
+        session = self._lookups.open(ask, question, options)
+        splitter = AnswerSplitter(multi_hop=multi_hop)
+        records: list[Mapping[str, Any]] = []
+        shown = 0
+        async with aclosing(run(engine, request, _CallHandler(session))) as steps:
+            async for step in steps:
+                match step:
+                    case CallFinished(reply=reply) if reply.status in ("ok", "empty"):
+                        records.append(reply.record)
+                for event in _events(step, splitter):
+                    if isinstance(event, TextDelta) and event.channel == "answer":
+                        shown += len(event.text)
+                    yield event
+                if isinstance(step, LoopDone):
+                    found = collect(records) if options.references and splitter.answer else []
+                    for event in _evidence(found, shown):
+                        yield event
+                    yield _done(step, splitter.answer, options)
+
+    def _options(self, ask: Ask) -> GeneGptOptions:
+        return parse_options(ask.options, card=self._slot.card, max_calls=self._limits.max_calls)
+
+    def _request(self, ask: Ask, options: GeneGptOptions, question: str, engine: Engine) -> LoopRequest:
+        wanted = ask.sampling
+        params = GenerateParams(
+            max_tokens=wanted.max_tokens or self._max_answer_tokens,
+            # The paper decodes greedily.
+            temperature=wanted.temperature or 0.0,
+            top_p=1.0 if wanted.top_p is None else wanted.top_p,
+            seed=wanted.seed,
+            stop=(*wanted.stop, *self._stops(options, question, engine)),
+            logprobs=wanted.logprobs,
+            grammar=_grammar(options, question, engine),
+            cache_salt=ask.cache_salt,
+        )
+        return LoopRequest(
+            prompt_ids=tuple(self._prompt_ids(options, question, engine)),
+            params=params,
+            syntax=SYNTAX,
+            request_id=ask.request_id,
+            limits=replace(self._limits, max_calls=options.max_calls),
+        )
+
+    def _prompt_ids(self, options: GeneGptOptions, question: str, engine: Engine) -> list[int]:
+        if uses_chat_template(engine, self._slot.card):
+            return engine.tokenizer.encode_chat(self._prompt.chat_form(options.mask, question))
+        return plain_ids(engine, self._prompt.base_form(options.mask, question))
+
+    def _stops(self, options: GeneGptOptions, question: str, engine: Engine) -> tuple[str, ...]:
+        """Return the stop strings; a blank line ends an answer.
+
+        With demonstrations, a multi-hop answer may have blank lines between its sub-questions and ends where the next
+        demonstration would begin; a chat model stops by itself.
+        """
+        if uses_chat_template(engine, self._slot.card):
+            return ("\n\nQuestion:",)
+        by_sub_questions = COT_TRIGGER in question and options.mask != MASKS["none"]
+        return ("\n\nQuestion:",) if by_sub_questions else ("\n\n",)
+
+
+class _CallHandler:
+    """Adapt the calls of the interception loop to the session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def __call__(self, call: Call) -> CallReply:
+        reply = await self._session(call.text)
+        return CallReply(reply.text, reply.status, reply.record)
+
+
+def _with_trigger(question: str, options: GeneGptOptions) -> str:
+    question = one_line(question)
+    if options.cot is None or options.cot == (COT_TRIGGER in question):
+        return question
+    return f"{question} {COT_TRIGGER}" if options.cot else one_line(question.replace(COT_TRIGGER, ""))
+
+
+def _grammar(options: GeneGptOptions, question: str, engine: Engine) -> Grammar | None:
+    if options.grammar == "off":
+        return None
+    sequences = _SEQUENCE.findall(question) if options.grammar == "grounded" else []
+    return call_grammar(call_regex(tuple(dict.fromkeys(sequences))), engine.tokenizer)
+
+
+def _events(step: TextSampled | CallStarted | CallFinished | LoopDone, splitter: AnswerSplitter) -> list[Event]:
+    """Return the events that one step of the loop produces."""
+    match step:
+        case TextSampled(text=text, logprobs=logprobs):
+            return [TranscriptDelta(text, "sampled", logprobs), *splitter.feed(text)]
+        case CallStarted(call=call):
+            return [*splitter.call_made(), CallMade(call.text, call.ordinal)]
+        case CallFinished():
+            return _replied(step)
+        case LoopDone():
+            return list(splitter.finish())
+
+
+def _replied(step: CallFinished) -> list[Event]:
+    phrase = summary(step.reply)
+    replied = CallReplied(
+        url=step.call.text,
+        ordinal=step.call.ordinal,
+        status=step.reply.status,
+        summary=phrase,
+        seconds=round(step.seconds, 3),
+        num_tokens=step.num_tokens,
+        record=step.reply.record,
+    )
+    line = TextDelta(call_line(step.call.text, phrase) + "\n", "reasoning")
+    return [TranscriptDelta(step.injected, "injected"), replied, line]
+
+
+def _evidence(found: list[tuple[str, str]], offset: int) -> list[Event]:
+    text, listed = render(found, offset)
+    return [TextDelta(text), Evidence(listed)] if listed else []
+
+
+def _done(step: LoopDone, answer: str, options: GeneGptOptions) -> Done:
+    return Done(
+        answer=answer,
+        finish_reason=step.finish_reason,
+        stop_reason=step.stop_reason,
+        usage=step.usage,
+        details={"method": "genegpt", "options": asdict(options)},
+    )

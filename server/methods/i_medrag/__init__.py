@@ -1,0 +1,1 @@
+"""Answer after rounds of follow-up questions (i-MedRAG)."""

@@ -1,0 +1,290 @@
+"""Implement i-MedRAG: a model asks follow-up questions of a library, round by round, and then answers.
+
+Xiong G, Jin Q, Wang X, Zhang M, Lu Z, Zhang A. Improving retrieval-augmented generation in medicine with iterative
+follow-up questions. Pacific Symposium on Biocomputing, 2025. The steps are those of its algorithm 1:
+
+1.  H <- an empty history                                              ``Rounds``
+2.  m times: n new queries are generated, given question and H         ``_planned``
+3.  N passages are retrieved for each query                            ``SubAnswers.find``
+4.  each query is answered from its passages                           ``SubAnswers.answers``
+5.  and is added to H with its answer                                  ``Rounds.answered``
+6.  the question is answered, given H                                  ``_final``
+
+Differences from the published program: queries are JSON under a grammar, generated in one call; the queries of a round
+are searched together and answered concurrently; each prompt extends the history of the previous one; rounds end when
+further queries add nothing (``stop``) and at limits of tokens and time; failures are reported and the remaining work
+continues; passages have the same numbers in sub-answers and references.
+
+The paper does not state its m and n; 4 and 3 are the program's defaults. Its scaling figures still rise there for cases
+of several steps; short questions, which gain from one or two rounds, end by ``stop``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from models.engines.base import Engine
+from models.types import GenerateParams
+from retrieval.corpus.search.ranking import Found
+from retrieval.observing import Parts, Unobserved
+from server.engine.lifecycle import EngineSlot
+from server.methods.base import Ask, Event, Step, TextDelta
+from server.methods.i_medrag import report
+from server.methods.i_medrag.prompts import PLAN_BEGINS, IteratedPrompts, Lengths, history_text, plan_lengths
+from server.methods.i_medrag.rounds import Bounds, Pair, Rounds, StopReason, plan_grammar
+from server.methods.i_medrag.sub_answers import Budget, Library, SubAnswer, SubAnswers
+from server.methods.medrag.chain_of_thought import Chain, Chains, Given
+from server.methods.medrag.method import SLACK, params_of, refuse_logprobs
+from server.methods.medrag.options import IMedRagOptions, parse_iterated
+from server.methods.medrag.prompts import Prompts
+from server.methods.medrag.question import Asked, read_question
+from server.methods.medrag.report import Closing, abstention, ending, retrieved
+from server.methods.shared.generation import Generations, Layout
+from server.methods.shared.passages import Passages, PassageSource
+
+# Minimum number of tokens for a useful answer.
+_LEAST_ANSWER = 16
+
+
+class IMedRag:
+    """Answer medical questions by rounds of follow-up queries to the server's namespaces."""
+
+    name = "i-medrag"
+    description = "i-MedRAG: answers medical questions by rounds of follow-up questions to this server's namespaces"
+
+    def __init__(
+        self, slot: EngineSlot, passages: PassageSource, max_answer_tokens: int, parts: Parts | None = None
+    ) -> None:
+        self._slot = slot
+        self._passages = passages
+        self._parts = parts or Unobserved()
+        self._max_answer_tokens = max_answer_tokens
+        self._prompts = Prompts.load()
+
+    async def warm_up(self, engine: Engine) -> None:
+        """Compile the grammar of plans, which takes seconds with a large vocabulary."""
+        options = IMedRagOptions()
+        rounds = Rounds(Bounds(options.rounds, options.queries, adaptive=True), "")
+        grammar = plan_grammar(rounds, plan_lengths(engine, options, 1).sizes)
+        prompt = engine.tokenizer.encode(PLAN_BEGINS)
+        await Generations(engine, "warm-up-plan").write(prompt, GenerateParams(max_tokens=1, grammar=grammar))
+
+    def check(self, ask: Ask) -> None:
+        options = parse_iterated(ask.options)
+        read_question(ask.question, options)
+        self._passages.open(ask).check(options.wanted)
+        refuse_logprobs(ask)
+
+    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        options = parse_iterated(ask.options)
+        asked = read_question(ask.question, options)
+        engine = self._slot.get()
+        answer = min(ask.sampling.max_tokens or self._max_answer_tokens, engine.max_model_len // 3)
+        run = _Run(
+            asked=asked,
+            options=options,
+            params=params_of(ask, answer),
+            generations=Generations(engine, ask.request_id),
+            layout=Layout(engine, self._slot.card),
+            passages=self._passages.open(ask),
+            prompts=IteratedPrompts(self._prompts, asked, options),
+            parts=self._parts,
+        )
+        async with aclosing(run.events()) as events:
+            async for event in events:
+                yield event
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """Run one answer and hold its state."""
+
+    asked: Asked
+    options: IMedRagOptions
+    params: GenerateParams
+    generations: Generations
+    layout: Layout
+    passages: Passages
+    prompts: IteratedPrompts
+    parts: Parts
+    library: Library = field(default_factory=Library)
+    best_read: list[Found] = field(default_factory=list)
+    reason: StopReason = ""
+    rounds: Rounds = field(init=False)
+    lengths: Lengths = field(init=False)
+    budget: Budget = field(init=False)
+    details: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        options = self.options
+        bounds = Bounds(options.rounds, options.queries, options.stop == "adaptive", self.asked.letters)
+        self.rounds = Rounds(bounds, self.asked.stem)
+        self.lengths = plan_lengths(self._engine, options, self.params.max_tokens)
+        self.budget = Budget(self.generations, options.max_tokens_total, options.max_seconds)
+        self.details = report.details_of(self.asked, options)
+
+    @property
+    def _engine(self) -> Engine:
+        return self.generations.engine
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        if self.passages.names:
+            async with aclosing(self._rounds()) as steps:
+                async for step in steps:
+                    yield step
+            yield Step(report.stops(self.reason, self.rounds))
+        async with aclosing(self._final()) as events:
+            async for event in events:
+                yield event
+
+    async def _rounds(self) -> AsyncGenerator[Event, None]:
+        while not self.reason:
+            held = self._final_cost()
+            if not self.budget.reserve(held):
+                self.reason = "tokens"
+                return
+            try:
+                with self.parts.part("round", round=self.rounds.number):
+                    async with aclosing(self._round()) as steps:
+                        async for step in steps:
+                            yield step
+            finally:
+                self.budget.give_back(held)
+            self.reason = self._why_to_stop()
+
+    def _why_to_stop(self) -> StopReason:
+        return self.reason or self.rounds.stop or ("" if self.budget.seconds_for_rounds else "time")
+
+    async def _round(self) -> AsyncGenerator[Event, None]:
+        self.reason = await self._planned()
+        if self.reason:
+            return
+        number, plan = self.rounds.number, self.rounds.plans[-1]
+        yield Step(report.asks(number, plan))
+        asking = SubAnswers(
+            self.generations, self.layout, self.prompts, self.lengths, self.passages, self.budget, self.params
+        )
+        gathered = await asking.find(plan.queries)
+        if isinstance(gathered, str):
+            failed = [Pair(query, "failed", told=f"the search failed: {gathered}") for query in plan.queries]
+            subs = [SubAnswer(pair) for pair in failed]
+            for sub in subs:
+                yield self._told(sub)
+        else:
+            yield Step(report.finds(number, gathered))
+            yield retrieved(plan.queries, [found for hits in gathered.lists for found in hits])
+            self.details |= {"namespaces": list(gathered.namespaces), "retriever": gathered.retriever}
+            self.details["rounds"][-1]["retrieval_s"] = round(gathered.seconds, 4)
+            subs = []
+            async with aclosing(asking.answers(plan.queries, gathered, self.library)) as answers:
+                async for sub in answers:
+                    subs.append(sub)
+                    yield self._told(sub)
+        self.rounds = self.rounds.answered([sub.pair for sub in subs])
+
+    async def _planned(self) -> StopReason:
+        """Plan the queries of the next round; return the reason to stop, "" where there are queries."""
+        history = self._history(self.lengths.ask)
+        given = self.prompts.ask(self.rounds, history)
+        prompt = self.layout.ids(given.system, given.user, "" if self.layout.is_chat else PLAN_BEGINS)
+        if len(prompt) + self.lengths.ask > self.budget.tokens_left:
+            return "tokens"
+        grammar = plan_grammar(self.rounds, self.lengths.sizes)
+        params = replace(self.params, max_tokens=self.lengths.ask, stop=(), grammar=grammar)
+        try:
+            async with asyncio.timeout(self.budget.seconds_for_rounds):
+                written = await self.generations.write(prompt, params)
+        except TimeoutError:
+            return "time"
+        self.rounds = self.rounds.planned(written.text)
+        plan = self.rounds.plans[-1]
+        self.details["rounds"].append(report.plan_record(self.rounds.number, plan, written.text, len(prompt)))
+        return self.rounds.stop
+
+    def _told(self, sub: SubAnswer) -> Step:
+        if sub.pair.status == "answered":
+            self.best_read.append(sub.context.passages[sub.context.best_first[0] - 1])
+        self.details["rounds"][-1]["answers"].append(report.sub_record(sub))
+        return Step(report.answers(sub.pair))
+
+    async def _final(self) -> AsyncGenerator[Event, None]:
+        given = self.prompts.final(self._history(self.params.max_tokens))
+        lack = report.lack(self.passages.names, self.rounds, self.reason)
+        # Reasoning counts twice: when it is generated, and in the prompt of the answer.
+        left = (self.budget.tokens_left - self._two_prompts(given)) // 2
+        self.details |= {"stop_reason": self.reason, "unknown_sub_citations": self.library.unknown}
+        if (lack and self.options.without_passages == "abstain") or left < _LEAST_ANSWER:
+            self.details["calls"] = self.generations.begun
+            reason = lack or "No tokens are left for an answer."
+            for told in abstention(reason, self.details, self.generations.usage):
+                yield told
+            return
+        params = replace(self.params, max_tokens=min(self.params.max_tokens, left))
+        reasoned = self.options.reasoning == "chain_of_thought"
+        chains = Chains(self.generations, self.layout, self.asked, params, reasoned)
+        chain: Chain | None = None
+        async with aclosing(self._in_time(chains, given)) as events:
+            async for event in events:
+                if isinstance(event, Chain):
+                    chain = event
+                else:
+                    yield event
+        self.details["calls"] = self.generations.begun
+        for told in ending(self._closing(lack), chain, self.generations.usage) if chain else ():
+            yield told
+
+    async def _in_time(self, chains: Chains, given: Given) -> AsyncGenerator[Event | Chain, None]:
+        """Yield the events of the final answer; at the time limit, end with the partial answer ("timeout")."""
+        reasoning, answer = "", ""
+        async with aclosing(chains.events(given)) as events:
+            while True:
+                try:
+                    async with asyncio.timeout(self.budget.seconds_left):
+                        event = await anext(events)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    yield Chain(reasoning, answer, "", "timeout", None)
+                    return
+                if isinstance(event, TextDelta):
+                    reasoning += event.text if event.channel == "reasoning" else ""
+                    answer += event.text if event.channel == "answer" else ""
+                yield event
+
+    def _closing(self, lack: str) -> Closing:
+        cited = [n for record in self.details["rounds"] for sub in record["answers"] for n in sub.get("cited", ())]
+        # Where no sub-answer cites a passage, the references are the best passage of each.
+        fallback = list(dict.fromkeys(cited or map(self.library.number_of, self.best_read)))
+        return Closing(self.asked, self.library.by_number, fallback, self.options.references, lack, self.details)
+
+    def _history(self, writing: int) -> str:
+        """Return the history as prompt text, without its oldest pairs where the context length has no room for them.
+
+        ``writing`` is the number of tokens to be generated after it.
+        """
+        engine = self._engine
+        around = max(
+            self._length(self.prompts.ask(self.rounds, "")),
+            self._length(self.prompts.final("")),
+        )
+        room = engine.max_model_len - around - max(writing, self.lengths.ask) - SLACK
+        text, left_out = history_text(self.rounds.history, lambda part: len(engine.tokenizer.encode(part)), room)
+        self.details["history_left_out"] = left_out
+        return text
+
+    def _length(self, given: Given) -> int:
+        return len(self.layout.ids(given.system, given.user, PLAN_BEGINS))
+
+    def _two_prompts(self, given: Given) -> int:
+        """Return the prompt tokens of a final answer in two generations, reasoning and letter."""
+        return 2 * (self._length(given) + SLACK)
+
+    def _final_cost(self) -> int:
+        """Return an upper estimate of the tokens of the final answer after one more round."""
+        growth = self.options.queries * (self.lengths.sub + self.lengths.sizes.query)
+        given = self.prompts.final(self._history(self.params.max_tokens))
+        return self._two_prompts(given) + 2 * growth + 2 * self.params.max_tokens

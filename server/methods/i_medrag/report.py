@@ -1,0 +1,114 @@
+"""Build i-MedRAG's events beside the model's text: steps, stop reason and the trace record. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from server.methods.i_medrag.rounds import Pair, Plan, Rounds, StopReason
+from server.methods.i_medrag.sub_answers import SubAnswer
+from server.methods.medrag.context import passage_record
+from server.methods.medrag.options import IMedRagOptions
+from server.methods.medrag.question import Asked
+from server.methods.medrag.report import listed
+from server.methods.shared.choices import one_line
+from server.methods.shared.passages import Gathered
+
+_MAX_SHOWN: Final = 240
+_WHY: Final[dict[StopReason, str]] = {
+    "rounds": "all rounds are done",
+    "enough": "the model has enough",
+    "repeated": "the model has nothing new to ask",
+    "stable": "two rounds of answers did not change the choice",
+    "malformed": "no query could be read from what the model wrote",
+    "time": "the time for asking is used up",
+    "tokens": "no tokens are left for another round",
+}
+
+
+def asks(number: int, plan: Plan) -> str:
+    line = f"round {number} asks: {' | '.join(_short(query) for query in plan.queries)}"
+    if plan.malformed:
+        line += " (read from a plan that is not whole)" if plan.queries else ""
+    if plan.dropped:
+        why = Counter(reason for _, reason in plan.dropped)
+        line += "; not asked: " + ", ".join(f"{count} {reason}" for reason, count in why.items())
+    return line
+
+
+def finds(number: int, gathered: Gathered) -> str:
+    hits = ", ".join(str(len(found)) for found in gathered.lists)
+    return f"round {number} finds {hits} passages by {gathered.retriever} in {listed(gathered.namespaces)}"
+
+
+def answers(pair: Pair) -> str:
+    said = _short(one_line(pair.answer)) if pair.status == "answered" else f"NO ANSWER: {pair.told}"
+    return f"{_short(pair.query)} -> {said}"
+
+
+def stops(reason: StopReason, rounds: Rounds) -> str:
+    done = len(rounds.pairs)
+    return f"after {done} round{'' if done == 1 else 's'}: {_WHY[reason]}"
+
+
+def lack(names: Sequence[str], rounds: Rounds, reason: StopReason) -> str:
+    """Return the reason why there is nothing to answer from, "" where there is something."""
+    if not names:
+        return "There is no namespace on this server that this request may read."
+    if rounds.evidence:
+        return ""
+    if not rounds.history:
+        return f"Nothing could be asked: {_WHY[reason]}."
+    told = Counter(pair.told for pair in rounds.history)
+    why = "; ".join(f"{count} of {len(rounds.history)}: {reason}" for reason, count in told.items())
+    return f"No query got an answer from passages ({why})."
+
+
+def plan_record(number: int, plan: Plan, written: str, prompt_tokens: int) -> dict[str, Any]:
+    """Return the trace record of a plan, with the generated text where it is malformed."""
+    return {
+        "round": number,
+        "analysis": plan.analysis,
+        "queries": list(plan.queries),
+        "dropped": [list(entry) for entry in plan.dropped],
+        "enough": plan.enough,
+        "choice": plan.letter,
+        "malformed": plan.malformed,
+        "written": written if plan.malformed else "",
+        "prompt_tokens": prompt_tokens,
+        "answers": [],
+    }
+
+
+def sub_record(sub: SubAnswer) -> dict[str, Any]:
+    """Return the trace record of a sub-answer, with the passages by name: their texts are in the namespace."""
+    context = sub.context
+    pairs = zip(context.ranks, context.passages, strict=True)
+    return {
+        "query": sub.pair.query,
+        "status": sub.pair.status,
+        "answer": sub.pair.answer,
+        "told": sub.pair.told,
+        **sub.record,
+        "context_tokens": context.tokens,
+        "left_out": context.left_out + context.too_long,
+        "passages": [passage_record(one, number=n, rank=rank) for n, (rank, one) in enumerate(pairs, 1)],
+    }
+
+
+def details_of(asked: Asked, options: IMedRagOptions) -> dict[str, Any]:
+    return {
+        "method": "i-medrag",
+        "options": asdict(options),
+        "form": asked.form,
+        "choices": list(asked.choices),
+        "namespaces": [],
+        "retriever": "",
+        "rounds": [],
+    }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

@@ -1,0 +1,200 @@
+"""Generate the sub-answers of one i-MedRAG round: one search for all queries, then all answers concurrently."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from models.errors import ArrowheadError, ModelError
+from models.types import GenerateParams
+from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.corpus.search.ranking import Found
+from retrieval.errors import RetrievalError
+from server.methods.i_medrag.prompts import IteratedPrompts, Lengths
+from server.methods.i_medrag.rounds import Pair
+from server.methods.medrag.context import Context, numbers_in, renumbered
+from server.methods.medrag.method import SLACK, read_passages
+from server.methods.medrag.question import MARK
+from server.methods.shared.generation import Generations, Layout
+from server.methods.shared.passages import Gathered, Passages
+
+# Share of the time limit that is available to rounds; the rest is for the final answer.
+_FOR_ROUNDS = 0.75
+
+
+class Budget:
+    """Track the remaining tokens and time of one answer.
+
+    ``reserve`` sets tokens aside for a generation; ``give_back`` ends the reservation, after which only the tokens used
+    count. Times are in seconds.
+    """
+
+    def __init__(
+        self,
+        generations: Generations,
+        max_tokens: int,
+        max_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._generations = generations
+        self._max_tokens = max_tokens
+        self._max_seconds = max_seconds
+        self._clock = clock
+        self._began = clock()
+        self._held = 0
+
+    @property
+    def tokens_left(self) -> int:
+        usage = self._generations.usage
+        return self._max_tokens - usage.prompt_tokens - usage.sampled_tokens - self._held
+
+    def reserve(self, tokens: int) -> bool:
+        """Reserve tokens for a generation; return False where fewer are left."""
+        if tokens > self.tokens_left:
+            return False
+        self._held += tokens
+        return True
+
+    def give_back(self, tokens: int) -> None:
+        self._held -= tokens
+
+    @property
+    def seconds_for_rounds(self) -> float:
+        return max(0.0, self._began + _FOR_ROUNDS * self._max_seconds - self._clock())
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self._began + self._max_seconds - self._clock())
+
+
+@dataclass(slots=True)
+class Library:
+    """Map passages to numbers from 1, assigned in the order of first citation."""
+
+    by_number: dict[int, Found] = field(default_factory=dict)
+    unknown: int = 0
+    _numbers: dict[int, int] = field(default_factory=dict)
+
+    def taken_over(self, answer: str, context: Context) -> tuple[str, tuple[int, ...]]:
+        """Return a sub-answer with the run's numbers in place of those of its context, and these numbers."""
+        new: dict[int, int] = {}
+        for number in numbers_in(answer):
+            if 1 <= number <= len(context.passages):
+                new[number] = self.number_of(context.passages[number - 1])
+            else:
+                self.unknown += 1
+        return renumbered(answer, new), tuple(dict.fromkeys(new.values()))
+
+    def number_of(self, found: Found) -> int:
+        number = self._numbers.setdefault(found.passage.passage_id, len(self._numbers) + 1)
+        self.by_number.setdefault(number, found)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class SubAnswer:
+    """Hold one query with its answer and context; ``record`` is JSON-able, for the trace."""
+
+    pair: Pair
+    context: Context = field(default_factory=Context)
+    record: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubAnswers:
+    """Search for the queries of a round and answer them.
+
+    ``params`` are those of a sub-answer, except its stops. A failed sub-answer is a pair with the reason.
+    """
+
+    generations: Generations
+    layout: Layout
+    prompts: IteratedPrompts
+    lengths: Lengths
+    passages: Passages
+    budget: Budget
+    params: GenerateParams
+
+    async def find(self, queries: Sequence[str]) -> Gathered | str:
+        """Search all queries at once; return the reason instead where the search fails or times out.
+
+        Raises:
+            NamespaceInvalid: the request can never be served.
+        """
+        try:
+            async with asyncio.timeout(self.budget.seconds_for_rounds):
+                return await self.passages.find(queries, self.prompts.options.wanted)
+        except TimeoutError:
+            return "no time was left"
+        except NamespaceInvalid:
+            raise
+        except (RetrievalError, ModelError) as error:
+            return error.message
+
+    async def answers(
+        self, queries: Sequence[str], gathered: Gathered, library: Library
+    ) -> AsyncGenerator[SubAnswer, None]:
+        """Yield the sub-answers in the order of the queries, each as soon as it and those before it are complete.
+
+        Closing the iterator cancels all of them.
+        """
+        tasks = [asyncio.create_task(self._one(query, gathered, place)) for place, query in enumerate(queries)]
+        try:
+            for query, task in zip(queries, tasks, strict=True):
+                await asyncio.wait({task}, timeout=self.budget.seconds_for_rounds)
+                if task.done():
+                    yield _numbered(task.result(), library)
+                else:
+                    task.cancel()
+                    yield SubAnswer(Pair(query, "cut_off", told="no time was left"))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _one(self, query: str, gathered: Gathered, place: int) -> SubAnswer:
+        try:
+            return await self._written(query, gathered, place)
+        except ArrowheadError as error:
+            return SubAnswer(Pair(query, "failed", told=error.message))
+
+    async def _written(self, query: str, gathered: Gathered, place: int) -> SubAnswer:
+        engine = self.generations.engine
+        begun = "" if self.layout.is_chat else MARK
+        around = self.prompts.sub(query, "-")
+        used = len(self.layout.ids(around.system, around.user, begun)) + self.lengths.sub + SLACK
+        wanted = self.prompts.options.context_tokens
+        context = await read_passages(engine, gathered.lists[place], engine.max_model_len - used, wanted)
+        if not context.passages:
+            none = "no room to read a passage" if gathered.lists[place] else "no passage was found"
+            return SubAnswer(Pair(query, "nothing_found", told=none), context)
+        given = self.prompts.sub(query, context.text)
+        prompt = self.layout.ids(given.system, given.user, begun)
+        cost = len(prompt) + self.lengths.sub
+        if not self.budget.reserve(cost):
+            return SubAnswer(Pair(query, "cut_off", told="no tokens were left"), context)
+        try:
+            stops = self.layout.stops if self.layout.is_chat else ("\n\n", *self.layout.stops)
+            written = await self.generations.write(
+                prompt, replace(self.params, max_tokens=self.lengths.sub, stop=stops)
+            )
+        finally:
+            self.budget.give_back(cost)
+        answer = written.text.strip()
+        if not answer:
+            return SubAnswer(Pair(query, "failed", told="the model wrote nothing"), context)
+        return SubAnswer(Pair(query, "answered", answer), context, {"finish_reason": written.finish_reason})
+
+
+def _numbered(sub: SubAnswer, library: Library) -> SubAnswer:
+    """Return the sub-answer with the run's passage numbers.
+
+    Numbers are assigned in the order of the queries, whichever answer is complete first.
+    """
+    if sub.pair.status != "answered":
+        return sub
+    answer, cited = library.taken_over(sub.pair.answer, sub.context)
+    return replace(sub, pair=replace(sub.pair, answer=answer), record={**sub.record, "cited": list(cited)})

@@ -1,0 +1,1 @@
+"""Answer from the statements of a knowledge graph (KG-RAG)."""

@@ -1,0 +1,222 @@
+"""Find the nodes that a question names, and their neighbourhoods in the graph.
+
+A broader node replaces a node without statements ("Fanconi anemia" for "Fanconi anemia, complementation group D2"), and
+the replacement is reported wherever its statements are used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from models.catalog import ModelCard
+from models.decoding.types import LoopUsage
+from models.engines.base import Engine
+from models.types import Delta, GenerateParams, Grammar
+from retrieval.graph.errors import GraphNodeUnknown
+from retrieval.graph.linking.model_extraction import Extractor
+from retrieval.graph.linking.types import Linked
+from retrieval.graph.types import Mention, Neighbourhood, Node
+from server.methods.base import Ask, MethodError
+from server.methods.kg_rag.prompts import Asked
+from server.methods.shared.generation import plain_ids, usage_of, uses_chat_template
+
+MAX_ENTITIES: Final = 8
+# Kinds in which a name inside a name is broader. "Insulin receptor" is not an insulin, "bone marrow" not a bone.
+_NESTED: Final = frozenset({"disease", "phenotype", "phenotypicfeature", "effect/phenotype", "symptom"})
+
+
+class Linker(Protocol):
+    """Find the nodes that a question names."""
+
+    async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
+        """Link the names that ``extractor`` finds with the model, or those that the dictionary finds.
+
+        Where extraction fails, the dictionary is used and a note is added.
+        """
+        ...
+
+    async def broader(self, text: str, mention: Mention) -> Mention | None:
+        """Return a node of the same kind whose name is a prefix or suffix of the mention's words."""
+        ...
+
+
+class Neighbourhoods(Protocol):
+    """Provide the part of the graph interface that this module uses."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def release(self) -> str: ...
+
+    async def neighbourhood(self, node: Node) -> Neighbourhood:
+        """Return the statements about a node.
+
+        Raises:
+            GraphNodeUnknown: the graph does not have the node.
+            GraphSourceUnavailable: the graph's source failed; further graph errors are possible.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """Hold the mentions of a question.
+
+    ``entities`` has each node of ``mentions`` once, at most eight. ``notes`` report what was ambiguous, left out or
+    failed. ``unlinked`` are words of the question that name no node.
+    """
+
+    mentions: tuple[Mention, ...]
+    notes: tuple[str, ...] = ()
+    unlinked: tuple[str, ...] = ()
+
+    @property
+    def entities(self) -> tuple[Node, ...]:
+        return tuple({mention.node.node_id: mention.node for mention in self.mentions}.values())[:MAX_ENTITIES]
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Hold the neighbourhoods of the entities, then those of the broader nodes.
+
+    ``stand_ins`` maps the id of a node without statements to the broader node whose statements are used.
+    """
+
+    found: tuple[Neighbourhood, ...]
+    stand_ins: Mapping[str, Node] = field(default_factory=dict)
+
+
+async def recognise(linker: Linker, asked: Asked, extractor: Extractor | None) -> Recognised:
+    """Link the question's names to nodes.
+
+    Choices are searched for in the entities' statements; they become entities only where the question has none.
+    """
+    linked = await linker.link(asked.stem, extractor)
+    mentions, notes = linked.mentions or linked.options, linked.notes
+    if not mentions and extractor is not None:
+        linked = await linker.link(asked.stem)
+        mentions = linked.mentions or linked.options
+        notes = (*notes, "the model named nothing that the graph has; the dictionary was used", *linked.notes)
+    if not mentions and asked.words != asked.stem:
+        again = await linker.link(asked.words)
+        mentions = again.mentions or again.options
+        notes = tuple(dict.fromkeys((*notes, *again.notes)))
+    return Recognised(mentions, notes, tuple(span.text for span in linked.unlinked))
+
+
+async def neighbourhoods(graph: Neighbourhoods, linker: Linker, asked: Asked, recognised: Recognised) -> Around:
+    """Return the neighbourhoods of the entities, with broader nodes for those without statements.
+
+    Raises:
+        GraphError: any error of the graph except GraphNodeUnknown.
+    """
+    own = await _all_around(graph, recognised.entities)
+    wider: dict[str, Node] = {}
+    for entity, around in zip(recognised.entities, own, strict=True):
+        if not around.statements and (node := await _broader(linker, asked, recognised, entity)):
+            wider[around.node.node_id] = node
+    known = {entity.node_id: around for entity, around in zip(recognised.entities, own, strict=True)}
+    new = {node.node_id: node for node in wider.values() if node.node_id not in known}
+    more = dict(zip(new, await _all_around(graph, tuple(new.values())), strict=True))
+    answers = {i: found for i, node in wider.items() if (found := (known | more)[node.node_id]).statements}
+    return Around(
+        found=(*own, *(around for around in more.values() if around.statements)),
+        stand_ins={node_id: around.node for node_id, around in answers.items()},
+    )
+
+
+async def _broader(linker: Linker, asked: Asked, recognised: Recognised, node: Node) -> Node | None:
+    """Return a broader node by the question's words, else by the node's name.
+
+    The question may contain an identifier instead of the name.
+    """
+    mention = next(mention for mention in recognised.mentions if mention.node.node_id == node.node_id)
+    if node.kind.casefold() not in _NESTED:
+        return None
+    found = await linker.broader(asked.words, mention)
+    if found is None:
+        found = await linker.broader(node.name, Mention(node=node, start=0, end=len(node.name), method="exact"))
+    return found.node if found is not None and found.node.node_id != node.node_id else None
+
+
+async def _all_around(graph: Neighbourhoods, nodes: Sequence[Node]) -> list[Neighbourhood]:
+    async def around(node: Node) -> Neighbourhood:
+        try:
+            return await graph.neighbourhood(node)
+        except GraphNodeUnknown:
+            # The names are from another release than the graph: an empty neighbourhood, which a step reports.
+            return Neighbourhood(node=node, statements=(), graph=graph.name, release=graph.release)
+
+    tasks = [asyncio.ensure_future(around(node)) for node in nodes]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        # If one request fails, the results of the others are not used.
+        for task in tasks:
+            task.cancel()
+
+
+# About twice the tokens of sixteen names with their kinds.
+MAX_TOKENS: Final = 512
+
+
+class NamesUnfinished(MethodError):
+    """Signal that the model reached its token limit before the list of names ended."""
+
+
+class EngineExtractor:
+    """Extract names for one answer.
+
+    ``usage`` is the token usage so far, also after a failure or a cancellation.
+    """
+
+    def __init__(self, engine: Engine, card: ModelCard, ask: Ask) -> None:
+        self._engine = engine
+        self._card = card
+        self._request_id = f"{ask.request_id}-names"
+        self._cache_salt = ask.cache_salt
+        self.usage = LoopUsage()
+
+    async def extract(self, system: str, user: str, schema: Mapping[str, Any]) -> str:
+        """Generate text under the schema as a grammar, at most 512 tokens.
+
+        Raises:
+            NamesUnfinished: the text does not end within the limit.
+            ArrowheadError: the engine failed.
+        """
+        prompt_ids = self._prompt_ids(system, user)
+        grammar = Grammar("json_schema", json.dumps(schema))
+        params = GenerateParams(max_tokens=MAX_TOKENS, grammar=grammar, cache_salt=self._cache_salt)
+        text, sampled, last = "", 0, Delta()
+        async with aclosing(self._engine.generate(prompt_ids, params, self._request_id)) as deltas:  # type: ignore[type-var]
+            async for last in deltas:
+                text += last.text
+                sampled += len(last.token_ids)
+                self.usage = usage_of(len(prompt_ids), sampled, last)
+        if last.finish_reason != "stop":
+            raise NamesUnfinished(f"its list of names was cut off after {sampled} tokens ({last.finish_reason})")
+        return text
+
+    def _prompt_ids(self, system: str, user: str) -> list[int]:
+        if uses_chat_template(self._engine, self._card):
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+            return self._engine.tokenizer.encode_chat(messages)
+        return plain_ids(self._engine, f"{system}\n\nQuestion: {user}\nNames as JSON:")
+
+
+def both(one: LoopUsage, other: LoopUsage) -> LoopUsage:
+    """Return the sum of the usages of two calls for one answer."""
+    return LoopUsage(
+        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
+        sampled_tokens=one.sampled_tokens + other.sampled_tokens,
+        injected_tokens=one.injected_tokens + other.injected_tokens,
+        cached_tokens=one.cached_tokens + other.cached_tokens,
+        computed_tokens=one.computed_tokens + other.computed_tokens,
+        segments=one.segments + other.segments,
+    )

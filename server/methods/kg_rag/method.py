@@ -1,0 +1,223 @@
+"""Implement KG-RAG: a model answers from the statements of a knowledge graph about the entities of the question.
+
+Soman K, Rose PW, Morris JH, et al. Biomedical knowledge graph-optimized prompt generation for large language models.
+Bioinformatics 40(9), 2024. The steps are those of the paper's section 3:
+
+1. entities of the question are recognised and               ``recognise``
+2. their neighbourhoods are taken from the graph              ``neighbourhoods``
+3. the question is embedded like the statements               ``_context``
+4. the relevant statements are chosen                         ``build_context``
+5. and become language                                        ``context_text``
+6. context and question become the prompt                     ``_prompt_ids``
+7. the model answers                                          ``_written``
+
+Differences from the published program: linking calls a model only on request; statements are embedded when the graph is
+imported; the context has a limit of tokens, not of statements; entities that the question names come first; an entity
+that the graph does not have is reported, and at most a broader one replaces it, reported as such; closed questions are
+answered under a grammar; sources are listed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Final, Protocol
+
+import numpy as np
+
+from models.encoders.base import Floats
+from models.engines.base import Engine
+from models.types import Delta, GenerateParams
+from retrieval.graph.context.select import (
+    PAPER_VOLUME,
+    PAPER_VOLUME_TRUE_FALSE,
+    Context,
+    ContextOptions,
+    Gathered,
+    Vectors,
+    build_context,
+    gather,
+)
+from retrieval.graph.types import Statement
+from server.engine.lifecycle import EngineSlot
+from server.methods.base import Ask, Done, Event, OptionInvalid, Step, TextDelta, TranscriptDelta
+from server.methods.kg_rag import report
+from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoods, neighbourhoods, recognise
+from server.methods.kg_rag.prompts import Asked, KgRagOptions, Prompts, parse_options, read_question
+from server.methods.kg_rag.report import Outcome
+from server.methods.shared.generation import plain_ids, usage_of, uses_chat_template
+from server.types import EgressMode
+
+# Token counts of a text alone and inside a prompt may differ by a few tokens.
+_SLACK: Final = 16
+_NOTHING: Final = np.zeros(0, np.float32)
+
+
+class Graph(Neighbourhoods, Protocol):
+    """Provide a graph with its encoder, for one answer."""
+
+    async def encode(self, question: str) -> Floats:
+        """Return the embedding of the question, float32 [dim]."""
+        ...
+
+    async def vectors(self, statements: Sequence[Statement]) -> Floats:
+        """Return the embeddings of the statements, float32 [n, dim], in the order given."""
+        ...
+
+
+class Graphs(Protocol):
+    """Open the graph for each answer."""
+
+    def open(self, ask: Ask, egress: EgressMode | None) -> Graph:
+        """Open the graph for one request.
+
+        Raises:
+            EgressRaised: ``egress`` is above the mode of the request's key.
+        """
+        ...
+
+
+class KgRag:
+    """Answer biomedical questions from the statements of a knowledge graph."""
+
+    name = "kg-rag"
+    description = "KG-RAG: answers biomedical questions from the statements of a knowledge graph, with their sources"
+
+    def __init__(self, slot: EngineSlot, graphs: Graphs, linker: Linker, max_answer_tokens: int) -> None:
+        self._slot = slot
+        self._graphs = graphs
+        self._linker = linker
+        self._max_answer_tokens = max_answer_tokens
+        self._prompts = Prompts.load()
+
+    def check(self, ask: Ask) -> None:
+        options = parse_options(ask.options)
+        read_question(ask.question, options)
+        self._graphs.open(ask, options.egress)
+        if ask.sampling.logprobs is not None and ask.prompt is None:
+            raise OptionInvalid(
+                "logprobs: the answer of a method has text of its own in it; /v1/completions reports them",
+                param="logprobs",
+            )
+
+    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        options = parse_options(ask.options)
+        asked = read_question(ask.question, options)
+        engine = self._slot.get()
+        graph = self._graphs.open(ask, options.egress)
+        extractor = EngineExtractor(engine, self._slot.card, ask) if options.linking == "model" else None
+        recognised = await recognise(self._linker, asked, extractor)
+        for line in report.recognised(recognised):
+            yield Step(line)
+        around = await neighbourhoods(graph, self._linker, asked, recognised)
+        gathered = gather(asked.words, recognised.mentions, around.found, around.stand_ins)
+        for line in report.neighbourhoods(around, gathered, graph.name, graph.release):
+            yield Step(line)
+        choosing = _choosing(asked, options, self._room(ask, asked, engine))
+        context = await self._context(gathered, await _vectors(graph, asked, gathered), choosing)
+        yield Step(report.chosen(context))
+        if context.entities:
+            yield report.retrieved(context)
+        outcome = Outcome(
+            asked=asked,
+            options=options,
+            context=context,
+            recognised=recognised,
+            stand_ins=around.stand_ins,
+            graph=graph.name,
+            release=graph.release,
+            linking_usage=None if extractor is None else extractor.usage,
+        )
+        if outcome.must_abstain:
+            for event in report.abstention(outcome):
+                yield event
+            return
+        async with aclosing(self._from_model(ask, outcome, engine)) as events:
+            async for event in events:
+                yield event
+
+    async def _from_model(self, ask: Ask, outcome: Outcome, engine: Engine) -> AsyncGenerator[Event, None]:
+        prompt_ids = self._prompt_ids(outcome.asked, engine, outcome.given)
+        yield Step(f"the model answers {'from' if outcome.given else 'WITHOUT'} the graph")
+        params = self._params(ask, outcome.asked, engine)
+        done: Done | None = None
+        async with aclosing(_written(engine, prompt_ids, params, ask.request_id)) as events:
+            async for event in events:
+                if isinstance(event, Done):
+                    done = event
+                else:
+                    yield event
+        for event in report.ending(outcome, done) if done else ():
+            yield event
+
+    async def _context(self, gathered: Gathered, vectors: Vectors, choosing: ContextOptions) -> Context:
+        tokenizer = self._slot.get().tokenizer
+        return await asyncio.to_thread(build_context, gathered, vectors, lambda t: len(tokenizer.encode(t)), choosing)
+
+    def _room(self, ask: Ask, asked: Asked, engine: Engine) -> int:
+        """Return the number of tokens left for a context beside instruction, question and answer."""
+        around = len(self._prompt_ids(asked, engine, "-")) + _SLACK
+        answer = min(self._answer_tokens(ask, asked, engine), engine.max_model_len // 2)
+        return max(0, engine.max_model_len - around - answer)
+
+    def _answer_tokens(self, ask: Ask, asked: Asked, engine: Engine) -> int:
+        wanted = ask.sampling.max_tokens or self._max_answer_tokens
+        if not asked.answers:
+            return wanted
+        return min(wanted, max(len(engine.tokenizer.encode(f" {answer}")) for answer in asked.answers) + 2)
+
+    def _prompt_ids(self, asked: Asked, engine: Engine, context: str) -> list[int]:
+        if uses_chat_template(engine, self._slot.card):
+            return engine.tokenizer.encode_chat(self._prompts.chat_form(asked, context))
+        return plain_ids(engine, self._prompts.base_form(asked, context))
+
+    def _params(self, ask: Ask, asked: Asked, engine: Engine) -> GenerateParams:
+        wanted = ask.sampling
+        return GenerateParams(
+            max_tokens=self._answer_tokens(ask, asked, engine),
+            # The paper sets temperature 0.
+            temperature=wanted.temperature or 0.0,
+            top_p=1.0 if wanted.top_p is None else wanted.top_p,
+            seed=wanted.seed,
+            stop=(*wanted.stop, *(("\n",) if asked.answers else ("\n\nQuestion:",))),
+            logprobs=wanted.logprobs,
+            grammar=asked.grammar(),
+            cache_salt=ask.cache_salt,
+        )
+
+
+async def _vectors(graph: Graph, asked: Asked, gathered: Gathered) -> Vectors:
+    """Embed the question, once for all entities and statements, and the statements."""
+    if not gathered.statements:
+        return Vectors(_NOTHING, _NOTHING.reshape(0, 0))
+    return Vectors(await graph.encode(asked.question), await graph.vectors(gathered.statements))
+
+
+def _choosing(asked: Asked, options: KgRagOptions, room: int) -> ContextOptions:
+    return ContextOptions(
+        pruning=options.pruning,
+        tokens=min(options.tokens, room),
+        evidence=options.evidence,
+        volume=PAPER_VOLUME_TRUE_FALSE if asked.form == "true_false" else PAPER_VOLUME,
+    )
+
+
+async def _written(
+    engine: Engine, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
+) -> AsyncGenerator[Event, None]:
+    """Yield the text as it is generated; the answer of ``Done`` is the raw text, before the method processes it."""
+    written, sampled = "", 0
+    last = Delta(finish_reason="abort")
+    async with aclosing(engine.generate(prompt_ids, params, request_id)) as deltas:  # type: ignore[type-var]
+        async for delta in deltas:
+            # A base model's answer starts with the space after "Answer:".
+            text = delta.text if written else delta.text.lstrip()
+            written += text
+            sampled += len(delta.token_ids)
+            yield TranscriptDelta(delta.text, logprobs=delta.logprobs)
+            if text:
+                yield TextDelta(text)
+            last = delta
+    usage = usage_of(len(prompt_ids), sampled, last)
+    yield Done(answer=written, finish_reason=last.finish_reason or "stop", stop_reason=last.stop_reason, usage=usage)

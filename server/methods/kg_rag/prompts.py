@@ -1,0 +1,257 @@
+"""Parse KG-RAG's questions and build its prompts: form, permitted answers and wording. Pure.
+
+The three forms are those of Soman et al. 2024: questions, true-or-false statements, multiple choice. The wording is
+ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final, Literal
+
+from models.types import Grammar
+from retrieval.graph.context.select import DEFAULT_TOKENS, Pruning
+from server.methods.base import OptionInvalid
+from server.methods.shared.choices import MAX_CHOICES, are_choices, listed_choices, one_line, regex_of
+from server.types import EGRESS_MODES, EgressMode
+
+Form = Literal["general", "true_false", "multiple_choice"]
+WithoutContext = Literal["abstain", "answer"]
+Linking = Literal["dictionary", "model"]
+_FORMS = ("auto", "general", "true_false", "multiple_choice")
+_PRUNINGS: tuple[Pruning, ...] = ("budget", "paper")
+_WITHOUT: tuple[WithoutContext, ...] = ("abstain", "answer")
+_LINKINGS: tuple[Linking, ...] = ("dictionary", "model")
+_KNOWN = "form, choices, linking, evidence, pruning, context_tokens, without_context, references, egress"
+MAX_CONTEXT_TOKENS = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgRagOptions:
+    """Hold the options of a KG-RAG request.
+
+    - ``form``: "auto" to derive it from the question.
+    - ``choices``: those of a multiple-choice question; () reads them from it.
+    - ``linking``: "model" extracts names with the served model, "dictionary" finds them by spellings and vectors.
+    - ``evidence``: add the attributes of statements to the context.
+    - ``pruning``: how statements are chosen.
+    - ``context_tokens``: limit of the context, which the model's context length may lower; ``paper`` has no other
+      limit.
+    - ``without_context``: what to do where the graph has nothing.
+    - ``egress``: None for the mode of the key.
+    """
+
+    form: Form | Literal["auto"] = "auto"
+    choices: tuple[str, ...] = ()
+    linking: Linking = "dictionary"
+    evidence: bool = False
+    pruning: Pruning = "budget"
+    context_tokens: int | None = None
+    without_context: WithoutContext = "abstain"
+    references: bool = True
+    egress: EgressMode | None = None
+
+    @property
+    def tokens(self) -> int:
+        fixed = DEFAULT_TOKENS if self.pruning == "budget" else MAX_CONTEXT_TOKENS
+        return fixed if self.context_tokens is None else self.context_tokens
+
+
+def parse_options(given: Mapping[str, Any]) -> KgRagOptions:
+    """Return the validated options.
+
+    Raises:
+        OptionInvalid: ``param`` names the key.
+    """
+    options = KgRagOptions(**{key: _check(key, value) for key, value in given.items()})
+    if options.choices and options.form not in ("auto", "multiple_choice"):
+        raise OptionInvalid("arrowhead.choices: belong to a multiple_choice question", param="arrowhead.choices")
+    return options
+
+
+def _check(key: str, value: Any) -> Any:
+    match key:
+        case "form":
+            return _need(value in _FORMS, value, key, "one of " + ", ".join(_FORMS))
+        case "choices":
+            return _need(are_choices(value), _as_tuple(value), key, f"2 to {MAX_CHOICES} different lines of text")
+        case "linking":
+            return _need(value in _LINKINGS, value, key, "one of " + ", ".join(_LINKINGS))
+        case "pruning":
+            return _need(value in _PRUNINGS, value, key, "one of " + ", ".join(_PRUNINGS))
+        case "without_context":
+            return _need(value in _WITHOUT, value, key, "one of " + ", ".join(_WITHOUT))
+        case "context_tokens":
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            fine = is_number and 1 <= value <= MAX_CONTEXT_TOKENS
+            return _need(fine, value, key, f"a number from 1 to {MAX_CONTEXT_TOKENS}")
+        case "egress":
+            return _need(value in EGRESS_MODES, value, key, "one of " + ", ".join(EGRESS_MODES))
+        case "evidence" | "references":
+            return _need(isinstance(value, bool), value, key, "true or false")
+        case _:
+            name = f"arrowhead.{key[:40]}"
+            raise OptionInvalid(f"{name}: there is no such option; options are {_KNOWN}", param=name)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(str(choice).strip() for choice in value) if isinstance(value, list) else ()
+
+
+def _need(fine: bool, value: Any, key: str, what: str) -> Any:
+    if not fine:
+        raise OptionInvalid(f"arrowhead.{key}: must be {what}", param=f"arrowhead.{key}")
+    return value
+
+
+NONE_OF_THESE: Final = "none of these"
+UNKNOWN: Final = "unknown"
+# Synonyms of it among choices, without a full stop.
+_NONE: Final = frozenset({NONE_OF_THESE, "none of the above", "none of them"})
+# Questions may be long: both patterns match in linear time.
+_ASKS_FIRST: Final = re.compile(
+    r"\s*(?:true\s+or\s+false|true/false|t/f|is\s+(?:it|this|the\s+following(?:\s+\w+)?)\s+true)\b[\s:?.,-]*",
+    re.IGNORECASE,
+)
+_ASKS_LAST: Final = re.compile(r"\b(?:true\s+or\s+false|true/false)$", re.IGNORECASE)
+_LONGEST_LAST: Final = 64
+_PARTS: Final = ("general", "true_false", "multiple_choice", "without_context")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Hold a parsed question.
+
+    ``stem`` is the question without its list of choices; its characters are the first ones of the question. ``answers``
+    are the permitted answers, () for free text.
+    """
+
+    question: str
+    form: Form
+    choices: tuple[str, ...] = ()
+    stem: str = ""
+
+    @property
+    def words(self) -> str:
+        """Return all text that may name entities: the question, and the choices that were sent separately."""
+        beside = [choice for choice in self.choices if not _stands_in(choice, self.question)]
+        return "\n".join([self.question, *beside])
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        match self.form:
+            case "true_false":
+                return ("True", "False", UNKNOWN)
+            case "multiple_choice":
+                return self.choices if self._own_none else (*self.choices, NONE_OF_THESE)
+        return ()
+
+    @property
+    def abstention(self) -> str:
+        """Return the answer that states that the graph has no answer, "" for free text."""
+        return {"true_false": UNKNOWN, "multiple_choice": self._own_none or NONE_OF_THESE}.get(self.form, "")
+
+    @property
+    def _own_none(self) -> str:
+        return next((choice for choice in self.choices if choice.rstrip(".").casefold() in _NONE), "")
+
+    def grammar(self) -> Grammar | None:
+        """Return the grammar of the permitted answers, None for free text.
+
+        An optional blank precedes them, with which a base model's first token begins.
+        """
+        if not self.answers:
+            return None
+        return Grammar("regex", " ?(" + "|".join(regex_of(answer) for answer in self.answers) + ")")
+
+    def answer_in(self, written: str) -> str:
+        """Return the permitted answer that was written, "" for none.
+
+        An engine without grammars may write anything.
+        """
+        bare = written.strip()
+        # Names of two organisms may differ in case alone.
+        exact = next((answer for answer in self.answers if answer in (bare, bare.rstrip("."))), "")
+        return exact or next((answer for answer in self.answers if _folded(answer) == _folded(bare)), "")
+
+
+def read_question(text: str, options: KgRagOptions) -> Asked:
+    """Parse a question, whose form is the option's or, for ``auto``, derived from the text.
+
+    Raises:
+        OptionInvalid: a multiple-choice question is requested and no choices are found.
+    """
+    form, question = options.form, text.strip()
+    statement = _statement(question)
+    if form == "true_false" or (form == "auto" and not options.choices and statement is not None):
+        bare = one_line(statement or question)
+        return Asked(bare, "true_false", stem=bare)
+    found, stem = listed_choices(question)
+    choices = options.choices or found
+    question, stem = one_line(question), one_line(stem)
+    if form == "multiple_choice" and not choices:
+        raise OptionInvalid("arrowhead.choices: the question lists none that can be read", param="arrowhead.choices")
+    if form == "general" or not choices:
+        return Asked(question, "general", stem=question)
+    return Asked(question, "multiple_choice", choices, stem)
+
+
+def _statement(question: str) -> str | None:
+    """Return the question without its "true or false", None where it has none, "" where nothing else is left."""
+    first = _ASKS_FIRST.match(question)
+    rest = question[first.end() :] if first else question
+    bare = rest.rstrip(" \t\r\n?.)")
+    last = _ASKS_LAST.search(bare, max(0, len(bare) - _LONGEST_LAST))
+    if last:
+        rest = bare[: last.start()].rstrip(" \t\r\n(,.;-")
+    return rest.strip() if first or last else None
+
+
+def _stands_in(choice: str, question: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(choice)}(?![\w-])", question) is not None
+
+
+def _folded(answer: str) -> str:
+    return answer.strip().rstrip(".").casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Hold all instructions by form, read once."""
+
+    parts: dict[str, str]
+
+    @classmethod
+    def load(cls) -> Prompts:
+        return cls({name: _text(name) for name in _PARTS})
+
+    def base_form(self, asked: Asked, context: str) -> str:
+        """Return the prompt for a model that continues text."""
+        return f"{self.instruction(asked, context)}\n\n{_given(asked, context)}\nAnswer:"
+
+    def chat_form(self, asked: Asked, context: str) -> list[dict[str, str]]:
+        """Return the messages for a model with a chat template."""
+        return [
+            {"role": "system", "content": self.instruction(asked, context)},
+            {"role": "user", "content": _given(asked, context)},
+        ]
+
+    def instruction(self, asked: Asked, context: str) -> str:
+        """Return the instruction; ``context`` "" means that the question is asked without one."""
+        if context:
+            return self.parts[asked.form]
+        closed = "Answer with one of the words or choices given and nothing else." if asked.answers else ""
+        return f"{self.parts['without_context']} {closed}".strip()
+
+
+def _given(asked: Asked, context: str) -> str:
+    head = f"Context:\n{context}\n\n" if context else ""
+    answers = f"\nChoices: {'; '.join(asked.answers)}" if asked.answers else ""
+    return f"{head}Question: {asked.question}{answers}"
+
+
+def _text(name: str) -> str:
+    return (files("server.methods.kg_rag") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").strip()

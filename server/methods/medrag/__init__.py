@@ -1,0 +1,1 @@
+"""Answer from passages of a library (MedRAG)."""

@@ -1,0 +1,153 @@
+"""Generate one chain of thought and its answer.
+
+Reasoning is free text of bounded length; a choice's letter is generated under a grammar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Final
+
+from models.decoding.types import LoopFinish
+from models.types import Delta, GenerateParams
+from server.methods.base import Event, TextDelta, TranscriptDelta
+from server.methods.medrag.question import MARK, Asked
+from server.methods.shared.generation import Generations, Layout
+
+# Prompts a base model to reason; a chat model needs no prefix.
+_REASONING: Final = "Reasoning:"
+# Tokens for the text between reasoning and answer, and for differences of separate token counts.
+_BETWEEN: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Hold the system and user parts of a prompt."""
+
+    system: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Hold one chain: ``answer`` as it was written, ``letter`` "" where it matches none of the choices."""
+
+    reasoning: str
+    answer: str
+    letter: str
+    finish_reason: LoopFinish
+    stop_reason: str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """Generate chains for one question.
+
+    ``params`` sets all but the bound and the stops of each generation: its ``max_tokens`` is that of reasoning and
+    answer together, its stop strings are those of the answer.
+    """
+
+    generations: Generations
+    layout: Layout
+    asked: Asked
+    params: GenerateParams
+    reasoned: bool
+
+    async def events(self, given: Given) -> AsyncGenerator[Event | Chain, None]:
+        """Yield the text as it is generated, then the chain; an answer that is a letter is not shown here."""
+        reasoning, letter = "", ""
+        prompt = self.layout.ids(given.system, given.user, self._opening)
+        bound = self._reasoning_bound(len(prompt))
+        last = Delta(finish_reason="stop")
+        if bound > 0:
+            params = replace(self.params, max_tokens=bound, stop=(*self._reasoning_stops, *self.layout.stops))
+            async with aclosing(self.generations.stream(prompt, params)) as deltas:
+                async for delta in deltas:
+                    text = delta.text if reasoning else delta.text.lstrip()
+                    reasoning += text
+                    if text:
+                        yield TranscriptDelta(text)
+                        yield TextDelta(text, "reasoning")
+                    last = delta
+            if reasoning:
+                yield TextDelta("\n", "reasoning")
+            letter = self._letter_of(last, reasoning)
+        if letter:
+            written = "" if last.stop_reason is None else str(last.stop_reason)
+            yield TranscriptDelta(written)
+            yield Chain(reasoning, letter, letter, "stop", None)
+            return
+        async with aclosing(self._answered(given, reasoning)) as rest:
+            async for event in rest:
+                yield event
+
+    async def whole(self, given: Given) -> Chain:
+        """Return the complete chain without its intermediate events."""
+        async with aclosing(self.events(given)) as events:
+            async for event in events:
+                if isinstance(event, Chain):
+                    return event
+        return Chain("", "", "", "abort", None)
+
+    async def _answered(self, given: Given, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
+        before = f"{self._opening} {reasoning.strip()}\n".lstrip() if reasoning.strip() else ""
+        begun = f"{before}{MARK}"
+        prompt = self.layout.ids(given.system, given.user, begun)
+        yield TranscriptDelta(f"\n{MARK}" if before else MARK, "injected")
+        answer, last = "", Delta(finish_reason="abort")
+        async with aclosing(self.generations.stream(prompt, self._answer_params(reasoning))) as deltas:
+            async for delta in deltas:
+                text = delta.text if answer else delta.text.lstrip()
+                answer += text
+                yield TranscriptDelta(delta.text)
+                if text and not self.asked.choices:
+                    yield TextDelta(text)
+                last = delta
+        letter = self.asked.letter_in(answer) if self.asked.choices else ""
+        yield Chain(reasoning, answer, letter, last.finish_reason or "stop", last.stop_reason)
+
+    @property
+    def _opening(self) -> str:
+        return "" if self.layout.is_chat or not self.reasoned else _REASONING
+
+    @property
+    def _reasoning_stops(self) -> tuple[str, ...]:
+        """Return the strings that end reasoning: the mark with an unambiguous letter, or the mark of an open answer."""
+        if not self.asked.choices:
+            return (MARK,)
+        return tuple(f"{MARK} {letter}{end}" for letter in self.asked.letters for end in (".", "\n"))
+
+    def _letter_of(self, last: Delta, reasoning: str) -> str:
+        if not self.asked.choices:
+            return ""
+        if isinstance(last.stop_reason, str) and last.stop_reason in self._reasoning_stops:
+            return last.stop_reason[len(MARK) + 1]
+        return self.asked.letter_after_mark(reasoning) if last.finish_reason == "stop" else ""
+
+    def _reasoning_bound(self, prompt: int) -> int:
+        """Return the maximum number of reasoning tokens.
+
+        0 means that no reasoning is requested, or that there is no room for it beside an answer.
+        """
+        if not self.reasoned:
+            return 0
+        wanted = self.params.max_tokens
+        answer = self._letter_tokens if self.asked.choices else max(1, wanted // 4)
+        room = self.generations.engine.max_model_len - prompt
+        return max(0, min(wanted, room) - answer - _BETWEEN)
+
+    def _answer_params(self, reasoning: str) -> GenerateParams:
+        if self.asked.choices:
+            # Reasoning is complete, so the most likely letter is the answer.
+            letters = self.asked.grammar()
+            return replace(self.params, max_tokens=self._letter_tokens, stop=(), grammar=letters, temperature=0.0)
+        used = len(self.generations.engine.tokenizer.encode(reasoning)) if reasoning else 0
+        left = max(self.params.max_tokens - used, max(1, self.params.max_tokens // 4))
+        return replace(self.params, max_tokens=left, stop=(*self.params.stop, *self.layout.stops))
+
+    @property
+    def _letter_tokens(self) -> int:
+        encode = self.generations.engine.tokenizer.encode
+        return max(len(encode(f" {letter}")) for letter in self.asked.letters) + 1

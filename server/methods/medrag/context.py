@@ -1,0 +1,191 @@
+"""Select the passages for a model's context and format them for its prompt. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from retrieval.corpus.namespaces.settings import embedded_title
+from retrieval.corpus.search.ranking import Found
+from retrieval.lexical.tokens import normalise
+from server.methods.base import Reference
+from server.methods.shared.call_lines import HEADING, MAX_REFERENCES
+
+READ_HEADING: Final = "\n\nRead, not cited:\n"
+_MARK: Final = re.compile(r"\[\s*(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*)\s*\]")
+_PART: Final = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
+# A longer range of numbers is not a citation.
+_MAX_SPAN: Final = 100
+_ADDRESS: Final = re.compile(r"https?://[^\s()<>\[\]]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Pair a passage with its number."""
+
+    number: int
+    found: Found
+
+
+def numbers_in(text: str) -> tuple[int, ...]:
+    """Return the numbers in "[2]", "[1, 3]" and "[2-4]", each once, in order of appearance."""
+    numbers: dict[int, None] = {}
+    for mark in _MARK.finditer(text):
+        for part in _PART.finditer(mark[1]):
+            first, last = int(part[1]), int(part[2] or part[1])
+            if first <= last <= first + _MAX_SPAN:
+                numbers.update(dict.fromkeys(range(first, last + 1)))
+    return tuple(numbers)
+
+
+def renumbered(text: str, numbers: dict[int, int]) -> str:
+    """Replace the numbers of each mark by those of ``numbers``; remove numbers without an entry."""
+
+    def mark(found: re.Match[str]) -> str:
+        new = [numbers[old] for old in numbers_in(found[0]) if old in numbers]
+        return f"[{', '.join(map(str, new))}]" if new else ""
+
+    return re.sub(r" +(?=[.,;:]|$)", "", _MARK.sub(mark, text))
+
+
+def render(listed: Sequence[Numbered], cited: bool, offset: int) -> tuple[str, tuple[Reference, ...]]:
+    """Return the reference list for an answer of ``offset`` characters, and the references with marker offsets."""
+    if not listed:
+        return "", ()
+    text, references = HEADING if cited else READ_HEADING, []
+    for one in listed[:MAX_REFERENCES]:
+        marker = f"[{one.number}]"
+        start = offset + len(text)
+        title, url = title_of(one.found), url_of(one.found)
+        reference = Reference(one.number, title, url, start, start + len(marker), one.found.passage.text)
+        references.append(reference)
+        text += f"{marker} [{title}]({url})\n" if url else f"{marker} {title}\n"
+    return text.rstrip("\n"), tuple(references)
+
+
+def title_of(found: Found) -> str:
+    """Return the passage's title without brackets, which could end the text of a Markdown link."""
+    document, section = found.document, found.passage.section
+    title = " ".join((document.title or document.document_id).split())
+    about = ", ".join(part for part in (section, document.source or found.namespace) if part)
+    retracted = "; RETRACTED" if document.retracted_by else ""
+    return f"{title} ({' '.join(about.split())}{retracted})".replace("[", "(").replace("]", ")")
+
+
+def url_of(found: Found) -> str:
+    """Return the document's URL, "" where it has none that can be linked to."""
+    return found.document.url if _ADDRESS.fullmatch(found.document.url) else ""
+
+
+def passage_record(found: Found, **further: Any) -> dict[str, Any]:
+    """Return a JSON-able record for the trace, with all that is needed to find the passage again."""
+    return {
+        **further,
+        "namespace": found.namespace,
+        "passage_id": str(found.passage.passage_id),
+        "document_id": found.passage.document_id,
+        "title": found.document.title,
+        "section": found.passage.section,
+        "url": found.document.url,
+        "score": round(found.hit.score, 6),
+        "ranks": dict(found.ranks),
+        "retracted": bool(found.document.retracted_by),
+    }
+
+
+# Passages must not contain the syntax of our prompts: passage numbers, and words that begin a part.
+_NUMBERED: Final = re.compile(r"\[(\s*\d[\d\s,;–-]*)\]")
+_PARTS: Final = re.compile(
+    r"(?im)^([ \t>*#_-]*(?:final answer|answer|question|query|choices|options|passages|reasoning|"
+    r"instructions?|system|user|assistant)[ \t*_]*):"
+)
+_SEPARATOR: Final = "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Hold the passages of a prompt.
+
+    ``passages`` are numbered from 1 in this order; ``ranks`` are their ranks in the search, from 1. ``too_long`` counts
+    passages that exceed the budget alone, ``left_out`` those after the budget was used up.
+    """
+
+    passages: tuple[Found, ...] = ()
+    ranks: tuple[int, ...] = ()
+    text: str = ""
+    tokens: int = 0
+    left_out: int = 0
+    too_long: int = 0
+    repeated: int = 0
+
+    @property
+    def best_first(self) -> list[int]:
+        """Return the numbers of the passages, best rank first."""
+        return sorted(range(1, len(self.passages) + 1), key=lambda number: self.ranks[number - 1])
+
+
+def build_context(found: Sequence[Found], count: Callable[[str], int], budget: int) -> Context:
+    """Select the best passages, whole and without duplicate texts, within ``budget`` tokens.
+
+    No passage is skipped in favour of a worse one, unless it alone exceeds the budget. Passages are in the library's
+    order, not in that of their scores, so that the same set gives the same text, which an engine's prefix cache reuses.
+    """
+    distinct = _distinct(found)
+    kept: list[tuple[int, Found]] = []
+    used = too_long = passed = 0
+    for rank, one in distinct:
+        passed += 1
+        # The number is not known yet; it has at most three digits.
+        cost = count(_entry(888, one) + _SEPARATOR)
+        if cost > budget:
+            too_long += 1
+            continue
+        if used + cost > budget:
+            passed -= 1
+            break
+        used += cost
+        kept.append((rank, one))
+    kept.sort(key=lambda entry: _library_order(entry[1]))
+    text = _SEPARATOR.join(_entry(number, one) for number, (_, one) in enumerate(kept, 1))
+    return Context(
+        passages=tuple(one for _, one in kept),
+        ranks=tuple(rank for rank, _ in kept),
+        text=text,
+        tokens=count(text) if text else 0,
+        left_out=len(distinct) - passed,
+        too_long=too_long,
+        repeated=len(found) - len(distinct),
+    )
+
+
+def neutral(text: str) -> str:
+    """Return a passage's text without anything that reads as part of a prompt; its lines are preserved and indented."""
+    text = _NUMBERED.sub(r"(\1)", _PARTS.sub(r"\1 –", text))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return "\n   ".join(line for line in lines if line)
+
+
+def _distinct(found: Iterable[Found]) -> list[tuple[int, Found]]:
+    seen: set[str] = set()
+    kept: list[tuple[int, Found]] = []
+    for rank, one in enumerate(found, 1):
+        text = " ".join(normalise(one.passage.text).text.split())
+        if text not in seen:
+            seen.add(text)
+            kept.append((rank, one))
+    return kept
+
+
+def _entry(number: int, found: Found) -> str:
+    title = neutral(" ".join(embedded_title(found.passage).split()))
+    if found.document.retracted_by:
+        title = f"{title} (RETRACTED)".strip()
+    text = neutral(found.passage.text)
+    return f"[{number}] {title}\n   {text}" if title else f"[{number}] {text}"
+
+
+def _library_order(found: Found) -> tuple[str, str, int, int]:
+    passage = found.passage
+    return found.namespace, passage.document_id, passage.start, passage.passage_id

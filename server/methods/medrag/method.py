@@ -1,0 +1,192 @@
+"""Implement MedRAG: a model answers a medical question from passages of a library.
+
+Xiong G, Jin Q, Lu Z, Zhang A. Benchmarking retrieval-augmented generation for medicine. Findings of ACL 2024; the
+conventional RAG of Xiong G, Jin Q, Wang X, Zhang M, Lu Z, Zhang A, PSB 2025, section 3.1:
+
+1. N passages are retrieved for the question, without its choices      ``PassageSource``
+2. those that fit the model's context length become the context       ``_context``
+3. the model reasons and answers                                       ``Chains``
+
+Its baselines are options: chain of thought (``retrieval`` false), direct answers (``reasoning`` "direct") and
+self-consistency (``samples``).
+
+Differences from the published program: passages are whole, numbered, and in the library's order; the letter of a choice
+is generated under a grammar, after free reasoning of bounded length; the passages that the answer cites are listed;
+without passages, the method abstains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Final
+
+from models.engines.base import Engine
+from models.errors import ArrowheadError
+from models.types import GenerateParams
+from retrieval.corpus.search.ranking import Found
+from server.engine.lifecycle import EngineSlot
+from server.methods.base import Ask, Event, OptionInvalid, Step, TextDelta, TranscriptDelta
+from server.methods.medrag import report
+from server.methods.medrag.chain_of_thought import Chain, Chains, Given
+from server.methods.medrag.context import Context, build_context
+from server.methods.medrag.options import MAX_CONTEXT_TOKENS, MedRagOptions, parse_options
+from server.methods.medrag.prompts import Prompts
+from server.methods.medrag.question import Asked, read_question
+from server.methods.medrag.report import Ballot, Closing, Outcome
+from server.methods.shared.generation import Generations, Layout
+from server.methods.shared.passages import PassageSource
+
+# Token counts of separate and joined texts may differ by a few tokens.
+SLACK: Final = 24
+_CHAINS_AT_ONCE: Final = 8
+# Voting needs different chains; the self-consistency paper samples at this temperature.
+_VOTING_TEMPERATURE: Final = 0.7
+
+
+class MedRag:
+    """Answer medical questions from passages of the server's namespaces."""
+
+    name = "medrag"
+    description = "MedRAG: answers medical questions from passages of this server's namespaces, with their sources"
+
+    def __init__(self, slot: EngineSlot, passages: PassageSource, max_answer_tokens: int) -> None:
+        self._slot = slot
+        self._passages = passages
+        self._max_answer_tokens = max_answer_tokens
+        self._prompts = Prompts.load()
+
+    def check(self, ask: Ask) -> None:
+        options = parse_options(ask.options)
+        asked = read_question(ask.question, options)
+        if options.samples > 1 and not asked.choices:
+            raise OptionInvalid(
+                "arrowhead.samples: only answers to a multiple-choice question can be counted",
+                param="arrowhead.samples",
+            )
+        if options.retrieval:
+            self._passages.open(ask).check(options.wanted)
+        refuse_logprobs(ask)
+
+    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        options = parse_options(ask.options)
+        asked = read_question(ask.question, options)
+        engine = self._slot.get()
+        chains = self._chains(ask, asked, options, engine)
+        gathered, context = None, Context()
+        if options.retrieval:
+            gathered = await self._passages.open(ask).find([asked.stem], options.wanted)
+            yield Step(report.searched(gathered))
+            context = await self._context(chains, gathered.lists[0], options)
+            yield report.retrieved([asked.stem], context.passages)
+            yield Step(report.read(context))
+        else:
+            yield Step("without retrieval, as the request wants it")
+        outcome = Outcome(asked, options, gathered, context)
+        details = report.details_of(outcome)
+        if outcome.must_abstain:
+            for told in report.abstention(outcome.lack, details):
+                yield told
+            return
+        given = self._prompts.answering(asked, options.reasoning, context.text)
+        chain: Chain | None = None
+        async with aclosing(_voted(chains, given, options) if options.samples > 1 else chains.events(given)) as events:
+            async for event in events:
+                match event:
+                    case Chain():
+                        chain = event
+                    case Ballot():
+                        details |= event.record
+                    case _:
+                        yield event
+        closing = Closing(asked, outcome.numbered, context.best_first, options.references, outcome.lack, details)
+        for told in report.ending(closing, chain, chains.generations.usage) if chain else ():
+            yield told
+
+    def _chains(self, ask: Ask, asked: Asked, options: MedRagOptions, engine: Engine) -> Chains:
+        params = params_of(ask, min(ask.sampling.max_tokens or self._max_answer_tokens, engine.max_model_len // 2))
+        if options.samples > 1 and ask.sampling.temperature is None:
+            params = replace(params, temperature=_VOTING_TEMPERATURE)
+        generations = Generations(engine, ask.request_id)
+        reasoned = options.reasoning == "chain_of_thought"
+        return Chains(generations, Layout(engine, self._slot.card), asked, params, reasoned)
+
+    async def _context(self, chains: Chains, found: Sequence[Found], options: MedRagOptions) -> Context:
+        around = chains.layout.ids(*self._around(chains.asked, options))
+        room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
+        return await read_passages(chains.generations.engine, found, room, options.context_tokens)
+
+    def _around(self, asked: Asked, options: MedRagOptions) -> tuple[str, str]:
+        given = self._prompts.answering(asked, options.reasoning, "-")
+        return given.system, given.user
+
+
+async def read_passages(engine: Engine, found: Sequence[Found], room: int, wanted: int | None) -> Context:
+    """Return the context that fits into ``room`` tokens and into the requested number of tokens."""
+    budget = max(0, min(room, MAX_CONTEXT_TOKENS if wanted is None else wanted))
+    tokenizer = engine.tokenizer
+    return await asyncio.to_thread(build_context, found, lambda text: len(tokenizer.encode(text)), budget)
+
+
+def params_of(ask: Ask, max_tokens: int) -> GenerateParams:
+    """Return the sampling parameters; greedy where the request sets none, as the papers decode."""
+    wanted = ask.sampling
+    return GenerateParams(
+        max_tokens=max_tokens,
+        temperature=wanted.temperature or 0.0,
+        top_p=1.0 if wanted.top_p is None else wanted.top_p,
+        seed=wanted.seed,
+        stop=wanted.stop,
+        cache_salt=ask.cache_salt,
+    )
+
+
+def refuse_logprobs(ask: Ask) -> None:
+    if ask.sampling.logprobs is not None:
+        raise OptionInvalid("logprobs: an answer that is written in several pieces has none", param="logprobs")
+
+
+async def _voted(chains: Chains, given: Given, options: MedRagOptions) -> AsyncGenerator[Event | Ballot | Chain, None]:
+    """Run self-consistency: concurrent chains, then the chain with the majority's letter.
+
+    A failed chain has no vote and is reported as a step. Raises its error only where every chain fails.
+    """
+    slots = asyncio.Semaphore(_CHAINS_AT_ONCE)
+
+    async def one(number: int) -> Chain | ArrowheadError:
+        seeded = replace(chains, params=replace(chains.params, seed=(chains.params.seed or 0) + number))
+        async with slots:
+            try:
+                return await seeded.whole(given)
+            except ArrowheadError as error:
+                return error
+
+    tasks = [asyncio.create_task(one(number)) for number in range(options.samples)]
+    done: list[Chain] = []
+    votes: list[str] = []
+    failure: ArrowheadError | None = None
+    try:
+        for number, task in enumerate(tasks, 1):
+            result = await task
+            if isinstance(result, Chain):
+                done.append(result)
+                votes.append(result.letter)
+                yield Step(f"chain {number} of {options.samples}: {result.letter or 'no choice'}")
+            else:
+                failure = result
+                votes.append("")
+                yield Step(f"chain {number} of {options.samples} failed: {result.message}")
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if not done and failure is not None:
+        raise failure
+    ballot = Ballot(tuple(votes))
+    yield ballot
+    chosen = next((chain for chain in done if chain.letter and chain.letter == ballot.winner), done[0])
+    yield TranscriptDelta(chosen.reasoning)
+    yield TextDelta(f"{chosen.reasoning}\n", "reasoning")
+    yield chosen

@@ -1,0 +1,165 @@
+"""Validate the ``arrowhead`` options of MedRAG and i-MedRAG requests.
+
+Unknown keys and wrong values are refused by name. There is no ``egress`` option: retrieval is local, and no part of a
+question leaves the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar
+
+from retrieval.corpus.namespaces.settings import is_name
+from retrieval.corpus.search.ranking import MAX_K, RANKERS, Retriever
+from server.methods.base import OptionInvalid
+from server.methods.shared.choices import MAX_CHOICES, are_choices
+from server.methods.shared.passages import Wanted
+
+Form = Literal["open", "multiple_choice"]
+Reasoning = Literal["chain_of_thought", "direct"]
+Without = Literal["abstain", "answer"]
+Stop = Literal["adaptive", "fixed"]
+MAX_CONTEXT_TOKENS: Final = 1_000_000
+MAX_SAMPLES: Final = 32
+MAX_ROUNDS: Final = 10
+MAX_QUERIES: Final = 10
+_MAX_NAMESPACES: Final = 64
+_Options = TypeVar("_Options", bound="MedRagOptions")
+# A predicate for valid values, and its description.
+_Rule = tuple[Callable[[Any], bool], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MedRagOptions:
+    """Hold the options of a MedRAG request.
+
+    - ``form``: "auto" for multiple choice where the question lists choices.
+    - ``choices``: () reads them from the question.
+    - ``k``: number of passages to retrieve; with ``rerank``, that many of them are retained.
+    - ``context_tokens``: None for as many as fit the model's context length.
+    - ``retrieval``: False for no passages (the paper's baselines).
+    - ``samples``: number of voting chains.
+    - ``without_passages``: what to do where no passage is found.
+    """
+
+    form: Form | Literal["auto"] = "auto"
+    choices: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    retriever: Retriever | None = None
+    k: int = 32
+    rerank: int = 0
+    context_tokens: int | None = None
+    reasoning: Reasoning = "chain_of_thought"
+    retrieval: bool = True
+    samples: int = 1
+    without_passages: Without = "abstain"
+    references: bool = True
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(namespaces=self.namespaces, retriever=self.retriever, k=self.k, rerank=self.rerank)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IMedRagOptions(MedRagOptions):
+    """Hold the options of an i-MedRAG request.
+
+    There are at most ``rounds`` rounds of ``queries`` queries. ``stop`` "adaptive" ends them early when further rounds
+    add nothing. ``max_tokens_total`` covers all prompts and all generated text, ``max_seconds`` the whole answer.
+    """
+
+    rounds: int = 4
+    queries: int = 3
+    stop: Stop = "adaptive"
+    max_seconds: float = 600.0
+    max_tokens_total: int = 400_000
+
+
+def _number(least: int, most: int) -> _Rule:
+    fits = lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most  # noqa: E731
+    return fits, f"a number from {least} to {most}"
+
+
+def _one_of(*words: str) -> _Rule:
+    return lambda value: isinstance(value, str) and value in words, "one of " + ", ".join(words)
+
+
+_FLAG: Final = (lambda value: isinstance(value, bool), "true or false")
+_MEDRAG: Final[dict[str, _Rule]] = {
+    "form": _one_of("auto", "open", "multiple_choice"),
+    "choices": (lambda value: are_choices(value), f"2 to {MAX_CHOICES} different lines of text"),
+    "namespaces": (lambda value: _are_names(value), f"a list of 1 to {_MAX_NAMESPACES} names"),
+    "retriever": _one_of(*RANKERS),
+    "k": _number(1, MAX_K),
+    "rerank": _number(0, MAX_K),
+    "context_tokens": _number(1, MAX_CONTEXT_TOKENS),
+    "reasoning": _one_of("chain_of_thought", "direct"),
+    "retrieval": _FLAG,
+    "samples": _number(1, MAX_SAMPLES),
+    "without_passages": _one_of("abstain", "answer"),
+    "references": _FLAG,
+}
+_ROUNDS: Final[dict[str, _Rule]] = {
+    "rounds": _number(1, MAX_ROUNDS),
+    "queries": _number(1, MAX_QUERIES),
+    "stop": _one_of("adaptive", "fixed"),
+    "max_seconds": (lambda value: _is_seconds(value), "a number of seconds from 1 to 86400"),
+    "max_tokens_total": _number(1_000, 100_000_000),
+}
+# i-MedRAG has neither voting chains nor a baseline without retrieval.
+_NOT_ITERATED: Final = ("retrieval", "samples")
+
+
+def parse_options(given: Mapping[str, Any]) -> MedRagOptions:
+    """Return the validated options of a MedRAG request.
+
+    Raises:
+        OptionInvalid: ``param`` names the key.
+    """
+    return _parsed(MedRagOptions, _MEDRAG, given)
+
+
+def parse_iterated(given: Mapping[str, Any]) -> IMedRagOptions:
+    """Return the validated options of an i-MedRAG request.
+
+    Raises:
+        OptionInvalid: ``param`` names the key.
+    """
+    known = {key: rule for key, rule in _MEDRAG.items() if key not in _NOT_ITERATED} | _ROUNDS
+    return _parsed(IMedRagOptions, known, given)
+
+
+def _parsed(kind: type[_Options], known: Mapping[str, _Rule], given: Mapping[str, Any]) -> _Options:
+    for key, value in given.items():
+        if key == "egress":
+            _refuse(key, "retrieval is local, so nothing leaves and there is nothing to set")
+        if key not in known:
+            _refuse(key[:40], f"there is no such option; options are {', '.join(known)}")
+        fits, rule = known[key]
+        if not fits(value):
+            _refuse(key, f"must be {rule}")
+    options = kind(**{key: _frozen(value) for key, value in given.items()})
+    if options.choices and options.form == "open":
+        _refuse("choices", "belong to a multiple_choice question")
+    if options.rerank > options.k:
+        _refuse("rerank", "keeps some of the k passages found, so it cannot be more")
+    return options
+
+
+def _refuse(key: str, why: str) -> None:
+    raise OptionInvalid(f"arrowhead.{key}: {why}", param=f"arrowhead.{key}")
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(str(one).strip() for one in value) if isinstance(value, list) else value
+
+
+def _are_names(value: Any) -> bool:
+    if not isinstance(value, list) or not 1 <= len(value) <= _MAX_NAMESPACES:
+        return False
+    return all(isinstance(name, str) and is_name(name) for name in value)
+
+
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= 86_400

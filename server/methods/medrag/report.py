@@ -1,0 +1,194 @@
+"""Build MedRAG's events beside the model's text: steps, abstention, references and the trace record. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from models.decoding.types import LoopUsage
+from retrieval.corpus.search.ranking import Found
+from server.methods.base import Done, Event, Evidence, Retrieved, Step, TextDelta, TranscriptDelta
+from server.methods.medrag.chain_of_thought import Chain
+from server.methods.medrag.context import Context, Numbered, numbers_in, passage_record, render
+from server.methods.medrag.options import MedRagOptions
+from server.methods.medrag.question import Asked
+from server.methods.shared.passages import Gathered
+
+NO_USAGE: Final = LoopUsage()
+_MAX_TITLES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Hold the state before generation; ``gathered`` is None where the request disables retrieval."""
+
+    asked: Asked
+    options: MedRagOptions
+    gathered: Gathered | None
+    context: Context
+
+    @property
+    def must_abstain(self) -> bool:
+        return self.lack != "" and self.options.without_passages == "abstain"
+
+    @property
+    def lack(self) -> str:
+        """Return the reason why there is no passage to answer from, "" where there is one or none is requested."""
+        if self.gathered is None or self.context.passages:
+            return ""
+        return why_none(self.gathered, self.context)
+
+    @property
+    def numbered(self) -> dict[int, Found]:
+        return dict(enumerate(self.context.passages, 1))
+
+
+def retrieved(queries: Sequence[str], passages: Sequence[Found]) -> Retrieved:
+    """Return the event that lists the addresses of the passages that are read."""
+    return Retrieved(tuple(queries), tuple(dict.fromkeys(one.document.url for one in passages if one.document.url)))
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """Hold one vote for each chain, "" for a chain without an answer."""
+
+    votes: tuple[str, ...]
+
+    @property
+    def winner(self) -> str:
+        """Return the letter with the most votes, the earliest chain's among equals, "" where there are no votes."""
+        counts = Counter(vote for vote in self.votes if vote)
+        return max(counts, key=lambda letter: (counts[letter], -self.votes.index(letter)), default="")
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {"votes": list(self.votes), "counts": dict(Counter(vote for vote in self.votes if vote))}
+
+
+def why_none(gathered: Gathered, context: Context) -> str:
+    if not gathered.namespaces:
+        return "There is no namespace on this server that this request may read."
+    where = listed(gathered.namespaces)
+    if context.too_long or context.left_out:
+        number = counted(context.too_long + context.left_out, "passage")
+        return f"The model has no room to read any of the {number} found in {where}."
+    return f"Nothing was found in {where}."
+
+
+def searched(gathered: Gathered, place: int = 0) -> str:
+    if not gathered.namespaces:
+        return "no namespace to search"
+    found = gathered.lists[place]
+    titles = [" ".join((one.document.title or one.document.document_id).split()) for one in found[:_MAX_TITLES]]
+    best = f": {'; '.join(titles)}{' …' if len(found) > _MAX_TITLES else ''}" if titles else ""
+    return f"{counted(len(found), 'passage')} in {listed(gathered.namespaces)} by {gathered.retriever}{best}"
+
+
+def read(context: Context) -> str:
+    line = f"{counted(len(context.passages), 'passage')} to read, {context.tokens} tokens"
+    if context.left_out or context.too_long:
+        line += f"; {context.left_out + context.too_long} left out for want of room"
+    return line
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def abstention(reason: str, details: Mapping[str, Any], usage: LoopUsage = NO_USAGE) -> Iterator[Event]:
+    """Yield the whole answer where there is no passage; the model is not called for it."""
+    yield TranscriptDelta(reason, "injected")
+    yield TextDelta(reason)
+    told = {**details, "abstained": True, "reason": reason}
+    yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=told)
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Hold the data for the end of an answer.
+
+    ``passages`` are by number. ``fallback`` lists the numbers of the passages that were read, best first. ``without``
+    is the reason why the answer rests on no passage, "" where it may rest on one.
+    """
+
+    asked: Asked
+    passages: Mapping[int, Found]
+    fallback: Sequence[int]
+    references: bool
+    without: str
+    details: Mapping[str, Any]
+
+
+def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
+    """Yield the events that follow the model's text."""
+    asked = closing.asked
+    shown = len(chain.answer)
+    answer = chain.answer.strip()
+    if chain.finish_reason == "timeout":
+        yield Step("time ran out before the answer was whole")
+    if asked.choices:
+        answer = asked.shown(chain.letter) if chain.letter else answer
+        shown = len(answer)
+        if answer:
+            yield TextDelta(answer)
+        if not chain.letter:
+            yield Step("the answer is none of the choices")
+    elif not answer:
+        yield Step("the model wrote no answer")
+    if closing.without:
+        note = f"\n\n(Answered without passages. {closing.without})"
+        shown += len(note)
+        yield TextDelta(note)
+    named = numbers_in(chain.answer) or numbers_in(chain.reasoning)
+    known = [number for number in named if number in closing.passages]
+    numbers = known or closing.fallback
+    sources = [Numbered(number, closing.passages[number]) for number in numbers]
+    text, references = render(sources, bool(known), shown) if closing.references and answer else ("", ())
+    if references:
+        yield TextDelta(text)
+        yield Evidence(references)
+    details = {
+        **closing.details,
+        "abstained": False,
+        "reasoning": chain.reasoning,
+        "citations": [passage_record(closing.passages[number], number=number) for number in known],
+        "cited": known,
+        "unknown_citations": len(named) - len(known),
+    }
+    if asked.choices:
+        details["answer_letter"] = chain.letter
+    yield Done(
+        answer=answer, finish_reason=chain.finish_reason, stop_reason=chain.stop_reason, usage=usage, details=details
+    )
+
+
+def details_of(outcome: Outcome) -> dict[str, Any]:
+    context, gathered = outcome.context, outcome.gathered
+    return {
+        "method": "medrag",
+        "options": asdict(outcome.options),
+        "form": outcome.asked.form,
+        "choices": list(outcome.asked.choices),
+        "namespaces": list(gathered.namespaces) if gathered else [],
+        "retriever": gathered.retriever if gathered else "",
+        "retrieval_s": round(gathered.seconds, 4) if gathered else 0.0,
+        **context_record(context),
+    }
+
+
+def context_record(context: Context) -> dict[str, Any]:
+    pairs = zip(context.ranks, context.passages, strict=True)
+    return {
+        "context": context.text,
+        "context_tokens": context.tokens,
+        "passages": [passage_record(one, number=n, rank=rank) for n, (rank, one) in enumerate(pairs, 1)],
+        "left_out": context.left_out,
+        "too_long": context.too_long,
+        "repeated": context.repeated,
+    }

@@ -1,0 +1,45 @@
+"""Prefix the answers of a method with a warning where its model was not trained for the method."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from models.catalog import ModelCard
+from server.methods.base import Ask, Event, Method, Step
+from server.methods.genegpt.method import GeneGpt
+from server.methods.i_medrag.method import IMedRag
+from server.methods.kg_rag.method import KgRag
+from server.methods.medrag.method import MedRag
+
+
+class Cautioned:
+    """Wrap a ``Method`` and emit a warning as its first step."""
+
+    def __init__(self, inner: Method, model: str) -> None:
+        self._inner = inner
+        self._caution = f"{model} was not trained for {inner.name}: what it writes here is no answer to rely on"
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def description(self) -> str:
+        return f"{self._inner.description} ({self._caution})"
+
+    def check(self, ask: Ask) -> None:
+        self._inner.check(ask)
+
+    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        yield Step(self._caution)
+        async with aclosing(self._inner.answer(ask)) as events:
+            async for event in events:
+                yield event
+
+
+METHOD_NAMES = (GeneGpt.name, KgRag.name, MedRag.name, IMedRag.name)
+
+
+def _for_model(method: Method, card: ModelCard) -> Method:
+    return Cautioned(method, card.name) if card.trained_for and method.name not in card.trained_for else method

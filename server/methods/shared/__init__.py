@@ -1,0 +1,1 @@
+"""Share what several methods need."""

@@ -1,0 +1,106 @@
+"""Format one call as one line of text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl
+
+from models.decoding.types import CallReply
+from server.methods.base import Reference
+
+# Parameters that carry the query; the short form omits the others.
+_TELLING = ("term", "id", "QUERY", "RID", "linkname")
+_MAX_VALUE = 60
+_NOUNS = {"esearch": "id", "elink": "id", "blast_put": "hit", "blast_get": "hit", "einfo": "database"}
+ELLIPSIS = "…"
+
+
+def summary(reply: CallReply) -> str:
+    """Return a short phrase for a reply: ``3 ids``, ``1 record``, ``0 hits``, or the error."""
+    if reply.status == "duplicate":
+        return "same call as before"
+    if reply.status in ("error", "refused"):
+        return reply.text.strip().strip("[]")
+    number = int(reply.record.get("num_records") or 0)
+    noun = _NOUNS.get(str(reply.record.get("endpoint")), "record")
+    if reply.status == "empty" or not number:
+        return f"0 {noun}s"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def short_url(url: str) -> str:
+    """Return the URL without the parameters that only set formats: ``…?db=gene&…&term=LMP10``."""
+    head, question, query = url.partition("?")
+    if not question:
+        return head
+    parts = query.split("&")
+    kept: list[str] = []
+    for place, part in enumerate(parts):
+        name, _, value = part.partition("=")
+        if place == 0 or name in _TELLING:
+            kept.append(f"{name}={value if len(value) <= _MAX_VALUE else value[:_MAX_VALUE] + ELLIPSIS}")
+        elif not kept or kept[-1] != ELLIPSIS:
+            kept.append(ELLIPSIS)
+    return f"{head}?{'&'.join(kept)}"
+
+
+def call_query(url: str) -> str:
+    """Return what a call asks for, without its URL: ``esearch gene: LMP10``."""
+    head, _, query = url.partition("?")
+    given = dict(parse_qsl(query))
+    endpoint = "BLAST" if head.endswith("Blast.cgi") else head.rsplit("/", 1)[-1].removesuffix(".fcgi")
+    where = given.get("db") or given.get("DATABASE") or ""
+    asked = next((given[name] for name in _TELLING if given.get(name)), "")
+    if len(asked) > _MAX_VALUE:
+        asked = asked[:_MAX_VALUE] + ELLIPSIS
+    said = f"{endpoint} {where}".rstrip()
+    return f"{said}: {asked}" if asked else said
+
+
+def call_line(url: str, phrase: str) -> str:
+    return f"[{short_url(url)}]-> {phrase}"
+
+
+MAX_REFERENCES = 8
+HEADING = "\n\nReferences:\n"
+# Web pages of records, for databases whose page addresses contain the record id.
+_PAGES = {
+    "gene": ("NCBI Gene", "https://www.ncbi.nlm.nih.gov/gene/{}"),
+    "snp": ("dbSNP", "https://www.ncbi.nlm.nih.gov/snp/rs{}"),
+    "omim": ("OMIM", "https://www.omim.org/entry/{}"),
+    "clinvar": ("ClinVar", "https://www.ncbi.nlm.nih.gov/clinvar/variation/{}"),
+    "pubmed": ("PubMed", "https://pubmed.ncbi.nlm.nih.gov/{}"),
+    "nuccore": ("NCBI Nucleotide", "https://www.ncbi.nlm.nih.gov/nuccore/{}"),
+    "nucleotide": ("NCBI Nucleotide", "https://www.ncbi.nlm.nih.gov/nuccore/{}"),
+    "protein": ("NCBI Protein", "https://www.ncbi.nlm.nih.gov/protein/{}"),
+    "taxonomy": ("NCBI Taxonomy", "https://www.ncbi.nlm.nih.gov/taxonomy/{}"),
+    "medgen": ("MedGen", "https://www.ncbi.nlm.nih.gov/medgen/{}"),
+}
+_RECORD_ENDPOINTS = frozenset({"esummary", "efetch"})
+
+
+def collect(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return (title, address) of the records that were read, each once, those of the latest call first."""
+    found: dict[str, str] = {}
+    for record in reversed(records):
+        if record.get("endpoint") not in _RECORD_ENDPOINTS or record.get("db") not in _PAGES:
+            continue
+        name, page = _PAGES[record["db"]]
+        for uid in record.get("ids") or ():
+            uid = str(uid).removeprefix("rs")
+            found.setdefault(page.format(uid), f"{name} {'rs' if record['db'] == 'snp' else ''}{uid}")
+    return [(title, url) for url, title in list(found.items())[:MAX_REFERENCES]]
+
+
+def render(found: Sequence[tuple[str, str]], offset: int) -> tuple[str, tuple[Reference, ...]]:
+    """Return the reference list for an answer of ``offset`` characters, and the references with marker offsets."""
+    if not found:
+        return "", ()
+    text, references = HEADING, []
+    for number, (title, url) in enumerate(found, 1):
+        marker = f"[{number}]"
+        start = offset + len(text)
+        references.append(Reference(number, title, url, start, start + len(marker)))
+        text += f"{marker} [{title}]({url})\n"
+    return text.rstrip("\n"), tuple(references)

@@ -1,0 +1,141 @@
+"""Run the generations of one answer that needs several, each under its own id, and add up their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from models.catalog import ModelCard
+from models.decoding.types import LoopUsage
+from models.engines.base import Engine
+from models.types import Delta, FinishReason, GenerateParams
+from server.methods.base import Ask
+
+
+def uses_chat_template(engine: Engine, card: ModelCard) -> bool:
+    return card.prompt_form == "chat" and engine.tokenizer.has_chat_template
+
+
+def plain_ids(engine: Engine, text: str) -> list[int]:
+    """Return the tokens of the text, preceded by the model's beginning-of-sequence token where it has one."""
+    bos = engine.tokenizer.bos_token_id
+    return [*([] if bos is None else [bos]), *engine.tokenizer.encode(text)]
+
+
+def ids_of(ask: Ask, engine: Engine, card: ModelCard) -> list[int]:
+    """Return the prompt tokens for the plain model.
+
+    Raises:
+        UnsupportedParam: the chat template refuses the chat.
+    """
+    if ask.prompt is not None:
+        return plain_ids(engine, ask.prompt)
+    if uses_chat_template(engine, card):
+        return engine.tokenizer.encode_chat([{"role": m.role, "content": m.content} for m in ask.messages])
+    last = max(i for i, m in enumerate(ask.messages) if m.role == "user")
+    earlier = [m.content.strip() for i, m in enumerate(ask.messages) if i != last and m.content.strip()]
+    return plain_ids(engine, "\n\n".join([*earlier, f"Question: {ask.messages[last].content.strip()}\nAnswer:"]))
+
+
+def usage_of(prompt_tokens: int, sampled: int, last: Delta) -> LoopUsage:
+    """Return the token usage of an answer generated in one piece; ``last`` is its final delta."""
+    cached = last.num_cached_tokens
+    return LoopUsage(
+        prompt_tokens=prompt_tokens,
+        sampled_tokens=sampled,
+        cached_tokens=cached,
+        computed_tokens=prompt_tokens - cached + sampled,
+        segments=1,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Hold the text of one complete generation; ``finish_reason`` and ``stop_reason`` as in ``Delta``."""
+
+    text: str
+    finish_reason: FinishReason
+    stop_reason: str | int | None
+    sampled: int = 0
+
+
+class Generations:
+    """Run the generations of one answer and count their tokens.
+
+    Safe for concurrent tasks of one event loop. Closing a stream, or cancelling its task, stops that generation.
+    """
+
+    def __init__(self, engine: Engine, request_id: str) -> None:
+        self.engine = engine
+        self._request_id = request_id
+        self._usage = LoopUsage()
+        self._begun = 0
+
+    @property
+    def usage(self) -> LoopUsage:
+        """Return the usage of all ended generations: prompt tokens are summed, each segment is one generation."""
+        return self._usage
+
+    @property
+    def begun(self) -> int:
+        return self._begun
+
+    async def stream(self, prompt_ids: Sequence[int], params: GenerateParams) -> AsyncGenerator[Delta, None]:
+        self._begun += 1
+        request_id = f"{self._request_id}.{self._begun}"
+        sampled, cached = 0, 0
+        try:
+            async with aclosing(self.engine.generate(prompt_ids, params, request_id)) as deltas:  # type: ignore[type-var]
+                async for delta in deltas:
+                    sampled += len(delta.token_ids)
+                    cached = delta.num_cached_tokens or cached
+                    yield delta
+        finally:
+            self._add(len(prompt_ids), sampled, cached)
+
+    async def write(self, prompt_ids: Sequence[int], params: GenerateParams) -> Written:
+        """Return the result of one generation that is not streamed."""
+        text, sampled = "", 0
+        last = Delta(finish_reason="abort")
+        async with aclosing(self.stream(prompt_ids, params)) as deltas:
+            async for delta in deltas:
+                text += delta.text
+                sampled += len(delta.token_ids)
+                last = delta
+        return Written(text, last.finish_reason or "stop", last.stop_reason, sampled)
+
+    def _add(self, prompt: int, sampled: int, cached: int) -> None:
+        so_far = self._usage
+        self._usage = LoopUsage(
+            prompt_tokens=so_far.prompt_tokens + prompt,
+            sampled_tokens=so_far.sampled_tokens + sampled,
+            cached_tokens=so_far.cached_tokens + cached,
+            computed_tokens=so_far.computed_tokens + prompt - cached + sampled,
+            segments=so_far.segments + 1,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Format a prompt for the model: with its chat template, or as plain text that it continues."""
+
+    engine: Engine
+    card: ModelCard
+
+    @property
+    def is_chat(self) -> bool:
+        return uses_chat_template(self.engine, self.card)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Return the stop strings of a base model, which would continue with a question of its own."""
+        return () if self.is_chat else ("\n\nQuestion:",)
+
+    def ids(self, system: str, user: str, begun: str = "") -> list[int]:
+        """Return the prompt's tokens; ``begun`` is a prefix of the answer that the model continues."""
+        if self.is_chat:
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+            ids = self.engine.tokenizer.encode_chat(messages)
+            return [*ids, *self.engine.tokenizer.encode(begun)] if begun else ids
+        return plain_ids(self.engine, f"{system}\n\n{user}\n\n{begun}")

@@ -1,0 +1,70 @@
+"""Define how a method searches the namespaces, and the results; knows nothing of the search itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from retrieval.corpus.search.ranking import Found, Retriever
+from server.methods.base import Ask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Hold the parameters of a search.
+
+    ``namespaces`` () means all that the request may read. ``retriever`` None means the best one that all of them have.
+    ``k`` passages are found for each query; with ``rerank``, the cross-encoder judges them and that many are retained.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    retriever: Retriever | None = None
+    k: int = 32
+    rerank: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """Hold the results of a search.
+
+    ``lists`` has the passages of each query, best first. Empty ``namespaces`` means that the request may read none.
+    """
+
+    namespaces: tuple[str, ...]
+    retriever: str
+    lists: tuple[tuple[Found, ...], ...]
+    seconds: float = 0.0
+
+
+class Passages(Protocol):
+    """Search the namespaces that one request may read."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all readable namespaces."""
+        ...
+
+    def check(self, wanted: Wanted) -> None:
+        """Validate the parameters of a search.
+
+        Raises:
+            NamespaceUnknown: with the names that exist.
+            OptionInvalid: an option cannot be served.
+        """
+        ...
+
+    async def find(self, queries: Sequence[str], wanted: Wanted) -> Gathered:
+        """Search all queries at once.
+
+        Raises:
+            RetrievalError: the search failed.
+            ModelError: the encoder failed.
+        """
+        ...
+
+
+class PassageSource(Protocol):
+    """Open the namespaces that a request may read."""
+
+    def open(self, ask: Ask) -> Passages: ...

@@ -1,0 +1,1 @@
+"""Log, limit and secure every request, as ASGI layers."""

@@ -1,0 +1,223 @@
+"""Check page, key and rate of each request, set its id, and reply with a plain 500 to unhandled exceptions.
+
+Denies by default: a route needs a key unless ``door`` says that it is public. Pure ASGI middleware, so that streams
+pass through unbuffered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from models.errors import ArrowheadError
+from server.auth.access_control import Door
+from server.error_mapping import ErrorReply, error_reply
+from server.errors import BodyTooSlow, HeadTooLarge
+from server.observability.logging_setup import request_id
+
+MAX_HEAD_BYTES: Final = 65_536
+_MAX_HEADERS: Final = 256
+# Bytes per second; a faster start leaves more time for the rest.
+_LEAST_RATE: Final = 16_384
+_LINGER_BYTES: Final = 16 * 2**20
+_LINGER_S: Final = 2.0
+
+
+def check_head(scope: Scope) -> None:
+    """Check the number and size of the headers, with the address.
+
+    Raises:
+        HeadTooLarge: a limit is exceeded.
+    """
+    headers = scope["headers"]
+    size = sum(len(name) + len(value) for name, value in headers) + len(scope.get("query_string", b""))
+    if len(headers) > _MAX_HEADERS or size + len(scope.get("raw_path") or b"") > MAX_HEAD_BYTES:
+        raise HeadTooLarge(f"at most {_MAX_HEADERS} headers, and {MAX_HEAD_BYTES} bytes with the address, are taken")
+
+
+class DecodedHeaders(Headers):
+    """Decode the headers once, since a request looks up a dozen names, most of which are absent."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope=scope)
+        self._values: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            self._values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+
+    def __getitem__(self, key: str) -> str:
+        return self._values[key.lower()][0]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        values = self._values.get(key.lower())
+        return values[0] if values else default
+
+    def getlist(self, key: str) -> list[str]:
+        return list(self._values.get(key.lower(), ()))
+
+    def __contains__(self, key: Any) -> bool:
+        return isinstance(key, str) and key.lower() in self._values
+
+
+class Body:
+    """Read the body of one request under a time limit, in place of ``receive``.
+
+    ``timeout_s`` is the time for an empty body; each byte extends it at the minimum rate.
+    """
+
+    def __init__(self, headers: Headers, receive: Receive, timeout_s: float) -> None:
+        self._receive = receive
+        self._timeout_s = timeout_s
+        self._began = asyncio.get_running_loop().time()
+        self._size = 0
+        self._late = False
+        announced = headers.get("content-length", "0")
+        self._whole = announced == "0" and "transfer-encoding" not in headers
+        self._waits_for_us = headers.get("expect", "").lower() == "100-continue"
+
+    async def __call__(self) -> Message:
+        """Return the next message of the body.
+
+        Raises:
+            BodyTooSlow: the time is over and the body is incomplete.
+        """
+        if self._whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._began + self._timeout_s + self._size / _LEAST_RATE):
+                return self._note(await self._receive())
+        except TimeoutError:
+            self._late = True
+            raise BodyTooSlow("the body did not come in time") from None
+
+    async def settle(self) -> bool:
+        """Return whether the connection can carry another request after this reply, which begins now."""
+        whole = self._whole
+        if whole or self._late or (self._waits_for_us and not self._size):
+            return whole
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER_S):
+                while not self._whole and self._size <= _LINGER_BYTES:
+                    self._note(await self._receive())
+        return self._whole
+
+    def _note(self, message: Any) -> Message:
+        self._size += len(message.get("body", b""))
+        self._whole = not message.get("more_body", False)
+        return dict(message)
+
+
+# Covers UUIDs, trace ids and ids of proxies. Any wider alphabet would let words into the logs.
+_SAFE: Final = re.compile(r"[0-9A-Fa-f](?:-?[0-9A-Fa-f]){15,63}", re.ASCII)
+
+
+def request_id_for(given: str) -> str:
+    """Return the given id if it is safe to log, else a new one.
+
+    ``given``: the ``x-request-id`` header, "" for none.
+    """
+    return given if _SAFE.fullmatch(given) else new_id()
+
+
+def new_id() -> str:
+    """Return 32 random hexadecimal digits."""
+    return secrets.token_hex(16)
+
+
+log = logging.getLogger(__name__)
+
+
+class Guard:
+    """Admit or refuse each HTTP request; refuse websockets."""
+
+    def __init__(self, app: ASGIApp, door: Door, body_timeout_s: float) -> None:
+        self._app = app
+        self._door = door
+        self._body_timeout_s = body_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._guarded(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = DecodedHeaders(scope)
+        rid = request_id_for(headers.get("x-request-id", ""))
+        request_id.set(rid)
+        started = False
+        further = {"x-request-id": rid}
+        body = Body(headers, receive, self._body_timeout_s)
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                _add(MutableHeaders(scope=message), further | ({} if await body.settle() else {"connection": "close"}))
+            await send(message)
+
+        try:
+            check_head(scope)
+            further |= self._door.cors_headers(scope["method"], headers)
+            self._door.check_page(scope["method"], headers)
+            if self._door.is_preflight(scope["method"], headers):
+                await _send(204, b"", {}, send_with_headers)
+                return
+            grant = self._door.admit(scope["path"], headers)
+            scope.setdefault("state", {}).update(owner=grant.owner, grant=grant)
+            try:
+                self._door.take(grant)
+            finally:
+                further |= self._door.rate_headers(grant)
+            await self._app(scope, body, send_with_headers)
+        except Exception as error:
+            log_failure(error)
+            reply = error_reply(error)
+            scope.setdefault("state", {})["error_code"] = reply.code
+            if not started:
+                await send_error(reply, send_with_headers)
+
+
+def _add(headers: MutableHeaders, further: Mapping[str, str]) -> None:
+    for name, value in further.items():
+        if name == "vary":
+            headers.add_vary_header(value)
+        else:
+            headers[name] = value
+
+
+async def send_error(reply: ErrorReply, send: Send) -> None:
+    headers = {"content-type": "application/json"}
+    headers |= {name.lower(): value for name, value in reply.headers.items()}
+    headers |= {"www-authenticate": "Bearer"} if reply.status == 401 else {}
+    await _send(reply.status, json.dumps(reply.body).encode(), headers, send)
+
+
+async def _send(status: int, body: bytes, headers: dict[str, str], send: Send) -> None:
+    headers |= {"content-length": str(len(body))} if status != 204 else {}
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})
+
+
+def log_failure(error: BaseException) -> None:
+    """Log our errors at INFO by name, and others as errors with their traceback.
+
+    The text of other errors is left out, since it may quote a question.
+    """
+    if isinstance(error, ArrowheadError):
+        log.info("refused: kind=%s param=%s", type(error).__name__, error.param)
+        return
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    log.error("unexpected %s\n%s", type(error).__name__, frames)

@@ -1,0 +1,1 @@
+"""Count, time, trace and log what the server does."""

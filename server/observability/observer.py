@@ -1,0 +1,216 @@
+"""Define the reports of the server to metrics and tracing.
+
+Reports hold names and numbers only, never text of a request or an answer. ``Observer`` is the interface:
+``metrics.Metrics`` counts, ``tracing.Tracing`` creates spans from the same reports and passes them on, ``Unobserved``
+drops them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from models.decoding.types import LoopUsage
+from retrieval import observing
+from retrieval.observing import RetrievalObserver
+from server.methods.base import CallReplied, Event, TextDelta, TranscriptDelta
+from server.observability.logging_setup import log_event, request_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """Describe one request that has ended.
+
+    ``route``: the template (``/v1/models/{model}``), "" if none matched. ``code``: of the error reply, "" for none.
+    """
+
+    route: str
+    method: str
+    status: int
+    code: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCounts:
+    """Count the tokens of one request as its ``usage`` does; choices of one prompt count it once.
+
+    ``prompt`` excludes ``injected``, so that ``usage.prompt_tokens`` is the sum of both and ``usage.completion_tokens``
+    is ``sampled``.
+    """
+
+    prompt: int = 0
+    sampled: int = 0
+    injected: int = 0
+    cached: int = 0
+    computed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRecord:
+    """Describe an answer that has ended.
+
+    ``outcome``: ``ok``, ``cancelled`` or the code of the error. ``first_s``: seconds to the model's first text, None if
+    there was none. ``calls``: number of calls by (endpoint, status). ``tokens``: those of its finished choices.
+    """
+
+    id: str
+    model: str
+    outcome: str
+    seconds: float
+    first_s: float | None = None
+    choices: int = 1
+    calls: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    tokens: TokenCounts = TokenCounts()
+
+    @property
+    def num_calls(self) -> int:
+        return sum(self.calls.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """Describe one continuation by the engine; an answer with calls has several.
+
+    ``failure``: the error's class name, "cancelled" if the consumer stopped before the end, else "". ``first_s``:
+    seconds to its first token.
+    """
+
+    model: str
+    max_tokens: int
+    prompt_tokens: int
+    sampled_tokens: int
+    cached_tokens: int
+    finish_reason: str
+    seconds: float
+    failure: str = ""
+    first_s: float | None = None
+
+
+class Observer(RetrievalObserver, Protocol):
+    """Receive reports of events as they happen, from any thread; methods must not raise or block."""
+
+    def replied(self, request: HttpRequest) -> None:
+        """Record a request that has ended; a stream ends when its last byte is sent or the client disconnects."""
+        ...
+
+    def answer_began(self, answer_id: str, model: str) -> None:
+        """Record the start of an answer.
+
+        ``model`` is one of the served ids. The work for the answer starts after this call, in its context.
+        """
+        ...
+
+    def answer_ended(self, record: AnswerRecord) -> None:
+        """Record the end of an answer, once for every ``answer_began``."""
+        ...
+
+    def generated(self, generation: Generation) -> None:
+        """Record a continuation; only observed engines report it, and they exist only where spans are created."""
+        ...
+
+
+class Unobserved(observing.Unobserved):
+    """Drop all reports."""
+
+    def replied(self, request: HttpRequest) -> None: ...
+
+    def answer_began(self, answer_id: str, model: str) -> None: ...
+
+    def answer_ended(self, record: AnswerRecord) -> None: ...
+
+    def generated(self, generation: Generation) -> None: ...
+
+
+log = logging.getLogger(__name__)
+
+
+class AnswerWatch:
+    """Collect the metrics of one answer.
+
+    ``groups`` names for each choice the prompt that it answers; choices of one prompt share its tokens.
+    """
+
+    def __init__(self, observer: Observer, answer_id: str, model: str, groups: Sequence[str]) -> None:
+        self._observer = observer
+        self._id = answer_id
+        self._model = model
+        self._groups = groups
+        self._calls: Counter[tuple[str, str]] = Counter()
+        self._began = 0.0
+        self._first: float | None = None
+
+    def begin(self) -> None:
+        self._began = time.monotonic()
+        self._observer.answer_began(self._id, self._model)
+
+    def feed(self, event: Event) -> None:
+        if self._first is None and isinstance(event, TextDelta | TranscriptDelta) and event.text:
+            self._first = time.monotonic()
+        if isinstance(event, CallReplied):
+            self._calls[str(event.record.get("endpoint") or ""), event.status] += 1
+
+    def end(self, failure: str | None, usages: Sequence[LoopUsage | None]) -> AnswerRecord:
+        """Report the finished answer to the observer and return its record.
+
+        ``usages`` has one entry per choice, None for a choice that did not finish.
+        """
+        record = AnswerRecord(
+            id=self._id,
+            model=self._model,
+            outcome=failure or "ok",
+            seconds=time.monotonic() - self._began,
+            first_s=None if self._first is None else self._first - self._began,
+            choices=len(self._groups),
+            calls=dict(self._calls),
+            tokens=_counted(self._groups, usages),
+        )
+        self._observer.answer_ended(record)
+        return record
+
+
+def _counted(groups: Sequence[str], usages: Sequence[LoopUsage | None]) -> TokenCounts:
+    by_prompt: dict[str, list[LoopUsage]] = {}
+    for group, usage in zip(groups, usages, strict=True):
+        if usage is not None:
+            by_prompt.setdefault(group, []).append(usage)
+    every = [usage for of_prompt in by_prompt.values() for usage in of_prompt]
+    return TokenCounts(
+        prompt=sum(max(usage.prompt_tokens for usage in of_prompt) for of_prompt in by_prompt.values()),
+        cached=sum(max(usage.cached_tokens for usage in of_prompt) for of_prompt in by_prompt.values()),
+        sampled=sum(usage.sampled_tokens for usage in every),
+        injected=sum(usage.injected_tokens for usage in every),
+        computed=sum(usage.computed_tokens for usage in every),
+    )
+
+
+def log_answer(record: AnswerRecord, request: str, more: Mapping[str, str] | None = None) -> None:
+    """Log one line for a finished answer.
+
+    ``request`` is the id of the HTTP request that asked for the answer.
+    """
+    tokens = record.tokens
+    fields: dict[str, str | int | float] = {
+        "id": record.id,
+        "request": request,
+        "model": record.model,
+        "n": record.choices,
+        "seconds": round(record.seconds, 3),
+        "first": "-" if record.first_s is None else round(record.first_s, 3),
+        "calls": record.num_calls,
+        "prompt": tokens.prompt,
+        "sampled": tokens.sampled,
+        "injected": tokens.injected,
+        "cached": tokens.cached,
+        "computed": tokens.computed,
+        "outcome": record.outcome,
+    }
+    before = request_id.set(record.id)  # a stream ends in the context of its HTTP request
+    try:
+        log_event(log, logging.INFO, "answer", fields | dict(more or {}))
+    finally:
+        request_id.reset(before)

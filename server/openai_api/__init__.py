@@ -1,1 +1,0 @@
-"""Implement the OpenAI wire format: routes, schemas and server-sent events."""

@@ -1,0 +1,1 @@
+"""Run the HTTP server: sockets, slow clients, graceful shutdown."""

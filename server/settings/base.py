@@ -1,0 +1,33 @@
+"""Define the common base of all groups of settings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+def web_address(url: str) -> SplitResult:
+    """Return the parts of an http or https address.
+
+    A user name or key in the address would appear in logs, so it is rejected.
+
+    Raises:
+        ValueError: the address is malformed or holds a user name, query or fragment; the message says what it must be.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("must be an http:// or https:// address")
+    if parts.username or parts.query or parts.fragment:
+        raise ValueError("must hold no user name, query or fragment")
+    return parts
+
+
+class SettingsGroup(BaseModel):
+    """Refuse unknown fields and changes of values."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]

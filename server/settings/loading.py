@@ -1,0 +1,120 @@
+"""Load the settings from flags, environment and file, and report each mistake in one readable line.
+
+This module owns the location of the file and the error messages; ``server.settings.schema`` defines the fields.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import SettingsConfigDict, SettingsError
+
+from models.errors import ArrowheadError
+from server.settings.schema import Settings
+
+ENV_PREFIX = "ARROWHEAD_"
+
+
+class SettingsInvalid(ArrowheadError):
+    """Signal invalid settings, with one line for each mistake: variable, field, cause."""
+
+    hint = "`arrowhead serve --help` lists the flags; every setting has a variable ARROWHEAD_GROUP__FIELD"
+
+
+def config_file(flag: Path | None = None) -> Path | None:
+    """Return the TOML file to read, None for none.
+
+    The flag takes precedence over ``ARROWHEAD_CONFIG``, and that over the file in the XDG folder, which may be absent.
+
+    Raises:
+        SettingsInvalid: the file of the flag or variable does not exist.
+    """
+    named = flag or (Path(os.environ["ARROWHEAD_CONFIG"]) if os.environ.get("ARROWHEAD_CONFIG") else None)
+    if named is not None:
+        if not named.is_file():
+            raise SettingsInvalid(f"ARROWHEAD_CONFIG (--config): no file {named}")
+        return named
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    default = home / "arrowhead" / "config.toml"
+    return default if default.is_file() else None
+
+
+def xdg_dir(kind: str) -> Path:
+    """Return our folder below XDG's ``data``, ``cache`` or ``state`` folder, without creating it."""
+    fallback = {"data": ".local/share", "cache": ".cache", "state": ".local/state"}[kind]
+    return Path(os.environ.get(f"XDG_{kind.upper()}_HOME") or Path.home() / fallback) / "arrowhead"
+
+
+def load_settings(flags: Mapping[str, Mapping[str, Any]] | None = None, config: Path | None = None) -> Settings:
+    """Load and validate the settings.
+
+    ``flags``: group -> field -> value, only those given on the command line.
+
+    Raises:
+        SettingsInvalid: names each wrong variable.
+    """
+    path = config_file(config)
+    _refuse_unknown_variables()
+    _refuse_broken_file(path)
+
+    class _FromFile(Settings):
+        model_config = SettingsConfigDict(toml_file=path)
+
+    try:
+        given: dict[str, Any] = {group: dict(fields) for group, fields in (flags or {}).items()}
+        return _FromFile(**given)
+    except ValidationError as error:
+        raise SettingsInvalid("\n".join(_line(detail) for detail in error.errors(include_url=False))) from None
+    except SettingsError as error:
+        raise SettingsInvalid(f"{_names_in(str(error))}: not readable; groups are set field by field") from None
+
+
+def variable_name(*path: str) -> str:
+    """Return the environment variable of a field, e.g. ``ARROWHEAD_NCBI__EMAIL``."""
+    return ENV_PREFIX + "__".join(part.upper() for part in path)
+
+
+def _line(detail: ErrorDetails) -> str:
+    path = [str(part) for part in detail["loc"] if not isinstance(part, int)]
+    message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "value_error" and len(path) < 2:
+        # A check over several fields names its field itself: "group.field: what is wrong".
+        field, _, rest = message.partition(": ")
+        if rest:
+            path, message = [*path, *field.split(".")], rest
+    if detail["type"] == "extra_forbidden":
+        message = "there is no such setting"
+    return f"{variable_name(*path)} ({'.'.join(path)}): {message}"
+
+
+def _refuse_unknown_variables() -> None:
+    """Refuse environment variables with an unknown group, which pydantic would silently ignore."""
+    groups = {name.upper() for name in Settings.model_fields}
+    for name in os.environ:
+        if not name.startswith(ENV_PREFIX) or "__" not in name:
+            continue
+        group = name.removeprefix(ENV_PREFIX).split("__", 1)[0]
+        if group.upper() not in groups:
+            raise SettingsInvalid(
+                f"{name}: there is no group {group.lower()}; groups: {', '.join(sorted(groups)).lower()}"
+            )
+
+
+def _refuse_broken_file(path: Path | None) -> None:
+    if path is None:
+        return
+    try:
+        tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsInvalid(f"ARROWHEAD_CONFIG (--config): {path}: {error}") from None
+
+
+def _names_in(text: str) -> str:
+    named = [group for group in Settings.model_fields if f'"{group}"' in text]
+    return ", ".join(variable_name(group) for group in named) or "settings"

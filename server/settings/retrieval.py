@@ -1,0 +1,83 @@
+"""Define the settings of encoders, indices and namespaces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import Field, field_validator
+from pydantic_settings import NoDecode
+
+from server.settings.base import SettingsGroup, web_address
+
+
+class GraphSettings(SettingsGroup):
+    """Hold the settings of the graph that answers and of SPOKE."""
+
+    name: str = Field(default="sample", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="graph that answers")
+    data_dir: Path | None = Field(default=None, description="folder of the graphs; unset: XDG data folder")
+    encoder: str | None = Field(default=None, description="of new graphs; unset: retrieval.encoder")
+    spoke_url: str | None = Field(default=None, description="SPOKE's address, as https://spoke.rbvi.ucsf.edu")
+    timeout_s: float = Field(default=30.0, gt=0, le=600, description="one request to SPOKE with all it waits for")
+    connect_timeout_s: float = Field(default=5.0, gt=0, le=600)
+    retries: int = Field(default=1, ge=0, le=5, description="of a request to SPOKE that may yet succeed")
+    max_reply_bytes: int = Field(default=33_554_432, ge=1024, description="longer replies of SPOKE are refused")
+    vector_cache_bytes: int = Field(default=67_108_864, ge=0, description="vectors kept of SPOKE's statements")
+    types_age_s: float = Field(default=86_400.0, ge=0, description="SPOKE's list of types is asked for again then")
+    unknown_age_s: float = Field(default=3600.0, ge=0, description="a node SPOKE does not have: not asked for before")
+
+    @field_validator("spoke_url")
+    @classmethod
+    def _address(cls, url: str | None) -> str | None:
+        """Remove the path of the service, which is the same everywhere."""
+        if not url:
+            return None
+        parts = web_address(url)
+        path = parts.path.rstrip("/").removesuffix("/api/v1")
+        return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+    @property
+    def spoke_host(self) -> str | None:
+        return urlsplit(self.spoke_url).hostname if self.spoke_url else None
+
+
+class RetrievalSettings(SettingsGroup):
+    """Configure encoders, indices and namespaces."""
+
+    encoder: str = Field(default="minilm", description="encoder of new namespaces; a name, hub id or directory")
+    encoders: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="further encoders that may be used; a,b"
+    )
+    cross_encoder: str | None = Field(default=None, description="re-ranks hits and answers /v1/rerank")
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="of the encoders")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    batch_tokens: int | None = Field(default=None, ge=64, description="tokens of one batch, padding counted")
+    allow_download: bool = Field(default=False, description="fetch hub ids that are not here yet")
+    data_dir: Path | None = Field(default=None, description="folder of the namespaces; unset: XDG data folder")
+    backend: Literal["auto", "faiss", "faiss-gpu", "torch"] = Field(default="auto", description="of vector indices")
+    card_gib: float | None = Field(default=None, gt=0, description="memory of the card; at the start all must fit it")
+    preload: bool | None = Field(
+        default=None, description="load indices and encoders before the model; unset: where they use a card"
+    )
+    max_inputs: int = Field(default=2048, ge=1, le=65_536, description="texts of one request")
+    max_k: int = Field(default=1000, ge=1, le=1000, description="hits of one search")
+    max_queries: int = Field(default=64, ge=1, le=4096, description="queries of one search request")
+    search_threads: int = Field(default=4, ge=1, le=256, description="searches at once; further ones wait")
+    allow_changes: bool | None = Field(
+        default=None, description="namespaces may be changed over HTTP; unset: on a loopback bind only"
+    )
+    max_upload_bytes: int = Field(default=268_435_456, ge=1024, description="largest file that is sent to a namespace")
+    jobs_at_once: int = Field(default=2, ge=1, le=64, description="changes of namespaces at once, one of each")
+    max_jobs: int = Field(default=32, ge=1, le=10_000, description="changes that may wait; more are refused with 429")
+    kept_jobs: int = Field(default=200, ge=1, le=100_000, description="ended changes that can still be asked for")
+
+    @field_validator("encoders", mode="before")
+    @classmethod
+    def _comma_list(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @property
+    def encoder_names(self) -> tuple[str, ...]:
+        """Return all encoders that may be used, the default first."""
+        return tuple(dict.fromkeys((self.encoder, *self.encoders)))

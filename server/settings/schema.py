@@ -1,0 +1,98 @@
+"""Define all settings of the server, read once at start-up; how they are applied is decided elsewhere.
+
+Flags override environment variables, which override the TOML file, which overrides the defaults. Apart from
+``server.settings.loading``, nothing else in ``server`` reads the environment.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+from urllib.parse import urlsplit
+
+from pydantic import model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from server.settings.egress import AuditSettings, EgressSettings
+from server.settings.model import LoopSettings, ModelSettings
+from server.settings.ncbi import NCBI_HOME, GatewaySettings, NcbiSettings
+from server.settings.observability import LogSettings, TraceSettings, TracingSettings
+from server.settings.retrieval import GraphSettings, RetrievalSettings
+from server.settings.server import ServerSettings, is_loopback
+from server.types import key_id
+
+
+class Settings(BaseSettings):
+    """Hold all groups of settings.
+
+    Environment: ``ARROWHEAD_`` + group + ``__`` + field, e.g. ``ARROWHEAD_NCBI__EMAIL``.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="ARROWHEAD_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        nested_model_default_partial_update=True,
+    )
+
+    server: ServerSettings = ServerSettings()
+    model: ModelSettings = ModelSettings()
+    ncbi: NcbiSettings = NcbiSettings()
+    egress: EgressSettings = EgressSettings()
+    audit: AuditSettings = AuditSettings()
+    loop: LoopSettings = LoopSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
+    graph: GraphSettings = GraphSettings()
+    traces: TraceSettings = TraceSettings()
+    log: LogSettings = LogSettings()
+    tracing: TracingSettings = TracingSettings()
+
+    @model_validator(mode="after")
+    def _egress_is_allowed(self) -> Self:
+        for name in ("eutils_url", "blast_url"):
+            url = getattr(self.ncbi, name)
+            if self.egress.mode == "off" and url and not is_loopback(urlsplit(url).hostname or ""):
+                raise ValueError(
+                    f"ncbi.{name}: {urlsplit(url).hostname} is another machine and egress.mode is off: "
+                    "set egress.mode to ncbi to allow it, or use a loopback address"
+                )
+        if self.egress.mode == "off" and self.graph.spoke_host and not is_loopback(self.graph.spoke_host):
+            raise ValueError(
+                f"graph.spoke_url: {self.graph.spoke_host} is another machine and egress.mode is off: "
+                "set egress.mode to ncbi to allow it, or use a loopback address"
+            )
+        if self.egress.mode == "off" and self.tracing.host and not is_loopback(self.tracing.host):
+            raise ValueError(
+                f"tracing.endpoint: {self.tracing.host} is another machine and egress.mode is off: "
+                "set egress.mode to ncbi to allow it, or use a collector on a loopback address"
+            )
+        known = {key_id(key.get_secret_value()) for key in self.server.api_keys}
+        if strangers := sorted(set(self.egress.key_modes) - known):
+            ids = ", ".join(sorted(known)) or "none, as server.api_keys is not set"
+            raise ValueError(f"egress.key_modes: no key has the id {strangers[0]}; ids: {ids}")
+        remote = any(not is_loopback(urlsplit(url or NCBI_HOME).hostname or "") for url in self.ncbi_urls)
+        if self.egress.mode != "off" and remote and not self.ncbi.email:
+            raise ValueError("ncbi.email: NCBI asks for a contact address with every request: set ncbi.email")
+        return self
+
+    @property
+    def max_in_flight(self) -> int:
+        return self.server.max_in_flight or 2 * self.model.max_num_seqs
+
+    @property
+    def ncbi_urls(self) -> tuple[str | None, str | None]:
+        """Return the configured URLs of E-utilities and BLAST, None where the egress mode decides."""
+        return self.ncbi.eutils_url, self.ncbi.blast_url
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        toml = TomlConfigSettingsSource(settings_cls, toml_file=settings_cls.model_config.get("toml_file"))
+        return init_settings, env_settings, toml

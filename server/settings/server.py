@@ -1,0 +1,82 @@
+"""Check the settings of the HTTP server."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import NoDecode
+
+from server.origins import origin_of
+from server.settings.base import Seconds, SettingsGroup
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is localhost or a loopback address; a name is never resolved."""
+    if host.lower() in {"localhost", "localhost."}:
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class ServerSettings(SettingsGroup):
+    """Configure the HTTP server: address, keys, limits and timeouts."""
+
+    host: str = Field(default="127.0.0.1", description="address to listen on")
+    port: int = Field(default=8000, ge=0, le=65_535, description="0 takes a free port")
+    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
+        default=(), description="clients must send one of them as a bearer token"
+    )
+    keys_file: Path | None = Field(default=None, description="keys of `arrowhead key`; unset: XDG data folder")
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="further Host header names to accept on a loopback bind"
+    )
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="web pages that may ask, as https://lab.example; a,b"
+    )
+    max_body_bytes: int = Field(default=1_048_576, ge=1024, description="largest request body")
+    body_timeout_s: Seconds = Field(
+        default=30.0, description="a request must be here after so long, and a second for each 16 KiB of its body"
+    )
+    max_in_flight: int | None = Field(
+        default=None, ge=1, description="requests answered at once; unset: twice model.max_num_seqs"
+    )
+    max_in_flight_per_key: int | None = Field(default=None, ge=1, description="of one API key; unset: no bound")
+    max_waiting: int = Field(default=192, ge=0, description="requests that wait for a place; more get 429")
+    max_wait_s: Seconds = Field(default=30.0, description="a request that waited so long gets 429")
+    max_tokens_held: int = Field(
+        default=2_000_000, ge=1, description="estimated tokens of all requests answered and waiting; more get 429"
+    )
+    request_timeout_s: Seconds = Field(default=1800.0, description="one answer with its wait; then 504")
+    slow_reader_s: Seconds = Field(default=30.0, description="a client that takes nothing for so long is cut off")
+    answer_images: Literal["off", "on"] = Field(
+        default="off", description="images and other than web links in methods' answers, which clients may fetch"
+    )
+    max_n: int = Field(default=8, ge=1, le=128, description="most choices of one request")
+    keepalive_s: Seconds = Field(default=10.0, description="a silent stream carries a comment this often")
+    drain_notice_s: float = Field(
+        default=3.0, ge=0, le=3600, description="after SIGTERM, new requests still get a 503 for so long"
+    )
+    shutdown_grace_s: Seconds = Field(default=10.0, description="streams in flight may finish for so long")
+
+    @field_validator("api_keys", "allowed_hosts", "cors_origins", mode="before")
+    @classmethod
+    def _comma_list(cls, value: object) -> object:
+        """Split ``a,b``, the form of lists in the environment and in flags."""
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("api_keys")
+    @classmethod
+    def _keys_are_long(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if any(len(key.get_secret_value()) < 8 for key in keys):
+            raise ValueError("each key needs at least 8 characters")
+        return keys
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins_are_named(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(origin_of(text) for text in origins)

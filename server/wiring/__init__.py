@@ -1,0 +1,1 @@
+"""Build the concrete objects of a server from its settings."""

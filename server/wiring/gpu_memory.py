@@ -1,0 +1,91 @@
+"""Check that indices, encoders and engine fit into GPU memory, and load the first two before the engine.
+
+An engine sizes itself by the memory of the whole GPU when it starts, and what is loaded later finds none. Therefore
+indices and encoders are loaded first, and the check before that covers all three.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+from models.encoders.base import EncoderOptions
+from models.encoders.memory import cross_encoder_memory, encoder_memory
+from models.errors import ArrowheadError
+from retrieval.corpus.errors import CorpusError
+from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.index.memory_estimate import GIB, Claim, MemoryLedger, estimate
+from server.evidence.passages import Retrieval
+from server.settings.schema import Settings
+from server.wiring.retrieval import uses_card
+
+log = logging.getLogger(__name__)
+_CARD = "cuda"
+
+
+def check_memory(settings: Settings, retrieval: Retrieval) -> list[str]:
+    """Return the memory estimate line by line.
+
+    There are no lines if no GPU is used or ``retrieval.card_gib`` does not give its size.
+
+    Raises:
+        IndexTooLarge: the sum does not fit; the message has the numbers.
+    """
+    chosen = settings.retrieval
+    if chosen.card_gib is None or not uses_card(chosen):
+        return []
+    ledger = MemoryLedger({_CARD: chosen.card_gib})
+    for claim in _claims(settings, retrieval.namespaces):
+        ledger.claim(claim)
+    left = ledger.left(_CARD) / GIB
+    return [*ledger.table(_CARD), f"left for the engine's weights and cache: {left:.2f} GiB"]
+
+
+def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[Claim]:
+    chosen = settings.retrieval
+    if chosen.backend != "faiss":
+        for name in namespaces.names():
+            if taken := _index_bytes(namespaces, name):
+                yield Claim(f"vectors of {name}", "index", _CARD, taken)
+    options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
+    for name in chosen.encoder_names:
+        yield Claim(name, "encoder", _CARD, encoder_memory(name, options).total)
+    if chosen.cross_encoder:
+        yield Claim(chosen.cross_encoder, "encoder", _CARD, cross_encoder_memory(chosen.cross_encoder, options).total)
+    if settings.model.kv_cache_gib is not None:
+        yield Claim("key-value cache", "engine", _CARD, int(settings.model.kv_cache_gib * GIB))
+
+
+def _index_bytes(namespaces: Namespaces, name: str) -> int:
+    """Return the bytes of a namespace's vectors on the GPU, as a flat index in 16 bits.
+
+    A namespace that is damaged or has no vectors yet counts as 0.
+    """
+    try:
+        with namespaces.using(name) as namespace:
+            fingerprint = namespace.store.meta("fingerprint")
+            rows = namespace.store.counts().passages
+    except CorpusError as error:
+        log.warning("namespace not counted: name=%s cause=%s", name, type(error).__name__)
+        return 0
+    return estimate("flat", rows, int(json.loads(fingerprint)["dim"])).memory if fingerprint else 0
+
+
+def preload(retrieval: Retrieval) -> None:
+    """Load indices, then encoders.
+
+    A load that fails is logged as a warning; requests that need the index or encoder report the cause.
+    """
+    for name in retrieval.namespaces.names():
+        try:
+            with retrieval.namespaces.using(name) as namespace:
+                if namespace.has("vectors"):
+                    namespace.vectors.stats()
+        except ArrowheadError as error:
+            log.warning("index not loaded: namespace=%s cause=%s", name, type(error).__name__)
+    for name in retrieval.encoders.names:
+        try:
+            retrieval.encoders.encoder(name)
+        except ArrowheadError as error:
+            log.warning("encoder not loaded: name=%s cause=%s", name, type(error).__name__)

@@ -1,0 +1,75 @@
+"""Assemble graphs, their encoder and SPOKE from the settings.
+
+Builds and loads nothing before it is needed.
+"""
+
+from __future__ import annotations
+
+from models.encoders.base import Encoder, EncoderOptions
+from models.encoders.registry import create_encoder
+from retrieval.errors import NcbiRefusedByEgress
+from retrieval.graph.spoke.source import BeforeSend, Departure, SpokeOptions, SpokeSource
+from retrieval.ncbi.client.transport import HttpSender, SendLimits
+from retrieval.observing import Parts
+from server.evidence.encoders import EncoderPool
+from server.evidence.graph import GraphPlace, GraphService, Spoke
+from server.settings.paths import graphs_dir
+from server.settings.schema import Settings
+from server.settings.server import is_loopback
+from server.wiring.ncbi import Ncbi
+
+
+def graph_encoder_name(settings: Settings) -> str:
+    return settings.graph.encoder or settings.retrieval.encoder
+
+
+def load_graph_encoder(settings: Settings, name: str = "") -> Encoder:
+    """Load the encoder of the graph.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+    of = settings.retrieval
+    options = EncoderOptions(
+        device=of.device, dtype=of.dtype, batch_tokens=of.batch_tokens, allow_download=of.allow_download
+    )
+    return create_encoder(name or graph_encoder_name(settings), options)
+
+
+def build_spoke(settings: Settings, sender: HttpSender, before_send: BeforeSend) -> SpokeSource | None:
+    """Return the SPOKE client, None where no address is set.
+
+    ``sender`` is the process's own. ``before_send`` writes the audit line; its exception prevents the request.
+    """
+    of = settings.graph
+    if of.spoke_url is None:
+        return None
+    options = SpokeOptions(
+        url=of.spoke_url,
+        types_age_s=of.types_age_s,
+        unknown_age_s=of.unknown_age_s,
+        retries=of.retries,
+        limits=SendLimits(
+            connect_timeout_s=of.connect_timeout_s, timeout_s=of.timeout_s, max_reply_bytes=of.max_reply_bytes
+        ),
+    )
+    return SpokeSource(options, sender, before_send)
+
+
+def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi, parts: Parts | None = None) -> GraphService:
+    """Build the graph service from the settings.
+
+    Raises:
+        EncoderUnknown: the settings do not name the graph's encoder.
+    """
+    encoder = graph_encoder_name(settings)
+    pool.check(encoder)
+    place = GraphPlace(graphs_dir(settings), settings.graph.name, encoder, settings.graph.vector_cache_bytes)
+    spoke = build_spoke(settings, ncbi.sender, _not_for_an_answer)
+    host = settings.graph.spoke_host or ""
+    source = None if spoke is None else Spoke(spoke, host, is_loopback(host))
+    return GraphService(place, pool, ncbi.egress, source, parts)
+
+
+async def _not_for_an_answer(_: Departure) -> None:
+    raise NcbiRefusedByEgress("SPOKE is only asked for an answer")

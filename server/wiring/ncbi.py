@@ -1,0 +1,262 @@
+"""Assemble access to NCBI from the settings: destinations, egress policy, audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from models.errors import ArrowheadError
+from retrieval.gateway.app import create_gateway_app
+from retrieval.gateway.blast.process import RunLimits
+from retrieval.gateway.blast.service import BlastOptions
+from retrieval.gateway.query.planner import StoreVocabulary
+from retrieval.gateway.store.open import open_store
+from retrieval.ncbi.calls.parameter_classes import Vocabulary
+from retrieval.ncbi.calls.urls import NcbiSite
+from retrieval.ncbi.client.blast import BlastTiming
+from retrieval.ncbi.client.cache import ReplyCache
+from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy
+from retrieval.ncbi.client.transport import AsgiApp, HttpSender, Message, Receive, Send, SendLimits
+from retrieval.observing import RetrievalObserver, Unobserved
+from server.audit.entry import AuditRecord
+from server.audit.log import AuditLog, Auditor
+from server.auth.api_keys import Keyring
+from server.egress.destinations import Pair, Place, Places
+from server.egress.policy import EgressPolicy
+from server.egress.router import AnswerCalls, Egress
+from server.settings.loading import xdg_dir
+from server.settings.paths import audit_path, gateway_dir
+from server.settings.schema import Settings
+from server.settings.server import is_loopback
+from server.version import installed_version
+
+log = logging.getLogger(__name__)
+_NCBI = NcbiSite()
+# The URLs of the built-in gateway in the records of replies. The host does not exist and is never resolved.
+_GATEWAY = NcbiSite(
+    eutils_url="http://gateway.invalid/entrez/eutils", blast_url="http://gateway.invalid/blast/Blast.cgi"
+)
+GATEWAY = "gateway"
+# A call times out shortly before the loop's own timeout, so that the error names the cause at NCBI.
+_GRACE = 0.95
+
+
+class LazyGateway:
+    """Serve the gateway as an ASGI application that opens its store at the first call."""
+
+    def __init__(self, folder: Path, options: BlastOptions) -> None:
+        self._folder = folder
+        self._options = options
+        self._app: AsgiApp | None = None
+        self._opening = asyncio.Lock()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        async with self._opening:
+            if self._app is None:
+                try:
+                    store = await asyncio.to_thread(open_store, self._folder)
+                    self._app = create_gateway_app(store, self._options)
+                except ArrowheadError as error:
+                    log.error("gateway not usable: %s", error.message)
+                    raise
+        await self._app(scope, receive, send)
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltPlaces:
+    """Hold the destinations and their clients.
+
+    ``vocabulary``: that of the gateway, None if its store is not open from the start.
+    """
+
+    places: Places
+    clients: tuple[NcbiClient, ...]
+    vocabulary: Vocabulary | None = None
+
+    async def close(self) -> None:
+        for client in self.clients:
+            await client.aclose()
+
+
+def send_limits(settings: Settings) -> SendLimits:
+    ncbi = settings.ncbi
+    return SendLimits(
+        connect_timeout_s=ncbi.connect_timeout_s, timeout_s=ncbi.timeout_s, max_reply_bytes=ncbi.max_reply_bytes
+    )
+
+
+def blast_options(settings: Settings) -> BlastOptions:
+    gateway = settings.gateway
+    return BlastOptions(
+        workers=gateway.blast_workers,
+        threads=gateway.blast_threads,
+        limits=RunLimits(wall_s=gateway.blast_timeout_s, cpu_s=gateway.blast_cpu_s),
+        blastdb_dirs=gateway.blastdb_dirs,
+    )
+
+
+def build_places(
+    settings: Settings, gateway_dir: Path, sender: HttpSender, observer: RetrievalObserver | None = None
+) -> BuiltPlaces:
+    """Build the clients and the destinations for each egress mode.
+
+    ``sender`` serves all clients but the gateway's. The gateway's store is opened here if calls are certain to use it.
+
+    Raises:
+        GatewayDataError: the store cannot be opened.
+    """
+    mode = settings.egress.mode
+    eutils, blast = settings.ncbi_urls
+    off = _local_host(eutils), _local_host(blast)
+    # With mode off no destination is remote, whatever mode a request names.
+    outside = off if mode == "off" else (_host(eutils or _NCBI.eutils_url), _host(blast or _NCBI.blast_url))
+    is_sure = mode == "local-first" or (mode == "off" and None in off)
+    options = blast_options(settings)
+    app: AsgiApp = LazyGateway(gateway_dir, options)
+    vocabulary: Vocabulary | None = None
+    if is_sure:
+        store = open_store(gateway_dir)
+        app, vocabulary = create_gateway_app(store, options), StoreVocabulary(store)
+    in_process = HttpSender(send_limits(settings), app)
+    hosts = dict.fromkeys((None, *off, *outside))
+    watching = observer or Unobserved()
+    clients = {host: _client(settings, host, in_process if host is None else sender, watching) for host in hosts}
+
+    def place(host: str | None, url: str | None) -> Place:
+        name = urlsplit(url).hostname or "" if url and host is not None else GATEWAY
+        return Place(name, clients[host], leaves=host is not None and not is_loopback(name))
+
+    gateway = place(None, None)
+    beyond = Pair(place(outside[0], eutils or _NCBI.eutils_url), place(outside[1], blast or _NCBI.blast_url))
+    inside = Pair(place(off[0], eutils), place(off[1], blast))
+    places = Places(off=inside, gateway=Pair(gateway, gateway), outside=beyond)
+    return BuiltPlaces(places, tuple(clients.values()), vocabulary)
+
+
+def _local_host(url: str | None) -> str | None:
+    """Return the host of a loopback URL, None for the built-in gateway, which replaces all other URLs."""
+    return _host(url) if url and is_loopback(urlsplit(url).hostname or "") else None
+
+
+def _host(url: str) -> str:
+    """Return the host with its port, or "ncbi" for NCBI's two hosts, which share one rate limit."""
+    host = urlsplit(url).netloc
+    return "ncbi" if host.endswith(".ncbi.nlm.nih.gov") else host
+
+
+def _client(settings: Settings, host: str | None, sender: HttpSender, observer: RetrievalObserver) -> NcbiClient:
+    ncbi = settings.ncbi
+    local = host is None or is_loopback(urlsplit(f"//{host}").hostname or "")
+    base = _GATEWAY if host is None else _NCBI
+    site = NcbiSite(
+        eutils_url=(host and ncbi.eutils_url) or base.eutils_url,
+        blast_url=(host and ncbi.blast_url) or base.blast_url,
+        tool=ncbi.tool,
+        email=ncbi.email,
+        api_key=ncbi.api_key.get_secret_value() if ncbi.api_key and not local else "",
+    )
+    config = ClientConfig(
+        site=site,
+        allow_remote=settings.egress.mode != "off",
+        rate_per_s=ncbi.rate_per_s if ncbi.rate_per_s is not None else (0.0 if local else None),
+        retry=RetryPolicy(
+            retries=ncbi.retries,
+            total_timeout_s=min(settings.loop.call_timeout_s * _GRACE, ncbi.total_timeout_s),
+        ),
+        blast=_blast_timing(settings, local=local),
+        observer=observer,
+    )
+    cached = ncbi.cache if ncbi.cache is not None else not local
+    cache = ReplyCache(ncbi.cache_path or xdg_dir("cache") / "ncbi.sqlite") if cached else None
+    return NcbiClient(config, cache=cache, sender=sender)
+
+
+def _blast_timing(settings: Settings, *, local: bool) -> BlastTiming:
+    timing = BlastTiming.local() if local else BlastTiming()
+    ncbi = settings.ncbi
+    put = timing.put_interval_s if ncbi.blast_put_interval_s is None else ncbi.blast_put_interval_s
+    poll = timing.poll_interval_s if ncbi.blast_poll_interval_s is None else ncbi.blast_poll_interval_s
+    total = settings.loop.call_timeout_s * _GRACE
+    return replace(timing, put_interval_s=put, poll_interval_s=poll, total_timeout_s=total)
+
+
+# Bounds the length of the line; the mode of every key is also in the key's own lines.
+_MAX_TOLD: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Ncbi:
+    """Hold the parts of the access to NCBI.
+
+    ``begin`` is called after everything else is built: from then on the audit log belongs to this process. ``closers``
+    run at shutdown, last one first.
+    """
+
+    egress: Egress
+    sender: HttpSender
+    auditor: Auditor
+    start: AuditRecord
+    closers: tuple[Callable[[], Awaitable[None]], ...]
+
+    def begin(self) -> None:
+        """Write the start record to the audit log.
+
+        Raises:
+            AuditFailed: the audit log cannot be written.
+        """
+        self.auditor.begin(self.start)
+
+
+def build_ncbi(settings: Settings, keyring: Keyring | None = None, observer: RetrievalObserver | None = None) -> Ncbi:
+    """Build the access to NCBI.
+
+    ``keyring``: that of a server, whose requests have keys; None takes the keys of the settings.
+
+    Raises:
+        GatewayError: the store of the built-in gateway cannot be built.
+    """
+    sender = HttpSender(send_limits(settings))
+    built = build_places(settings, gateway_dir(settings), sender, observer)
+    auditor = Auditor(audit_log(settings), settings.audit.on_failure)
+    keyring = keyring or Keyring([key.get_secret_value() for key in settings.server.api_keys])
+    policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
+    egress = Egress(policy, built.places, auditor, built.vocabulary)
+    closers = (auditor.close, sender.close, built.close)
+    return Ncbi(egress, sender, auditor, start_record(policy, keyring, settings.tracing.host), closers)
+
+
+@asynccontextmanager
+async def open_ncbi(settings: Settings) -> AsyncIterator[AnswerCalls]:
+    """Yield the calls of one command, under the server's egress policy and with its audit log."""
+    ncbi = build_ncbi(settings)
+    try:
+        ncbi.begin()
+        yield ncbi.egress.calls_of(ncbi.egress.admit(f"command-{uuid.uuid4().hex}", "", None))
+    finally:
+        for closer in reversed(ncbi.closers):
+            await closer()
+
+
+def audit_log(settings: Settings) -> AuditLog | None:
+    """Return the audit log, None if there is nothing to record: with mode off and no path set."""
+    if settings.egress.mode == "off" and settings.audit.path is None:
+        return None
+    return AuditLog(audit_path(settings), level=settings.audit.level, max_bytes=settings.audit.max_bytes)
+
+
+def start_record(policy: EgressPolicy, keyring: Keyring, spans_to: str | None) -> AuditRecord:
+    """Return the record of what is permitted from now on, to which keys.
+
+    Keys that are created later are permitted what their scopes state.
+    """
+    keys = {name: policy.ceiling(name) for name in keyring.ids[:_MAX_TOLD]}
+    detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed), "keys": keys}
+    detail |= {"spans_to": spans_to} if spans_to else {}
+    return AuditRecord(event="start", mode=policy.mode, detail=detail)

@@ -1,0 +1,136 @@
+"""Assemble encoders, indices and namespaces from the settings; load nothing before it is needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from models.encoders.base import Encoder, Floats, PassageText
+from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.namespaces.settings import Backends
+from retrieval.corpus.search.searcher import Rankers, Searcher
+from retrieval.index.base import RowFilter, VectorIndex
+from retrieval.index.open import create_index, open_index
+from retrieval.index.segments.manifest import OpenOptions
+from retrieval.index.segments.snapshot import View
+from retrieval.index.segments.storage import Storage
+from retrieval.index.spec import BackendName, IndexSpec
+from retrieval.lexical.base import LexicalIndex
+from retrieval.lexical.bm25.fts5_index import open_fts
+from retrieval.lexical.keyword_frequency.index import KeywordIndex, open_keyword_index
+from retrieval.lexical.keyword_frequency.pes2 import KeywordQuery, keyword_search, parse_marked, unmarked_keywords
+from retrieval.observing import RetrievalObserver
+from retrieval.passages import Hit
+from server.evidence.encoders import EncoderPool
+from server.evidence.passages import Retrieval
+from server.jobs.queue import JobLimits, Jobs
+from server.jobs.uploads import Uploads
+from server.settings.retrieval import RetrievalSettings
+
+_DRIVER: Final = Path("/proc/driver/nvidia/version")
+
+
+def build_retrieval(
+    settings: RetrievalSettings, data_dir: Path, observer: RetrievalObserver | None = None
+) -> Retrieval:
+    pool = EncoderPool(settings, observer)
+    opener = _VectorOpener(backend_name(settings), settings.device)
+    backends = Backends(
+        encoders=pool.encoder, vectors=opener.vectors, words=_words, keywords=lambda folder, _: _keywords(folder)
+    )
+    namespaces = Namespaces(data_dir, backends)
+    judge = _CrossEncoder(pool) if settings.cross_encoder else None
+    searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=judge), observer)
+    uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
+    limits = JobLimits(running=settings.jobs_at_once, waiting=settings.max_jobs, kept=settings.kept_jobs)
+    readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
+    return Retrieval(pool, namespaces, searcher, Jobs(limits, uploads.conceal), uploads, readers)
+
+
+def backend_name(settings: RetrievalSettings) -> BackendName:
+    """Return the vector back end; ``auto`` is torch on a GPU that the encoders may use, else faiss on the CPU."""
+    if settings.backend != "auto":
+        return settings.backend
+    return "torch" if uses_card(settings) else "faiss"
+
+
+def uses_card(settings: RetrievalSettings) -> bool:
+    """Return whether encoders, and with them indices, run on a GPU.
+
+    The check looks for the driver, as importing torch would take seconds.
+    """
+    return settings.device.startswith("cuda") or (settings.device == "auto" and _DRIVER.exists())
+
+
+class _VectorOpener:
+    """Open vector indices for namespaces, and reuse what was read and checked before.
+
+    When a folder has changed, its earlier segments are not read again, since segments are immutable.
+    """
+
+    def __init__(self, backend: BackendName, device: str) -> None:
+        self._backend = backend
+        self._device = "cpu" if backend == "faiss" else device.replace("auto", "cuda")
+        self._known: dict[Path, View] = {}
+        self._lock = threading.Lock()
+
+    def vectors(self, folder: Path, encoder: Encoder, write: bool) -> VectorIndex:
+        # A writer needs no GPU: every back end opens what it writes.
+        backend: BackendName = "faiss" if write else self._backend
+        options = OpenOptions(write=write, device="cpu" if write else self._device)
+        spec = IndexSpec(dim=encoder.dim, metric=encoder.metric, encoder=encoder.fingerprint.as_dict(), backend=backend)
+        # A killed process may have left the folders of an incomplete index.
+        if write and not Storage(folder, options.disk).exists():
+            return create_index(folder, spec, options)
+        if backend != self._backend:
+            return open_index(folder, spec, options)
+        with self._lock:
+            # An open index of a deleted folder would keep its files on the disk.
+            self._known = {place: view for place, view in self._known.items() if place.exists()}
+            known = self._known.get(folder)
+        index = open_index(folder, spec, options, known)
+        with self._lock:
+            self._known[folder] = index.view
+        return index
+
+
+def _words(folder: Path, name: str, _: bool) -> LexicalIndex:
+    if name == "tantivy":
+        from retrieval.lexical.bm25.tantivy_index import open_tantivy
+
+        return open_tantivy(folder)
+    if name == "fts5":
+        return open_fts(folder)
+    raise NamespaceInvalid(f"there is no lexical back end {name!r}: tantivy, fts5 or none", param="words")
+
+
+def _keywords(folder: Path) -> KeywordIndex:
+    return open_keyword_index(folder)
+
+
+def search_keywords(index: KeywordIndex, query: str, k: int, where: RowFilter | None) -> list[Hit]:
+    """Search by PES2 for the marked keywords of a query or, without marks, for its content words."""
+    marked = parse_marked(query)
+    if marked is None or not marked.keywords:
+        text = marked.question if marked else query
+        marked = KeywordQuery(question=text, keywords=unmarked_keywords(text))
+    return keyword_search(index, marked, k, where).hits()
+
+
+@dataclass(frozen=True, slots=True)
+class _CrossEncoder:
+    """Score with the cross-encoder of the pool, loaded at first use."""
+
+    pool: EncoderPool
+
+    @property
+    def name(self) -> str:
+        return self.pool.cross_encoder_name or ""
+
+    def score(self, query: str, passages: Sequence[PassageText]) -> Floats:
+        return self.pool.cross_encoder().score(query, passages)

@@ -1,0 +1,198 @@
+"""Provide what the routes work with: settings, served models, admission, traces.
+
+``bootstrap`` builds the instance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from server.admission.controller import Admission
+from server.admission.fair_queue import AdmissionLimits, Ticket
+from server.auth.api_keys import Keyring
+from server.auth.rate_limits import Rates
+from server.auth.scopes import Grant, NamespaceAccess
+from server.egress.router import Egress
+from server.engine.lifecycle import EngineSlot
+from server.errors import ModelUnknown, Unauthorized
+from server.evidence.passages import Retrieval
+from server.methods.base import Ask, Method
+from server.observability.setup import Observing, counted
+from server.settings.schema import Settings
+from server.traces import TraceStore
+from server.types import id_of_digest
+from server.wiring.gpu_memory import preload
+from server.wiring.retrieval import uses_card
+
+log = logging.getLogger(__name__)
+DIRECT = "direct"
+
+
+class Served(NamedTuple):
+    """Describe one entry of ``/v1/models``.
+
+    ``id`` is ``BASE`` or ``BASE:METHOD``; ``name`` is that of the method, as in scopes.
+    """
+
+    id: str
+    method: Method
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Components:
+    """Hold the parts of ``Services``.
+
+    ``methods`` by name, the plain model under ``direct``. ``egress`` None: no method makes calls. ``closers`` run at
+    shutdown, last one first. ``keyring`` None: the keys of the settings alone.
+    """
+
+    settings: Settings
+    slot: EngineSlot
+    methods: Mapping[str, Method]
+    traces: TraceStore
+    retrieval: Retrieval
+    egress: Egress | None = None
+    keyring: Keyring | None = None
+    closers: Sequence[Callable[[], Awaitable[None]]] = ()
+    observing: Observing = field(default_factory=counted)
+
+
+class Services:
+    """Run the server without its HTTP layer."""
+
+    def __init__(self, components: Components) -> None:
+        self.settings = components.settings
+        self.slot = components.slot
+        self.traces = components.traces
+        self.egress = components.egress
+        self.retrieval = components.retrieval
+        self.encoders = components.retrieval.encoders
+        secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
+        self.keyring = components.keyring or Keyring(secrets)
+        self.rates = Rates()
+        self.access = NamespaceAccess(components.retrieval.namespaces)
+        self.observing = components.observing
+        self.observer = components.observing.observer
+        base = components.slot.card.name
+        served = (
+            Served(base if name == DIRECT else f"{base}:{name}", of, name) for name, of in components.methods.items()
+        )
+        self._served = {one.id: one for one in served}
+        self._closers = components.closers
+        self.created = int(time.time())
+        self.admission = Admission(admission_limits(components.settings))
+        self.drained_at: int | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self.observing.metrics.watch(self)
+
+    def models(self, grant: Grant) -> list[Served]:
+        """Return the models that a key may use."""
+        return [served for served in self._served.values() if grant.may_use(served.name)]
+
+    def find(self, model: str, grant: Grant) -> Served:
+        """Return the entry of a model.
+
+        Raises:
+            ModelUnknown: there is no such model, or the key may not use it; the message lists those that it may use.
+        """
+        served = self._served.get(model)
+        if served is not None and grant.may_use(served.name):
+            return served
+        known = ", ".join(served.id for served in self.models(grant))
+        raise ModelUnknown(f"there is no model {model[:100]!r}; served: {known}", param="model")
+
+    def granted(self, owner: str, asks: Sequence[Ask]) -> list[Ask]:
+        """Return the requests of one key with the namespaces that it may read now.
+
+        Raises:
+            Unauthorized: the key was revoked in the meantime.
+        """
+        readable = self.access.readable(self.keyring.grant_of(owner))
+        return [replace(ask, namespaces=readable) for ask in asks]
+
+    def spend(self, owner: str, tokens: int) -> None:
+        """Charge the tokens of an answer to the rate limit of its key."""
+        with suppress(Unauthorized):  # the key was revoked during the answer
+            self.rates.spend(self.keyring.grant_of(owner), tokens)
+
+    @property
+    def in_flight(self) -> int:
+        return self.admission.in_flight
+
+    @property
+    def draining(self) -> bool:
+        return self.admission.draining
+
+    @property
+    def running_jobs(self) -> int:
+        return self.retrieval.jobs.num_running
+
+    @asynccontextmanager
+    async def admitted(self, owner: str = "") -> AsyncIterator[None]:
+        """Hold an admission slot for one request that is not an answer.
+
+        ``owner`` is the digest of the key. Raises what ``Admission.place`` raises.
+        """
+        async with self.admission.place(Ticket(id_of_digest(owner))) as leash:
+            with leash:
+                yield
+
+    def drain(self) -> None:
+        """Refuse new requests; running and waiting ones continue."""
+        self.admission.draining = True
+        self.drained_at = self.drained_at or int(time.time())
+
+    def end_answers(self) -> None:
+        """End all running and waiting requests with an error, now."""
+        self.admission.end_all()
+
+    def start(self) -> None:
+        """Start to load the model; requests get 503 until it is ready."""
+        self._loading = asyncio.create_task(self._load())
+
+    async def _load(self) -> None:
+        """Load what shares a GPU with the engine first, as the engine takes the memory that is left."""
+        chosen = self.settings.retrieval
+        if uses_card(chosen) if chosen.preload is None else chosen.preload:
+            await self.retrieval.run(lambda: preload(self.retrieval))
+        await self.slot.load()
+
+    async def loaded(self) -> None:
+        """Wait until loading has ended, with success or failure."""
+        if self._loading is not None:
+            await asyncio.shield(self._loading)
+
+    async def close(self) -> None:
+        self.drain()
+        if self._loading is not None and not self._loading.done():
+            self._loading.cancel()
+            await asyncio.gather(self._loading, return_exceptions=True)
+        await self.slot.close()
+        for closer in reversed(self._closers):
+            await closer()
+        self.keyring.close()
+
+
+def admission_limits(settings: Settings) -> AdmissionLimits:
+    server, model = settings.server, settings.model
+    if settings.max_in_flight > model.max_num_seqs + model.max_queue:
+        log.warning(
+            "the engine takes fewer requests than the server: max_in_flight=%d max_num_seqs=%d max_queue=%d",
+            settings.max_in_flight,
+            model.max_num_seqs,
+            model.max_queue,
+        )
+    return AdmissionLimits(
+        running=settings.max_in_flight,
+        running_per_key=server.max_in_flight_per_key,
+        waiting=server.max_waiting,
+        tokens=server.max_tokens_held,
+        max_wait_s=server.max_wait_s,
+    )

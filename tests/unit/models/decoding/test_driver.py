@@ -1,0 +1,230 @@
+"""The interception loop over the scripted engine: the same answer whatever the tokens and the replies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loop_scripts import HOSTILE, Replies, done, following, make_engine, make_request, pairs, play, shown
+
+from models.catalog import ModelCard
+from models.decoding.driver import run_many
+from models.decoding.types import (
+    Call,
+    CallFinished,
+    CallHandler,
+    CallReply,
+    CallStarted,
+    LoopDone,
+    LoopLimits,
+    TextSampled,
+)
+from models.engines.options import EngineOptions
+from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
+from models.errors import EngineUnavailable
+
+PARTS = ("A ", "α€ ", "x[1]->y ", "c.35G->A ", "]->", "[https://other]->", "\n\n", "->", "[https://ncbi/", "STOP", "]")
+TEXT = st.lists(st.sampled_from(PARTS), max_size=6).map("".join)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.lists(TEXT, min_size=1, max_size=4), st.lists(TEXT, min_size=3, max_size=3))
+def test_tokens_do_not_matter(data: st.DataObject, texts: list[str], reply_texts: list[str]) -> None:
+    """The same text, sampled in any tokens (also such as run over an arrow), gives the same answer."""
+    replies = [f"[{text}]" for text in reply_texts]
+    call = "[https://ncbi/{}]->"
+    transcript = texts[0]
+    for n, text in enumerate(texts[1:]):
+        transcript += call.format(n) + replies[n].replace("]->", "] ->").replace("[https://", "[ https://") + "\n"
+        transcript += text
+    stop = data.draw(st.lists(st.sampled_from(["STOP", "]->", "->", "]->y", "y c", "\n\n", "A ]->", ">"]), max_size=3))
+    positions = st.tuples(st.integers(0, len(transcript)), st.integers(2, 12))
+    tokens = [t for at, n in data.draw(st.lists(positions, max_size=12)) if (t := transcript[at : at + n])]
+    results = []
+    for extra in ((), tokens):
+        engine = make_engine(lambda text: script_or_end(transcript, text), extra)
+        handler = Replies(*replies)
+        events = play(engine, make_request(engine, stop=tuple(stop)), handler)
+        results.append((pairs(done(events).spans), handler.calls, done(events).finish_reason, done(events).stop_reason))
+        assert shown(events) == "".join(span.text for span in done(events).spans if span.kind == "sampled")
+
+    assert results[0] == results[1]
+
+
+def script_or_end(transcript: str, text: str) -> str:
+    """Follow the transcript where the sequence agrees with it; calls it did not foresee end it."""
+    whole = "Q\n" + transcript
+    return whole[len(text) :] if whole.startswith(text) else ""
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [(), ("]->",), ("]->[",), ("->[r",), ("]-", ">["), ("a]", "->"), ("1]->[rep",), ("[https://ncbi/1]->[reply",)],
+)
+def test_a_call_is_made_and_its_reply_injected_wherever_the_arrow_is_cut(tokens: tuple[str, ...]) -> None:
+    """Arrow in one token, over several, or inside a larger one: the sequence reads as if written in one go."""
+    transcript = "See [https://ncbi/1]->[reply]\nAnswer: x[1]->y"
+    engine = make_engine(following(transcript), tokens)
+    handler = Replies("[reply]")
+    events = play(engine, make_request(engine), handler)
+
+    assert handler.calls == [Call("https://ncbi/1", 0)]
+    assert pairs(done(events).spans) == [
+        ("sampled", "See [https://ncbi/1]->"),
+        ("injected", "[reply]\n"),
+        ("sampled", "Answer: x[1]->y"),
+    ]
+    assert shown(events) == "See [https://ncbi/1]->Answer: x[1]->y"
+    assert engine.requests[1].prompt == "Q\nSee [https://ncbi/1]->[reply]\n"
+    assert [type(event) for event in events if not isinstance(event, TextSampled)] == [
+        CallStarted,
+        CallFinished,
+        LoopDone,
+    ]
+
+
+def test_the_models_own_tokens_are_never_tokenised_again() -> None:
+    """The resumed sequence holds the ids that were sampled, though encode would have chosen others."""
+    tokenizer = ByteTokenizer(["See", "]->"])
+    ids = [*b"See [https://ncbi/1", *tokenizer.encode("]->")]
+
+    class LetterByLetter(ScriptedEngine):
+        def _next_token(self, script: Sequence[int], position: int) -> int:
+            return ids[position] if position < len(ids) else 257
+
+    options = EngineOptions(max_model_len=1000)
+    engine = LetterByLetter(ModelCard(name="m", source="m"), options, lambda _: "", tokenizer=tokenizer)
+    events = play(engine, make_request(engine, limits=LoopLimits(max_calls=0)), Replies("[r]"))
+
+    assert tokenizer.encode("See [https://ncbi/1]->") != ids
+    assert done(events).spans[0].token_ids == tuple(ids)
+
+
+def test_an_arrow_without_a_call_changes_nothing() -> None:
+    """Ordinary arrows cost a segment and leave text, tokens and answer as they are."""
+    engine = make_engine([Rule("Q\n", "a[1]->b "), Rule("a[1]->", "b c.35G->A"), Rule("", "?")])
+    events = play(engine, make_request(engine), Replies("never"))
+
+    assert pairs(done(events).spans) == [("sampled", "a[1]->b c.35G->A")]
+    assert done(events).spans[0].token_ids == tuple(b"a[1]->b c.35G->A")
+    assert done(events).usage.segments == 2
+
+
+def test_a_token_that_runs_beyond_an_ordinary_arrow_stays() -> None:
+    """Without a call nothing was stopped: the model's token is kept, not split."""
+    engine = make_engine(following("a[1]->b c"), ["]->b"])
+    events = play(engine, make_request(engine), Replies("never"))
+    token = engine.tokenizer.token_id("]->b")
+
+    assert shown(events) == "a[1]->b c"
+    assert done(events).spans[0].token_ids == (*b"a[1", token, *b" c")
+    assert done(events).usage.sampled_tokens == len("a[1") + 1 + len(" c") + 1
+
+
+@pytest.mark.parametrize("tokens", [(), ("]->", "\n\n", "<|eos|>", "[https://ncbi/evil]->")])
+def test_a_hostile_reply_causes_nothing(tokens: tuple[str, ...]) -> None:
+    """Arrows, calls, stop strings, special tokens and chat markup in a reply are data."""
+    engine = make_engine([Rule("Q\n", "[https://ncbi/1]->"), Rule("STOP]\n", "fine"), Rule("", "astray")], tokens)
+    handler = Replies(f"[{HOSTILE}]")
+    events = play(engine, make_request(engine, stop=("\n\n", "STOP", "Question:", "->")), handler)
+    injected = done(events).spans[1]
+    specials = range(256, 262)
+
+    assert len(handler.calls) == 1
+    assert shown(events) == "[https://ncbi/1]->fine"
+    assert done(events).finish_reason == "stop"
+    assert not set(injected.token_ids) & set(specials)
+    assert "]->" not in injected.text
+    assert "[https://" not in injected.text
+
+
+def test_half_a_call_in_a_reply_cannot_be_finished_by_the_model() -> None:
+    """A reply that ends in an opened call and a model that writes the arrow make no call."""
+    engine = make_engine(
+        [Rule("Q\n", "[https://ncbi/1]->"), Rule("->\n", "Answer"), Rule("\n", "evil]->"), Rule("", "")]
+    )
+    handler = Replies("[ https://ncbi/")
+    events = play(engine, make_request(engine), handler)
+
+    assert len(handler.calls) == 1
+    assert shown(events) == "[https://ncbi/1]->evil]->"
+
+
+@pytest.mark.parametrize("stop", ["]->", "->", ">", "1]->"])
+def test_a_call_goes_before_a_stop_string_that_ends_with_it(stop: str) -> None:
+    """A user's stop string inside an arrow ends the answer only where the arrow ends no call."""
+    engine = make_engine(following("[https://ncbi/1]->[r]\nx[1]->y"))
+    events = play(engine, make_request(engine, stop=(stop,)), Replies("[r]"))
+
+    assert shown(events) == "[https://ncbi/1]->" + "x[1]->"[: "x[1]->".index(stop)]
+    assert (done(events).finish_reason, done(events).stop_reason) == ("stop", stop)
+
+
+@pytest.mark.parametrize("tokens", [(), ("]->",), ("]->\n",), ("->", "\nE")])
+def test_a_stop_string_that_begins_with_an_arrow_is_found_and_not_shown(tokens: tuple[str, ...]) -> None:
+    """The engine never sees such a stop string whole; the loop holds its beginning back."""
+    engine = make_engine(following("x[1]-> y[2]->\nEND"), tokens)
+    events = play(engine, make_request(engine, stop=("]->\nE",)), Replies("never"))
+
+    assert shown(events) == "x[1]-> y[2"
+    assert pairs(done(events).spans) == [("sampled", "x[1]-> y[2")]
+    assert done(events).stop_reason == "]->\nE"
+
+
+def test_held_text_is_shown_when_the_stop_string_does_not_come() -> None:
+    """Text that began a stop string is shown once, also when the answer ends behind it."""
+    engine = make_engine(following("x[1]->"))
+    events = play(engine, make_request(engine, stop=("]->\n",)), Replies("never"))
+
+    assert shown(events) == "x[1]->"
+    assert done(events).stop_reason is None
+
+
+async def test_many_answers_run_at_once_with_their_own_seeds() -> None:
+    """Each answer has its own handler, seeds and ids; their events interleave and all end."""
+    engine = make_engine([Rule("Q\n", "[https://ncbi/1]->"), Rule("", "ok")])
+    await engine.start()
+    handlers = [Replies(f"[reply {n}]") for n in range(3)]
+    waiting = asyncio.Barrier(3)
+
+    def together(handler: Replies) -> CallHandler:
+        async def ask(call: Call) -> CallReply:
+            await asyncio.wait_for(waiting.wait(), 5)
+            return await handler(call)
+
+        return ask
+
+    events = [item async for item in run_many(engine, make_request(engine, seed=1), [together(h) for h in handlers])]
+    by_answer = [[event for index, event in events if index == n] for n in range(3)]
+
+    assert [len(handler.calls) for handler in handlers] == [1, 1, 1]
+    assert [done(answer).spans[1].text for answer in by_answer] == [f"[reply {n}]\n" for n in range(3)]
+    assert {r.params.seed for r in engine.requests} == {1, 2, 1001, 1002, 2001, 2002}
+    assert {r.request_id for r in engine.requests} == {f"r-c{n}-s{k}" for n in range(3) for k in range(2)}
+
+
+async def test_one_failing_answer_ends_the_others() -> None:
+    """The first error reaches the reader and nothing keeps running."""
+    engine = make_engine([Rule("", "x" * 50)], behaviour=ScriptedBehaviour(fail_after_tokens=3))
+    await engine.start()
+
+    with pytest.raises(EngineUnavailable):
+        async for _ in run_many(engine, make_request(engine), [Replies("")] * 3):
+            pass
+    assert engine.stats().running == 0
+
+
+async def test_closing_many_answers_frees_the_engine() -> None:
+    """A reader that goes away ends all answers."""
+    engine = make_engine([Rule("", "x" * 5000)])
+    await engine.start()
+    async with aclosing(run_many(engine, make_request(engine), [Replies("")] * 3)) as events:
+        async for _ in events:
+            if engine.stats().running == 3:
+                break
+
+    assert engine.stats().running == 0

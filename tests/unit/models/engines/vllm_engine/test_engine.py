@@ -1,0 +1,198 @@
+"""The vLLM engine beyond the common contract: queue, priorities, calls under the grammar, life and death."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import runpy
+import signal
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from models.catalog import ModelCard
+from models.decoding.grammar import forced_call_grammar
+from models.engines.options import EngineOptions
+from models.errors import EngineOverloaded, EngineUnavailable, ModelNotFound
+from models.types import Delta, GenerateParams
+from retrieval.ncbi.calls.urls import call_regex
+
+if TYPE_CHECKING:
+    from models.engines.vllm_engine.engine import VllmEngine
+
+psutil: Any = pytest.importorskip("psutil", reason="comes with vLLM")
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="session")]
+
+PROMPT = "Question: What is the official gene symbol of LMP10?\n"
+SLOTS, QUEUE = 8, 4
+
+
+def stream(engine: VllmEngine, request_id: str, **params: Any) -> AsyncGenerator[Delta, None]:
+    wanted = GenerateParams(**{"max_tokens": 300, "ignore_eos": True, **params})
+    deltas = engine.generate(engine.tokenizer.encode(f"{PROMPT}{request_id}"), wanted, request_id)
+    return cast(AsyncGenerator[Delta, None], deltas)
+
+
+async def collect(deltas: AsyncGenerator[Delta, None]) -> list[Delta]:
+    return [delta async for delta in deltas]
+
+
+def processes_of(engine: VllmEngine) -> list[Any]:
+    """The engine's processes and theirs."""
+    roots = [psutil.Process(pid) for pid in engine._guard.watched] if engine._guard else []
+    return roots + [child for root in roots for child in root.children(recursive=True)]
+
+
+def all_gone(processes: list[Any]) -> bool:
+    """Whether they end by themselves within a generous time."""
+    deadline = time.monotonic() + 60
+    while any(p.is_running() and p.status() != "zombie" for p in processes) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not any(p.is_running() and p.status() != "zombie" for p in processes)
+
+
+async def test_requests_beyond_slots_and_queue_are_refused(vllm_engine: VllmEngine) -> None:
+    """The one too many raises EngineOverloaded at once; those before it all finish."""
+    tasks = [
+        asyncio.create_task(collect(stream(vllm_engine, f"fill-{i}", max_tokens=20))) for i in range(SLOTS + QUEUE)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(EngineOverloaded):
+        await anext(stream(vllm_engine, "one-too-many"))
+
+    assert all(deltas[-1].finish_reason == "length" for deltas in await asyncio.gather(*tasks))
+
+
+async def test_higher_priority_leaves_the_queue_first(vllm_engine: VllmEngine) -> None:
+    """With one slot coming free, a later request of higher priority gets it before an earlier one."""
+    order: list[str] = []
+
+    async def note_first_token(name: str, priority: int) -> None:
+        deltas = stream(vllm_engine, name, max_tokens=2, priority=priority)
+        await anext(deltas)
+        order.append(name)
+        await collect(deltas)
+
+    long = [stream(vllm_engine, f"long-{i}") for i in range(SLOTS)]
+    for deltas in long:
+        await anext(deltas)
+    waiting = []
+    for name, priority in (("low", 0), ("high", 5)):
+        waiting.append(asyncio.create_task(note_first_token(name, priority)))
+        await asyncio.sleep(0.05)
+    await long[0].aclose()
+    await asyncio.gather(*waiting)
+    for deltas in long:
+        await deltas.aclose()
+
+    assert order == ["high", "low"]
+
+
+async def test_the_scheduler_says_who_waits_and_how_much_memory_is_taken(vllm_engine: VllmEngine) -> None:
+    """While they run; none is taken once all have left. vLLM's own series are nowhere in this process."""
+    from prometheus_client import REGISTRY
+
+    streams = [stream(vllm_engine, f"held-{i}") for i in range(SLOTS + 2)]
+    for deltas in streams[:SLOTS]:
+        await anext(deltas)
+    waiting = [asyncio.ensure_future(anext(deltas)) for deltas in streams[SLOTS:]]
+    for _ in range(6000):
+        if vllm_engine.stats().waiting == 2:
+            break
+        await asyncio.sleep(0.01)
+    held = vllm_engine.stats()
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    for deltas in streams:
+        await deltas.aclose()
+    left = vllm_engine.stats()
+
+    assert (held.running, held.waiting) == (SLOTS, 2)
+    assert held.kv_cache_used is not None and 0 < held.kv_cache_used <= 1
+    assert (left.running, left.waiting, left.kv_cache_used) == (0, 0, 0.0)
+    assert [family.name for family in REGISTRY.collect() if family.name.startswith("vllm")] == []
+
+
+async def test_calls_under_the_grammar_match_the_call_table_and_end_in_the_arrow_token(
+    vllm_engine: VllmEngine,
+) -> None:
+    """Forty calls sampled at temperature 1 are all allowed ones; each ends in exactly the arrow's one token."""
+    pattern = call_regex()
+    grammar = forced_call_grammar(pattern, vllm_engine.tokenizer)
+    arrow = vllm_engine.tokenizer.token_id("]->")
+    wanted = {"max_tokens": 900, "temperature": 1.0, "grammar": grammar, "stop": ("]->",)}
+    answers: list[list[Delta]] = []
+    for start in range(0, 40, SLOTS):
+        answers += await asyncio.gather(
+            *(collect(stream(vllm_engine, f"call-{seed}", seed=seed, **wanted)) for seed in range(start, start + SLOTS))
+        )
+
+    finished = [deltas for deltas in answers if deltas[-1].finish_reason == "stop"]
+    assert len(finished) >= 38  # a call may be cut by max_tokens
+    for deltas in finished:
+        text = "".join(delta.text for delta in deltas)
+        assert re.fullmatch(pattern, text.removeprefix("[")), text
+        assert deltas[-1].token_ids[-1:] == (arrow,)
+
+
+async def test_nothing_of_the_engine_listens_beyond_loopback(vllm_engine: VllmEngine) -> None:
+    """Every internet socket of its processes is bound to this machine alone."""
+    sockets = [found for process in processes_of(vllm_engine) for found in process.net_connections(kind="inet")]
+
+    assert {found.laddr.ip for found in sockets} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+async def test_a_model_that_is_not_here_is_not_found() -> None:
+    """Neither a missing directory nor a hub id that may not be fetched starts anything."""
+    from models.engines.vllm_engine.engine import VllmEngine
+
+    for source in ("/nowhere/at/all", "nobody/no-such-model"):
+        engine = VllmEngine(ModelCard(name="none", source=source), EngineOptions(device="cpu"))
+        with pytest.raises(ModelNotFound):
+            await engine.start()
+        assert not engine.is_ready()
+        with pytest.raises(EngineUnavailable):
+            await anext(cast(AsyncGenerator[Delta, None], engine.generate([1], GenerateParams(max_tokens=1), "none")))
+
+
+@pytest.mark.slow
+async def test_a_dead_engine_is_reported_and_can_be_started_again(tmp_path: Path) -> None:
+    """Killed in mid-answer it raises EngineUnavailable, leaves no process, and serves again after a new start.
+
+    Closing it under a running request ends that request the same way.
+    """
+    from models.engines.vllm_engine.engine import VllmEngine
+
+    runpy.run_path(str(Path(__file__).parents[4] / "tiny_models.py"))["build_llama"](tmp_path)
+    card = ModelCard(name="tiny", source=str(tmp_path), context_length=512)
+    engine = VllmEngine(card, EngineOptions(dtype="float32", device="cpu", kv_cache_bytes=64 * 2**20))
+    await engine.start()
+    whole = [token for delta in await collect(stream(engine, "x", max_tokens=20)) for token in delta.token_ids]
+    processes = processes_of(engine)
+    running = stream(engine, "victim", max_tokens=400)
+    await anext(running)
+    os.kill(processes[0].pid, signal.SIGKILL)
+    with pytest.raises(EngineUnavailable):
+        await collect(running)
+
+    assert not engine.is_ready()
+    with pytest.raises(EngineUnavailable):
+        await anext(stream(engine, "after"))
+    await engine.close()
+    assert await asyncio.to_thread(all_gone, processes)
+
+    await engine.start()
+    again = [token for delta in await collect(stream(engine, "x", max_tokens=20)) for token in delta.token_ids]
+    assert again == whole
+    processes = processes_of(engine)
+    running = stream(engine, "closed", max_tokens=400)
+    await anext(running)
+    await engine.close()
+    with pytest.raises(EngineUnavailable):
+        await collect(running)
+    assert await asyncio.to_thread(all_gone, processes)

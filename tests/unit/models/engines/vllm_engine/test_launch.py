@@ -1,0 +1,143 @@
+"""What vLLM is started with; nothing here needs it installed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from models.catalog import ModelCard
+from models.engines.options import EngineOptions
+from models.engines.vllm_engine import compat as vllm_compat
+from models.engines.vllm_engine.launch import engine_arguments, environment, refuse_unsupported
+from models.errors import EngineUnavailable, UnsupportedParam
+from models.torch_runtime.openmp import wait_briefly
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> ModelCard:
+    return ModelCard(name="tiny", source=str(tmp_path), context_length=777)
+
+
+@pytest.fixture
+def remote() -> ModelCard:
+    return ModelCard(name="llama", source="owner/llama", allow_download=True)
+
+
+@pytest.mark.parametrize("value", ["1", "true"])
+def test_the_rust_frontend_is_refused(value: str) -> None:
+    """With it requests would go round the engine that intercepts calls."""
+    with pytest.raises(EngineUnavailable, match="VLLM_USE_RUST_FRONTEND"):
+        refuse_unsupported({"VLLM_USE_RUST_FRONTEND": value})
+
+
+@pytest.mark.parametrize("environ", [{}, {"VLLM_USE_RUST_FRONTEND": "0"}, {"VLLM_USE_RUST_FRONTEND": ""}])
+def test_without_the_rust_frontend_nothing_is_refused(environ: dict[str, str]) -> None:
+    """Unset, empty and 0 all mean the Python frontend."""
+    refuse_unsupported(environ)
+
+
+def test_no_telemetry_whatever_the_operator_has_set(local: ModelCard) -> None:
+    """Usage reports are off and addresses are loopback, also against the environment."""
+    found = environment(local, EngineOptions(), {"VLLM_NO_USAGE_STATS": "0", "VLLM_HOST_IP": "10.0.0.1"})
+
+    assert found["VLLM_NO_USAGE_STATS"] == found["DO_NOT_TRACK"] == found["VLLM_DO_NOT_TRACK"] == "1"
+    assert found["VLLM_HOST_IP"] == found["VLLM_LOOPBACK_IP"] == "127.0.0.1"
+
+
+def test_the_hub_is_offline_unless_the_card_allows_downloads(local: ModelCard, remote: ModelCard) -> None:
+    """A local model never makes the hub client ask for anything."""
+    assert environment(local, EngineOptions(), {})["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in environment(remote, EngineOptions(), {})
+
+
+def test_the_operators_log_level_is_kept(local: ModelCard) -> None:
+    """vLLM is quiet by default and as loud as somebody wants it."""
+    assert environment(local, EngineOptions(), {})["VLLM_LOGGING_LEVEL"] == "ERROR"
+    assert "VLLM_LOGGING_LEVEL" not in environment(local, EngineOptions(), {"VLLM_LOGGING_LEVEL": "DEBUG"})
+
+
+def test_vllms_own_processes_wait_as_openmp_does(local: ModelCard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its core computes alone; what somebody else has set stays."""
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # so that it is taken back at the end
+        monkeypatch.delenv(name)
+    wait_briefly()
+
+    assert environment(local, EngineOptions(), os.environ)["GOMP_SPINCOUNT"] == "300000"
+    assert "GOMP_SPINCOUNT" not in environment(local, EngineOptions(), {"GOMP_SPINCOUNT": "7"})
+    assert "GOMP_SPINCOUNT" not in environment(local, EngineOptions(), {})
+
+
+def test_a_chosen_gpu_is_the_only_one_vllm_sees(local: ModelCard) -> None:
+    """cuda:N becomes the visible device."""
+    assert environment(local, EngineOptions(device="cuda:3"), {})["CUDA_VISIBLE_DEVICES"] == "3"
+    assert "CUDA_VISIBLE_DEVICES" not in environment(local, EngineOptions(device="cuda"), {})
+
+
+def test_cpu_runs_eagerly_in_float32_with_our_blocks_and_a_bounded_cache(local: ModelCard) -> None:
+    """The CPU build gets a block size its kernels take and never most of the machine's memory."""
+    found = engine_arguments(local, EngineOptions(), "cpu")
+
+    assert (found["block_size"], found["enforce_eager"], found["dtype"]) == (32, True, "float32")
+    assert 0 < found["kv_cache_memory_bytes"] <= 4 * 2**30
+    assert engine_arguments(local, EngineOptions(kv_cache_bytes=12345), "cpu")["kv_cache_memory_bytes"] == 12345
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_cards_dtype_counts_where_the_options_say_nothing(local: ModelCard, device: str) -> None:
+    """For a model whose skill hangs on it; a named one wins."""
+    card = replace(local, dtype="float32")
+    assert engine_arguments(card, EngineOptions(), device)["dtype"] == "float32"
+    assert engine_arguments(card, EngineOptions(dtype="bfloat16"), device)["dtype"] == "bfloat16"
+
+
+def test_a_block_size_the_cpu_cannot_use_is_named(local: ModelCard) -> None:
+    """16, which works on CUDA, does not start on a CPU."""
+    with pytest.raises(UnsupportedParam) as caught:
+        engine_arguments(local, EngineOptions(block_size=16), "cpu")
+
+    assert caught.value.param == "block_size"
+
+
+def test_cuda_takes_vllms_own_sizes(local: ModelCard) -> None:
+    """On a GPU vLLM chooses blocks and memory; bfloat16 is our meaning of auto."""
+    found = engine_arguments(local, EngineOptions(), "cuda")
+
+    assert not {"block_size", "enforce_eager", "kv_cache_memory_bytes"} & found.keys()
+    assert found["dtype"] == "bfloat16"
+    assert engine_arguments(local, EngineOptions(kv_cache_bytes=2**30), "cuda")["kv_cache_memory_bytes"] == 2**30
+
+
+def test_another_device_than_the_builds_own_is_refused(local: ModelCard) -> None:
+    """Asking the CPU build for CUDA is said at once and not after a minute."""
+    with pytest.raises(EngineUnavailable, match="cuda"):
+        engine_arguments(local, EngineOptions(device="cuda:0"), "cpu")
+
+
+def test_the_context_is_the_options_then_the_local_cards_then_the_models(local: ModelCard, remote: ModelCard) -> None:
+    """A card made from a hub id knows no context length, so vLLM reads the model's own."""
+    assert engine_arguments(local, EngineOptions(max_model_len=99), "cpu")["max_model_len"] == 99
+    assert engine_arguments(local, EngineOptions(), "cpu")["max_model_len"] == 777
+    assert engine_arguments(remote, EngineOptions(), "cpu")["max_model_len"] is None
+
+
+@pytest.mark.parametrize("version", ["0.32.0", "0.32.1+cpu", "0.32.0rc1"])
+def test_the_supported_release_is_accepted(version: str) -> None:
+    """Any patch release and build of 0.32."""
+    vllm_compat.check_version(version)
+
+
+@pytest.mark.parametrize("version", ["0.31.2", "0.33.0", "0.320.0", "1.32.0", "dev"])
+def test_another_release_is_refused_with_both_versions(version: str) -> None:
+    """The message names what is installed and what is needed."""
+    with pytest.raises(EngineUnavailable, match=r"vLLM .* is installed.*0\.32"):
+        vllm_compat.check_version(version)
+
+
+def test_no_vllm_at_all_says_how_to_get_it() -> None:
+    """A machine without vLLM is told of the script and of the other engine."""
+    with pytest.raises(EngineUnavailable, match="scripts/install"):
+        vllm_compat.check_version(None)

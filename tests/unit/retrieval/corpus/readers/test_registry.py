@@ -1,0 +1,80 @@
+"""Plain texts, and the guess which reader a file needs."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from corpus_files import CHAPTER, jats, json_lines, pdf, readings, slices
+from gateway_records import FULL_TEXT
+from ncbi_files import pubmed_record, pubmed_set, saved
+
+from retrieval.corpus.errors import DocumentUnreadable
+from retrieval.corpus.readers import plain
+from retrieval.corpus.readers.registry import guess_reader, reader
+
+
+def test_markdown_headings_are_sections_but_not_in_code(tmp_path: Path) -> None:
+    """The first heading of level 1 is the title and no section of its own."""
+    text = "# Notes\n\nStart.\n\n## Doses\n5 mg\n### Child\n2 mg\n```sh\n# no heading\n```\n## End ##\nDone.\n"
+    (found,) = readings(list(plain.read(saved(tmp_path / "notes.md", text))))
+    assert found.document.title == "Notes"
+    assert slices(found) == [
+        ("", "Start."),
+        ("Doses", "5 mg"),
+        ("Doses > Child", "2 mg\n```sh\n# no heading\n```"),
+        ("End", "Done."),
+    ]
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfea\x00", b"abc\xff", b"a\0b", b"\n \n", b"\x80"])
+def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
+    """UTF-16, Latin-1, NULs, nothing."""
+    with pytest.raises(DocumentUnreadable):
+        list(plain.read(saved(tmp_path / "a.txt", data)))
+
+
+def test_a_text_keeps_its_case_and_its_file_is_its_id(tmp_path: Path) -> None:
+    """CR LF is read as LF, a byte order mark is dropped."""
+    (found,) = readings(list(plain.read(saved(tmp_path / "Note.txt", b"\xef\xbb\xbfTP53\r\nand IL-6"))))
+    assert found.text == "TP53\nand IL-6"
+    assert found.document.document_id.startswith("sha256:")
+    assert found.document.title == "Note"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (pubmed_set(pubmed_record()), "pubmed"),
+        (f'<?xml version="1.0"?>\n<!DOCTYPE x PUBLIC "a" "b">\n<!-- c -->{FULL_TEXT}', "pmc"),
+        (f"<pmc-articleset>{jats()}</pmc-articleset>", "pmc"),
+        (CHAPTER, "statpearls"),
+        ('{"1": {"d": "2007", "t": "T", "a": "A", "m": ""}}', "pubmed-json"),
+        (json_lines({"id": "Anatomy_Gray_0", "title": "A", "content": "c"}), "medrag"),
+        ("Just some words about {JSON} and <b>markup</b>.", "text"),
+        ("# Heading\n", "text"),
+        (pdf("Hello"), "pdf"),
+    ],
+)
+def test_a_reader_is_guessed_by_content(tmp_path: Path, content: str | bytes, kind: str) -> None:
+    """Whatever the file's name says, packed or not."""
+    data = content.encode() if isinstance(content, str) else content
+    path = tmp_path / "download.bin"
+    path.write_bytes(data)
+    assert guess_reader(path) == kind
+    reader(kind)
+    if kind != "pdf":
+        path.write_bytes(gzip.compress(data))
+        assert guess_reader(path) == kind
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\1\2\3", b"<!DOCTYPE html><html></html>", b"\x89PNG\r\n\x1a\n" + b"\0" * 64])
+def test_what_no_reader_takes_is_said(tmp_path: Path, data: bytes) -> None:
+    """Empty, binary, a web page."""
+    path = tmp_path / "file.pdf"
+    path.write_bytes(data)
+    with pytest.raises(DocumentUnreadable):
+        guess_reader(path)
+    with pytest.raises(DocumentUnreadable):
+        guess_reader(tmp_path / "missing")

@@ -1,0 +1,160 @@
+"""PMC's full texts in JATS."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+from ncbi_files import entries, items, reasons, saved
+
+from retrieval.errors import ImportFileError
+from retrieval.formats.items import Good
+from retrieval.formats.records import FullText
+from scripts.samples import pmc
+from scripts.samples.world import World
+
+WORLD = World(genes=20, articles=20)
+FRONT = "<front><article-meta><article-id pub-id-type='pmc'>5</article-id></article-meta></front>"
+
+
+def _full_text(path: Path) -> FullText:
+    (found,) = entries("pmc", path)
+    assert isinstance(found, FullText)
+    return found
+
+
+def _package(path: Path, *members: tuple[str, str]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def test_an_article_is_read_whole(tmp_path: Path) -> None:
+    """Front matter, body with table and captions; neither references nor reviews nor LaTeX."""
+    found = _full_text(saved(tmp_path / "PMC90000004.xml", pmc.document(WORLD, 3)))
+    assert (found.pmcid, found.pmid, found.doi) == (90_000_004, "90000004", "10.99999/inv.90000004")
+    assert found.title == pmc.title(3)
+    assert found.abstract.startswith("Background\n")
+    assert "picture" not in found.abstract
+    assert found.journal == ("Journal of Invented Medicine", "J Invent Med", "9000-0001")
+    assert found.date == "2021-08-07"
+    assert len(found.authors) in (3, 4)
+    assert found.authors[-1] == "The Invented Consortium"
+    lines = found.body.split("\n")
+    assert lines[0] == "Introduction"
+    assert "Table 1" in lines
+    assert "Gene | Value" in lines
+    assert f"{WORLD.symbol(3)} | 0.5" in lines
+    assert "A curve." in lines
+    for absent in ("Someone else", "Not part of it", "frac"):
+        assert absent not in found.body
+    assert found.xml == pmc.article(WORLD, 3)
+
+
+def test_a_package_gives_every_article(tmp_path: Path) -> None:
+    """``line`` is the number of the member."""
+    pmc.write_package(tmp_path / "oa_comm.tar.gz", WORLD, 8)
+    found = items("pmc", tmp_path / "oa_comm.tar.gz")
+    assert [item.line for item in found] == list(range(1, 9))
+    texts = [item.entry for item in found if isinstance(item, Good)]
+    assert [text.pmcid for text in texts if isinstance(text, FullText)] == [pmc.pmcid(WORLD, at) for at in range(8)]
+
+
+def test_a_broken_member_is_told_and_the_next_one_read(tmp_path: Path) -> None:
+    """By its name; other files of the package are no articles."""
+    path = _package(
+        tmp_path / "oa.tar.gz",
+        ("a/readme.txt", "hello"),
+        ("a/PMC1.xml", "<article><front>"),
+        ("a/PMC2.nxml", f"<article>{FRONT}</article>"),
+        ("a/PMC3.xml", "<html></html>"),
+        ("a/PMC4.xml", ""),
+        ("a/PMC5.xml", "<!DOCTYPE article [<!ENTITY a 'b'>]><article>&a;</article>"),
+    )
+    assert [item.line for item in items("pmc", path) if isinstance(item, Good)] == [3]
+    told = reasons("pmc", path)
+    assert [line for line, _ in told] == [2, 4, 5, 6]
+    assert told[0][1].startswith("PMC1.xml: the file ends before")
+    assert "declares entities" in told[3][1]
+
+
+def test_a_cut_package_gives_its_whole_articles_and_then_an_error(tmp_path: Path) -> None:
+    """It is not taken for a broken member."""
+    path = tmp_path / "oa_comm.tar.gz"
+    pmc.write_package(path, WORLD, 8)
+    path.write_bytes(path.read_bytes()[:-3000])
+    with pytest.raises(ImportFileError, match="cut"):
+        items("pmc", path)
+
+
+def test_an_archive_without_articles_is_refused(tmp_path: Path) -> None:
+    """It is some other archive."""
+    with pytest.raises(ImportFileError, match=r"no \.xml or \.nxml file"):
+        items("pmc", _package(tmp_path / "other.tar.gz", ("names.dmp", "1")))
+
+
+def test_a_set_gives_its_articles_with_the_namespaces_of_the_set(tmp_path: Path) -> None:
+    """As efetch sends it: a prefix may be declared on the root only."""
+    text = (
+        "<?xml version='1.0'?><!DOCTYPE pmc-articleset PUBLIC '-//NLM//DTD ARTICLE SET 2.0//EN' "
+        "'https://dtd.nlm.nih.gov/ncbi/pmc/articleset/nlm-articleset-2.0.dtd'>"
+        '<pmc-articleset xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:mml="http://www.w3.org/1998/Math/MathML">'
+        f'<article>{FRONT}<body><p><ext-link xlink:href="x">here</ext-link></p></body></article>'
+        f"{pmc.article(WORLD, 1)}</pmc-articleset>"
+    )
+    first, second = entries("pmc", saved(tmp_path / "set.xml.gz", text))
+    assert isinstance(first, FullText)
+    assert isinstance(second, FullText)
+    assert (first.pmcid, first.body) == (5, "here")
+    assert first.xml.startswith('<article xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:mml=')
+    assert second.xml == pmc.article(WORLD, 1)
+
+
+def test_a_default_namespace_changes_nothing(tmp_path: Path) -> None:
+    """PMC's OAI service puts all elements into one."""
+    plain = _full_text(saved(tmp_path / "a.xml", pmc.document(WORLD, 2)))
+    named = pmc.document(WORLD, 2).replace("<article ", '<article xmlns="https://jats.nlm.nih.gov/ns/archiving/1.3/" ')
+    found = _full_text(saved(tmp_path / "b.xml", named))
+    assert (found.title, found.body, found.authors, found.date) == (plain.title, plain.body, plain.authors, plain.date)
+    assert found.journal == plain.journal
+
+
+@pytest.mark.parametrize("kind", ["pmc", "pmcid", "pmcaid"])
+def test_the_number_has_been_written_in_several_ways(tmp_path: Path, kind: str) -> None:
+    """With and without the letters, and a version."""
+    for text in ("PMC5", "5", "PMC5.1"):
+        front = FRONT.replace("'pmc'>5<", f"'{kind}'>{text}<")
+        assert _full_text(saved(tmp_path / "a.xml", f"<article>{front}</article>")).pmcid == 5
+
+
+def test_the_number_may_stand_in_the_files_name_only(tmp_path: Path) -> None:
+    """Else the article has no place in the store."""
+    text = "<article><front><article-meta/></front></article>"
+    assert _full_text(saved(tmp_path / "PMC77.xml", text)).pmcid == 77
+    assert "no PMC number" in reasons("pmc", saved(tmp_path / "a.xml", text))[0][1]
+
+
+def test_elements_nested_without_end_are_malformed(tmp_path: Path) -> None:
+    """And do not exhaust the stack."""
+    deep = "<sec>" * 50_000 + "</sec>" * 50_000
+    ((_, reason),) = reasons("pmc", saved(tmp_path / "a.xml", f"<article>{FRONT}<body>{deep}</body></article>"))
+    assert "nested more than 200 deep" in reason
+
+
+def test_a_large_member_is_told(tmp_path: Path) -> None:
+    """64 MiB is more than any article has."""
+    path = tmp_path / "oa.tar.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        member = tarfile.TarInfo("PMC1.xml")
+        member.size = 65 * 2**20
+        file.write(member.tobuf())
+        for _ in range(65):
+            file.write(b"<" * 2**20)
+        file.write(bytes(1024))
+    assert reasons("pmc", path) == [(1, "PMC1.xml: larger than 67108864 bytes")]

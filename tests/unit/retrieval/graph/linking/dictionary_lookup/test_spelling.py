@@ -1,0 +1,243 @@
+"""Misspelt names: read as the name that was meant, or left alone with a note, never as another."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from graph_names import NamesStore, node
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.encoders.hashing import HashingEncoder
+from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
+from retrieval.graph.linking.dictionary_lookup.vocabulary import agreement
+from retrieval.graph.linking.linker import Linker
+from retrieval.graph.linking.types import Linked, LinkOptions
+from retrieval.graph.linking.vector_lookup import build_nearest
+
+STORE = NamesStore(
+    [
+        node("Disease", "1", "rheumatoid arthritis"),
+        node("Disease", "2", "arthritis"),
+        node("Disease", "3", "type 2 diabetes mellitus"),
+        node("Disease", "4", "diabetes mellitus"),
+        node("Disease", "5", "psoriasis"),
+        node("Disease", "6", "laryngitis"),
+        node("Disease", "7", "pharyngitis"),
+        node("Disease", "8", "ovarian cancer"),
+        node("Disease", "9", "cancer"),
+        node("Disease", "10", "macrocephaly syndrome"),
+        node("Disease", "11", "methylmalonic acidemia complex I deficiency"),
+        node("Disease", "12", "dry eye syndrome"),
+        node("Disease", "13", "fever"),
+        node("Disease", "14", "chromosome 22q11.2 duplication syndrome"),
+        node("Disease", "15", "alpha-mannosidosis"),
+        node("Disease", "16", "Alzheimer's disease"),
+        node("Disease", "17", "hypokalemia"),
+        node("Disease", "18", "ataxia of the Townes type"),
+        node("Gene", "19", "2"),
+        node("Gene", "20", "IL23R"),
+        node("Gene", "21", "BRCA1"),
+        node("Gene", "22", "LEAD"),
+        node("Gene", "23", "TERTE"),
+        node("Compound", "24", "hydralazine"),
+        node("Compound", "25", "prednisone"),
+        node("Compound", "26", "cysteine"),
+        node("Compound", "27", "sodium nitrate"),
+        node("Compound", "28", "metformin"),
+        node("Compound", "29", "cyclosporine"),
+        node("Compound", "30", "iron"),
+        node("Gene", "31", "SLITRK"),
+        node("Gene", "32", "B"),
+        node("Disease", "33", "cadin 2 protein defect"),
+    ]
+)
+DICTIONARY = build_dictionary(STORE)
+LINKER = Linker(DICTIONARY)
+NEAREST = Linker(DICTIONARY, build_nearest(STORE, HashingEncoder(2_048)))
+
+
+async def link(question: str, linker: Linker = LINKER, **options: Any) -> Linked:
+    return await linker.link(question, LinkOptions(**options))
+
+
+def named(linked: Linked) -> list[str]:
+    return [mention.node.name for mention in linked.mentions]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("rheumtaoid arthritis", "rheumatoid arthritis"),
+        ("RHEUMTAOID ARTHRITIS", "rheumatoid arthritis"),
+        ("rheumatoid arthrtis", "rheumatoid arthritis"),
+        ("rheumtaoid arthrtis", "rheumatoid arthritis"),
+        ("heumatoid arthritis", "rheumatoid arthritis"),
+        ("arthritis, rheumatiod", "rheumatoid arthritis"),
+        ("type 2 diabtees", "type 2 diabetes mellitus"),
+        ("type II diabetse mellitus", "type 2 diabetes mellitus"),
+        ("psoriaisis", "psoriasis"),
+        ("Alzhiemer's disease", "Alzheimer's disease"),
+        ("methylmalonic acidemia comlpex I deficiency", "methylmalonic acidemia complex I deficiency"),
+        ("methylmalonic acidemia cmplex I deficiency", "methylmalonic acidemia complex I deficiency"),
+        ("chromosome 22q11.2 duplicatoin syndrome", "chromosome 22q11.2 duplication syndrome"),
+        ("ataxia of the Towness tpye", "ataxia of the Townes type"),
+        ("metfromin", "metformin"),
+    ],
+)
+async def test_a_name_with_a_slip_is_read_as_the_name(text: str, name: str) -> None:
+    """Two letters exchanged, one left out, one doubled, in one word or two; the whole name, not one within it."""
+    linked = await link(f"What treats {text}?")
+
+    (mention,) = linked.mentions
+    assert (mention.node.name, mention.method) == (name, "spelling")
+    assert 0.7 < mention.score < 1.0
+    assert linked.notes == (f'"{text}" was read as {name}',)
+    assert linked.unlinked == ()
+
+
+async def test_a_name_among_others_is_read() -> None:
+    """Its words before an "and" too, and what is written as it should be stays as it is."""
+    linked = await link("Do ovarain cancer, psoriasis and rheumatiod arthritis share genes?")
+
+    assert named(linked) == ["ovarian cancer", "psoriasis", "rheumatoid arthritis"]
+    assert [mention.method for mention in linked.mentions] == ["spelling", "exact", "spelling"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hydroxyzine",
+        "prednisolone",
+        "prednisona",
+        "cystine",
+        "sodium nitrite",
+        "cycloserine",
+        "IL23",
+        "IL2",
+        "IL23A",
+        "BRCA2",
+        "TERTA",
+        "terte2",
+        "microcephaly syndrome",
+        "beta-mannosidosis",
+        "non-hydralazine",
+        "hypokalemic paresis",
+        "Foobar syndrome",
+        "a lever or a lead",
+        "psoriasin",
+        "slitrkk",
+        "canccer",
+        "dry yee syndrome",
+        "cadon2 protein defect",
+        "CADON 2 protein defect",
+        "the fewer the better",
+    ],
+)
+async def test_another_name_is_no_slip(text: str) -> None:
+    """Drugs and salts one letter apart, symbols, contraries, adjectives, names that the graph lacks, English words."""
+    linked = await link(f"What is known of {text}?")
+
+    assert named(linked) == []
+    assert not any("read as" in note for note in linked.notes)
+
+
+@pytest.mark.parametrize("text", ["type 1 diabtees", "type 3 diabtees mellitus"])
+async def test_numbers_are_not_corrected(text: str) -> None:
+    """Type 1 is no misspelt type 2; the disease of all types is what the words name."""
+    linked = await link(text)
+
+    assert named(linked) == ["diabetes mellitus"]
+
+
+async def test_two_names_equally_near_are_both_told() -> None:
+    """None is taken, by vectors neither."""
+    for linker in (LINKER, NEAREST):
+        linked = await link("What treats haryngitis?", linker)
+        assert named(linked) == []
+        assert linked.notes == ('"haryngitis" may be laryngitis or pharyngitis; neither was taken',)
+
+
+@pytest.mark.parametrize("linker", [LINKER, NEAREST], ids=["dictionary", "vectors too"])
+async def test_a_name_beside_a_misspelt_word_is_not_taken(linker: Linker) -> None:
+    """With two slips the whole name is not found, and its last word alone is another disease."""
+    linked = await link("What treats rhematiod arthritis?", linker)
+
+    assert named(linked) == []
+    assert linked.notes == (
+        '"arthritis" was not taken: it stands beside the unknown word "rhematiod", which may be "rheumatoid"',
+    )
+
+
+async def test_a_name_beside_a_strange_word_is_taken_with_a_note() -> None:
+    """A kind of psoriasis that the graph does not have is still one."""
+    linked = await link("What treats guttate psoriasis?")
+
+    assert named(linked) == ["psoriasis"]
+    assert linked.notes == ('"guttate" beside "psoriasis" is in no name of the graph',)
+
+
+@pytest.mark.parametrize("text", ["type 2 dxbtxs", "guttatous iron", "gene 2 dxbtxs", "gene B dxbtxs"])
+@pytest.mark.parametrize("linker", [LINKER, NEAREST], ids=["dictionary", "vectors too"])
+async def test_a_short_name_is_not_taken_beside_an_unknown_word(linker: Linker, text: str) -> None:
+    """A number or an English word is part of any phrase."""
+    assert named(await link(text, linker)) == []
+
+
+def test_numbers_alone_do_not_agree() -> None:
+    """ "Type 2" is no gene called 2."""
+    assert agreement(["type", "2"], ["2"], frozenset()) == 0.0
+
+
+async def test_a_symbol_beside_a_misspelt_word_is_taken() -> None:
+    """It is no part of the other name."""
+    assert named(await link("IL23R rhematiod")) == ["IL23R"]
+
+
+async def test_answers_to_choose_from_are_read_as_written() -> None:
+    """They are mostly symbols."""
+    linked = await link("Which treats psoriasis? Options: metfromin, hydralazine")
+
+    assert named(linked) == ["psoriasis"]
+    assert [mention.node.name for mention in linked.options] == ["hydralazine"]
+
+
+async def test_unknown_words_beyond_the_bound_are_told_of() -> None:
+    """A text in another language costs no more than sixteen words."""
+    words = " ".join(f"qwrtz{letter}x." for letter in "abcdefghijklmnopqrstuvwxyz")
+    linked = await link(f"{words} rheumtaoid arthritis")
+
+    assert linked.notes[-1] == "only the first 16 unknown words were looked at for slips of the pen"
+
+
+async def test_a_misspelt_name_that_the_model_gives_is_read() -> None:
+    """By the same rules."""
+
+    class Model:
+        async def extract(self, system: str, user: str, schema: object) -> str:
+            return '{"entities": [{"name": "rheumtaoid arthritis", "kind": "Disease"}]}'
+
+    linked = await Linker(DICTIONARY, None, Model()).link("rheumtaoid arthritis?", LinkOptions(method="model"))
+
+    assert [(mention.node.name, mention.method) for mention in linked.mentions] == [("rheumatoid arthritis", "model")]
+
+
+def test_every_name_is_read_as_itself() -> None:
+    """No name of the graph is a slip of another's."""
+    for one in (name.name for name in STORE.names()):
+        mention = DICTIONARY.look_up(one)
+        assert mention is not None and mention.node.name == one
+        assert all(mention.method != "spelling" for mention in DICTIONARY.find(f"about {one}"))
+
+
+@given(st.lists(st.sampled_from(["rheumtaoid", "arthritis", "diabtees", ",", "type", "2", "é", "-", "haryngitis"])))
+def test_no_text_breaks_the_reading(words: list[str]) -> None:
+    """Places within the text, in order, without overlaps."""
+    text = " ".join(words)
+    reading = DICTIONARY.read(text)
+    places = [(mention.start, mention.end) for mention in reading.mentions]
+
+    assert places == sorted(places) and all(0 <= start < end <= len(text) for start, end in places)
+    assert all(one[1] <= other[0] for one, other in pairwise(places))

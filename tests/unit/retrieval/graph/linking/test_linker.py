@@ -1,0 +1,477 @@
+"""The linker over its three methods."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graph_names import NamesStore, node, read_diseases
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.encoders.hashing import HashingEncoder
+from models.errors import EngineOverloaded
+from retrieval.graph.errors import GraphBusy, GraphError
+from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
+from retrieval.graph.linking.dictionary_lookup.normalize import fold
+from retrieval.graph.linking.dictionary_lookup.spans import MAX_SPANS, candidate_spans, free_runs
+from retrieval.graph.linking.dictionary_lookup.vocabulary import agreement, slip_count
+from retrieval.graph.linking.linker import Linker
+from retrieval.graph.linking.model_extraction import MAX_ENTITIES, extract, parse, prompt, schema
+from retrieval.graph.linking.types import Linked, LinkOptions
+from retrieval.graph.linking.vector_lookup import NearestNames, build_nearest, read_names, vectors_in_memory
+from retrieval.graph.types import Mention
+from retrieval.storage.atomic_folders import sole_builder
+
+STORE = NamesStore(
+    [
+        node("Disease", "DOID:1", "Parkinson's disease"),
+        node("Disease", "DOID:2", "rheumatoid arthritis"),
+        node("Disease", "DOID:3", "psoriasis"),
+        node("Disease", "DOID:4", "T cell deficiency"),
+        node("Disease", "DOID:5", "alpha-mannosidosis"),
+        node("Disease", "DOID:6", "Noonan syndrome 1"),
+        node("Disease", "DOID:7", "familial hypercholesterolemia"),
+        node("Gene", "3106", "HLA-B"),
+        node("Gene", "8916", "DTNB"),
+        node("Gene", "1", "TERT"),
+    ]
+)
+DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[6] / "shared" / "data"))
+
+
+class Scripted:
+    """A model that answers with what it is given, or raises it, or never answers."""
+
+    def __init__(self, reply: str | Exception | None) -> None:
+        self.reply = reply
+        self.asked: list[tuple[str, str, Mapping[str, Any]]] = []
+
+    async def extract(self, system: str, user: str, schema: Mapping[str, Any]) -> str:
+        self.asked.append((system, user, schema))
+        if self.reply is None:
+            await asyncio.sleep(3_600)
+        if isinstance(self.reply, Exception):
+            raise self.reply
+        return str(self.reply)
+
+
+def entities(*pairs: tuple[str, str]) -> str:
+    return json.dumps({"entities": [{"name": name, "kind": kind} for name, kind in pairs]})
+
+
+@pytest.fixture(scope="module")
+def nearest() -> NearestNames:
+    # Words in pairs are what the hashing encoder sees: a misspelled word of two still leaves the other.
+    return replace(build_nearest(STORE, HashingEncoder(2_048)), floor=0.1)
+
+
+async def link(question: str, *, reply: str | Exception | None = "", **options: Any) -> Linked:
+    extractor = None if reply == "" else Scripted(reply)
+    return await Linker(build_dictionary(STORE), None, extractor).link(question, LinkOptions(**options))
+
+
+async def test_several_entities_of_one_question_are_linked() -> None:
+    """Each once, in the question's order."""
+    linked = await link("Do psoriasis and Parkinson's share genes with psoriasis?")
+
+    assert [mention.node.name for mention in linked.mentions] == ["psoriasis", "Parkinson's disease"]
+
+
+async def test_answers_to_choose_from_are_kept_apart() -> None:
+    """A question of the multiple-choice form names two diseases; the genes after it are answers."""
+    text = "Which Gene is associated with psoriasis and rheumatoid arthritis. Given list is: TERT, HLA-B,  DTNB"
+    linked = await link(text)
+
+    assert [mention.node.name for mention in linked.mentions] == ["psoriasis", "rheumatoid arthritis"]
+    assert [mention.node.name for mention in linked.options] == ["TERT", "HLA-B", "DTNB"]
+
+
+@pytest.mark.parametrize(
+    "tail", ["\nA) TERT\nB) DTNB", " Options: TERT, DTNB", "\n(A) TERT (B) DTNB", " A. TERT B. DTNB"]
+)
+async def test_lettered_and_headed_answers_are_known(tail: str) -> None:
+    """In each usual form."""
+    linked = await link(f"Which gene causes psoriasis?{tail}")
+
+    assert [mention.node.name for mention in linked.options] == ["TERT", "DTNB"]
+
+
+async def test_what_names_nothing_is_said() -> None:
+    """The words of content are unlinked, and nothing is guessed."""
+    linked = await link("How do I cook pasta with psoriasis?")
+
+    assert [span.text for span in linked.unlinked] == ["cook pasta"]
+    assert linked.notes == ()
+
+
+async def test_entities_beyond_the_limit_are_left_out_with_a_note() -> None:
+    """Never silently."""
+    linked = await link("psoriasis or rheumatoid arthritis", max_entities=1)
+
+    assert [mention.node.name for mention in linked.mentions] == ["psoriasis"]
+    assert linked.notes == ("1 of 2 names were left out (max_entities)",)
+
+
+async def test_long_questions_are_cut_with_a_note() -> None:
+    """The work is bounded."""
+    linked = await link("x " * 20_000 + "psoriasis")
+
+    assert linked.mentions == ()
+    assert "first 20000 characters" in linked.notes[0]
+
+
+async def test_words_beyond_the_dictionarys_bound_are_told_of() -> None:
+    """It looks at 4,000."""
+    linked = await link("a " * 5_000 + "psoriasis")
+
+    assert linked.mentions == () and linked.notes == ("only the first 4000 words were looked at",)
+
+
+@pytest.mark.parametrize("sign", ["\u00ad", "\u200b", "\u200d", "\ufeff", "\u2060"])
+async def test_signs_that_nobody_sees_part_no_word(sign: str) -> None:
+    """Soft hyphens and zero-width spaces come along with copied text."""
+    linked = await link(f"What treats psor{sign}iasis?")
+
+    (mention,) = linked.mentions
+    assert (mention.node.name, mention.end - mention.start) == ("psoriasis", 10)
+
+
+async def test_the_model_finds_what_the_dictionary_holds() -> None:
+    """What it names is looked up, and what it makes up is dropped with a note."""
+    reply = entities(("PSORIASIS", "Disease"), ("measles", "Disease"), ("TERT", "Gene"))
+    linked = await link("Is tert linked to psoriasis?", reply=reply, method="model")
+
+    assert [(one.node.name, one.method) for one in linked.mentions] == [("TERT", "model"), ("psoriasis", "model")]
+    assert linked.notes == ("1 names that the model gave are not in the question",)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Sure! Here you go",
+        '```json\n{"entities": []}\n```',
+        '{"entities": [{"name": "psoriasis"}]}',
+        '{"entities": [{"name": "psoriasis", "kind": "Planet"}]}',
+        '{"entities": [{"name": 3, "kind": "Gene"}]}',
+        '{"entities": {}}',
+        "[" * 5_000,
+        "null",
+        EngineOverloaded("the queue is full"),
+    ],
+)
+async def test_a_failing_model_falls_back_to_the_dictionary_and_says_so(reply: str | Exception) -> None:
+    """Prose, fences, other forms, other kinds, an engine's error."""
+    linked = await link("Is psoriasis rare?", reply=reply, method="model")
+
+    assert [(one.node.name, one.method) for one in linked.mentions] == [("psoriasis", "exact")]
+    assert linked.notes[0].startswith("the model") and linked.notes[0].endswith("the dictionary was used")
+
+
+async def test_a_silent_model_is_given_up() -> None:
+    """After its time."""
+    linked = await link("Is psoriasis rare?", reply=None, method="model", model_timeout_s=0.01)
+
+    assert [one.node.name for one in linked.mentions] == ["psoriasis"]
+    assert "0.01 s" in linked.notes[0]
+
+
+async def test_a_missing_method_falls_back_and_says_so() -> None:
+    """No model, no index."""
+    for method, word in (("model", "no model is loaded"), ("nearest", "no index of names")):
+        linked = await link("psoriasis", method=method)
+        assert len(linked.mentions) == 1 and word in linked.notes[0]
+
+
+async def test_auto_asks_the_model_only_where_nothing_was_found() -> None:
+    """One call for a question without a known name, none for one with."""
+    model = Scripted(entities())
+    linker = Linker(build_dictionary(STORE), None, model)
+    await linker.link("Is psoriasis rare?")
+    assert model.asked == []
+    linked = await linker.link("Is measles rare?")
+
+    assert len(model.asked) == 1 and linked.mentions == ()
+    assert [span.text for span in linked.unlinked] == ["measles rare"]
+
+
+async def test_the_prompt_and_the_schema_name_the_kinds_of_the_graph() -> None:
+    """The grammar leaves no other."""
+    model = Scripted(entities(("x", "Gene")))
+    found = await extract(model, "x", ("Gene", "Disease"), 1.0)
+
+    assert [entity.name for entity in found.entities] == ["x"]
+    assert "Gene, Disease" in prompt(("Gene", "Disease")) and '{"entities"' in model.asked[0][0]
+    kind = schema(("Gene",))["properties"]["entities"]["items"]["properties"]["kind"]
+    assert kind == {"type": "string", "enum": ["Gene"]}
+
+
+def test_more_entities_than_allowed_are_refused() -> None:
+    """The answer is bounded."""
+    with pytest.raises(ValueError, match="more than"):
+        parse(entities(*[("x", "Gene")] * (MAX_ENTITIES + 1)), ["Gene"])
+
+
+@given(st.text(max_size=60))
+def test_no_answer_of_a_model_breaks_the_reading(reply: str) -> None:
+    """Entities or ValueError."""
+    try:
+        parse(reply, ["Gene"])
+    except ValueError:
+        return
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "method"),
+    [
+        ("rheumatiod arthritis", "rheumatoid arthritis", "spelling"),
+        ("arthritis rheumatoid", "rheumatoid arthritis", "nearest"),
+        ("Parkinsn's disease", "Parkinson's disease", "spelling"),
+        ("hypercholestrolemai familial", "familial hypercholesterolemia", "nearest"),
+    ],
+)
+async def test_slips_and_other_orders_link_to_the_nearest_name(
+    nearest: NearestNames, text: str, name: str, method: str
+) -> None:
+    """The same words, one letter aside."""
+    linked = await Linker(build_dictionary(STORE), nearest).link(f"What treats {text}?")
+
+    assert [mention.node.name for mention in linked.mentions] == [name]
+    assert linked.mentions[0].method == method
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How do I cook pasta?",
+        "T2DM",
+        "beta-mannosidosis",
+        "Noonan syndrome 2",
+        "Noonan syndrome",
+        "hypercholesterolemia",
+        "syndrome",
+        "T cells",
+    ],
+)
+async def test_the_nearest_name_is_not_taken_for_another(nearest: NearestNames, text: str) -> None:
+    """Other words and other numbers are other diseases, however near."""
+    linked = await Linker(build_dictionary(STORE), nearest).link(text)
+
+    assert linked.mentions == ()
+
+
+def test_a_refused_guess_says_why(nearest: NearestNames) -> None:
+    """For whoever wants to ask back."""
+    (guess,) = nearest.guess(["Noonan syndrome 2"])
+
+    assert guess is not None and not guess.accepted and guess.why == "of other words"
+
+
+async def test_a_denied_name_is_not_near(nearest: NearestNames) -> None:
+    """What the dictionary leaves alone is no slip of the pen."""
+    linker = Linker(build_dictionary(STORE), nearest)
+    for text in ("What treats non-rheumatoid arthritis?", "What is psoriasis-like dermatitis?"):
+        assert (await linker.link(text)).mentions == ()
+
+
+async def test_nearest_alone_links_without_the_dictionary(nearest: NearestNames) -> None:
+    """As a method of its own."""
+    linked = await Linker(build_dictionary(STORE), nearest).link("about psoriasis", LinkOptions(method="nearest"))
+
+    assert [(one.node.name, one.method) for one in linked.mentions] == [("psoriasis", "nearest")]
+
+
+def test_an_index_on_disk_answers_as_the_one_in_memory(tmp_path: Path, nearest: NearestNames) -> None:
+    """Made once, opened again."""
+    texts = ["rheumatiod arthritis", "Parkinson disease", "pasta"]
+    expected = [guess and (guess.name, guess.accepted) for guess in nearest.guess(texts)]
+    for _ in range(2):
+        stored = replace(build_nearest(STORE, HashingEncoder(2_048), tmp_path / "names"), floor=0.1)
+        assert [guess and (guess.name, guess.accepted) for guess in stored.guess(texts)] == expected
+        stored.close()
+
+
+def _named(found: NearestNames, text: str) -> str:
+    (guess,) = replace(found, floor=0.1).guess([text])
+    return guess.name.name if guess is not None and guess.accepted else ""
+
+
+def test_an_index_of_other_names_is_made_anew(tmp_path: Path) -> None:
+    """Vectors of another release would point to other nodes. Who has the old one open keeps it."""
+    before = build_nearest(STORE, HashingEncoder(2_048), tmp_path / "names")
+    other = NamesStore([node("Disease", "DOID:9", "Castleman disease")])
+    after = build_nearest(other, HashingEncoder(2_048), tmp_path / "names")
+    assert _named(after, "castleman disease") == "Castleman disease"
+    assert _named(before, "rheumatiod arthritis") == "rheumatoid arthritis"
+    before.close()
+    after.close()
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["names"]
+
+
+def test_an_index_of_another_encoder_is_made_anew(tmp_path: Path) -> None:
+    """Its vectors are in another space, of as many dimensions or not."""
+    build_nearest(STORE, HashingEncoder(64), tmp_path / "names").close()
+    found = build_nearest(STORE, HashingEncoder(2_048), tmp_path / "names")
+    assert _named(found, "rheumatiod arthritis") == "rheumatoid arthritis"
+    found.close()
+
+
+@pytest.mark.parametrize("damage", ["no manifest", "torn manifest", "no index", "cut vectors", "a file"])
+def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: str) -> None:
+    """Nobody has to remove it by hand."""
+    folder = tmp_path / "names"
+    build_nearest(STORE, HashingEncoder(2_048), folder).close()
+    if damage == "no manifest":
+        (folder / "names.json").unlink()
+    elif damage == "torn manifest":
+        (folder / "names.json").write_bytes(b'{"graph": "te')
+    elif damage == "no index":
+        shutil.rmtree(folder / "index")
+    elif damage == "a file":
+        shutil.rmtree(folder)
+        folder.write_bytes(b"")
+    else:
+        largest = max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+        os.truncate(largest, 10)
+    found = build_nearest(STORE, HashingEncoder(2_048), folder)
+    assert _named(found, "rheumatiod arthritis") == "rheumatoid arthritis"
+    found.close()
+
+
+def _child(folder: Path, *turns: str) -> subprocess.Popen[bytes]:
+    here = Path(__file__).parents[4] / "data"
+    path = os.pathsep.join([str(here), str(Path(__file__).parents[5])])
+    command = [sys.executable, str(here / "names_child.py"), str(folder), *turns]
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE)
+
+
+def test_an_index_whose_builder_was_killed_is_made_anew(tmp_path: Path) -> None:
+    """By SIGKILL in the midst of it; what it left is removed."""
+    killed = _child(tmp_path / "names", "kill")
+    killed.communicate(timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    assert list(tmp_path.glob(".names.build-*")) and not (tmp_path / "names").exists()
+    found = build_nearest(STORE, HashingEncoder(2_048), tmp_path / "names")
+    assert _named(found, "rheumatiod arthritis") == "rheumatoid arthritis"
+    found.close()
+    assert not list(tmp_path.glob(".names.build-*"))
+
+
+def test_two_processes_at_once_build_it_once(tmp_path: Path) -> None:
+    """The second waits for the first and opens what that made."""
+    both = [_child(tmp_path / "names") for _ in range(2)]
+    said = [child.communicate(timeout=60)[0].split() for child in both]
+    assert [child.returncode for child in both] == [0, 0]
+    assert sorted(batches for batches, _ in said) == [b"0", b"1"]
+    assert [name for _, name in said] == [b"psoriasis", b"psoriasis"]
+
+
+def test_a_builder_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
+    """It may be tried again."""
+    with sole_builder(tmp_path / "names", 0), pytest.raises(GraphBusy) as busy:
+        build_nearest(STORE, HashingEncoder(64), tmp_path / "names", wait_s=0.0)
+    assert busy.value.retryable
+
+
+def test_an_encoder_of_distances_is_refused() -> None:
+    """The floor is one of inner products."""
+
+    class Distances(HashingEncoder):
+        @property
+        def metric(self) -> Any:
+            return "l2"
+
+    with pytest.raises(GraphError, match="inner products"):
+        vectors_in_memory(read_names(STORE), Distances())
+
+
+def test_agreement_counts_slips_but_not_in_known_words_or_numbers() -> None:
+    """A word of the graph is meant as it is written."""
+    assert agreement(fold("rheumatiod arthritis"), fold("rheumatoid arthritis"), {"arthritis"}) > 0.9
+    assert agreement(fold("hypothyroidism"), fold("hyperthyroidism"), {"hypothyroidism"}) == 0.0
+    assert agreement(fold("ataxia type 2"), fold("ataxia type 1"), frozenset()) == 0.0
+    assert agreement(fold("disease"), fold("disease"), frozenset()) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "slips"), [("abc", "abc", 0), ("abc", "acb", 1), ("abc", "ab", 1), ("a", "xyz", 3)]
+)
+def test_slips_are_counted_up_to_a_bound(one: str, other: str, slips: int) -> None:
+    """Neighbours' exchange is one."""
+    assert slip_count(one, other, 2) == slips
+
+
+def test_candidate_spans_are_bounded_and_leave_taken_places() -> None:
+    """Longest first; punctuation and words of grammar cut."""
+    text = "Which drugs treat severe chronic plaque psoriasis, and why?"
+    start = text.index("psoriasis")
+    spans = candidate_spans(text, [(start, start + 9)])
+
+    assert spans[0].text == "severe chronic plaque"
+    assert len(candidate_spans("word " * 500)) == MAX_SPANS
+    assert free_runs("What is the?") == []
+
+
+_LINKER = Linker(build_dictionary(STORE), build_nearest(STORE, HashingEncoder(64)), Scripted(entities(("a", "Gene"))))
+_METHODS = st.sampled_from(["dictionary", "nearest", "model", "auto"])
+
+
+@given(
+    st.lists(st.one_of(st.text(max_size=12), st.sampled_from(["psoriasis", "HLA-B", "Options:", "½"])), max_size=8),
+    _METHODS,
+)
+def test_no_question_breaks_the_linker(pieces: list[str], method: Any) -> None:
+    """Valid places, whatever the method."""
+    text = " ".join(pieces)
+    linked = asyncio.run(_LINKER.link(text, LinkOptions(method=method)))
+    places: list[Any] = [*linked.mentions, *linked.options, *linked.unlinked]
+
+    assert all(0 <= one.start < one.end <= len(text) for one in places)
+    assert all(span.text == text[span.start : span.end] for span in linked.unlinked)
+
+
+def test_impossible_options_are_refused() -> None:
+    """At once, not in mid-question."""
+    with pytest.raises(ValueError, match="max_entities"):
+        LinkOptions(max_entities=0)
+    with pytest.raises(ValueError, match="model_timeout_s"):
+        LinkOptions(model_timeout_s=0)
+
+
+@pytest.mark.shared_data
+def test_development_questions_are_linked_to_their_disease() -> None:
+    """Of each question the first node is the gold one, or one of its subgroups that the question names in full."""
+    names_file = DATA / "kg" / "disease_name_with_id.csv"
+    file = DATA / "qa" / "kg_rag" / "dataset_for_entity_retrieval_accuracy_analysis_dev.jsonl"
+    if not (file.is_file() and names_file.is_file()):
+        pytest.skip(f"no {file}")
+    store = read_diseases(names_file)
+    dictionary = build_dictionary(store)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    wrong = []
+    for case in (str, str.lower, str.upper):
+        for row in rows:
+            text, gold = case(row["text"]), row["node_hits"].casefold()
+            first = dictionary.find(text)[0]
+            broader = dictionary.broader(text, first)
+            found = {first.node.name.casefold()} | ({broader.node.name.casefold()} if broader else set())
+            if gold not in found:
+                wrong.append(text)
+
+    assert len(wrong) <= 0.003 * 3 * len(rows)
+    lost = [one.name for one in store.names() if _own_name(dictionary.look_up(one.name)) != one.name]
+    assert lost == []
+
+
+def _own_name(mention: Mention | None) -> str:
+    return mention.node.name if mention else ""

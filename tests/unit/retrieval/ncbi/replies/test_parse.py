@@ -1,0 +1,161 @@
+"""Replies become records, or errors of a named type."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from models.errors import ArrowheadError
+from retrieval.errors import BlastFailed, NcbiMalformed, NcbiReplyError
+from retrieval.ncbi.calls.organisms import organism_in, species_of_title
+from retrieval.ncbi.replies.condense import condense
+from retrieval.ncbi.replies.parse import gene_type, parse_reply
+from retrieval.ncbi.replies.records import GeneRecord, IdList, OmimRecord, ParsedReply, RecordList, SnpRecord
+from retrieval.types import Endpoint, Focus, NcbiCall, RawReply
+from scripts.benchmarks.retrieval.condensing import call_of
+
+DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[6] / "shared" / "data")) / "ncbi"
+
+
+def _parse(body: str, endpoint: Endpoint = "esummary", db: str = "gene") -> ParsedReply:
+    return parse_reply(NcbiCall(endpoint, db, {}), RawReply(200, "", body, len(body)))
+
+
+def test_a_gene_summary_is_read_alike_from_json_and_xml() -> None:
+    """Both forms of the document summary give the same record."""
+    from_json = _parse(
+        '{"result":{"uids":["7"],"7":{"uid":"7","name":"AB1","description":"alpha 1","currentid":"","chromosome":"8",'
+        '"maplocation":"8p21.2","otheraliases":"A, B","summary":"s","organism":{"scientificname":"Homo sapiens",'
+        '"commonname":"human"}}}}'
+    )
+    from_xml = _parse(
+        '<?xml version="1.0"?><eSummaryResult><DocumentSummarySet><DocumentSummary uid="7"><Name>AB1</Name>'
+        "<Description>alpha 1</Description><CurrentID>0</CurrentID><Chromosome>8</Chromosome>"
+        "<MapLocation>8p21.2</MapLocation><OtherAliases>A, B</OtherAliases><Summary>s</Summary><Organism>"
+        "<ScientificName>Homo sapiens</ScientificName><CommonName>human</CommonName></Organism></DocumentSummary>"
+        "</DocumentSummarySet></eSummaryResult>"
+    )
+
+    assert from_json == from_xml
+    assert isinstance(from_json, RecordList)
+    assert isinstance(from_json.records[0], GeneRecord)
+    assert from_json.records[0].aliases == ("A", "B")
+
+
+def test_a_cut_summary_keeps_the_whole_records_before_the_cut() -> None:
+    """A body cut in its second record yields the first, and says that it was cut."""
+    parsed = _parse('{"header":{},"result":{"uids":["1","2"],"1":{"uid":"1","name":"A"},"2":{"uid":"2","na')
+
+    assert isinstance(parsed, RecordList)
+    assert parsed.cut
+    assert [r.uid for r in parsed.records if isinstance(r, GeneRecord)] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("", NcbiMalformed),
+        ("<!DOCTYPE html><html><body>error</body></html>", NcbiMalformed),
+        ('{"esearchresult":{"ERROR":"Invalid db name specified: x"}}', NcbiReplyError),
+        ('{"error":"API rate limit exceeded"}', NcbiReplyError),
+        ('{"header":{},"result":{"uids":["1"],"1":{"na', NcbiMalformed),
+        ('{"header":{},"esummaryresult":["NCBI C++ Exception:\n Error: EUTILSAPP"]}', NcbiReplyError),
+        ("<eSearchResult><Count>1", NcbiMalformed),
+        ("<eSummaryResult><ERROR>Invalid uid X</ERROR></eSummaryResult>", NcbiReplyError),
+        ("Supplied+id+parameter+is+empty.", NcbiReplyError),
+    ],
+)
+def test_what_is_no_reply_is_an_error_of_its_kind(body: str, error: type[ArrowheadError]) -> None:
+    """NCBI's error texts, cut bodies and web pages are never taken for empty results."""
+    with pytest.raises(error):
+        _parse(body)
+
+
+def test_a_search_that_waits_or_failed_is_no_blast_result() -> None:
+    """A status page is an error that names the status."""
+    with pytest.raises(BlastFailed, match="WAITING"):
+        _parse("<p><!--\nQBlastInfoBegin\n\tStatus=WAITING\nQBlastInfoEnd\n-->", "blast_get", "")
+
+
+def test_searches_links_and_snps_are_read() -> None:
+    """One body of each remaining kind."""
+    found = _parse('{"esearchresult":{"count":"47","idlist":["246","9"]}}', "esearch")
+    linked = _parse('{"linksets":[{"linksetdbs":[{"links":["1","2"]},{"links":["2"]}]}]}', "elink", "omim")
+    snp = _parse('<DocumentSummary uid="5"><CHR>9</CHR><CHRPOS>9:12</CHRPOS></DocumentSummary>', "efetch", "snp")
+
+    assert found == IdList(47, ("246", "9"))
+    assert linked == IdList(2, ("1", "2"))
+    assert snp == RecordList("snp", (SnpRecord(uid="5", chromosome="9", position="9:12"),))
+
+
+def test_the_older_xml_summary_is_read_too() -> None:
+    """OMIM's XML names its items in an attribute."""
+    body = (
+        "<eSummaryResult><DocSum><Id>601687</Id><Item Name='Oid' Type='String'>*601687</Item>"
+        "<Item Name='Title' Type='String'>KERATIN 12; KRT12</Item><Item Name='Locus' Type='String'>17q21.2</Item>"
+        "</DocSum></eSummaryResult>"
+    )
+
+    assert _parse(body, db="omim") == RecordList(
+        "omim", (OmimRecord(uid="601687", prefix="*", title="KERATIN 12", symbol="KRT12", loci=("17q21.2",)),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ribosomal protein L7a pseudogene 58", "pseudogene"),
+        ("microRNA 4436b-2", "ncRNA"),
+        ("CPVL antisense RNA 2", "ncRNA"),
+        ("uncharacterized LOC124909477", "ncRNA"),
+        ("MIR22 host gene", "ncRNA"),
+        ("aminoacyl-tRNA hydrolase", "protein-coding"),
+        ("ribosomal RNA processing 1", "protein-coding"),
+        ("keratin 12", "protein-coding"),
+    ],
+)
+def test_the_type_of_a_gene_is_read_from_its_name(name: str, kind: str) -> None:
+    """HGNC names pseudogenes and RNA genes by rule."""
+    assert gene_type(name) == kind
+
+
+def test_species_are_recognised_in_titles_and_questions() -> None:
+    """Definition lines start with the species; questions name it anywhere."""
+    assert species_of_title("PREDICTED: Mus musculus actin (Acta1), mRNA") == "mouse"
+    assert species_of_title("Human chromosome 14 DNA sequence BAC") == "human"
+    assert species_of_title("Eukaryotic synthetic construct chromosome 15") == ""
+    assert organism_in("What is the official symbol of Lmp10 in mouse?") == "mouse"
+    assert organism_in("Which gene of Danio rerio is it?") == "zebrafish"
+    assert organism_in("What is the official symbol of LMP10?") == ""
+
+
+@pytest.mark.shared_data
+@pytest.mark.skipif(not DATA.exists(), reason="the evaluation data is not beside this checkout")
+def test_every_recorded_reply_is_condensed_or_reported_as_its_error() -> None:
+    """Of the recorded replies, the web pages, ASN.1 bodies and NCBI's own errors are errors; all others condense."""
+    outcomes: Counter[str] = Counter()
+    with gzip.open(DATA / "ncbi_replies.jsonl.gz", "rt") as lines:
+        for line in lines:
+            row = json.loads(line)
+            if "cgi" not in row["url"] or "CMD=Put" in row["url"]:
+                continue
+            call = call_of(row["url"])
+            try:
+                parsed = parse_reply(call, RawReply(200, "", row["body"], len(row["body"])))
+            except (NcbiMalformed, NcbiReplyError) as error:
+                outcomes[type(error).__name__] += 1
+                continue
+            condensed = condense(parsed, Focus())
+            assert condensed.text.startswith("[")
+            assert condensed.text.endswith("]")
+            # A single record is whole whatever its length: a gene's summary can be the answer.
+            assert len(condensed.text) <= 1250 or condensed.num_records - condensed.num_left_out == 1
+            outcomes["condensed"] += 1
+
+    assert outcomes["condensed"] == 1772
+    assert outcomes["NcbiMalformed"] == 58

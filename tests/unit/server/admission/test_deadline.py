@@ -1,0 +1,95 @@
+"""Answers that end before they are complete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from server.admission.controller import Leash
+from server.errors import AnswerTimeout, ServerStopping
+
+
+class _Source:
+    """Yields 1, waits for ever, and notes that it was closed."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    async def items(self) -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            self.closed = True
+
+
+async def test_a_deadline_ends_the_work_not_the_reader() -> None:
+    """The generator has ended when the reader hears of it."""
+    source, seen = _Source(), list[int]()
+    leash = Leash(asyncio.get_running_loop().time() + 0.02)
+
+    with pytest.raises(AnswerTimeout):
+        async for item in leash.over(source.items()):
+            seen.append(item)
+
+    assert (seen, source.closed) == ([1], True)
+
+
+async def test_an_end_from_outside_is_raised_where_the_work_waits() -> None:
+    """With its own error, the first one where there are several."""
+    source, leash = _Source(), Leash()
+    asyncio.get_running_loop().call_soon(leash.end, ServerStopping("first"))
+    asyncio.get_running_loop().call_soon(leash.end, ServerStopping("second"))
+
+    with pytest.raises(ServerStopping, match="first"):
+        async for _ in leash.over(source.items()):
+            await asyncio.sleep(0)
+
+    assert source.closed
+
+
+async def test_an_end_while_the_reader_holds_an_item_comes_at_the_next() -> None:
+    """Nothing is thrown into the reader."""
+    source, leash, seen = _Source(), Leash(), list[int]()
+
+    with pytest.raises(ServerStopping):
+        async for item in leash.over(source.items()):
+            leash.end(ServerStopping("now"))
+            await asyncio.sleep(0)
+            seen.append(item)
+
+    assert (seen, source.closed) == ([1], True)
+
+
+async def test_a_cancellation_by_another_stays_one() -> None:
+    """A client that leaves in the moment of the deadline is a client that left."""
+    leash = Leash()
+
+    async def work() -> None:
+        with leash:
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    leash.end(ServerStopping("now"))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert task.cancelled()
+
+
+async def test_a_task_goes_on_after_its_leash_has_ended_something() -> None:
+    """Its later waits are not cancelled, and a closed leash ends nothing."""
+    leash = Leash(asyncio.get_running_loop().time() + 0.01)
+    with pytest.raises(AnswerTimeout), leash:
+        await asyncio.Event().wait()
+    await asyncio.sleep(0)
+    late = Leash(asyncio.get_running_loop().time() + 0.01)
+    late.close()
+    with late:
+        await asyncio.sleep(0.05)
+
+    task = asyncio.current_task()
+    assert task is not None and task.cancelling() == 0

@@ -1,0 +1,312 @@
+"""The OpenAPI document: valid, complete, right about which bodies are taken; the page needs nothing from outside."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from fastapi.routing import APIRoute
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+
+from models.errors import ArrowheadError, EngineLoading
+from server.api.http_request import parse_body
+from server.api.openai.schemas import parse_chat, parse_completion
+from server.api.openai.tokenize import DetokenizeRequest, _parse
+from server.api.reference.document import build_document, layer_body
+from server.api.reference.operations import OPERATIONS
+from server.api.reference.rules import Running, running_of
+from server.api.responses.schemas import parse_responses
+from server.api.retrieval.embeddings import EmbeddingsRequest, RerankRequest
+from server.api.retrieval.schemas import DocumentsBody, NamespaceBody, QueryBody, RemoveBody, SearchBody
+from server.api.retrieval.search import _checked
+from server.app import create_app
+from server.auth.access_control import OPEN_PATHS
+from server.auth.api_keys import Keyring
+from server.auth.rate_limits import Rates
+from server.error_mapping import TABLE
+from server.observability.setup import counted
+from server.settings.schema import Settings
+from server.version import commit
+from server.wiring.services import Services
+
+RUNNING = Running(version="1.2.3", needs_key=True, vocabulary=1000, has_turns=False)
+STATIC = Path(__file__).parents[5] / "server" / "api_docs" / "static"
+LOGPROBS = "message.output_text.logprobs"
+SAID = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return build_document(RUNNING)
+
+
+def test_the_document_is_valid_openapi(document: dict[str, Any]) -> None:
+    """By the specification's own schema; each operation has an id of its own."""
+    validate(document)
+    ids = [operation["operationId"] for verbs in document["paths"].values() for operation in verbs.values()]
+
+    assert len(ids) == len(set(ids)) == len(OPERATIONS)
+
+
+def test_every_route_is_described_and_nothing_else() -> None:
+    """A new route needs its line in server/api/reference/operations.py."""
+    parts = SimpleNamespace(settings=Settings(), observing=counted(), keyring=Keyring(()), rates=Rates())
+    services = cast(Services, parts)
+    routes = [route for route in create_app(services).routes if isinstance(route, APIRoute)]
+    there = {(re.sub(r":\w+\}", "}", route.path), verb.lower()) for route in routes for verb in route.methods}
+
+    assert there - {(path, "head") for path, _ in there} == {(o.path, o.verb) for o in OPERATIONS}
+
+
+def test_what_is_open_is_said_to_be_so(document: dict[str, Any]) -> None:
+    """All others need a key where the server has one."""
+    open_routes = {path for path, verbs in document["paths"].items() for o in verbs.values() if o.get("security") == []}
+
+    assert {path for path in OPEN_PATHS if not path.startswith("/docs/")} | {"/docs/{name}"} == open_routes
+    assert document["security"] == [{"bearer": []}]
+    assert build_document(replace(RUNNING, needs_key=False))["security"] == [{}]
+
+
+def test_errors_are_those_of_the_table(document: dict[str, Any]) -> None:
+    """Every code and type that can be sent, and no more."""
+    error = document["components"]["schemas"]["Error"]["properties"]["error"]["properties"]
+
+    assert {code for _, _, code in TABLE.values()} | {"unknown_url"} == set(error["code"]["enum"])
+    assert {kind for _, kind, _ in TABLE.values()} == set(error["type"]["enum"])
+
+
+BODIES: list[tuple[str, Any]] = [
+    ("ChatRequest", {"model": "m", "messages": SAID}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "n": 2, "temperature": 1, "top_p": 0.5, "stop": ["a"], "seed": 1}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "tools": [], "user": "me", "store": False, "logit_bias": {}}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "tools": [{"type": "function"}]}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "response_format": {"type": "json_object"}}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "presence_penalty": 0.5}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "presence_penalty": 0.0}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "temperatur": 1}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "temperature": 2.5}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "top_p": 0}),
+    ("ResponseRequest", {"model": "m", "input": "x", "temperature": -1}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "stream": 0}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "n": "2"}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "top_logprobs": 2}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "top_logprobs": 2, "logprobs": True}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "stream_options": {"include_usage": True}}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "stream_options": {"include_usage": True}, "stream": True}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "max_tokens": 1, "max_completion_tokens": 1}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "max_tokens": None, "max_completion_tokens": 1}),
+    ("ChatRequest", {"model": "m", "messages": []}),
+    ("ChatRequest", {"model": "m", "messages": [{"role": "system", "content": "only this"}]}),
+    ("ChatRequest", {"model": "m", "messages": [{"role": "user", "content": " \n"}]}),
+    ("ChatRequest", {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]}),
+    ("ChatRequest", {"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
+    ("ChatRequest", {"messages": SAID}),
+    ("CompletionRequest", {"model": "m", "prompt": "x"}),
+    ("CompletionRequest", {"model": "m", "prompt": ["x", "y"], "logprobs": 3, "echo": False, "best_of": 1}),
+    ("CompletionRequest", {"model": "m", "prompt": ["x", " "]}),
+    ("CompletionRequest", {"model": "m", "prompt": [1, 2]}),
+    ("CompletionRequest", {"model": "m", "prompt": ""}),
+    ("CompletionRequest", {"model": "m", "prompt": "x", "echo": True}),
+    ("ChatRequest", {"model": "m", "messages": SAID, "n": 9}),
+    ("ResponseRequest", {"model": "m", "input": "x"}),
+    ("ResponseRequest", {"model": "m", "input": " "}),
+    ("ResponseRequest", {"model": "m", "input": SAID, "instructions": "be brief", "store": False, "tools": []}),
+    ("ResponseRequest", {"model": "m", "input": [{"type": "reasoning", "summary": []}, *SAID]}),
+    ("ResponseRequest", {"model": "m", "input": [{"type": "open_webui:code", "x": 1}, *SAID]}),
+    ("ResponseRequest", {"model": "m", "input": [{"type": "reasoning", "summary": []}]}),
+    ("ResponseRequest", {"model": "m", "input": [{"type": "item_reference", "id": "x"}, *SAID]}),
+    ("ResponseRequest", {"model": "m", "input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}]}),
+    ("ResponseRequest", {"model": "m", "input": [{"role": "user", "content": [{"type": "input_image"}]}]}),
+    ("ResponseRequest", {"model": "m", "input": "x", "store": True}),
+    ("ResponseRequest", {"model": "m", "input": "x", "previous_response_id": "resp_1"}),
+    ("ResponseRequest", {"model": "m", "input": "x", "reasoning": {"effort": "low"}, "text": {"verbosity": "medium"}}),
+    ("ResponseRequest", {"model": "m", "input": "x", "reasoning": 1}),
+    ("ResponseRequest", {"model": "m", "input": "x", "text": {"format": {"type": "json_object"}}}),
+    ("ResponseRequest", {"model": "m", "input": "x", "top_logprobs": 0}),
+    ("ResponseRequest", {"model": "m", "input": "x", "top_logprobs": 2}),
+    ("ResponseRequest", {"model": "m", "input": "x", "top_logprobs": 2, "include": [LOGPROBS]}),
+    ("TokenizeRequest", {"prompt": "x", "add_special_tokens": None, "tools": []}),
+    ("TokenizeRequest", {"messages": SAID}),
+    ("TokenizeRequest", {"prompt": "x", "messages": SAID}),
+    ("TokenizeRequest", {"prompt": None, "model": "m"}),
+    ("TokenizeRequest", {"prompt": "x", "tools": [{}]}),
+    ("DetokenizeRequest", {"tokens": [0, 5]}),
+    ("DetokenizeRequest", {"tokens": [-1]}),
+    ("EmbeddingsRequest", {"model": "e", "input": "x"}),
+    ("EmbeddingsRequest", {"model": "e", "input": [1]}),
+    ("EmbeddingsRequest", {"model": "e", "input": ["x"], "encoding_format": "hex"}),
+    ("RerankRequest", {"query": "q", "documents": ["a", {"text": "b"}], "top_n": 1}),
+    ("RerankRequest", {"query": "q", "documents": []}),
+    ("SearchBody", {"query": "q", "k": 3, "filter": {"date_from": "2020-01-31"}}),
+    ("SearchBody", {"query": "q", "queries": ["r"]}),
+    ("SearchBody", {"queries": ["r"], "query": None, "namespaces": "all"}),
+    ("SearchBody", {"k": 3}),
+    ("SearchBody", {"query": "!!"}),
+    ("SearchBody", {"query": "q", "retriever": "magic"}),
+    ("SearchBody", {"query": "q", "filter": {"date_from": "January"}}),
+    ("NamespaceBody", {"name": "n", "encoder": None, "words": "fts5"}),
+    ("NamespaceBody", {"name": "n", "words": "grep"}),
+    ("DocumentsBody", {"documents": [{"id": "1", "text": "words"}]}),
+    ("DocumentsBody", {"documents": [{"id": "1"}]}),
+    ("DocumentsBody", {"documents": [{"id": "1", "title": "-", "text": "?"}]}),
+    ("RemoveBody", {"ids": ["a"]}),
+    ("RemoveBody", {"ids": []}),
+    ("QueryBody", {"term": "asthma", "arrowhead": {"egress": "off"}, "limit": 5}),
+    ("QueryBody", {"term": "asthma", "date_to": "2020"}),
+]  # fmt: skip
+MODELS = {
+    kind.__name__: kind
+    for kind in (
+        DetokenizeRequest,
+        EmbeddingsRequest,
+        RerankRequest,
+        NamespaceBody,
+        DocumentsBody,
+        RemoveBody,
+        QueryBody,
+    )
+}
+
+
+def _is_taken(kind: str, body: Any) -> bool:
+    """By the code that the route runs."""
+    parsers = {"ResponseRequest": parse_responses, "TokenizeRequest": _parse}
+    try:
+        if kind in parsers:
+            parsers[kind](body)
+        elif kind == "ChatRequest":
+            return parse_chat(body).n in range(1, RUNNING.max_choices + 1) or body.get("n") is None
+        elif kind == "CompletionRequest":
+            parse_completion(body)
+        elif kind == "SearchBody":
+            _checked(parse_body(SearchBody, body), Settings().retrieval)
+        else:
+            parse_body(MODELS[kind], body)
+    except ArrowheadError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("kind", "body"), BODIES)
+def test_the_document_says_which_bodies_are_taken(document: dict[str, Any], kind: str, body: Any) -> None:
+    """Its schema and the server agree on each."""
+    schema = {"$ref": f"#/components/schemas/{kind}", "components": document["components"]}
+
+    assert Draft202012Validator(schema).is_valid(body) == _is_taken(kind, body)
+
+
+def test_the_examples_of_bodies_are_taken(document: dict[str, Any]) -> None:
+    """By the schema that they stand in and by the server; of the engine's own layer by its schema."""
+    schemas = document["components"]["schemas"]
+    bodies = {name: body for name, schema in schemas.items() for body in schema.get("examples", [])}
+
+    assert len(bodies) > 10
+    for name, body in bodies.items():
+        assert Draft202012Validator(schemas[name] | {"components": document["components"]}).is_valid(body), name
+        assert _is_taken(name, body), name
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"):
+        schema = layer_body(path, "big", 8)
+        assert Draft202012Validator(schema).is_valid(schema["examples"][0]), path
+
+
+PASSED_ON = replace(RUNNING, has_turns=True, layer_model="big")
+PLAIN: list[tuple[str, Any, bool]] = [
+    ("/v1/chat/completions", {"model": "big", "messages": SAID, "tools": [{"type": "function"}], "min_p": 0.1}, True),
+    ("/v1/chat/completions", {"model": "m", "messages": SAID, "tools": [{"type": "function"}]}, False),
+    ("/v1/chat/completions", {"model": "big", "messages": SAID, "priority": 1, "tools": [{}]}, False),
+    ("/v1/chat/completions", {"model": "big", "messages": SAID, "n": 9}, False),
+    ("/v1/completions", {"model": "big", "prompt": [1, 2], "top_k": 5}, True),
+    ("/v1/responses", {"model": "big", "input": "x", "tools": [{"type": "function"}]}, True),
+    ("/v1/messages", {"model": "big", "messages": SAID, "max_tokens": 5}, True),
+    ("/v1/messages", {"model": "m", "messages": SAID, "max_tokens": 5}, False),
+    ("/v1/messages", {"model": "big", "messages": SAID}, False),
+    ("/v1/messages/count_tokens", {"model": "big", "messages": SAID}, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "body", "is_taken"), PLAIN)
+def test_fields_of_the_engines_own_layer_are_for_the_plain_model_alone(path: str, body: Any, is_taken: bool) -> None:
+    """Where the engine has such a layer; what is refused before it is not taken there either."""
+    document = build_document(PASSED_ON)
+    validate(document)
+    schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+
+    assert Draft202012Validator(schema | {"components": document["components"]}).is_valid(body) == is_taken
+    assert {"200", "400"} <= set(document["paths"][path]["post"]["responses"])
+
+
+def test_a_layer_that_is_not_there_is_not_promised(document: dict[str, Any]) -> None:
+    """Of another engine; and a base model's chats do not go to it, as they have no turns."""
+    assert "200" not in document["paths"]["/v1/messages"]["post"]["responses"]
+    assert not any(name.startswith("Layer") for name in document["components"]["schemas"])
+    of_base = build_document(replace(PASSED_ON, has_turns=False))["paths"]
+    assert "400" not in of_base["/v1/chat/completions"]["post"]["responses"]
+    assert "400" in of_base["/v1/completions"]["post"]["responses"]
+
+
+def test_tokens_are_of_the_served_model(document: dict[str, Any]) -> None:
+    """Its vocabulary, and whether it has turns."""
+    schemas = document["components"]["schemas"]
+    assert schemas["DetokenizeRequest"]["properties"]["tokens"]["items"]["maximum"] == 999
+    schema = {"$ref": "#/components/schemas/TokenizeRequest", "components": document["components"]}
+    bodies = [{"messages": SAID, "add_generation_prompt": False}, {"messages": [SAID[0] | {"role": "system"}]}]
+    assert not any(Draft202012Validator(schema).is_valid(body) for body in bodies)
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_the_keyring_says_whether_keys_are_needed(is_guarded: bool) -> None:
+    """Keys of the store count as those of the settings do; while the engine loads, nothing is said of it."""
+
+    def get() -> None:
+        raise EngineLoading("not yet")
+
+    slot = SimpleNamespace(card=SimpleNamespace(name="m", prompt_form="base"), get=get)
+    parts = SimpleNamespace(settings=Settings(), keyring=SimpleNamespace(is_guarded=is_guarded), slot=slot)
+    running = running_of(cast(Services, parts))
+
+    assert running.needs_key == is_guarded
+    assert (running.vocabulary, running.layer_model) == (None, "")
+
+
+def test_every_guarded_route_says_what_keys_bring(document: dict[str, Any]) -> None:
+    """401, 403, a rate, an unreadable key store; the headers of a rate."""
+    for path, verbs in document["paths"].items():
+        for operation in verbs.values():
+            is_open = operation.get("security") == []
+            assert {"401", "403", "429", "503"} <= set(operation["responses"]) or is_open, path
+            assert ("x-ratelimit-limit-tokens" in operation["responses"]["default"]["headers"]) != is_open, path
+
+
+def test_the_page_needs_nothing_from_outside() -> None:
+    """No address of another site, no script or style within the page, no markup made of what was received."""
+    html, script, style = ((STATIC / f"page.{kind}").read_text() for kind in ("html", "js", "css"))
+
+    for text in (html, script, style):
+        assert not re.search(r"https?://|//cdn|url\(", text)
+    assert re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL) == [""]
+    assert "<style" not in html and not re.search(r"\son\w+=|style=", html)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|localStorage", script)
+    assert {*re.findall(r'(?:src|href)="([^"]+)"', html)} == {
+        *(f"/docs/page.{kind}" for kind in ("css", "js", "svg")),
+        "/openapi.json",
+    }
+
+
+def test_the_commit_is_read_from_the_image_or_the_checkout(tmp_path: Path) -> None:
+    """The file wins; a branch may stand among the packed ones; nonsense is nothing."""
+    package, git = tmp_path / "server", tmp_path / ".git"
+    package.mkdir()
+    git.mkdir()
+    assert commit(package) is None
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "packed-refs").write_text(f"# pack-refs\n{'a' * 40} refs/heads/main\n")
+    assert commit(package) == "a" * 40
+    (package / "COMMIT").write_text(f"{'b' * 40}\n")
+    assert commit(package) == "b" * 40
+    (package / "COMMIT").write_text("unknown\n")
+    assert commit(package) is None

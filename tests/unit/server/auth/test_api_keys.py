@@ -1,0 +1,234 @@
+"""What a running server knows of its keys, and what it does when it cannot know."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from server.auth import api_keys as keyring_module
+from server.auth.api_keys import Keyring, require_guard
+from server.auth.key_store import KeyStore, KeyStoreError, KeyWish
+from server.auth.scopes import OPERATOR, Grant, Scopes
+from server.cli.doctor import examine
+from server.egress.policy import EgressPolicy
+from server.errors import Unauthorized
+from server.serving.key_summary import guard_lines, named_keys
+from server.settings.egress import EgressSettings
+from server.settings.loading import SettingsInvalid
+from server.settings.paths import keys_file
+from server.settings.schema import Settings
+from server.types import key_digest, key_id
+
+FIXED = "a-key-of-the-settings"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> KeyStore:
+    return KeyStore(tmp_path / "keys.json")
+
+
+def _refused(ring: Keyring, secret: str) -> bool:
+    try:
+        ring.find(secret)
+    except Unauthorized:
+        return True
+    return False
+
+
+def test_a_new_key_counts_at_the_next_request_and_a_revoked_one_no_more(store: KeyStore) -> None:
+    """Without a start of the server."""
+    ring = Keyring([FIXED], store)
+    secret, made = store.create(KeyWish(name="anna", scopes=Scopes(egress="off")))
+
+    assert ring.find(secret) == Grant(owner=made.digest, scopes=made.scopes)
+    store.revoke("anna")
+    assert _refused(ring, secret)
+    assert ring.find(FIXED) == Grant(owner=key_digest(FIXED), is_operator=True)
+
+
+def test_changes_right_after_one_another_are_all_seen(store: KeyStore) -> None:
+    """Within one tick of the file system's clock, and where a new file gets an old one's inode."""
+    ring = Keyring((), store)
+    for number in range(40):
+        secret, _ = store.create(KeyWish(name=f"key {number}"))
+        assert ring.find(secret).owner
+        store.revoke(f"key {number}")
+        assert _refused(ring, secret)
+
+
+def test_an_unchanged_file_is_not_read_again(store: KeyStore) -> None:
+    """A request costs one look at the file's state."""
+    secret, _ = store.create(KeyWish(name="anna"))
+    reads = []
+
+    class Counting(KeyStore):
+        def read(self):  # type: ignore[no-untyped-def]
+            reads.append(1)
+            return super().read()
+
+    ring = Keyring((), Counting(store.path))
+    for _ in range(50):
+        ring.find(secret)
+    assert len(reads) == 1
+
+
+def test_a_key_ends_when_it_expires(store: KeyStore) -> None:
+    """To the second, by the server's clock."""
+    clock = Clock()
+    secret, _ = store.create(KeyWish(name="anna", expires=clock.now + timedelta(days=1)))
+    ring = Keyring((), store, clock)
+
+    assert ring.find(secret).owner
+    clock.now += timedelta(days=1)
+    assert _refused(ring, secret)
+    with pytest.raises(Unauthorized):
+        ring.grant_of(key_digest(secret))
+
+
+def test_a_server_that_asked_for_keys_goes_on_asking(store: KeyStore) -> None:
+    """Also when the last key is revoked, or the file is gone: it does not open to everybody."""
+    ring = Keyring((), store)
+    assert not ring.is_guarded and ring.grant_of("") == OPERATOR
+    secret, _ = store.create(KeyWish(name="anna"))
+    assert ring.is_guarded
+    store.revoke("anna")
+    assert ring.is_guarded and _refused(ring, secret)
+    store.path.unlink()
+    assert ring.is_guarded and _refused(ring, secret)
+    with pytest.raises(Unauthorized):
+        ring.grant_of("")
+
+
+def test_a_file_that_cannot_be_read_opens_to_nobody(store: KeyStore, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither to its keys nor to all; the settings' keys go on. Told once in the log; its place not to the client."""
+    secret, _ = store.create(KeyWish(name="anna"))
+    good = store.path.read_text()
+    ring = Keyring([FIXED], store)
+    store.path.write_text("{")
+    for _ in range(3):
+        with pytest.raises(KeyStoreError) as refused:
+            ring.find(secret)
+    assert str(store.path.parent) not in refused.value.message
+    assert ring.find(FIXED).is_operator and ring.is_guarded
+    assert sum(str(store.path) in record.getMessage() for record in caplog.records) == 1
+    store.path.write_text(good)
+    assert ring.find(secret).owner
+    with pytest.raises(KeyStoreError):
+        store.path.write_text("{")
+        Keyring((), store)
+
+
+def test_rights_that_are_mended_are_noticed(store: KeyStore) -> None:
+    """A change of rights alone counts as a change of the file."""
+    secret, _ = store.create(KeyWish(name="anna"))
+    ring = Keyring((), store)
+    store.path.chmod(0o622)
+    with pytest.raises(KeyStoreError):
+        ring.find(secret)
+    store.path.chmod(0o600)
+    assert ring.find(secret).owner
+
+
+def test_one_file_is_held_open_and_no_more(store: KeyStore) -> None:
+    """Through a hundred changes."""
+    ring = Keyring((), store)
+    for number in range(50):
+        store.create(KeyWish(name=f"key {number}"))
+        assert ring.is_guarded
+    held = [
+        path for path in Path("/proc/self/fd").iterdir()
+        if os.path.lexists(path) and str(path.readlink()).startswith(str(store.path.parent))
+    ]  # fmt: skip
+    assert len(held) == 1
+    ring.close()
+
+
+def test_keys_are_compared_in_constant_time_and_all_of_them() -> None:
+    """By the function that is made for it, in a loop that nothing ends early."""
+    tree = ast.parse(inspect.getsource(keyring_module))
+    find = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "find")
+    (loop,) = [node for node in ast.walk(find) if isinstance(node, ast.For)]
+
+    assert "hmac.compare_digest(given, entry.digest)" in ast.unparse(loop)
+    assert not any(isinstance(node, ast.Break | ast.Return) for node in ast.walk(loop))
+
+
+def test_a_key_lowers_the_mode_and_never_raises_it(store: KeyStore) -> None:
+    """The least of server, settings and scopes counts; nothing leaves for a key of which nothing is known."""
+    ids = {}
+    for name, mode in (("low", "off"), ("middle", "local-first"), ("high", "ncbi"), ("plain", None)):
+        ids[name] = store.create(KeyWish(name=name, scopes=Scopes(egress=mode)))[1].id  # type: ignore[arg-type]
+    ring = Keyring([FIXED], store)
+    policy = replace(EgressPolicy.of(EgressSettings(mode="local-first")), mode_of_key=ring.mode_of)
+
+    assert [policy.ceiling(ids[name]) for name in ("low", "middle", "high", "plain")] == [
+        "off", "local-first", "local-first", "local-first",
+    ]  # fmt: skip
+    assert policy.ceiling(key_id(FIXED)) == policy.ceiling("") == "local-first"
+    assert policy.ceiling("00000000") == "off"
+    store.revoke("low")
+    assert ring.is_guarded and policy.ceiling(ids["low"]) == "off"
+    lowered = replace(policy, key_modes={ids["plain"]: "off"})
+    assert lowered.ceiling(ids["plain"]) == "off"
+
+
+def test_the_start_and_the_doctor_name_keys_by_their_ids(store: KeyStore) -> None:
+    """Not all of many, no secret, and what is wrong with the file's rights."""
+    secrets = [store.create(KeyWish(name=f"key {n}"))[0] for n in range(22)]
+    ring, settings = Keyring([FIXED], store), _settings(store.path, "127.0.0.1", FIXED)
+    told = named_keys(EgressPolicy.of(settings.egress), ring)
+    said = "\n".join([told, *guard_lines(settings, ring), finding_of(settings)[1]])
+
+    assert told.startswith(f"{key_id(FIXED)} off, {key_id(secrets[0])} off, ") and told.endswith(" and 3 more")
+    assert f"(1 of the settings, 22 of {store.path})" in said
+    assert not any(secret in said for secret in (FIXED, *secrets))
+    assert finding_of(settings)[0] == "ok"
+    store.path.chmod(0o644)
+    assert finding_of(settings)[0] == "warn" and "chmod 600" in finding_of(settings)[1]
+    store.path.chmod(0o666)
+    assert finding_of(settings)[0] == "fail"
+    store.path.unlink()
+    assert finding_of(_settings(store.path, "0.0.0.0"))[0] == "fail"
+
+
+def finding_of(settings: Settings) -> tuple[str, str]:
+    """The doctor's, of keys."""
+    (found,) = [finding for finding in examine(settings) if finding.what == "keys"]
+    return found.status, found.detail
+
+
+def _settings(path: Path, host: str, *keys: str) -> Settings:
+    server = {"host": host, "keys_file": str(path), "api_keys": keys}
+    # No weights to be checked.
+    return Settings.model_validate({"server": server, "model": {"engine": "scripted", "script": "none.json"}})
+
+
+def test_an_address_of_others_needs_a_key_that_can_be_used(store: KeyStore) -> None:
+    """An empty store is none, nor are keys that are revoked or expired; the error says what to do."""
+    clock = Clock()
+    settings = _settings(store.path, "0.0.0.0")
+    assert keys_file(settings) == store.path
+    store.create(KeyWish(name="gone"))
+    store.revoke("gone")
+    store.create(KeyWish(name="past", expires=clock.now))
+    with pytest.raises(SettingsInvalid, match="arrowhead key create") as refused:
+        require_guard(settings, Keyring((), store, clock))
+    assert refused.value.message.startswith("ARROWHEAD_SERVER__HOST (server.host): 0.0.0.0 can be reached")
+    require_guard(settings, Keyring([FIXED], store, clock))
+    require_guard(_settings(store.path, "127.0.0.1"), Keyring((), None))
+    store.create(KeyWish(name="anna"))
+    require_guard(settings, Keyring((), store, clock))

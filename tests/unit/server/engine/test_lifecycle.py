@@ -1,0 +1,116 @@
+"""The slot of the one engine: what runs before the first request, and what comes after an engine's death."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from models.catalog import ModelCard
+from models.engines.base import Engine
+from models.engines.options import EngineOptions
+from models.engines.scripted_engine import Rule, ScriptedEngine
+from models.errors import ContextTooLong, EngineUnavailable
+from server.engine.lifecycle import EngineSlot, Restarts
+from server.error_mapping import error_reply
+
+CARD = ModelCard(name="scripted", source=".")
+
+
+def _slot() -> EngineSlot:
+    return EngineSlot(CARD, lambda: ScriptedEngine(CARD, EngineOptions(), [Rule("", "hi")]))
+
+
+async def test_a_warm_up_runs_before_the_engine_is_ready() -> None:
+    """It gets the loaded engine, while requests are still refused."""
+    seen: list[str] = []
+
+    async def warm_up(engine: Engine) -> None:
+        seen.append(f"{engine.name} {slot.state}")
+
+    slot = _slot()
+    slot.when_loaded(warm_up)
+    await slot.load()
+
+    assert seen == [f"{slot.get().name} loading"]
+
+
+async def test_a_warm_up_that_fails_does_not_stop_the_server() -> None:
+    """A slow first answer is better than none."""
+
+    async def warm_up(_: Engine) -> None:
+        raise ContextTooLong("no room")
+
+    slot = _slot()
+    slot.when_loaded(warm_up)
+    await slot.load()
+
+    assert slot.state == "ready"
+
+
+def _dying(restarts: Restarts, *, broken_from: int = 99) -> tuple[EngineSlot, list[ScriptedEngine]]:
+    """A slot whose engines are kept; from the ``broken_from``-th on they cannot be built."""
+    built: list[ScriptedEngine] = []
+
+    def build() -> Engine:
+        if len(built) >= broken_from:
+            raise EngineUnavailable("no memory")
+        built.append(ScriptedEngine(CARD, EngineOptions(), [Rule("", "hi")]))
+        return built[-1]
+
+    return EngineSlot(CARD, build, restarts), built
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to that in twenty seconds")
+
+
+async def test_a_dead_engine_is_replaced() -> None:
+    """While it is away requests are refused with a time to come back, and /ready has the reason."""
+    slot, built = _dying(Restarts(tries=1, backoff_s=0.2))
+    await slot.load()
+    await built[0].close()
+
+    assert (slot.state, slot.reason) == ("restarting", "EngineDied")
+    with pytest.raises(EngineUnavailable) as refused:
+        slot.get()
+    await _until(lambda: slot.state == "ready")
+
+    assert error_reply(refused.value).code == "engine_unavailable"
+    assert int(error_reply(refused.value).headers["Retry-After"]) >= 1
+    assert slot.get() is built[1]
+    assert (slot.reason, slot.restarts.total) == ("", 1)
+    await slot.close()
+
+
+async def test_an_engine_that_stays_dead_is_given_up() -> None:
+    """After the last try the slot says that there will be none: the process ends on that."""
+    slot, built = _dying(Restarts(tries=2, backoff_s=0.01), broken_from=1)
+    await slot.load()
+    await built[0].close()
+
+    async with asyncio.timeout(20):
+        await slot.lost.wait()
+
+    assert (slot.state, slot.reason, slot.restarts.total) == ("failed", "EngineDied", 2)
+    with pytest.raises(EngineUnavailable, match="has died"):
+        slot.get()
+    await slot.close()
+
+
+async def test_without_restarts_the_first_death_is_the_last() -> None:
+    """Zero tries: no other engine is built."""
+    slot, built = _dying(Restarts(tries=0))
+    await slot.load()
+    await built[0].close()
+
+    assert slot.state == "failed"
+    async with asyncio.timeout(20):
+        await slot.lost.wait()
+    assert len(built) == 1
+    await slot.close()

@@ -1,0 +1,118 @@
+"""What is counted: failures each by a name of their own, tokens once for each prompt, unknown values as other."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from models.catalog import ModelCard
+from models.decoding.types import LoopUsage
+from models.engines.base import Engine
+from retrieval.errors import NcbiError
+from server.admission.controller import Admission
+from server.admission.fair_queue import AdmissionLimits, Ticket
+from server.auth.rate_limits import Rates
+from server.auth.scopes import Grant, Scopes
+from server.engine.lifecycle import EngineSlot
+from server.errors import RateExceeded, ServerOverloaded
+from server.methods.base import CallReplied, TextDelta, TranscriptDelta
+from server.middleware.security import request_id_for
+from server.observability.metrics import FAILURES, Metrics, ServerState
+from server.observability.observer import AnswerRecord, AnswerWatch, HttpRequest, TokenCounts, Unobserved
+
+
+def test_every_failure_of_ncbi_has_a_name() -> None:
+    """A new kind of error would be counted as other until it is named there."""
+    kinds, found = [NcbiError], set()
+    while kinds:
+        below = kinds.pop().__subclasses__()
+        found |= {kind.__name__ for kind in below if kind.__module__ in {"retrieval.errors", "retrieval.ncbi"}}
+        kinds += below
+
+    assert found <= set(FAILURES)
+
+
+def test_unknown_values_make_no_series_of_their_own() -> None:
+    """Whoever sends them."""
+    metrics = Metrics()
+    metrics.replied(HttpRequest(route="", method="BREW", status=400, code="canary", seconds=0.1))
+    metrics.answer_ended(
+        AnswerRecord(id="x", model="m", outcome="canary", seconds=1.0, calls={("canary", "canary"): 2})
+    )
+    metrics.searched("canary", 7, 0.1)
+    text = metrics.expose("")[0].decode()
+
+    assert "canary" not in text and "BREW" not in text
+    assert 'arrowhead_calls_total{endpoint="other",status="other"} 2.0' in text
+
+
+def test_choices_of_one_prompt_share_its_tokens() -> None:
+    """Two prompts with two choices each, one of which did not end; as their usage object counts."""
+    watch = AnswerWatch(Unobserved(), "cmpl-1", "m", ["p0", "p0", "p1", "p1"])
+    watch.begin()
+    long = LoopUsage(prompt_tokens=10, sampled_tokens=3, injected_tokens=2, cached_tokens=4, computed_tokens=9)
+    short = LoopUsage(prompt_tokens=7, sampled_tokens=1, computed_tokens=8)
+    record = watch.end("cancelled", [long, long, short, None])
+
+    assert record.tokens == TokenCounts(prompt=17, sampled=7, injected=4, cached=4, computed=26)
+    assert record.outcome == "cancelled" and record.first_s is None
+
+
+def test_the_first_text_counts_whatever_it_is() -> None:
+    """A call's own text too; an empty piece does not."""
+    watch = AnswerWatch(Unobserved(), "a", "m", ["p"])
+    watch.begin()
+    watch.feed(TextDelta(""))
+    assert watch.end(None, [None]).first_s is None
+    watch.feed(TranscriptDelta("["))
+    watch.feed(CallReplied("u", 1, "ok", "", 0.1, 1, {"endpoint": "esearch"}))
+    record = watch.end(None, [None])
+
+    assert record.first_s is not None
+    assert record.calls == {("esearch", "ok"): 1}
+
+
+async def test_places_rates_and_restarts_are_exposed() -> None:
+    """What came of each request for a place, what a key's rate refused, how often the engine was brought back."""
+    card = ModelCard(name="m", source="s", description="", context_length=16, prompt_form="base")
+    slot = EngineSlot(card, lambda: cast(Engine, None))
+    slot.restarts.next_delay(0.0)
+    rates, admission = Rates(), Admission(AdmissionLimits(running=1, waiting=0, tokens=500))
+    grant = Grant(owner="k", scopes=Scopes(requests_per_minute=1))
+    rates.take(grant)
+    for _ in range(2):
+        with pytest.raises(RateExceeded):
+            rates.take(grant)
+    metrics = Metrics()
+    state = SimpleNamespace(admission=admission, rates=rates, slot=slot, draining=False, running_jobs=0)
+    metrics.watch(cast(ServerState, state))
+    async with admission.place(Ticket("k", 7)):
+        with pytest.raises(ServerOverloaded):
+            await admission.place(Ticket("k")).__aenter__()
+        text = metrics.expose("")[0].decode()
+
+    for line in (
+        'arrowhead_admissions_total{result="admitted"} 1.0',
+        'arrowhead_admissions_total{result="refused"} 1.0',
+        'arrowhead_admission_limit{of="running"} 1.0',
+        'arrowhead_admission_limit{of="tokens"} 500.0',
+        "arrowhead_admission_tokens 7.0",
+        "arrowhead_requests_in_flight 1.0",
+        "arrowhead_requests_waiting 0.0",
+        'arrowhead_rate_refusals_total{unit="requests"} 2.0',
+        'arrowhead_rate_refusals_total{unit="tokens"} 0.0',
+        "arrowhead_engine_restarts_total 1.0",
+        'arrowhead_engine_state{state="restarting"} 0.0',
+    ):
+        assert line in text.splitlines(), line
+    assert "running_per_key" not in text
+
+
+def test_request_ids_of_clients_are_hexadecimal() -> None:
+    """Nothing that could be a word is taken."""
+    for safe in ("0af7651916cd43dd8448eb211c80319c", "7f3e0b1a-2c4d-4e5f-8a9b-0c1d2e3f4a5b"):
+        assert request_id_for(safe) == safe
+    for unsafe in ("", "-", "a" * 15, "a" * 65, "dead-beef--0123456789", "patient-4711-cafe", "0" * 20 + "\n"):
+        assert request_id_for(unsafe) != unsafe and len(request_id_for(unsafe)) == 32

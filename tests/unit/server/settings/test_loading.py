@@ -1,0 +1,198 @@
+"""Settings: where values come from, which are refused, and that each refusal names its variable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from server.egress.policy import EgressPolicy
+from server.settings.egress import EgressSettings
+from server.settings.loading import SettingsInvalid, load_settings
+from server.settings.server import is_loopback
+from server.types import key_id
+from server.wiring.ncbi import blast_options
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import os
+
+    for name in [name for name in os.environ if name.startswith("ARROWHEAD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+
+
+def test_flags_win_over_environment_over_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each source fills what the stronger ones left open, field by field within one group."""
+    file = tmp_path / "config.toml"
+    file.write_text('[server]\nhost = "127.0.0.2"\nport = 1\nmax_n = 3\n')
+    monkeypatch.setenv("ARROWHEAD_CONFIG", str(file))
+    monkeypatch.setenv("ARROWHEAD_SERVER__PORT", "2")
+    monkeypatch.setenv("ARROWHEAD_SERVER__MAX_N", "4")
+
+    server = load_settings({"server": {"port": "5"}}).server
+
+    assert (server.host, server.port, server.max_n) == ("127.0.0.2", 5, 4)
+
+
+def test_the_file_in_the_xdg_folder_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a flag or variable the user's own file counts."""
+    (tmp_path / "arrowhead").mkdir()
+    (tmp_path / "arrowhead" / "config.toml").write_text("[loop]\nmax_calls = 7\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    assert load_settings().loop.max_calls == 7
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("ARROWHEAD_SERVER__PORT", "http", "ARROWHEAD_SERVER__PORT (server.port)"),
+        ("ARROWHEAD_SERVER__PORT", "70000", "ARROWHEAD_SERVER__PORT (server.port)"),
+        ("ARROWHEAD_NCBI__EMIAL", "a@b", "ARROWHEAD_NCBI__EMIAL (ncbi.emial): there is no such setting"),
+        ("ARROWHEAD_NCBY__EMAIL", "a@b", "ARROWHEAD_NCBY__EMAIL: there is no group ncby"),
+        ("ARROWHEAD_MODEL", "x", "ARROWHEAD_MODEL"),
+        ("ARROWHEAD_EGRESS__MODE", "on", "'off', 'local-first' or 'ncbi'"),
+        ("ARROWHEAD_EGRESS__MODE", "local-first", "ARROWHEAD_NCBI__EMAIL (ncbi.email)"),
+        ("ARROWHEAD_EGRESS__PROFILE", "clinic", "ARROWHEAD_EGRESS__PROFILE (egress.profile)"),
+        ("ARROWHEAD_EGRESS__ALLOW", "id,prose", "ARROWHEAD_EGRESS__ALLOW (egress.allow)"),
+        (
+            "ARROWHEAD_EGRESS__KEY_MODES",
+            "my-secret-key=off",
+            "ARROWHEAD_EGRESS__KEY_MODES (egress.key_modes): a key id",
+        ),
+        ("ARROWHEAD_EGRESS__KEY_MODES", "1a2b3c4d=on", "ARROWHEAD_EGRESS__KEY_MODES"),
+        ("ARROWHEAD_EGRESS__KEY_MODES", "1a2b3c4d=ncbi", "above egress.mode off"),
+        ("ARROWHEAD_EGRESS__KEY_MODES", "1a2b3c4d=off", "no key has the id 1a2b3c4d"),
+        ("ARROWHEAD_AUDIT__LEVEL", "all", "ARROWHEAD_AUDIT__LEVEL (audit.level)"),
+        ("ARROWHEAD_AUDIT__ON_FAILURE", "ignore", "ARROWHEAD_AUDIT__ON_FAILURE (audit.on_failure)"),
+        ("ARROWHEAD_AUDIT__MAX_BYTES", "10", "ARROWHEAD_AUDIT__MAX_BYTES (audit.max_bytes)"),
+        (
+            "ARROWHEAD_SERVER__CORS_ORIGINS",
+            "*",
+            "(server.cors_origins): '*' is no origin",
+        ),
+        ("ARROWHEAD_SERVER__CORS_ORIGINS", "https://lab.example/page", "is no origin"),
+        ("ARROWHEAD_SERVER__API_KEYS", "short", "ARROWHEAD_SERVER__API_KEYS"),
+        ("ARROWHEAD_EGRESS__MODE", "ncbi", "ARROWHEAD_NCBI__EMAIL (ncbi.email)"),
+        ("ARROWHEAD_MODEL__ENGINE", "scripted", "ARROWHEAD_MODEL__SCRIPT (model.script)"),
+        ("ARROWHEAD_NCBI__EUTILS_URL", "ftp://127.0.0.1", "ARROWHEAD_NCBI__EUTILS_URL"),
+        ("ARROWHEAD_NCBI__EUTILS_URL", "http://user@127.0.0.1", "no user name"),
+        ("ARROWHEAD_CONFIG", "/nonexistent/config.toml", "ARROWHEAD_CONFIG"),
+    ],
+)
+def test_a_bad_value_is_refused_by_its_variable(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
+    """Start-up stops with the name that has to be changed."""
+    monkeypatch.setenv(variable, value)
+
+    with pytest.raises(SettingsInvalid) as refused:
+        load_settings()
+
+    assert said in refused.value.message
+    assert "my-secret-key" not in refused.value.message
+
+
+def test_modes_of_keys_come_as_text_or_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By the key's id, which the key itself cannot be read from."""
+    name = key_id("first-key-0")
+    file = tmp_path / "config.toml"
+    file.write_text(f'[egress]\nmode = "ncbi"\n[egress.key_modes]\n"{name}" = "off"\n[ncbi]\nemail = "a@b.example"\n')
+    monkeypatch.setenv("ARROWHEAD_SERVER__API_KEYS", "first-key-0,second-key-0")
+
+    assert load_settings(config=file).egress.key_modes == {name: "off"}
+    monkeypatch.setenv("ARROWHEAD_EGRESS__KEY_MODES", f" {name} = local-first ")
+    assert load_settings(config=file).egress.key_modes == {name: "local-first"}
+    assert len(name) == 8 and "first-key" not in name
+
+
+@pytest.mark.parametrize(
+    ("settings", "profile", "allowed"),
+    [
+        ({"mode": "ncbi"}, "open", ("id", "symbol", "term", "free_text", "coordinates", "sequence")),
+        ({"mode": "ncbi", "profile": "hospital"}, "hospital", ("id", "symbol", "term")),
+        ({"mode": "local-first"}, "hospital", ("id", "symbol", "term")),
+        ({"mode": "local-first", "allow": "sequence, id"}, "listed", ("id", "sequence")),
+        ({"mode": "ncbi", "allow": ""}, "listed", ()),
+    ],
+)
+def test_the_list_of_what_may_leave(settings: dict[str, str], profile: str, allowed: tuple[str, ...]) -> None:
+    """By the mode's own profile, by name, or class by class; an empty list lets nothing out."""
+    policy = EgressPolicy.of(EgressSettings.model_validate(settings))
+
+    assert (policy.profile, policy.allowed) == (profile, allowed)
+
+
+def test_a_profile_and_a_list_exclude_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of them would count is not left to chance."""
+    monkeypatch.setenv("ARROWHEAD_EGRESS__PROFILE", "open")
+    monkeypatch.setenv("ARROWHEAD_EGRESS__ALLOW", "id")
+
+    with pytest.raises(SettingsInvalid, match=r"ARROWHEAD_EGRESS__ALLOW \(egress\.allow\): egress\.profile is set"):
+        load_settings()
+
+
+def test_a_remote_address_needs_egress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With egress off, NCBI's own address is refused with what to do; with egress on it is taken."""
+    monkeypatch.setenv("ARROWHEAD_NCBI__EUTILS_URL", "https://eutils.ncbi.nlm.nih.gov/entrez/eutils")
+
+    with pytest.raises(SettingsInvalid, match=r"egress\.mode is off: set egress\.mode to ncbi"):
+        load_settings()
+
+    monkeypatch.setenv("ARROWHEAD_EGRESS__MODE", "ncbi")
+    monkeypatch.setenv("ARROWHEAD_NCBI__EMAIL", "someone@example.org")
+    assert load_settings().egress.mode == "ncbi"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:7001", "http://127.0.0.1:7001/entrez/eutils/"])
+def test_a_loopback_address_works_with_egress_off(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """The folder of the functions may be left out."""
+    monkeypatch.setenv("ARROWHEAD_NCBI__EUTILS_URL", url)
+    monkeypatch.setenv("ARROWHEAD_NCBI__BLAST_URL", "http://127.0.0.1:7001")
+
+    ncbi = load_settings().ncbi
+
+    assert ncbi.eutils_url == "http://127.0.0.1:7001/entrez/eutils"
+    assert ncbi.blast_url == "http://127.0.0.1:7001/blast/Blast.cgi"
+
+
+def test_a_reachable_address_is_fine_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys come as one comma-separated text and do not show in the settings' text."""
+    monkeypatch.setenv("ARROWHEAD_SERVER__HOST", "0.0.0.0")
+    monkeypatch.setenv("ARROWHEAD_SERVER__API_KEYS", "first-key-0, second-key-0")
+
+    settings = load_settings()
+
+    assert [key.get_secret_value() for key in settings.server.api_keys] == ["first-key-0", "second-key-0"]
+    assert "first-key" not in repr(settings)
+
+
+def test_a_broken_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not TOML: the message has the path."""
+    file = tmp_path / "config.toml"
+    file.write_text("[server\n")
+
+    with pytest.raises(SettingsInvalid, match=str(file)):
+        load_settings(config=file)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("localhost", True), ("127.0.0.9", True), ("::1", True), ("[::1]", True), ("0.0.0.0", False), ("evil.org", False)],
+)
+def test_loopback_is_judged_by_the_name_alone(host: str, expected: bool) -> None:
+    """No name is resolved: only addresses and localhost count."""
+    assert is_loopback(host) is expected
+
+
+def test_blast_folders_come_as_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And reach the gateway's options with the limits of a search."""
+    monkeypatch.setenv("ARROWHEAD_GATEWAY__BLASTDB_DIRS", "/db/a, /db/b")
+    monkeypatch.setenv("ARROWHEAD_GATEWAY__BLAST_CPU_S", "600")
+
+    options = blast_options(load_settings())
+
+    assert options.blastdb_dirs == (Path("/db/a"), Path("/db/b"))
+    assert (options.workers, options.threads, options.limits.cpu_s) == (1, 1, 600)

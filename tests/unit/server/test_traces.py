@@ -1,0 +1,178 @@
+"""Traces, the error table, the merging of answers, and what importing the application costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+
+import pytest
+
+from models.decoding.types import LoopUsage
+from models.errors import ArrowheadError, EngineUnavailable
+from server.api.answers.rendering import Choice
+from server.api.answers.session import fan_out, run_all
+from server.error_mapping import TABLE, error_reply
+from server.methods.base import Ask, Done, Event, Sampling, Step, TextDelta, TranscriptDelta
+from server.traces import TraceHead, TraceRecorder, TraceStore
+
+
+def _head(number: int, owner: str = "") -> TraceHead:
+    return TraceHead(f"t{number}", "m", owner, 0)
+
+
+async def test_the_trace_store_keeps_the_newest() -> None:
+    """More than max_traces: the oldest goes."""
+    store = TraceStore(max_traces=2, max_bytes=10_000)
+    for number in range(3):
+        await store.put(_head(number), [])
+
+    assert [store.get(f"t{n}", "") is not None for n in range(3)] == [False, True, True]
+
+
+async def test_the_trace_store_is_bounded_in_bytes() -> None:
+    """Long traces push older ones out; one longer than everything is not kept."""
+    store = TraceStore(max_traces=100, max_bytes=1000)
+    await store.put(_head(0), [{"text": "x" * 500}])
+    await store.put(_head(1), [{"text": "x" * 500}])
+    await store.put(_head(2), [{"text": "x" * 5000}])
+
+    assert [store.get(f"t{n}", "") is not None for n in range(3)] == [False, True, False]
+
+
+async def test_a_disk_that_fails_does_not_lose_the_answer(tmp_path: Path) -> None:
+    """The folder is a file: the trace is still in memory."""
+    (tmp_path / "file").write_text("")
+    store = TraceStore(max_traces=1, max_bytes=1000, folder=tmp_path / "file")
+
+    await store.put(_head(0), [])
+
+    assert store.get("t0", "") is not None
+
+
+async def test_a_trace_is_shown_to_its_owner_alone() -> None:
+    """Another key's digest finds nothing."""
+    store = TraceStore(max_traces=1, max_bytes=1000)
+    await store.put(_head(0, "a"), [])
+
+    assert store.get("t0", "b") is None
+    assert json.loads(store.get("t0", "a") or "")["id"] == "t0"
+
+
+def test_an_interrupted_answer_has_a_trace() -> None:
+    """What was shown until then, and the code of the error."""
+    recorder = TraceRecorder(Ask(request_id="r", prompt="q"))
+    recorder.feed(TextDelta("half"))
+
+    record = recorder.record("model_not_ready")
+
+    assert (record["content"], record["answer"], record["finish_reason"]) == ("half", "", "error")
+
+
+def _classes(root: type[ArrowheadError]) -> Iterator[type[ArrowheadError]]:
+    for child in root.__subclasses__():
+        yield child
+        yield from _classes(child)
+
+
+def test_every_error_of_the_tree_has_a_status() -> None:
+    """No class of ours ends as an internal error for want of a row."""
+    import retrieval.errors
+    import retrieval.gateway.errors  # noqa: F401
+    import server.settings.loading  # noqa: F401
+
+    ours = [c for c in _classes(ArrowheadError) if c.__module__.split(".")[0] in ("models", "retrieval", "server")]
+    unmapped = [c.__name__ for c in ours if not set(c.__mro__) & set(TABLE) - {ArrowheadError}]
+
+    assert len(ours) > 20
+    assert unmapped == []
+
+
+def test_a_busy_or_loading_server_says_when_to_come_back() -> None:
+    """429 and 503 carry Retry-After; the hint is in the message."""
+    reply = error_reply(EngineUnavailable("m is loading"))
+
+    assert (reply.status, reply.retry_after_s) == (503, 2)
+    assert "GET /ready" in reply.message
+
+
+def test_a_foreign_exception_tells_nothing() -> None:
+    """Its text may hold a path or a question."""
+    reply = error_reply(ValueError("/secret"))
+
+    assert reply.status == 500
+    assert "/secret" not in json.dumps(reply.body)
+
+
+def test_tokens_of_an_answer_that_was_given_up_count_too() -> None:
+    """About, by its pieces; exactly where it ended."""
+    choice = Choice(trace_id="t")
+    for origin in ("sampled", "injected", "sampled"):
+        choice.feed(TranscriptDelta("x", origin))
+    assert choice.sampled == 2
+    choice.feed(Done(answer="", finish_reason="stop", stop_reason=None, usage=LoopUsage(sampled_tokens=7)))
+    assert choice.sampled == 7
+
+
+class _Talker:
+    """Yields one step and its end; ``fail`` raises instead, ``hang`` waits until it is cancelled."""
+
+    name = "talker"
+    description = "test"
+
+    def __init__(self) -> None:
+        self.cancelled = 0
+
+    def check(self, ask: Ask) -> None:
+        pass
+
+    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        yield Step(ask.request_id)
+        if ask.options.get("fail"):
+            raise EngineUnavailable("died")
+        if ask.options.get("hang"):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.cancelled += 1
+        yield Done(answer="", finish_reason="stop", stop_reason=None, usage=LoopUsage())
+
+
+def test_choices_differ_in_id_and_seed() -> None:
+    """Seeds are far apart, because segments of one answer count up from its seed."""
+    asks = fan_out(Ask(request_id="r", sampling=Sampling(seed=7)), 3)
+
+    assert [ask.request_id for ask in asks] == ["r-0", "r-1", "r-2"]
+    assert [ask.sampling.seed for ask in asks] == [7, 1007, 2007]
+    assert [ask.sampling.seed for ask in fan_out(Ask(request_id="r"), 2)] == [None, None]
+
+
+async def test_all_events_of_all_answers_come_through() -> None:
+    """Each is marked with its answer."""
+    items = [item async for item in run_all(_Talker(), fan_out(Ask(request_id="r"), 3))]
+
+    assert sorted(i.choice for i in items) == [0, 0, 1, 1, 2, 2]
+
+
+async def test_one_failing_answer_ends_the_others() -> None:
+    """The error is raised, and the answer that was still waiting has been cancelled by then."""
+    method = _Talker()
+    asks = [Ask(request_id="a", options={"hang": True}), Ask(request_id="b", options={"fail": True})]
+
+    with pytest.raises(EngineUnavailable):
+        _ = [item async for item in run_all(method, asks)]
+
+    assert method.cancelled == 1
+
+
+def test_the_application_imports_no_model_library() -> None:
+    """A laptop that only shows help must not load torch."""
+    code = "import sys, server.app, server.wiring.bootstrap, server.cli.main; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=250)
+
+    loaded = set(done.stdout.split())
+    assert "server.app" in loaded
+    assert not loaded & {"torch", "transformers", "vllm", "xgrammar", "faiss", "sentence_transformers"}

@@ -1,0 +1,80 @@
+"""The account of a card's memory, and the order of loading."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from models.errors import ModelError
+from retrieval.corpus.ingest.add import add_items
+from retrieval.corpus.items import Reading, Span
+from retrieval.corpus.namespaces.settings import NamespaceSettings
+from retrieval.index.errors import IndexTooLarge
+from retrieval.passages import Document
+from server.evidence.passages import Retrieval
+from server.settings.model import ModelSettings
+from server.settings.retrieval import RetrievalSettings
+from server.settings.schema import Settings
+from server.wiring.gpu_memory import check_memory, preload
+from server.wiring.retrieval import build_retrieval
+
+TEXT = "IL-6 drives the acute phase."
+
+
+@pytest.fixture
+def retrieval(tmp_path: Path) -> Iterator[Retrieval]:
+    made = build_retrieval(RetrievalSettings(encoder="hashing"), tmp_path)
+    made.namespaces.create("notes", NamespaceSettings(encoder="hashing"))
+    document = Document(document_id="note:1", title="Cytokines")
+    add_items(made.namespaces, "notes", [Reading(document, TEXT, (Span(0, len(TEXT)),))])
+    yield made
+    asyncio.run(made.close())
+
+
+def settings(card_gib: float | None, kv_gib: float | None = None) -> Settings:
+    chosen = RetrievalSettings(encoder="minilm", device="cuda", backend="torch", card_gib=card_gib)
+    return Settings(retrieval=chosen, model=ModelSettings(kv_cache_gib=kv_gib))
+
+
+def test_all_that_shares_a_card_is_in_the_account(retrieval: Retrieval) -> None:
+    """Indices first, then encoders, then the engine's cache, and what is left."""
+    lines = check_memory(settings(80, kv_gib=20), retrieval)
+    assert [line.split(":")[0] for line in lines] == [
+        "index vectors of notes",
+        "encoder minilm",
+        "engine key-value cache",
+        "left for the engine's weights and cache",
+    ]
+    assert "20.00 GiB" in lines[2]
+
+
+def test_what_does_not_fit_is_refused_with_the_numbers(retrieval: Retrieval) -> None:
+    """Before anything is loaded."""
+    with pytest.raises(IndexTooLarge, match=r"key-value cache needs 20\.00 GiB of cuda"):
+        check_memory(settings(16, kv_gib=20), retrieval)
+
+
+def test_without_a_card_there_is_no_account(retrieval: Retrieval) -> None:
+    """Nor where its size is not told."""
+    assert check_memory(settings(None), retrieval) == []
+    assert check_memory(Settings(retrieval=RetrievalSettings(device="cpu", card_gib=1)), retrieval) == []
+
+
+def test_preloading_opens_indices_and_encoders(retrieval: Retrieval) -> None:
+    """A search afterwards loads nothing; a damaged index costs a warning, not the server."""
+    preload(retrieval)
+    with retrieval.namespaces.using("notes") as namespace:
+        assert namespace.vectors.stats().rows == 1
+
+
+def test_an_encoder_that_is_not_here_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Requests for it say why."""
+    made = build_retrieval(RetrievalSettings(encoder="hashing", encoders=("nobody/has-this",)), tmp_path)
+    preload(made)
+    assert "encoder not loaded: name=nobody/has-this" in caplog.text
+    with pytest.raises(ModelError):
+        made.encoders.encoder("nobody/has-this")
+    asyncio.run(made.close())
