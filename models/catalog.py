@@ -70,9 +70,9 @@ class ModelCard:
     def is_local(self) -> bool:
         return Path(self.source).is_dir()
 
-    def dtype_for(self, wish: Dtype) -> Dtype:
-        """Return ``wish``, or the model's own dtype if ``wish`` is ``auto``."""
-        return self.dtype if wish == "auto" else wish
+    def dtype_for(self, requested: Dtype) -> Dtype:
+        """Return ``requested``, or the model's own dtype if ``requested`` is ``auto``."""
+        return self.dtype if requested == "auto" else requested
 
     def verify_weights(self) -> None:
         """Compare the files named in ``weights_sha256`` with their digests.
@@ -137,7 +137,7 @@ def card_from_request(request: ModelRequest) -> ModelCard:
     if request.genegpt_mask is not None:
         extras["genegpt_mask"] = request.genegpt_mask
     return ModelCard(
-        name=request.served_name or friendly_name(request.source),
+        name=request.served_name or derive_served_name(request.source),
         source=str(directory) if directory.is_dir() else request.source,
         revision=request.revision,
         prompt_form=request.prompt_form or _guess_prompt_form(request.source, directory),
@@ -146,7 +146,7 @@ def card_from_request(request: ModelRequest) -> ModelCard:
     )
 
 
-def friendly_name(source: str) -> str:
+def derive_served_name(source: str) -> str:
     """Derive the served name of a model: ``meta-llama/Llama-3.1-8B-Instruct`` is ``llama-3.1-8b``."""
     last = source.rstrip("/").rsplit("/", 1)[-1].lower()
     name = _NAME_NOISE.sub("", _LLAMA.sub("llama", last))
@@ -209,7 +209,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 _SWITCHES: Final = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY")
 
 
-def stay_off_the_hub() -> None:
+def disable_hub_access() -> None:
     """Disable the hub's network access for the rest of this process and for its children.
 
     ``local_files_only`` is not enough: the library asks its server about the caller's environment before it looks into

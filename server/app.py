@@ -21,10 +21,10 @@ from server.api.reference import routes as reference
 from server.api.responses import routes as responses
 from server.api.retrieval import documents, embeddings, namespaces, search
 from server.api.vllm_passthrough import dispatch
-from server.auth.access_control import Door
+from server.auth.access_control import AccessControl
 from server.error_mapping import error_reply
-from server.middleware.access_log import Access
-from server.middleware.security import Guard, log_failure
+from server.middleware.access_log import AccessLogMiddleware
+from server.middleware.security import SecurityMiddleware, log_failure
 from server.wiring.services import Services
 
 
@@ -50,9 +50,11 @@ def create_app(services: Services) -> FastAPI:
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
-    door = Door(services.settings.server, services.keyring, services.rates)
-    app.add_middleware(Guard, door=door, body_timeout_s=services.settings.server.body_timeout_s)
-    app.add_middleware(Access, observing=services.observing)  # the last one is the outermost
+    access_control = AccessControl(services.settings.server, services.keyring, services.rates)
+    app.add_middleware(
+        SecurityMiddleware, access_control=access_control, body_timeout_s=services.settings.server.body_timeout_s
+    )
+    app.add_middleware(AccessLogMiddleware, observing=services.observing)  # the last one is the outermost
     return app
 
 

@@ -147,7 +147,7 @@ class EgressRaised(RequestError):
     hint = "leave arrowhead.egress out, or ask for a lower mode"
 
 
-class ClientGone(RequestError):
+class ClientDisconnected(RequestError):
     """Signal that the client disconnected before the reply."""
 
 

@@ -56,7 +56,7 @@ def is_same_origin(origin: str, host: str) -> bool:
     return page.scheme in _PORTS and page.netloc == here.netloc
 
 
-def is_embedded(site: str, mode: str, destination: str) -> bool:
+def is_subresource(site: str, mode: str, destination: str) -> bool:
     """Return whether a page of another origin loads this as a subresource, by the Sec-Fetch headers.
 
     Following a link to it does not count. False if the headers are missing, as from clients other than browsers.

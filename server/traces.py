@@ -18,7 +18,7 @@ from typing import Any
 
 from server.egress.policy import NOTHING_LEFT
 from server.methods.base import (
-    Ask,
+    AnswerRequest,
     CallMade,
     CallReplied,
     Done,
@@ -49,7 +49,7 @@ class TraceHead:
 class TraceRecorder:
     """Collect the events of one answer into one JSON-serializable record."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: AnswerRequest) -> None:
         self._ask = ask
         self._spans: list[list[str]] = []
         self._calls: list[dict[str, Any]] = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from models.decoding.transcript import LIMIT_REPLY, Transcript, cut_reply, decode_continuation, defuse
+from models.decoding.transcript import LIMIT_REPLY, Transcript, break_up_markers, cut_reply, decode_continuation
 from models.decoding.types import Call, CallReply, CallSyntax, LoopDone, LoopFinish, LoopLimits, LoopUsage
 from models.engines.base import Tokenizer
 from models.errors import UnsupportedParam
@@ -27,7 +27,7 @@ _MAX_CANDIDATES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Arrow:
+class CloserMatch:
     """Mark one closer in the sampled text.
 
     ``end`` is the offset just after it, in characters fed since the last reset. ``call`` is what ``is_call`` accepted,
@@ -59,7 +59,7 @@ class CallScanner:
         """Return the number of characters fed since the last reset."""
         return self._base + len(self._buffer)
 
-    def feed(self, text: str) -> list[Arrow]:
+    def feed(self, text: str) -> list[CloserMatch]:
         """Return the arrows that ``text`` completes, in order."""
         closer = self._syntax.closer
         search_from = max(0, len(self._buffer) - len(closer) + 1)
@@ -67,7 +67,7 @@ class CallScanner:
         arrows = []
         while (at := self._buffer.find(closer, search_from)) != -1:
             end = at + len(closer)
-            arrows.append(Arrow(self._base + end, self._judge(self._buffer[:at])))
+            arrows.append(CloserMatch(self._base + end, self._judge(self._buffer[:at])))
             self._drop(end)
             search_from = 0
         if len(self._buffer) > 2 * self._window:
@@ -100,7 +100,7 @@ class CallScanner:
 
 
 # Tokens to free for the text after a reply: a quarter of a small context, at most this many in a large one.
-_COMFORTABLE_ROOM = 2048
+_MAX_RESUME_TOKENS = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ class Segment:
 class Generate:
     """Request a continuation of ``prompt_ids``.
 
-    ``emit`` is text of the last segment to show now. ``held`` is text that may yet turn out to begin a stop string:
+    ``emit`` is text of the last segment to show now. ``withheld`` is text that may yet turn out to begin a stop string:
     show it in front of the segment's first text, not before, and not at all if the segment ends without any.
     """
 
@@ -151,7 +151,7 @@ class Generate:
     params: GenerateParams
     ordinal: int
     emit: str = ""
-    held: str = ""
+    withheld: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class CallLoop:
         user_stop = self._earliest_user_stop(segment.text, written)
         if user_stop is not None:
             return self._end(segment, written[: user_stop[0]], "stop", user_stop[1])
-        return self._put_back(segment, written, at)
+        return self._resume_after_false_stop(segment, written, at)
 
     def on_reply(self, reply: CallReply, at: float) -> Resumed:
         injected = self._fitted(reply.text)
@@ -248,7 +248,7 @@ class CallLoop:
         refusal = CallReply(LIMIT_REPLY, "refused", {"error_type": "CallLimit"}) if self._refused else None
         return Fetch(call, emit, refusal)
 
-    def _put_back(self, segment: Segment, written: str, at: float) -> Generate | Finish:
+    def _resume_after_false_stop(self, segment: Segment, written: str, at: float) -> Generate | Finish:
         """Continue after a false stop, since an arrow that ends no call is ordinary text."""
         text = written + self._overshoot(segment, written)
         self._scanner.feed(text[len(written) :])
@@ -281,13 +281,13 @@ class CallLoop:
         own, which counts only at the very start of the next segment.
         """
         self._stop_by_ending = {}
-        held = ""
+        withheld = ""
         for stop in self._request.params.stop:
             for length in range(1, len(stop)):
                 if unseen.endswith(stop[:length]):
                     self._stop_by_ending.setdefault(stop[length:], stop)
-                    held = max(held, stop[:length], key=len)
-        return held
+                    withheld = max(withheld, stop[:length], key=len)
+        return withheld
 
     def _earliest_user_stop(self, text: str, written: str) -> tuple[int, str] | None:
         """Return position and text of the earliest user's stop string that ends inside the stop just found, or None."""
@@ -302,17 +302,17 @@ class CallLoop:
         limits, params = self._request.limits, self._request.params
         suffix, syntax = self._request.reply_suffix, self._request.syntax
         to_write = min(params.max_tokens - self._usage.sampled_tokens, max(1, self._max_model_len // 16))
-        room = self._transcript.room_for_reply(self._max_model_len) - max(to_write, 1)
+        room = self._transcript.available_reply_tokens(self._max_model_len) - max(to_write, 1)
         budget = max(0, min(limits.max_reply_tokens, room))
-        cut = cut_reply(defuse(text, syntax), suffix, budget, self._tokenizer)
-        return defuse(cut.removesuffix(suffix), syntax) + suffix
+        cut = cut_reply(break_up_markers(text, syntax), suffix, budget, self._tokenizer)
+        return break_up_markers(cut.removesuffix(suffix), syntax) + suffix
 
     def _resume(self, emit: str, at: float) -> Generate | Finish:
         remaining = self._request.params.max_tokens - self._usage.sampled_tokens
         if at >= self._request.limits.total_timeout_s:
             return self._finish("timeout", None, emit + self._held)
-        wanted = min(remaining, max(1, self._max_model_len // 4), _COMFORTABLE_ROOM)
-        room = self._transcript.make_room(wanted, self._max_model_len)
+        wanted = min(remaining, max(1, self._max_model_len // 4), _MAX_RESUME_TOKENS)
+        room = self._transcript.free_tokens(wanted, self._max_model_len)
         if min(remaining, room) < 1:
             return self._finish("length", None, emit + self._held)
         return self._generate(min(remaining, room), emit)

@@ -43,7 +43,7 @@ async def run(engine: Engine, request: LoopRequest, handler: CallHandler) -> Asy
     action: Generate | Fetch | Finish = loop.begin()
     while not isinstance(action, Finish):
         if isinstance(action, Generate):
-            reader = _SegmentReader(action.held)
+            reader = _SegmentReader(action.withheld)
             async with aclosing(_generate(engine, request, action, reader, timer)) as sampled:
                 async for event in sampled:
                     yield event
@@ -113,7 +113,7 @@ class _SegmentReader:
     The last delta's text is left to the loop, which may turn it into a call.
     """
 
-    held: str
+    withheld: str
     last: Delta = field(default_factory=Delta)
     _deltas: list[Delta] = field(default_factory=list)
     _timed_out: bool = False
@@ -125,8 +125,8 @@ class _SegmentReader:
             self.last = delta
             return None
         event = _as_event(delta)
-        if delta.text and self.held:
-            event, self.held = replace(event, text=self.held + delta.text), ""
+        if delta.text and self.withheld:
+            event, self.withheld = replace(event, text=self.withheld + delta.text), ""
         return event if event.text or event.token_ids else None
 
     def time_out(self) -> None:

@@ -110,7 +110,7 @@ DROPPED_REPLY = "[earlier reply left out]"
 LIMIT_REPLY = "[no more calls: answer now]"
 
 
-def defuse(text: str, syntax: CallSyntax) -> str:
+def break_up_markers(text: str, syntax: CallSyntax) -> str:
     """Break up openers and closers, so that the model reads no text in a reply as a complete call."""
     for mark in (syntax.closer, syntax.opener):
         text = text.replace(mark, f"{mark[:1]} {mark[1:]}")
@@ -231,20 +231,20 @@ class Transcript:
         self._rest = ""
         return len(token_ids)
 
-    def room_for_reply(self, max_model_len: int) -> int:
+    def available_reply_tokens(self, max_model_len: int) -> int:
         """Return the number of tokens left for a new reply if every earlier reply were dropped."""
         dropped = len(self._dropped_ids(""))
         shortest = sum(min(len(p.in_context), dropped) - len(p.in_context) for p in self._replies())
         return max_model_len - self.num_tokens() - shortest
 
-    def make_room(self, wanted: int, max_model_len: int) -> int:
-        """Shorten, then drop, replies before the latest, oldest first, until ``wanted`` tokens fit.
+    def free_tokens(self, required_tokens: int, max_model_len: int) -> int:
+        """Shorten, then drop, replies before the latest, oldest first, until ``required_tokens`` tokens fit.
 
         Returns the number of free tokens. The prompt, the model's own text and the latest reply stay as they are.
         """
         for shorten in (self._shorten, self._drop):
             for part in self._replies()[:-1]:
-                if max_model_len - self.num_tokens() >= wanted:
+                if max_model_len - self.num_tokens() >= required_tokens:
                     break
                 shorten(part)
         return max_model_len - self.num_tokens()

@@ -107,7 +107,7 @@ SENTENCE: Final = ". "
 _ENDS: Final = (".", "?", "!")
 
 
-def one_text(passage: PassageText, separator: str = SENTENCE) -> str:
+def join_title(passage: PassageText, separator: str = SENTENCE) -> str:
     """Join title and text with ``separator``; return the other alone if one is empty.
 
     With the default separator, only a space follows a title that ends a sentence, as PubMed's titles do.

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from models.encoders.base import EncoderFingerprint, Floats, Metric, PassageText, Progress, one_text
+from models.encoders.base import EncoderFingerprint, Floats, Metric, PassageText, Progress, join_title
 from models.encoders.specs import HASHING, OVERLAP
 
 _WORD: Final = re.compile(r"\w+")
@@ -71,7 +71,7 @@ class HashingEncoder:
         return vectors
 
     def encode_passages(self, passages: Sequence[PassageText], *, progress: Progress | None = None) -> Floats:
-        return self.encode_queries([one_text(passage) for passage in passages], progress=progress)
+        return self.encode_queries([join_title(passage) for passage in passages], progress=progress)
 
     def count_query_tokens(self, text: str) -> int:
         return len(_words(text))
@@ -100,7 +100,7 @@ class OverlapCrossEncoder:
         wanted, wanted_pairs = set(words), set(pairwise(words))
         scores = np.empty(len(passages), np.float32)
         for row, passage in enumerate(passages):
-            own = _words(one_text(passage))[:_MAX_WORDS]
+            own = _words(join_title(passage))[:_MAX_WORDS]
             share = _share(wanted, set(own))
             if wanted_pairs:
                 share = 0.75 * share + 0.25 * _share(wanted_pairs, set(pairwise(own)))

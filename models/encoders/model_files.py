@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from models.catalog import stay_off_the_hub
+from models.catalog import disable_hub_access
 from models.errors import EncoderUnusable, ModelNotFound
 
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -78,7 +78,7 @@ def _in_package(package: str) -> ModelFolder | None:
 
 def _from_hub(source: str, revision: str | None, allow_download: bool) -> ModelFolder:
     if not allow_download:
-        stay_off_the_hub()
+        disable_hub_access()
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 

@@ -93,7 +93,7 @@ def resolve_cross_encoder(spec_or_id: CrossEncoderSpec | str, options: EncoderOp
         by_source = {known.source.lower(): known for known in KNOWN_CROSS_ENCODERS.values()}
         found = KNOWN_CROSS_ENCODERS.get(spec) or by_source.get(spec.lower())
         name = Path(spec).expanduser().resolve().name if Path(spec).expanduser().is_dir() else spec
-        _refuse_bare_word(spec, (*KNOWN_CROSS_ENCODERS, OVERLAP))
+        _reject_unknown_name(spec, (*KNOWN_CROSS_ENCODERS, OVERLAP))
         spec = found or CrossEncoderSpec(name=name, source=spec)
     return ResolvedCrossEncoder(spec, _locate(spec.source, options.revision or spec.revision, options))
 
@@ -124,11 +124,11 @@ def _known_by_folder_names(directory: Path) -> EncoderSpec | None:
 
 
 def _locate_unknown(source: str, options: EncoderOptions) -> ModelFolder:
-    _refuse_bare_word(source, _NAMES)
+    _reject_unknown_name(source, _NAMES)
     return _locate(source, options.revision, options)
 
 
-def _refuse_bare_word(source: str, names: tuple[str, ...]) -> None:
+def _reject_unknown_name(source: str, names: tuple[str, ...]) -> None:
     if "/" not in source and source not in names and not Path(source).expanduser().is_dir():
         raise ModelNotFound(f"{source!r} is no encoder: name a directory, a hub id, or one of {', '.join(names)}")
 

@@ -20,10 +20,10 @@ from typing import Final, TypeVar
 _T = TypeVar("_T")
 # Long enough for the pause between two layers, short enough not to slow other programs (docs/benchmarks.md).
 _SPINS: Final = "20000"
-_USUAL_SPINS: Final = "300000"
+_DEFAULT_SPINS: Final = "300000"
 
 
-def wait_briefly() -> None:
+def limit_spin_count() -> None:
     """Shorten the time that the helper threads of GNU OpenMP spin before they sleep.
 
     torch and faiss bring GNU OpenMP, which reads its environment when it is loaded: call this before the first import
@@ -33,15 +33,15 @@ def wait_briefly() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
 
 
-def usual_wait(environ: Mapping[str, str]) -> dict[str, str]:
+def default_spin_count(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that undo ``wait_briefly`` for a process that computes alone.
 
     Values that were not set by ``wait_briefly`` stay as they are.
     """
-    return {"GOMP_SPINCOUNT": _USUAL_SPINS} if environ.get("GOMP_SPINCOUNT") == _SPINS else {}
+    return {"GOMP_SPINCOUNT": _DEFAULT_SPINS} if environ.get("GOMP_SPINCOUNT") == _SPINS else {}
 
 
-def in_own_thread(call: Callable[[], _T]) -> _T:
+def run_in_new_thread(call: Callable[[], _T]) -> _T:
     """Run ``call`` in a thread of its own and return its result or raise its error.
 
     Blocks until ``call`` has ended.

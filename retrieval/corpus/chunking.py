@@ -12,7 +12,7 @@ from typing import Final
 from semantic_text_splitter import TextSplitter
 
 from retrieval.corpus.errors import NamespaceInvalid
-from retrieval.corpus.items import Reading, Span
+from retrieval.corpus.items import ParsedDocument, Span
 
 MIN_SIZE: Final = 50
 MAX_SIZE: Final = 100_000
@@ -52,7 +52,7 @@ class Chunker:
         self.chunking = chunking
         self._splitter = TextSplitter(chunking.size, overlap=chunking.overlap)
 
-    def cut(self, reading: Reading) -> list[Span]:
+    def cut(self, reading: ParsedDocument) -> list[Span]:
         """Return the spans of the passages, ascending; ``text[start:end]`` is the passage.
 
         Section and page are those at the start of the passage. A text that fits, such as most abstracts, is one
@@ -84,7 +84,7 @@ class Chunker:
                     yield low + offset, low + offset + len(piece)
             low = end
 
-    def _span(self, reading: Reading, start: int, end: int) -> Span:
+    def _span(self, reading: ParsedDocument, start: int, end: int) -> Span:
         first = reading.spans[bisect_right(reading.spans, start, key=lambda span: span.end)]
         return Span(start, end, first.section, first.page)
 

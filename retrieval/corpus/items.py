@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.errors import ImportFileError
 from retrieval.passages import Document
-from retrieval.storage.durable import fact_of
+from retrieval.storage.durable import digest_file
 
 RETRACTED: Final = "retracted publication"
 # Current or shorter names; PubMed has used both for retraction notices.
@@ -74,7 +74,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedDocument:
     """Hold one document as read.
 
     ``spans`` are ascending and do not overlap; ``line`` is where it begins, 0 if unknown. ``whole``: the spans are
@@ -96,7 +96,7 @@ class Withdrawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class SkippedRecord:
     """Report a skipped record: in ``file``, at ``line``, for ``reason``.
 
     Lines are 1-based; in a tar, ``line`` is the number of the member.
@@ -107,7 +107,7 @@ class Passed:
     reason: str
 
 
-Item = Reading | Withdrawn | Passed
+Item = ParsedDocument | Withdrawn | SkippedRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,11 +172,11 @@ class TextBuilder:
         self._spans.append(Span(self._size, self._size + len(text), clean(section), page))
         self._size += len(text)
 
-    def reading(self, document: Document, line: int = 0, *, whole: bool = False) -> Reading:
+    def reading(self, document: Document, line: int = 0, *, whole: bool = False) -> ParsedDocument:
         """Return the document with the joined text; its title is the text where no part was added."""
         if not self._parts:
             self.add(document.title)
-        return Reading(document, "".join(self._parts), tuple(self._spans), line, whole)
+        return ParsedDocument(document, "".join(self._parts), tuple(self._spans), line, whole)
 
 
 def clean(text: str) -> str:
@@ -213,6 +213,6 @@ def sha256_of(path: Path) -> str:
         DocumentUnreadable: the file cannot be read.
     """
     try:
-        return fact_of(path).sha256
+        return digest_file(path).sha256
     except OSError as error:
         raise DocumentUnreadable(f"{path}: cannot be read: {error.strerror}") from error

@@ -19,13 +19,13 @@ from typing import IO, Any, Final
 
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import DocumentUnreadable, NamespaceDamaged, NamespaceExists, NamespaceInvalid
-from retrieval.corpus.items import Reading, Span
+from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings, checked_name, settings_of
 from retrieval.corpus.store.schema import STORE_NAME, document_of, document_text, spans_of, spans_text
 from retrieval.corpus.store.writer import StoreWriter, create_store
-from retrieval.storage.atomic_folders import draft_beside, put_in_place
+from retrieval.storage.atomic_folders import create_draft, replace_folder
 from retrieval.storage.durable import sync_folder
 
 FORMAT: Final = "arrowhead-namespace"
@@ -37,7 +37,7 @@ _PART_BYTES: Final = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExportPart:
     """Describe one file of an export."""
 
     name: str
@@ -45,7 +45,7 @@ class Part:
     sha256: str
 
 
-def export(namespaces: Namespaces, name: str, target: Path) -> list[Part]:
+def export(namespaces: Namespaces, name: str, target: Path) -> list[ExportPart]:
     """Write a namespace to ``target``, which appears only when it is complete.
 
     ``target`` is a tar where its name ends with .tar, else a folder; it must not exist yet.
@@ -56,15 +56,15 @@ def export(namespaces: Namespaces, name: str, target: Path) -> list[Part]:
     """
     if target.exists():
         raise NamespaceExists(f"{target} is there already")
-    with namespaces.sole_writer(name), namespaces.using(name) as namespace:
+    with namespaces.writer_lock(name), namespaces.using(name) as namespace:
         try:
             return _export(namespace, target)
         except OSError as error:
             raise NamespaceDamaged(f"{target}: cannot be written: {error.strerror}") from error
 
 
-def _export(namespace: Namespace, target: Path) -> list[Part]:
-    draft = draft_beside(target)
+def _export(namespace: Namespace, target: Path) -> list[ExportPart]:
+    draft = create_draft(target)
     try:
         folder = draft / "export"
         folder.mkdir()
@@ -93,7 +93,7 @@ def seal(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def _manifest(namespace: Namespace, parts: list[Part]) -> dict[str, Any]:
+def _manifest(namespace: Namespace, parts: list[ExportPart]) -> dict[str, Any]:
     store = namespace.store
     counts = store.counts()
     return {
@@ -109,7 +109,7 @@ def _manifest(namespace: Namespace, parts: list[Part]) -> dict[str, Any]:
     }
 
 
-def _write_parts(namespace: Namespace, folder: Path) -> Iterator[Part]:
+def _write_parts(namespace: Namespace, folder: Path) -> Iterator[ExportPart]:
     """Write the documents into parts of at most ``_PART_BYTES`` each, or of one larger document."""
     lines = _lines(namespace)
     line = next(lines, None)
@@ -122,16 +122,16 @@ def _write_parts(namespace: Namespace, folder: Path) -> Iterator[Part]:
                 digest.update(line)
                 size += len(line)
                 line = next(lines, None)
-        yield Part(path.name, size, digest.hexdigest())
+        yield ExportPart(path.name, size, digest.hexdigest())
         number += 1
 
 
 def _lines(namespace: Namespace) -> Iterator[bytes]:
-    for reading, _ in namespace.store.readings():
+    for reading, _ in namespace.store.parsed_documents():
         yield json.dumps(_row(namespace, reading), ensure_ascii=False).encode() + b"\n"
 
 
-def _row(namespace: Namespace, reading: Reading) -> dict[str, Any]:
+def _row(namespace: Namespace, reading: ParsedDocument) -> dict[str, Any]:
     """Return the JSON fields of a document, with all its passages including duplicates of other documents'."""
     return {
         "document": json.loads(document_text(reading.document)),
@@ -163,7 +163,7 @@ class _Manifest:
     settings: NamespaceSettings
     created: str
     documents: int
-    parts: dict[str, Part]
+    parts: dict[str, ExportPart]
 
 
 def import_namespace(
@@ -186,15 +186,15 @@ def import_namespace(
             raise DocumentUnreadable(f"{source}: no export of a namespace ({error})") from error
         target = namespaces.root / checked_name(name or manifest.name)
         namespaces.root.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(namespaces.sole_writer(target.name))
+        stack.enter_context(namespaces.writer_lock(target.name))
         if target.exists():
             raise NamespaceExists(f"there is a namespace {target.name} already")
-        draft = draft_beside(target)
+        draft = create_draft(target)
         stack.callback(shutil.rmtree, draft, ignore_errors=True)
         chosen = replace(settings or manifest.settings, chunking=manifest.settings.chunking)
         try:
             _fill(draft, target.name, (export, manifest), chosen)
-            put_in_place(draft, target)
+            replace_folder(draft, target)
         except (OSError, tarfile.TarError, EOFError) as error:
             raise DocumentUnreadable(f"{source}: damaged, or it cannot be written here ({error})") from error
         return target.name
@@ -257,9 +257,9 @@ class _Export:
             raise self.error(f"no {FORMAT} of version {VERSION}")
         if manifest[SEAL] != seal(manifest):
             raise self.error("the manifest is damaged: its SHA-256 is not its own")
-        parts: dict[str, Part] = {}
+        parts: dict[str, ExportPart] = {}
         for entry in manifest["files"]:
-            part = Part(str(entry["name"]), int(entry["bytes"]), str(entry["sha256"]))
+            part = ExportPart(str(entry["name"]), int(entry["bytes"]), str(entry["sha256"]))
             if _PART_NAME.fullmatch(part.name) is None or part.name in parts:
                 raise self.error(f"the manifest names a part {part.name[:80]!r}, which cannot be one")
             if part.bytes < 0 or _SHA256.fullmatch(part.sha256) is None:
@@ -270,7 +270,7 @@ class _Export:
             str(manifest["name"]), settings, str(manifest["created"])[:40], int(manifest["documents"]), parts
         )
 
-    def parts(self, manifest: _Manifest) -> Iterator[tuple[Part, IO[bytes]]]:
+    def parts(self, manifest: _Manifest) -> Iterator[tuple[ExportPart, IO[bytes]]]:
         """Yield each part with an open file.
 
         Raises:
@@ -295,7 +295,7 @@ class _Export:
             with opened:
                 yield known, opened
 
-    def lines(self, part: Part, handle: IO[bytes]) -> Iterator[tuple[Reading, tuple[Span, ...]]]:
+    def lines(self, part: ExportPart, handle: IO[bytes]) -> Iterator[tuple[ParsedDocument, tuple[Span, ...]]]:
         """Yield documents with their passages.
 
         The digest is known only at the end of the part; until then documents go into a draft.
@@ -315,7 +315,7 @@ class _Export:
             raise self.error(f"{part.name} is damaged: its SHA-256 is not the manifest's")
 
 
-def _passage_of(line: bytes) -> tuple[Reading, tuple[Span, ...]]:
+def _passage_of(line: bytes) -> tuple[ParsedDocument, tuple[Span, ...]]:
     """Parse one line of a part.
 
     Raises:
@@ -334,12 +334,12 @@ def _passage_of(line: bytes) -> tuple[Reading, tuple[Span, ...]]:
         low = span.end
     if any(not 0 <= cut.start < cut.end <= len(text) for cut in cuts):
         raise ValueError("a passage does not lie in its text")
-    return Reading(document_of(json.dumps(row["document"])), text, spans, whole=bool(row["whole"])), cuts
+    return ParsedDocument(document_of(json.dumps(row["document"])), text, spans, whole=bool(row["whole"])), cuts
 
 
 def _batches(
-    rows: Iterator[tuple[Reading, tuple[Span, ...]]],
-) -> Iterator[list[tuple[Reading, tuple[Span, ...]]]]:
+    rows: Iterator[tuple[ParsedDocument, tuple[Span, ...]]],
+) -> Iterator[list[tuple[ParsedDocument, tuple[Span, ...]]]]:
     batch = []
     for row in rows:
         batch.append(row)

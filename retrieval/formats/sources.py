@@ -75,7 +75,7 @@ class Source:
         except OSError as error:
             raise ImportFileError(self.path, f"cannot be read: {error.strerror}") from error
 
-    def beside(self, path: Path) -> Source:
+    def sibling(self, path: Path) -> Source:
         """Return a source with the same settings for another file, or for this one again."""
         return Source(path, chunk=self._chunk, max_line=self._max_line)
 

@@ -139,7 +139,7 @@ class Columns:
             ids=self.ids[rows], dates=self.dates[rows], types=self.types[rows], namespaces=self.namespaces[rows]
         )
 
-    def passing(self, where: RowFilter, *, ascending: bool = False) -> Mask:
+    def matching_mask(self, where: RowFilter, *, ascending: bool = False) -> Mask:
         """Return the mask of rows that pass the filter.
 
         With ``ascending``, the ids are sorted and looked up by binary search.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from retrieval.index.errors import IndexFault, IndexTooLarge
-from retrieval.index.spec import LEAST_APPROXIMATE, Kind, lists_for, pq_parts
+from retrieval.index.spec import MIN_APPROXIMATE_ROWS, Kind, lists_for, pq_parts
 
 GIB: Final = 1 << 30
 Stage = Literal["index", "encoder", "engine"]
@@ -39,7 +39,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class MemoryClaim:
     """Reserve bytes of a device ("cpu", "cuda:0") for one component."""
 
     name: str
@@ -53,7 +53,7 @@ def estimate(kind: Kind, rows: int, dim: int) -> Estimate:
 
     38 million x 768 flat takes 54.4 GiB in memory.
     """
-    kind = "flat" if rows < LEAST_APPROXIMATE else kind
+    kind = "flat" if rows < MIN_APPROXIMATE_ROWS else kind
     lists = lists_for(rows) * dim * 4 if kind.startswith("ivf") else 0
     structure = rows * _row_bytes(kind, dim) + lists
     kept = rows * (2 * dim + _COLUMN_BYTES)
@@ -63,17 +63,17 @@ def estimate(kind: Kind, rows: int, dim: int) -> Estimate:
     return Estimate(memory, disk, 0 if kind == "flat" else structure + 2 * sample)
 
 
-class MemoryLedger:
+class MemoryBudget:
     """Track memory claims against a budget per device.
 
-    Budgets are in GiB, of which ``spare_gib`` stays unassigned. Not thread-safe: claims are made at start-up.
+    Budgets are in GiB, of which ``reserve_gib`` stays unassigned. Not thread-safe: claims are made at start-up.
     """
 
-    def __init__(self, budgets_gib: Mapping[str, float], spare_gib: float = 3.0) -> None:
-        self._budgets = {device: int(max(0.0, gib - spare_gib) * GIB) for device, gib in budgets_gib.items()}
-        self._claims: list[Claim] = []
+    def __init__(self, budgets_gib: Mapping[str, float], reserve_gib: float = 3.0) -> None:
+        self._budgets = {device: int(max(0.0, gib - reserve_gib) * GIB) for device, gib in budgets_gib.items()}
+        self._claims: list[MemoryClaim] = []
 
-    def claim(self, claim: Claim) -> None:
+    def claim(self, claim: MemoryClaim) -> None:
         """Add a claim.
 
         Raises:
@@ -106,7 +106,7 @@ class MemoryLedger:
         """Return one line for each claim, in load order."""
         return [f"{claim.stage} {claim.name}: {_gib(claim.bytes)}" for claim in self._on(device)]
 
-    def _on(self, device: str) -> list[Claim]:
+    def _on(self, device: str) -> list[MemoryClaim]:
         return [claim for claim in self._claims if claim.device == device]
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from retrieval.index.backends.base import Backend
 from retrieval.index.errors import IndexInputInvalid, IndexWriteFailed
-from retrieval.index.segments.index import Opening, SegmentedIndex
+from retrieval.index.segments.index import IndexResources, SegmentedIndex
 from retrieval.index.segments.manifest import Manifest, OpenOptions, check_fits
-from retrieval.index.segments.search_thread import SearchOwner
-from retrieval.index.segments.snapshot import View
+from retrieval.index.segments.search_thread import SearchThread
+from retrieval.index.segments.snapshot import IndexSnapshot
 from retrieval.index.segments.storage import Storage
 from retrieval.index.spec import BackendName, IndexSpec
 
@@ -41,11 +41,11 @@ def create_index(folder: Path, spec: IndexSpec, options: OpenOptions | None = No
         raise IndexWriteFailed(f"{folder} could not be written: {fault}") from fault
     finally:
         lock.close()
-    return SegmentedIndex(Opening(storage, backend, options, _owner(spec.backend, options)), empty)
+    return SegmentedIndex(IndexResources(storage, backend, options, _owner(spec.backend, options)), empty)
 
 
 def open_index(
-    folder: Path, spec: IndexSpec, options: OpenOptions | None = None, known: View | None = None
+    folder: Path, spec: IndexSpec, options: OpenOptions | None = None, known: IndexSnapshot | None = None
 ) -> SegmentedIndex:
     """Open the index of a folder, for reading unless ``options.write``.
 
@@ -64,7 +64,7 @@ def open_index(
     check_fits(manifest, spec, str(folder))
     backend = backend_of(spec.backend, options)
     wanted = replace(manifest, kind=spec.kind)
-    index = SegmentedIndex(Opening(storage, backend, options, _owner(spec.backend, options)), wanted, known)
+    index = SegmentedIndex(IndexResources(storage, backend, options, _owner(spec.backend, options)), wanted, known)
     try:
         check_fits(index.manifest, spec, str(folder))
         if not options.write:
@@ -98,8 +98,8 @@ def backend_of(name: BackendName, options: OpenOptions) -> Backend:
     raise IndexInputInvalid(f"no such back end: {name}", param="backend")
 
 
-def _owner(name: BackendName, options: OpenOptions) -> SearchOwner | None:
+def _owner(name: BackendName, options: OpenOptions) -> SearchThread | None:
     """Return the search thread of a device, None on the CPU."""
     if name == "faiss" or (name == "torch" and options.device == "cpu"):
         return None
-    return SearchOwner(window_s=options.batch_ms / 1_000, bound=options.queue)
+    return SearchThread(window_s=options.batch_ms / 1_000, bound=options.queue)

@@ -18,7 +18,7 @@ KINDS: Final[tuple[Kind, ...]] = ("flat", "sq8", "ivf-sq8", "ivf-pq", "hnsw", "i
 METRICS: Final[tuple[Metric, ...]] = ("inner_product", "l2")
 EXACT_ROWS: Final = 50_000
 # Below this a full scan costs less than any structure, and k-means has too little training data.
-LEAST_APPROXIMATE: Final = 1_000
+MIN_APPROXIMATE_ROWS: Final = 1_000
 _MAX_DIM: Final = 16_384
 _POINTS_PER_LIST: Final = 39
 _MAX_PQ_PARTS: Final = 96
@@ -65,7 +65,7 @@ def kind_of(choice: KindChoice, rows: int) -> Kind:
     """Return the type of a segment: the requested one, but always exact for a small segment."""
     if choice == "auto":
         return kind_for(rows)
-    return "flat" if rows < LEAST_APPROXIMATE else choice
+    return "flat" if rows < MIN_APPROXIMATE_ROWS else choice
 
 
 def lists_for(rows: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Protocol
 
 from retrieval.errors import CallRejected, NcbiError, NcbiMalformed, NcbiRefusedByEgress
 from retrieval.ncbi.calls.urls import NcbiSite, cache_key, parse_call_url, public_url
-from retrieval.ncbi.replies.condense import condense, neutralise
+from retrieval.ncbi.replies.condense import condense, sanitize
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import IdList, ParsedReply
 from retrieval.types import Condensed, Focus, NcbiCall, RawReply, Route
@@ -91,14 +91,14 @@ class NcbiSession:
             raw = await self._client.fetch(call)
             parsed = _within_retmax(call, _parse(call, raw))
         except NcbiError as error:
-            shown = _shown(raw.route if raw else error.route)
+            shown = _destination(raw.route if raw else error.route)
             reply = _failed(_status_of(error), error.message, _record(started, error=error) | known | shown)
             if not error.retryable:
                 self._earlier[key] = reply
             return reply
         condensed = self._condense(call, parsed)
-        record = _record(started, raw=raw, condensed=condensed) | known | _shown(raw.route)
-        reply = SessionReply(neutralise(condensed.text), "empty" if condensed.empty else "ok", record)
+        record = _record(started, raw=raw, condensed=condensed) | known | _destination(raw.route)
+        reply = SessionReply(sanitize(condensed.text), "empty" if condensed.empty else "ok", record)
         self._earlier[key] = reply
         return reply
 
@@ -171,7 +171,7 @@ def _repeated(earlier: SessionReply, record: dict[str, Any]) -> SessionReply:
 
 
 def _failed(status: ReplyStatus, message: str, record: dict[str, Any]) -> SessionReply:
-    text = neutralise(message[:_MAX_ERROR_CHARS]).replace("\n", " ").translate(str.maketrans("[]", "()"))
+    text = sanitize(message[:_MAX_ERROR_CHARS]).replace("\n", " ").translate(str.maketrans("[]", "()"))
     return SessionReply(f"[error: {text}]", status, record)
 
 
@@ -200,7 +200,7 @@ def _record(
     }
 
 
-def _shown(route: Route | None) -> dict[str, Any]:
+def _destination(route: Route | None) -> dict[str, Any]:
     """Return the call's destination for the record, {} if it is unknown."""
     if route is None:
         return {}

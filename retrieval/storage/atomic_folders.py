@@ -26,14 +26,14 @@ _CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 _POLL_S: Final = 0.1
 
 
-def draft_beside(target: Path) -> Path:
+def create_draft(target: Path) -> Path:
     """Create an empty folder on the file system of ``target``, with a name derived from the target's."""
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.build-", dir=target.parent))
     draft.chmod(0o755)
     return draft
 
 
-def put_in_place(draft: Path, target: Path) -> None:
+def replace_folder(draft: Path, target: Path) -> None:
     """Replace ``target`` with ``draft`` and sync the result to disk.
 
     The old folder is removed; after a kill it may remain beside ``target``.
@@ -70,12 +70,12 @@ def recover_all(directory: Path) -> None:
     """
     names = {path.name.split(".")[1] for kind in ("build", "old") for path in directory.glob(f".*.{kind}-*")}
     for name in (name for name in names if _lock_of(directory / name).exists()):
-        with contextlib.suppress(OSError), sole_builder(directory / name, wait_s=0):
+        with contextlib.suppress(OSError), build_lock(directory / name, wait_s=0):
             recover(directory / name)
 
 
 @contextlib.contextmanager
-def sole_builder(target: Path, wait_s: float) -> Iterator[None]:
+def build_lock(target: Path, wait_s: float) -> Iterator[None]:
     """Hold the lock of ``target``, which the kernel releases when the process dies.
 
     Raises:

@@ -22,7 +22,7 @@ _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL})
 
 
 @dataclass(frozen=True, slots=True)
-class FileFact:
+class FileDigest:
     """Describe a file as a manifest records it."""
 
     bytes: int
@@ -35,7 +35,7 @@ class Disk:
     System errors propagate as OSError (ENOSPC, EFBIG, EDQUOT, EROFS).
     """
 
-    def write(self, path: Path, fill: Callable[[Callable[[bytes], int]], None]) -> FileFact:
+    def write(self, path: Path, fill: Callable[[Callable[[bytes], int]], None]) -> FileDigest:
         """Create a file and return its size and digest; the file is on the disk when this returns.
 
         ``fill`` receives the function that appends a block. ``path`` must not exist.
@@ -55,7 +55,7 @@ class Disk:
             os.fsync(handle)
         finally:
             os.close(handle)
-        return FileFact(size, digest.hexdigest())
+        return FileDigest(size, digest.hexdigest())
 
     def write_block(self, handle: int, data: bytes) -> None:
         view = memoryview(data)
@@ -105,14 +105,14 @@ def sync_folder(folder: Path) -> None:
     sync(folder)
 
 
-def fact_of(path: Path) -> FileFact:
+def digest_file(path: Path) -> FileDigest:
     """Return the size and digest of a file, which is read in full."""
     digest, size = hashlib.sha256(), 0
     with path.open("rb", buffering=0) as file:
         while block := file.read(_BLOCK):
             digest.update(block)
             size += len(block)
-    return FileFact(size, digest.hexdigest())
+    return FileDigest(size, digest.hexdigest())
 
 
 class FileLock:

@@ -41,7 +41,7 @@ class ReadPool:
         return connection
 
     @contextlib.contextmanager
-    def lent(self) -> Iterator[sqlite3.Connection]:
+    def acquire(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection for the duration of the block.
 
         Raises:
@@ -65,9 +65,9 @@ class ReadPool:
     def snapshot(self) -> Iterator[None]:
         """Pin one connection to this thread for the duration of the block.
 
-        Every ``lent`` inside yields it, and it sees the file as of the first statement.
+        Every ``acquire`` inside yields it, and it sees the file as of the first statement.
         """
-        with self.lent() as connection:
+        with self.acquire() as connection:
             connection.execute("BEGIN")
             self._pinned.connection = connection
             try:

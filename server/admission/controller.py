@@ -20,11 +20,11 @@ from server.errors import AnswerTimeout, KeyOverloaded, RequestError, ServerOver
 _Item = TypeVar("_Item")
 
 
-class Leash:
+class CancelScope:
     """Cancel the work of one answer at a deadline or on demand.
 
-    A cancellation scope for one task at a time: ``with leash`` encloses work that it can cancel. One timer serves all
-    blocks, as an answer has thousands of steps; ``close`` stops it. ``deadline`` is a time of the event loop's clock,
+    A cancellation scope for one task at a time: ``with cancel_scope`` encloses work that it can cancel. One timer
+    serves all blocks, as an answer has thousands of steps; ``close`` stops it. ``deadline`` is a time of the event loop's clock,
     None for no deadline.
     """
 
@@ -69,7 +69,7 @@ class Leash:
         if kind is asyncio.CancelledError and error is not None:
             raise error from None
 
-    async def over(self, items: AsyncGenerator[_Item, None]) -> AsyncGenerator[_Item, None]:
+    async def iterate(self, items: AsyncGenerator[_Item, None]) -> AsyncGenerator[_Item, None]:
         """Yield the items, each awaited inside the scope.
 
         Nothing is raised in the consumer: an error that comes while it processes an item is raised at the next item.
@@ -123,7 +123,7 @@ class Admission:
         self.draining = False
         self._queue = FairQueue(limits)
         self._turns: dict[Ticket, asyncio.Future[None]] = {}
-        self._leashes: set[Leash] = set()
+        self._leashes: set[CancelScope] = set()
         self._mean_s = _GUESS_S
 
     @property
@@ -148,7 +148,7 @@ class Admission:
             raise ServerStopping("the server is about to stop")
 
     @asynccontextmanager
-    async def place(self, ticket: Ticket, deadline: float | None = None) -> AsyncIterator[Leash]:
+    async def place(self, ticket: Ticket, deadline: float | None = None) -> AsyncIterator[CancelScope]:
         """Hold a place for the block, after a wait where none is free.
 
         ``deadline`` is on the event loop's clock and applies from here on, the wait included.
@@ -159,48 +159,48 @@ class Admission:
             ServerStopping: the server is draining or ended the request.
         """
         self.check()
-        leash = self._on_leash(deadline)
+        cancel_scope = self._in_scope(deadline)
         try:
-            await self._enter(ticket, leash)
+            await self._enter(ticket, cancel_scope)
             self.counts.admitted += 1
             began = asyncio.get_running_loop().time()
             try:
-                yield leash
+                yield cancel_scope
             finally:
                 self._mean_s += _NEWEST * (asyncio.get_running_loop().time() - began - self._mean_s)
                 self._leave(ticket)
         finally:
-            self._off_leash(leash)
+            self._unregister(cancel_scope)
 
     @asynccontextmanager
-    async def held(self, deadline: float | None = None) -> AsyncIterator[Leash]:
+    async def held(self, deadline: float | None = None) -> AsyncIterator[CancelScope]:
         """Apply the deadline and the server's end to a block that only waits and so needs no place."""
-        leash = self._on_leash(deadline)
+        cancel_scope = self._in_scope(deadline)
         try:
-            yield leash
+            yield cancel_scope
         finally:
-            self._off_leash(leash)
+            self._unregister(cancel_scope)
 
     def end_all(self) -> None:
         """End all running and waiting requests with ServerStopping."""
-        for leash in list(self._leashes):
-            leash.end(ServerStopping("the server stopped before the answer was complete"))
+        for cancel_scope in list(self._leashes):
+            cancel_scope.end(ServerStopping("the server stopped before the answer was complete"))
 
     def retry_after_s(self, places: int) -> int:
         """Estimate the seconds until one of ``places`` is free for a request behind all that wait now."""
         turns = (self.waiting + 1) / max(1, places)
         return max(MIN_RETRY_S, min(MAX_RETRY_AFTER_S, math.ceil(self._mean_s * turns)))
 
-    def _on_leash(self, deadline: float | None) -> Leash:
-        leash = Leash(deadline)
-        self._leashes.add(leash)
-        return leash
+    def _in_scope(self, deadline: float | None) -> CancelScope:
+        cancel_scope = CancelScope(deadline)
+        self._leashes.add(cancel_scope)
+        return cancel_scope
 
-    def _off_leash(self, leash: Leash) -> None:
-        self._leashes.discard(leash)
-        leash.close()
+    def _unregister(self, cancel_scope: CancelScope) -> None:
+        self._leashes.discard(cancel_scope)
+        cancel_scope.close()
 
-    async def _enter(self, ticket: Ticket, leash: Leash) -> None:
+    async def _enter(self, ticket: Ticket, cancel_scope: CancelScope) -> None:
         verdict = self._queue.enter(ticket)
         for victim in verdict.pushed_out:
             self.counts.pushed_out += 1
@@ -211,12 +211,12 @@ class Admission:
             self.counts.refused += 1
             raise self._refusal(key_is_full=verdict.state == "key_full")
         if verdict.state == "waits":
-            await self._wait(ticket, leash)
+            await self._wait(ticket, cancel_scope)
 
-    async def _wait(self, ticket: Ticket, leash: Leash) -> None:
+    async def _wait(self, ticket: Ticket, cancel_scope: CancelScope) -> None:
         turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
         try:
-            with leash:
+            with cancel_scope:
                 async with asyncio.timeout(self.limits.max_wait_s) as patience:
                     await turn
         except TimeoutError:

@@ -16,11 +16,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from models.errors import ArrowheadError
-from server.errors import BodyTooLarge, ClientGone, ForbiddenHost, InvalidRequest
+from server.errors import BodyTooLarge, ClientDisconnected, ForbiddenHost, InvalidRequest
 
 
 @asynccontextmanager
-async def attended(receive: Receive, is_served: Callable[[], bool] = lambda: False) -> AsyncIterator[None]:
+async def cancel_on_disconnect(receive: Receive, is_served: Callable[[], bool] = lambda: False) -> AsyncIterator[None]:
     """Cancel the block when the client disconnects.
 
     The request's body must be read before. ``is_served`` returns whether the whole reply was sent already, since a
@@ -45,7 +45,7 @@ async def attended(receive: Receive, is_served: Callable[[], bool] = lambda: Fal
         yield
     except asyncio.CancelledError:
         if has_left and task is not None and task.uncancel() <= before:
-            raise ClientGone("the client went away before its answer was complete") from None
+            raise ClientDisconnected("the client went away before its answer was complete") from None
         raise
     finally:
         listening.cancel()
@@ -82,7 +82,7 @@ async def read_json(request: Request, max_bytes: int) -> Any:
     except (ValueError, RecursionError):
         raise InvalidRequest("the body is not valid JSON") from None
     if _SURROGATE.search(sent):
-        _refuse_halves(value)
+        _refuse_lone_surrogates(value)
     return value
 
 
@@ -96,11 +96,11 @@ async def _whole(request: Request, max_bytes: int) -> bytes:
                 raise BodyTooLarge(f"the body is longer than {max_bytes} bytes")
             chunks.append(chunk)
     except ClientDisconnect:
-        raise ClientGone("the client went away before its request was here") from None
+        raise ClientDisconnected("the client went away before its request was here") from None
     return b"".join(chunks)
 
 
-def _refuse_halves(value: Any) -> None:
+def _refuse_lone_surrogates(value: Any) -> None:
     """Check that all texts can be encoded.
 
     Raises:

@@ -31,23 +31,23 @@ async def ready(request: Request) -> Response:
     start.
     """
     services: Services = request.app.state.services
-    slot, policy = services.slot, EgressPolicy.of(services.settings.egress)
-    state = "draining" if services.draining else slot.state
+    lifecycle, policy = services.lifecycle, EgressPolicy.of(services.settings.egress)
+    state = "draining" if services.draining else lifecycle.state
     body: dict[str, Any] = {
         "status": state,
-        "model": slot.card.name,
-        "seconds": round(slot.seconds, 1),
+        "model": lifecycle.card.name,
+        "seconds": round(lifecycle.seconds, 1),
         "egress": policy.mode,
         "egress_profile": policy.profile,
         "egress_allows": list(policy.allowed),
         "left": services.egress.left if services.egress else NOTHING_LEFT,
         "in_flight": services.in_flight,
         "waiting": services.admission.waiting,
-        "since": services.drained_at or slot.since,
-        "restarts": slot.restarts.total,
+        "since": services.drained_at or lifecycle.since,
+        "restarts": lifecycle.restarts.total,
     }
-    if slot.reason:
-        body["reason"] = slot.reason
+    if lifecycle.reason:
+        body["reason"] = lifecycle.reason
     if state == "ready":
         return JSONResponse(body)
     return JSONResponse(body, status_code=503, headers={"Retry-After": str(RETRY_AFTER_S)})
@@ -61,8 +61,8 @@ async def get_version(request: Request) -> dict[str, str | None]:
         "version": installed_version(),
         "commit": commit(),
         "python": platform.python_version(),
-        "engine": engine_kind(services.slot),
-        "model": services.slot.card.name,
+        "engine": engine_kind(services.lifecycle),
+        "model": services.lifecycle.card.name,
     }
 
 

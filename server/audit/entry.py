@@ -53,7 +53,7 @@ class AuditRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LinePosition:
     """Locate a line in the log by its number, from 1, and the SHA-256 of the previous line."""
 
     seq: int
@@ -67,17 +67,17 @@ class Line:
     ``digest`` is the SHA-256 of its bytes, which the next line's ``prev`` must equal.
     """
 
-    place: Place
+    place: LinePosition
     event: str
     digest: str
     data: Mapping[str, Any]
 
     @property
-    def next(self) -> Place:
-        return Place(self.place.seq + 1, self.digest)
+    def next(self) -> LinePosition:
+        return LinePosition(self.place.seq + 1, self.digest)
 
 
-def encode(record: AuditRecord, place: Place, now: datetime, *, salt: str, level: Level) -> bytes:
+def encode(record: AuditRecord, place: LinePosition, now: datetime, *, salt: str, level: Level) -> bytes:
     """Return the bytes of a line without its line end.
 
     ``salt`` is the file's own: equal values have equal hashes within one file.
@@ -126,18 +126,18 @@ def decode(line: bytes) -> Line | None:
         return None
     try:
         data = json.loads(line)
-        place = Place(int(data["seq"]), str(data["prev"]))
+        place = LinePosition(int(data["seq"]), str(data["prev"]))
         return Line(place, str(data["event"]), digest_of(line), data)
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def closes_off(line: Line, fragment: bytes, before: Place) -> bool:
+def closes_off(line: Line, fragment: bytes, before: LinePosition) -> bool:
     """Return whether ``line`` closes off ``fragment``, an unfinished line at the position ``before``."""
     detail = line.data.get("detail") or {}
     return (
         line.event == "torn"
-        and line.place == Place(before.seq, digest_of(fragment))
+        and line.place == LinePosition(before.seq, digest_of(fragment))
         and detail.get("before") == before.prev
         and detail.get("torn_bytes") == len(fragment)
     )

@@ -32,7 +32,7 @@ from server.audit.entry import (
     AuditRecord,
     Level,
     Line,
-    Place,
+    LinePosition,
     decode,
     digest_of,
     encode,
@@ -68,7 +68,7 @@ class AuditLog:
         self._head = -1
         # Inode and size of the current file after our last write; a difference means that another process wrote.
         self._seen = (-1, -1)
-        self._next = Place(1, GENESIS)
+        self._next = LinePosition(1, GENESIS)
         self._salt = ""
 
     @property
@@ -144,7 +144,7 @@ class AuditLog:
 
     def _close_off(self, fragment: bytes) -> None:
         detail = {"torn_bytes": len(fragment), "before": self._next.prev}
-        self._next = Place(self._next.seq, digest_of(fragment))
+        self._next = LinePosition(self._next.seq, digest_of(fragment))
         log.warning("audit log: an unfinished line of %d bytes was closed off: %s", len(fragment), self._path)
         self._write(b"\n" + self._line(AuditRecord(event="torn", detail=detail)))
 
@@ -161,19 +161,19 @@ class AuditLog:
         os.ftruncate(self._file, 0)
         self._write_first(_last_place(self._path, self._head_place()), {"torn_bytes": size})
 
-    def _begin(self, place: Place) -> None:
+    def _begin(self, place: LinePosition) -> None:
         self._replace_file(_opened(self._path, _OPEN | os.O_CREAT | os.O_EXCL))
         sync(self._path.parent)
         self._write_first(place, {})
 
-    def _write_first(self, place: Place, more: dict[str, object]) -> None:
+    def _write_first(self, place: LinePosition, more: dict[str, object]) -> None:
         self._salt = secrets.token_hex(16)
         self._next = place
         detail = {"format": FORMAT, "salt": self._salt, "level": self._level, **more}
         self._write(self._line(AuditRecord(event="open", detail=detail)))
 
     def _rotate(self) -> None:
-        numbers = [number for number, _ in put_aside(self._path)]
+        numbers = [number for number, _ in rotated_files(self._path)]
         self._path.rename(self._path.with_name(f"{self._path.name}.{max(numbers, default=0) + 1}"))
         self._begin(self._next)
 
@@ -188,7 +188,7 @@ class AuditLog:
         seq = self._next.seq
         _append(self._file, line)
         os.fsync(self._file)
-        self._next = Place(seq + 1, digest_of(line.strip(b"\n")))
+        self._next = LinePosition(seq + 1, digest_of(line.strip(b"\n")))
         os.pwrite(self._head, f"{seq:020d} {self._next.prev}\n".encode("ascii"), 0)
         self._note_size()
         return seq
@@ -202,15 +202,15 @@ class AuditLog:
             os.close(self._file)
         self._file = descriptor
 
-    def _head_place(self) -> Place:
-        return parse_head(os.pread(self._head, 200, 0)) or Place(1, GENESIS)
+    def _head_place(self) -> LinePosition:
+        return parse_head(os.pread(self._head, 200, 0)) or LinePosition(1, GENESIS)
 
 
 def head_path(path: Path) -> Path:
     return path.with_name(path.name + ".head")
 
 
-def put_aside(path: Path) -> list[tuple[int, Path]]:
+def rotated_files(path: Path) -> list[tuple[int, Path]]:
     """Return the rotated files of the log at ``path`` with their numbers, oldest first."""
     start = path.name + "."
     found = [
@@ -221,17 +221,17 @@ def put_aside(path: Path) -> list[tuple[int, Path]]:
     return sorted(found)
 
 
-def parse_head(content: bytes) -> Place | None:
+def parse_head(content: bytes) -> LinePosition | None:
     """Return the position of the line after the last one; None for an empty or unreadable head."""
     number, _, digest = content.decode("ascii", "replace").strip().partition(" ")
     if not number.isdecimal() or len(digest) != len(GENESIS):
         return None
-    return Place(int(number) + 1, digest)
+    return LinePosition(int(number) + 1, digest)
 
 
-def _last_place(path: Path, by_head: Place) -> Place:
+def _last_place(path: Path, by_head: LinePosition) -> LinePosition:
     """Return the position of a new file's first line: after the newest rotated file or the head, the later of both."""
-    older = put_aside(path)
+    older = rotated_files(path)
     if not older:
         return by_head
     newest = older[-1][1]
@@ -291,7 +291,7 @@ OnFailure = Literal["refuse", "continue"]
 _MAX_PENDING: Final = 1000
 
 
-class Auditor:
+class AuditRecorder:
     """Pass records to the audit log and apply the policy for failed writes."""
 
     def __init__(self, audit_log: AuditLog | None, on_failure: OnFailure) -> None:
@@ -311,7 +311,7 @@ class Auditor:
         try:
             self._log.append(record)
         except AuditFailed as error:
-            self._passed_over(record, error)
+            self._handle_failure(record, error)
 
     async def record(self, record: AuditRecord) -> None:
         """Write ``record`` and return when the line is on the disk.
@@ -326,7 +326,7 @@ class Auditor:
                 raise AuditFailed(f"{self._log.path}: is closed")
             await asyncio.wrap_future(self._thread.submit(self._log.append, record))
         except AuditFailed as error:
-            self._passed_over(record, error)
+            self._handle_failure(record, error)
 
     def note(self, record: AuditRecord) -> None:
         """Queue ``record`` without waiting for it; a failure or a full queue is only logged."""
@@ -359,7 +359,7 @@ class Auditor:
             cause = error.message if isinstance(error, AuditFailed) else type(error).__name__
             log.error("audit line not written: event=%s cause=%s", record.event, cause)
 
-    def _passed_over(self, record: AuditRecord, error: AuditFailed) -> None:
+    def _handle_failure(self, record: AuditRecord, error: AuditFailed) -> None:
         log.error("audit line not written: event=%s cause=%s", record.event, error.message)
         if self._on_failure == "refuse":
             raise error

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from server.audit.entry import GENESIS, MAX_LINE_BYTES, Line, Place, closes_off, decode
-from server.audit.log import AuditFailed, head_path, parse_head, put_aside
+from server.audit.entry import GENESIS, MAX_LINE_BYTES, Line, LinePosition, closes_off, decode
+from server.audit.log import AuditFailed, head_path, parse_head, rotated_files
 
-_START: Final = Place(1, GENESIS)
+_START: Final = LinePosition(1, GENESIS)
 
 
 class RawLine(NamedTuple):
@@ -46,8 +46,8 @@ class Report:
     problem: str = ""
     notes: list[str] = field(default_factory=list)
     num_lines: int = 0
-    first: Place = _START
-    next: Place = _START
+    first: LinePosition = _START
+    next: LinePosition = _START
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Snapshot:
 
     files: tuple[Path, ...]
     log: Path | None = None
-    head: Place | None = None
+    head: LinePosition | None = None
     size: int | None = None
 
     def lines(self) -> Iterator[RawLine]:
@@ -91,7 +91,7 @@ def snapshot(paths: Sequence[Path]) -> Snapshot:
         with suppress(OSError):
             descriptor = os.open(head_path(path), os.O_RDONLY | os.O_CLOEXEC)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-        older = [file for _, file in put_aside(path)]
+        older = [file for _, file in rotated_files(path)]
         files = (*older, path) if path.exists() or not older else tuple(older)
         head = parse_head(os.pread(descriptor, 200, 0)) if descriptor >= 0 else None
         size = path.stat().st_size if path.exists() else None
@@ -114,16 +114,16 @@ def verify(log: Snapshot) -> Report:
     return report
 
 
-def whole_lines(log: Snapshot) -> Iterator[tuple[RawLine, Line | None]]:
+def decoded_lines(log: Snapshot) -> Iterator[tuple[RawLine, Line | None]]:
     """Return an iterator of every line with its content, None for a changed or unfinished line."""
     return ((raw, decode(raw.text)) for raw in log.lines())
 
 
 def _check(log: Snapshot, report: Report) -> str:
     """Return the problem of the first faulty line, "" where all lines are right."""
-    expected: Place | None = _START if log.log is not None else None
+    expected: LinePosition | None = _START if log.log is not None else None
     fragment: RawLine | None = None
-    for raw, line in whole_lines(log):
+    for raw, line in decoded_lines(log):
         report.num_lines += 1
         if fragment is not None:
             if line is None or expected is None or not closes_off(line, fragment.text, expected):
@@ -145,7 +145,7 @@ def _check(log: Snapshot, report: Report) -> str:
     return f"{fragment.where} is not as it was written" if fragment is not None else ""
 
 
-def _out_of_place(raw: RawLine, line: Line, expected: Place | None) -> str:
+def _out_of_place(raw: RawLine, line: Line, expected: LinePosition | None) -> str:
     if raw.number == 1 and line.event != "open":
         return f"{raw.where} does not begin a file"
     if expected is None or line.place == expected:
@@ -158,7 +158,7 @@ def _out_of_place(raw: RawLine, line: Line, expected: Place | None) -> str:
 def _missing_file(log: Snapshot) -> str:
     if log.log is None:
         return ""
-    numbers = [number for number, _ in put_aside(log.log)]
+    numbers = [number for number, _ in rotated_files(log.log)]
     absent = next((n for n, found in enumerate(numbers, 1) if n != found), None)
     return f"{log.log}.{absent} is missing" if absent else ""
 

@@ -9,9 +9,9 @@ from starlette.datastructures import Headers
 
 from server.auth.api_keys import Keyring
 from server.auth.rate_limits import Rates
-from server.auth.scopes import OPERATOR, Grant
+from server.auth.scopes import OPERATOR, Principal
 from server.errors import ForbiddenHost, ForbiddenOrigin, Unauthorized
-from server.origins import host_name, is_embedded, is_local_name, is_same_origin, origin_of
+from server.origins import host_name, is_local_name, is_same_origin, is_subresource, origin_of
 from server.settings.server import ServerSettings, is_loopback
 
 # All but the first are a page without data, for which a browser cannot send a key; the data that it shows needs one.
@@ -25,7 +25,7 @@ _SHOWN: Final = "x-request-id, retry-after, location, " + ", ".join(
 )
 
 
-class Door:
+class AccessControl:
     """Check hosts, origins, API keys and rates.
 
     One instance per process, used from its event loop.
@@ -53,7 +53,9 @@ class Door:
             raise ForbiddenHost("this server answers to its own address only")
         origins = headers.getlist("origin")
         if not origins:
-            if self._is_local and is_embedded(*(headers.get(f"sec-fetch-{n}", "") for n in ("site", "mode", "dest"))):
+            if self._is_local and is_subresource(
+                *(headers.get(f"sec-fetch-{n}", "") for n in ("site", "mode", "dest"))
+            ):
                 raise ForbiddenOrigin("a page of another origin may not load this as a part of itself")
             return
         if len(origins) == 1 and (self._listed(origins[0]) or is_same_origin(origins[0], host)):
@@ -84,7 +86,7 @@ class Door:
         asks = method == "OPTIONS" and "access-control-request-method" in headers
         return asks and len(headers.getlist("origin")) == 1 and self._listed(headers["origin"])
 
-    def admit(self, path: str, headers: Headers) -> Grant:
+    def admit(self, path: str, headers: Headers) -> Principal:
         """Return the permissions of the request.
 
         A public path gets permissions too, but only for itself.
@@ -93,23 +95,23 @@ class Door:
             Unauthorized: there is no valid key.
             KeyStoreError: the file of keys cannot be read.
         """
-        if path in OPEN_PATHS or (self._is_local and not self._keyring.is_guarded):
+        if path in OPEN_PATHS or (self._is_local and not self._keyring.requires_key):
             return OPERATOR
         key = _key_of(path, headers)
         if not key:
             raise Unauthorized("a valid API key is required")
         return self._keyring.find(key)
 
-    def take(self, grant: Grant) -> None:
+    def take(self, principal: Principal) -> None:
         """Charge the request to its key's rate limit.
 
         Raises:
             RateExceeded: the limit is reached.
         """
-        self._rates.take(grant)
+        self._rates.take(principal)
 
-    def rate_headers(self, grant: Grant) -> dict[str, str]:
-        return self._rates.headers(grant)
+    def rate_headers(self, principal: Principal) -> dict[str, str]:
+        return self._rates.headers(principal)
 
     def _listed(self, origin: str) -> bool:
         try:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from server.auth.key_store import KeyStore, KeyStoreError, Mark, StoredKey
-from server.auth.scopes import OPERATOR, Grant
+from server.auth.key_store import FileState, KeyStore, KeyStoreError, StoredKey
+from server.auth.scopes import OPERATOR, Principal
 from server.errors import Unauthorized
 from server.settings.loading import SettingsInvalid, variable_name
 from server.settings.paths import keys_file
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class _Entry:
     digest: str
-    grant: Grant
+    principal: Principal
     expires: datetime | None = None
 
 
@@ -50,26 +50,26 @@ class Keyring:
             KeyStoreError: the store exists and cannot be read.
         """
         digests = [key_digest(secret) for secret in secrets]
-        self._fixed = [_Entry(digest, Grant(owner=digest, is_operator=True)) for digest in digests]
+        self._fixed = [_Entry(digest, Principal(owner=digest, is_operator=True)) for digest in digests]
         self._store = store
         self._now = now
-        self._mark: Mark | None = None
+        self._mark: FileState | None = None
         self._descriptor = -1
         self._problem: KeyStoreError | None = None
         self._stored: tuple[StoredKey, ...] = ()
         self._entries = list(self._fixed)
-        self._guarded = bool(self._fixed)
+        self._requires_key = bool(self._fixed)
         self._refresh()
         if self._problem is not None:
             raise self._problem
 
     @property
-    def is_guarded(self) -> bool:
+    def requires_key(self) -> bool:
         """Return whether requests need a key, which remains true after the last key is revoked."""
         self._refresh()
-        return self._guarded
+        return self._requires_key
 
-    def find(self, secret: str) -> Grant:
+    def find(self, secret: str) -> Principal:
         """Return the grant of a secret.
 
         Raises:
@@ -86,9 +86,9 @@ class Keyring:
         if found is None and self._problem is not None:
             # The original message names a local path; only the log has it.
             raise KeyStoreError("the key cannot be checked: the keys cannot be read now") from self._problem
-        return self._still_good(found)
+        return self._principal_if_valid(found)
 
-    def grant_of(self, owner: str) -> Grant:
+    def principal_of(self, owner: str) -> Principal:
         """Return the current grant of the key that a request was authenticated with.
 
         ``owner``: the digest of the key, "" for none.
@@ -96,14 +96,14 @@ class Keyring:
         Raises:
             Unauthorized: the key was revoked or has expired since.
         """
-        if not owner and not self._guarded:
+        if not owner and not self._requires_key:
             return OPERATOR
-        return self._still_good(next((entry for entry in self._entries if entry.digest == owner), None))
+        return self._principal_if_valid(next((entry for entry in self._entries if entry.digest == owner), None))
 
-    def _still_good(self, entry: _Entry | None) -> Grant:
+    def _principal_if_valid(self, entry: _Entry | None) -> Principal:
         if entry is None or (entry.expires is not None and entry.expires <= self._now()):
             raise Unauthorized("a valid API key is required")
-        return entry.grant
+        return entry.principal
 
     def mode_of(self, key_id: str) -> EgressMode | None:
         """Return the egress mode that a key is limited to, None for no limit.
@@ -159,17 +159,17 @@ class Keyring:
         if self._problem is None or self._problem.message != error.message:
             log.error("keys of the store are not taken: %s", error.message)
         self._problem = error
-        self._guarded = True
+        self._requires_key = True
         self._entries = list(self._fixed)
 
     def _take(self, keys: tuple[StoredKey, ...]) -> None:
         living = [key for key in keys if key.revoked is None]
-        made = [_Entry(key.digest, Grant(owner=key.digest, scopes=key.scopes), key.expires) for key in living]
+        made = [_Entry(key.digest, Principal(owner=key.digest, scopes=key.scopes), key.expires) for key in living]
         if self._stored != keys:
             log.info("keys: %d of the settings, %d of the store", len(self._fixed), len(living))
         self._stored = keys
         self._entries = [*self._fixed, *made]
-        self._guarded = self._guarded or bool(living)
+        self._requires_key = self._requires_key or bool(living)
 
 
 def open_keyring(settings: Settings) -> Keyring:
@@ -182,7 +182,7 @@ def open_keyring(settings: Settings) -> Keyring:
     return Keyring(secrets, KeyStore(keys_file(settings)))
 
 
-def require_guard(settings: Settings, keyring: Keyring) -> None:
+def require_keys(settings: Settings, keyring: Keyring) -> None:
     """Check that a server that other machines can reach has at least one key.
 
     Raises:

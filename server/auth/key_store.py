@@ -86,7 +86,7 @@ class _Content:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyWish:
+class NewKey:
     """Describe a key to create.
 
     ``taken``: ids that keys of the settings use.
@@ -98,7 +98,7 @@ class KeyWish:
     taken: Collection[str] = ()
 
 
-class Mark(NamedTuple):
+class FileState(NamedTuple):
     """Identify one state of the key file, including its permissions."""
 
     device: int
@@ -107,14 +107,14 @@ class Mark(NamedTuple):
     size: int
 
 
-class Reading(NamedTuple):
+class StoreRead(NamedTuple):
     """Hold the keys of one state of the file, its mark and the open file.
 
     While ``descriptor`` is open, no other file can get its inode, so that no later state has the same mark.
     """
 
     keys: tuple[StoredKey, ...]
-    mark: Mark
+    mark: FileState
     descriptor: int
 
 
@@ -140,7 +140,7 @@ class KeyStore:
         os.close(reading.descriptor)
         return reading.keys
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> FileState | None:
         """Return the mark of the current state, None if there is no file.
 
         Raises:
@@ -153,7 +153,7 @@ class KeyStore:
         except OSError as error:
             raise self._unreadable(error) from error
 
-    def read(self) -> Reading | None:
+    def read(self) -> StoreRead | None:
         """Read and validate the file; return None if there is none.
 
         The caller closes the descriptor.
@@ -171,7 +171,7 @@ class KeyStore:
             status = os.fstat(descriptor)
             self._check(status)
             data = b"".join(iter(lambda: os.read(descriptor, 2**20), b""))
-            return Reading(self._parsed(data), _mark_of(status), descriptor)
+            return StoreRead(self._parsed(data), _mark_of(status), descriptor)
         except OSError as error:
             os.close(descriptor)
             raise self._unreadable(error) from error
@@ -179,7 +179,7 @@ class KeyStore:
             os.close(descriptor)
             raise
 
-    def create(self, wish: KeyWish) -> tuple[str, StoredKey]:
+    def create(self, new_key: NewKey) -> tuple[str, StoredKey]:
         """Create a key and return its secret, which is not stored, and its record.
 
         The record is on disk on return.
@@ -188,20 +188,22 @@ class KeyStore:
             KeyRefused: the name is invalid or that of a key that is not revoked, or there are ``MAX_ACTIVE`` such keys.
             KeyStoreError: the file cannot be read or written, or another process keeps it locked.
         """
-        if _NAME.fullmatch(wish.name) is None or _ID.fullmatch(wish.name):
-            raise KeyRefused(f"{wish.name[:70]!r} is no name of a key: letters, digits and . _ @ + - inside, up to 64")
+        if _NAME.fullmatch(new_key.name) is None or _ID.fullmatch(new_key.name):
+            raise KeyRefused(
+                f"{new_key.name[:70]!r} is no name of a key: letters, digits and . _ @ + - inside, up to 64"
+            )
         with self._locked() as target:
             now, keys = self._now().replace(microsecond=0), self.known()
             active = [key for key in keys if key.revoked is None]
-            if any(key.name == wish.name for key in active):
-                raise KeyRefused(f"there is a key {wish.name} already; revoke it first")
+            if any(key.name == new_key.name for key in active):
+                raise KeyRefused(f"there is a key {new_key.name} already; revoke it first")
             if len(active) >= MAX_ACTIVE:
                 raise KeyRefused(f"there are {MAX_ACTIVE} keys; revoke some first")
-            secret = _new_secret({key.id for key in keys} | set(wish.taken))
+            secret = _new_secret({key.id for key in keys} | set(new_key.taken))
             digest = key_digest(secret)
             made = StoredKey(
-                id=id_of_digest(digest), digest=digest, name=wish.name, created=now, expires=wish.expires,
-                scopes=wish.scopes,
+                id=id_of_digest(digest), digest=digest, name=new_key.name, created=now, expires=new_key.expires,
+                scopes=new_key.scopes,
             )  # fmt: skip
             self._write(target, (*keys, made))
         return secret, made
@@ -306,8 +308,8 @@ def _keep_owner(made: Path, target: Path) -> None:
         os.chown(made, status.st_uid, status.st_gid, follow_symlinks=False)
 
 
-def _mark_of(status: os.stat_result) -> Mark:
-    return Mark(status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size)
+def _mark_of(status: os.stat_result) -> FileState:
+    return FileState(status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size)
 
 
 def _adapter() -> TypeAdapter[_Content]:

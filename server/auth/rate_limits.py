@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
-from server.auth.scopes import Grant
+from server.auth.scopes import Principal
 from server.errors import RateExceeded
 
 _MINUTE_S: Final = 60.0
@@ -46,13 +46,13 @@ class Rates:
         # Refused requests since the start, by the bucket that was empty.
         self.refused: dict[Unit, int] = {"requests": 0, "tokens": 0}
 
-    def take(self, grant: Grant) -> None:
+    def take(self, principal: Principal) -> None:
         """Count one request.
 
         Raises:
             RateExceeded: a bucket is empty; the request is not counted.
         """
-        buckets = self._of(grant)
+        buckets = self._of(principal)
         for unit, bucket in buckets.items():
             if bucket.level < 1:
                 self.refused[unit] += 1
@@ -62,24 +62,24 @@ class Rates:
         if (requests := buckets.get("requests")) is not None:
             requests.level -= 1
 
-    def spend(self, grant: Grant, tokens: int) -> None:
+    def spend(self, principal: Principal, tokens: int) -> None:
         """Charge the sampled tokens of an ended answer."""
-        if (bucket := self._of(grant).get("tokens")) is not None:
+        if (bucket := self._of(principal).get("tokens")) is not None:
             bucket.level -= tokens
 
-    def headers(self, grant: Grant) -> dict[str, str]:
+    def headers(self, principal: Principal) -> dict[str, str]:
         """Return the rate-limit headers as OpenAI names them; ``reset`` is the time until the bucket is full."""
         told: dict[str, str] = {}
-        for unit, bucket in self._of(grant).items():
+        for unit, bucket in self._of(principal).items():
             told[f"x-ratelimit-limit-{unit}"] = str(bucket.per_minute)
             told[f"x-ratelimit-remaining-{unit}"] = str(max(0, math.floor(bucket.level)))
             told[f"x-ratelimit-reset-{unit}"] = _span(bucket.seconds_to(bucket.per_minute))
         return told
 
-    def _of(self, grant: Grant) -> Mapping[Unit, _Bucket]:
+    def _of(self, principal: Principal) -> Mapping[Unit, _Bucket]:
         limits: dict[Unit, int | None] = {
-            "requests": grant.scopes.requests_per_minute,
-            "tokens": grant.scopes.tokens_per_minute,
+            "requests": principal.scopes.requests_per_minute,
+            "tokens": principal.scopes.tokens_per_minute,
         }
         if not any(limits.values()):
             return {}
@@ -87,9 +87,9 @@ class Rates:
         found: dict[Unit, _Bucket] = {}
         for unit, limit in limits.items():
             if limit is not None:
-                found[unit] = self._buckets.setdefault((grant.owner, unit), _Bucket(limit, now))
+                found[unit] = self._buckets.setdefault((principal.owner, unit), _Bucket(limit, now))
                 found[unit].fill(now)
-                self._buckets.move_to_end((grant.owner, unit))
+                self._buckets.move_to_end((principal.owner, unit))
         while len(self._buckets) > _MAX_BUCKETS:
             self._buckets.popitem(last=False)
         return found

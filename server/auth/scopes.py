@@ -63,7 +63,7 @@ class Scopes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Principal:
     """Hold the permissions of one request.
 
     ``owner`` is the digest of its key, "" on a server without keys. An operator (a key of the settings, or no key on a
@@ -97,7 +97,7 @@ class Grant:
         return self.is_operator or self.scopes.may_change
 
 
-OPERATOR: Final = Grant(is_operator=True)
+OPERATOR: Final = Principal(is_operator=True)
 OWNER: Final = "owner"
 # Owner of a namespace that cannot be read; no key has this digest.
 _UNKNOWN: Final = "?"
@@ -115,24 +115,24 @@ class NamespaceAccess:
         self._lock = threading.Lock()
         self._owners: dict[tuple[str, int, int], str] = {}
 
-    def names(self, grant: Grant) -> list[str]:
+    def names(self, principal: Principal) -> list[str]:
         """Return the readable namespaces in alphabetical order."""
-        return [name for name in self._namespaces.names() if self._may_read(grant, name)]
+        return [name for name in self._namespaces.names() if self._may_read(principal, name)]
 
-    def readable(self, grant: Grant) -> frozenset[str] | None:
+    def readable(self, principal: Principal) -> frozenset[str] | None:
         """Return the readable namespaces, None for all, including future ones.
 
         If there is no namespace at all, the package's own notes are read; they have no owner, unlike a namespace of the
         same name.
         """
-        if grant.is_operator:
+        if principal.is_operator:
             return None
         names = self._namespaces.names()
         if not names:
-            return frozenset([NOTES] if grant.may_read(NOTES, "") else [])
-        return frozenset(name for name in names if self._may_read(grant, name))
+            return frozenset([NOTES] if principal.may_read(NOTES, "") else [])
+        return frozenset(name for name in names if self._may_read(principal, name))
 
-    def require(self, grant: Grant, name: str, *, change: bool = False) -> None:
+    def require(self, principal: Principal, name: str, *, change: bool = False) -> None:
         """Check that a key may read a namespace, or also change it with ``change``.
 
         Raises:
@@ -141,13 +141,13 @@ class NamespaceAccess:
             NotGranted: a change by a key that may only read.
         """
         checked_name(name)
-        if not grant.is_operator and not self._may_read(grant, name):
+        if not principal.is_operator and not self._may_read(principal, name):
             raise NamespaceUnknown(f"there is no namespace {name}", param="name")
         if change:
-            require_change(grant)
+            require_change(principal)
 
-    def _may_read(self, grant: Grant, name: str) -> bool:
-        return grant.is_operator or grant.may_read(name, self._owner(name))
+    def _may_read(self, principal: Principal, name: str) -> bool:
+        return principal.is_operator or principal.may_read(name, self._owner(name))
 
     def _owner(self, name: str) -> str:
         try:
@@ -172,16 +172,16 @@ class NamespaceAccess:
         return owner
 
 
-def require_change(grant: Grant) -> None:
+def require_change(principal: Principal) -> None:
     """Check that a key may change namespaces.
 
     Raises:
         NotGranted: it may only read them.
     """
-    if not grant.may_change:
+    if not principal.may_change:
         raise NotGranted("this key reads namespaces and does not change them")
 
 
-def notes_of(grant: Grant) -> dict[str, str]:
+def owner_metadata(principal: Principal) -> dict[str, str]:
     """Return the metadata that records a key as owner in the store of a namespace."""
-    return {} if grant.is_operator else {OWNER: grant.owner}
+    return {} if principal.is_operator else {OWNER: principal.owner}

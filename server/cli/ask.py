@@ -22,7 +22,7 @@ from server.auth.api_keys import Keyring
 from server.auth.scopes import OPERATOR
 from server.egress.policy import NOTHING_LEFT
 from server.errors import RequestError
-from server.methods.base import Ask, CallReplied, Done, Evidence, Message, Sampling, Step
+from server.methods.base import AnswerRequest, CallReplied, Done, Evidence, Message, Sampling, Step
 from server.methods.shared.call_lines import call_line
 from server.settings.schema import Settings
 from server.traces import TraceRecorder
@@ -70,18 +70,18 @@ async def _ask_here(question: Question, settings: Settings) -> None:
     services.start()
     try:
         await services.loaded()
-        if services.slot.failure is not None:
-            raise services.slot.failure
+        if services.lifecycle.failure is not None:
+            raise services.lifecycle.failure
         seconds = time.monotonic() - began
-        sys.stderr.write(f"loaded {services.slot.card.name} in {seconds:.1f} s\n")
+        sys.stderr.write(f"loaded {services.lifecycle.card.name} in {seconds:.1f} s\n")
         await _answer(question, services)
     finally:
         await services.close()
 
 
 async def _answer(question: Question, services: Services) -> None:
-    served = services.find(question.model or f"{services.slot.card.name}:genegpt", OPERATOR)
-    asked = Ask(
+    served = services.find(question.model or f"{services.lifecycle.card.name}:genegpt", OPERATOR)
+    asked = AnswerRequest(
         request_id=f"ask-{uuid.uuid4().hex}",
         messages=(Message("user", question.text),),
         sampling=Sampling(),
@@ -107,7 +107,7 @@ async def _answer(question: Question, services: Services) -> None:
                 _print(event.answer or f"(no answer: {event.finish_reason})")
                 _list(references)
     if question.as_json:
-        left = services.egress.left_by(asked.request_id) if services.egress else NOTHING_LEFT
+        left = services.egress.departures_of(asked.request_id) if services.egress else NOTHING_LEFT
         _print(json.dumps({"model": served.id, **recorder.record(left=left)}, ensure_ascii=False, indent=2))
 
 

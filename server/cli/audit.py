@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from server.audit.verification import snapshot, verify, whole_lines
+from server.audit.verification import decoded_lines, snapshot, verify
 from server.settings.loading import SettingsInvalid
 
 # Suffix of a request id: the numbers of the prompt and of the choice.
@@ -19,7 +19,7 @@ _ANSWERS = r"(-[0-9]{1,3}){0,2}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class LineFilter:
     """Select the lines to show.
 
     ``since`` is in UTC; ``request_id`` also matches the request's single answers.
@@ -47,18 +47,18 @@ def verify_log(paths: Sequence[Path]) -> int:
     return 0
 
 
-def show_log(paths: Sequence[Path], wanted: Wanted) -> int:
+def show_log(paths: Sequence[Path], wanted: LineFilter) -> int:
     """Print the selected lines and return the exit status, 1 where lines could not be decoded.
 
     Raises:
         AuditFailed: a file cannot be read.
     """
     status = 0
-    for raw, line in whole_lines(snapshot(paths)):
+    for raw, line in decoded_lines(snapshot(paths)):
         if line is None:
             sys.stderr.write(f"arrowhead: {raw.where} is not as it was written\n")
             status = 1
-        elif _is_wanted(line.data, wanted):
+        elif _matches(line.data, wanted):
             _print(raw.text.decode("ascii", "replace") if wanted.as_json else _readable(line.data))
     return status
 
@@ -76,7 +76,7 @@ def parse_since(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _is_wanted(data: Mapping[str, Any], wanted: Wanted) -> bool:
+def _matches(data: Mapping[str, Any], wanted: LineFilter) -> bool:
     if wanted.since is not None and datetime.fromisoformat(str(data["time"])) < wanted.since:
         return False
     asked, own = wanted.request_id, str(data.get("request_id") or "")

@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple
 
 from models.errors import ArrowheadError
 from server.audit.verification import snapshot, verify
-from server.auth.api_keys import open_keyring, require_guard
+from server.auth.api_keys import open_keyring, require_keys
 from server.egress.policy import EgressPolicy
-from server.serving.key_summary import named_keys, rights_of
+from server.serving.key_summary import named_keys, permission_problem
 from server.settings.paths import audit_path, gateway_dir, keys_file, namespaces_dir
 from server.settings.schema import Settings
 from server.wiring.models import choose_card
@@ -210,10 +210,10 @@ def _keys(settings: Settings) -> Finding:
     try:
         policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
         named = named_keys(policy, keyring) or "none: every program on this machine may ask"
-        require_guard(settings, keyring)
+        require_keys(settings, keyring)
     finally:
         keyring.close()
-    wrong = rights_of(keys_file(settings))
+    wrong = permission_problem(keys_file(settings))
     return Finding("warn" if wrong else "ok", "keys", f"{named}; {wrong}" if wrong else named)
 
 

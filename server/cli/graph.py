@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from server.settings.loading import load_settings
 
 if TYPE_CHECKING:
-    from retrieval.graph.store.build import Built
+    from retrieval.graph.store.build import BuildResult
     from retrieval.graph.store.reader import LocalGraph
     from retrieval.graph.types import Statement
     from server.settings.schema import Settings
 
-Told = Callable[[str, int], None]
+ProgressCallback = Callable[[str, int], None]
 _STEPS = {
     "nodes": "nodes read",
     "edges": "edges read",
@@ -72,7 +72,7 @@ def _import(args: argparse.Namespace) -> int:
     if not args.files:
         print("arrowhead: no FILE to import is named", file=sys.stderr)
         return 2
-    from retrieval.graph.store.build import Import, build_graph, check_name
+    from retrieval.graph.store.build import ImportRequest, build_graph, check_name
     from retrieval.graph.store.catalog import SAMPLE
     from server.wiring.graph import load_graph_encoder
 
@@ -82,14 +82,14 @@ def _import(args: argparse.Namespace) -> int:
     if name == SAMPLE:
         print(f"arrowhead: {SAMPLE!r} is the graph that comes with the program; choose another name", file=sys.stderr)
         return 2
-    order = Import(kind=args.kind, files=tuple(args.files), name=name, release=args.release)
-    with _watched(name) as told:
-        built = build_graph(_root(args, settings), order, load_graph_encoder(settings, args.encoder), told)
+    order = ImportRequest(kind=args.kind, files=tuple(args.files), name=name, release=args.release)
+    with _watched(name) as report_progress:
+        built = build_graph(_root(args, settings), order, load_graph_encoder(settings, args.encoder), report_progress)
     _say(name, built)
     return 0
 
 
-def _say(name: str, built: Built) -> None:
+def _say(name: str, built: BuildResult) -> None:
     found = built.manifest
     if built.already:
         print(f"{name}: built from these files before, nothing to do")
@@ -140,8 +140,8 @@ def _verify(args: argparse.Namespace) -> int:
         check_name(name)
         if not (root / name).is_dir():
             open_graph(root, name)
-        with _watched(name) as told:
-            found, faults = verify(root / name, lambda file: told(f"reading {file}", 0))
+        with _watched(name) as report_progress:
+            found, faults = verify(root / name, lambda file: report_progress(f"reading {file}", 0))
         for fault in faults:
             print(f"{name}: {fault}")
         whole = whole and not faults
@@ -178,8 +178,8 @@ def _opened(args: argparse.Namespace, settings: Settings) -> LocalGraph:
 
     root, name = _root(args, settings), args.name or settings.graph.name
     if name == SAMPLE and not (root / name).is_dir():
-        with _watched(name) as told:
-            return open_or_sample(root, name, load_graph_encoder(settings), told)
+        with _watched(name) as report_progress:
+            return open_or_sample(root, name, load_graph_encoder(settings), report_progress)
     return open_graph(root, name)
 
 
@@ -190,7 +190,7 @@ def _line(statement: Statement) -> str:
 
 
 @contextmanager
-def _watched(what: str) -> Iterator[Told]:
+def _watched(what: str) -> Iterator[ProgressCallback]:
     """Show progress on one line of the terminal.
 
     Ctrl-C ends at once; the same command then continues from there.
@@ -199,7 +199,7 @@ def _watched(what: str) -> Iterator[Told]:
 
     with Console(stderr=True).status(what) as status:
 
-        def told(step: str, count: int) -> None:
+        def report_progress(step: str, count: int) -> None:
             status.update(f"{what}: {f'{count:,} ' if count else ''}{_STEPS.get(step, step)}")
 
-        yield told
+        yield report_progress

@@ -64,13 +64,13 @@ def _opened(args: argparse.Namespace) -> tuple[Settings, KeyStore]:
 
 
 def _create(args: argparse.Namespace) -> int:
-    from server.auth.key_store import KeyWish
+    from server.auth.key_store import NewKey
     from server.types import key_id
 
     settings, store = _opened(args)
     taken = [key_id(key.get_secret_value()) for key in settings.server.api_keys]
     expires = _moment(args.expires, datetime.now(UTC)) if args.expires else None
-    secret, made = store.create(KeyWish(name=args.name, expires=expires, scopes=_scopes(args), taken=taken))
+    secret, made = store.create(NewKey(name=args.name, expires=expires, scopes=_scopes(args), taken=taken))
     # The secret alone on stdout: KEY=$(arrowhead key create --name …)
     print(secret)
     until = f", until {_shown(made.expires)}" if made.expires else ""

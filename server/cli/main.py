@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import ArrowheadError
-from models.torch_runtime.openmp import wait_briefly
+from models.torch_runtime.openmp import limit_spin_count
 from server.cli.gateway import add_gateway
 from server.cli.graph import add_graph
 from server.cli.keys import add_key
@@ -51,7 +51,7 @@ _NOT_FOR_ASK = frozenset({"--host", "--port", "--trace-dir", "--model"})
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = args.run
-    wait_briefly()
+    limit_spin_count()
     try:
         return run(args)
     except SettingsInvalid as error:
@@ -209,10 +209,10 @@ def _audit_verify(args: argparse.Namespace) -> int:
 
 
 def _audit_show(args: argparse.Namespace) -> int:
-    from server.cli.audit import Wanted, parse_since, show_log
+    from server.cli.audit import LineFilter, parse_since, show_log
 
     since = parse_since(args.since) if args.since else None
-    return show_log(_audit_files(args), Wanted(since=since, request_id=args.request_id, as_json=args.json))
+    return show_log(_audit_files(args), LineFilter(since=since, request_id=args.request_id, as_json=args.json))
 
 
 def _doctor(args: argparse.Namespace) -> int:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from server.settings.loading import load_settings
 
 if TYPE_CHECKING:
-    from retrieval.corpus.ingest.add import Added, Watch
-    from retrieval.corpus.ingest.pubmed_sync import Fetched
+    from retrieval.corpus.ingest.add import ChangeHooks, ChangeReport
+    from retrieval.corpus.ingest.pubmed_sync import FetchReport
     from server.evidence.passages import Retrieval
     from server.settings.schema import Settings
 
@@ -148,7 +148,7 @@ def _with_ncbi(args: argparse.Namespace, query: object) -> int:
     from retrieval.corpus.ingest.pubmed_sync import PubmedQuery, add_query, update
     from server.wiring.ncbi import open_ncbi
 
-    async def work(settings: Settings, retrieval: Retrieval, watch: Watch) -> list[Fetched]:
+    async def work(settings: Settings, retrieval: Retrieval, watch: ChangeHooks) -> list[FetchReport]:
         async with open_ncbi(settings) as calls:
             if isinstance(query, PubmedQuery):
                 return [await add_query(calls, retrieval.namespaces, args.name, query, watch)]
@@ -221,7 +221,7 @@ def _import(args: argparse.Namespace) -> int:
     return 0
 
 
-def _say(what: str, added: Added) -> None:
+def _say(what: str, added: ChangeReport) -> None:
     numbers = {
         "added": added.added,
         "changed": added.changed,
@@ -238,7 +238,7 @@ def _say(what: str, added: Added) -> None:
 
 
 @contextmanager
-def watched(what: str) -> Iterator[Watch]:
+def watched(what: str) -> Iterator[ChangeHooks]:
     """Show progress on one line of the terminal.
 
     Ctrl-C ends at the next batch and leaves everything consistent.
@@ -247,7 +247,7 @@ def watched(what: str) -> Iterator[Watch]:
 
     from rich.console import Console
 
-    from retrieval.corpus.ingest.add import Progress, Watch
+    from retrieval.corpus.ingest.add import ChangeHooks, Progress
 
     stopped = False
 
@@ -266,7 +266,7 @@ def watched(what: str) -> Iterator[Watch]:
                     f"indexed ({step.passages_per_s:,.0f}/s), {step.waiting:,} waiting"
                 )
 
-            yield Watch(progress=show, cancelled=lambda: stopped)
+            yield ChangeHooks(progress=show, cancelled=lambda: stopped)
     finally:
         signal.signal(signal.SIGINT, before)
 

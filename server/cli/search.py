@@ -13,7 +13,7 @@ from server.cli.namespaces import opened
 from server.settings.loading import SettingsInvalid
 
 if TYPE_CHECKING:
-    from retrieval.corpus.search.ranking import Found, Retriever
+    from retrieval.corpus.search.ranking import RankedPassage, Retriever
     from server.evidence.passages import Retrieval
 
 _SHOWN = 300
@@ -88,7 +88,7 @@ def retriever_of(retrieval: Retrieval, name: str, names: list[str]) -> Retriever
     """
     from retrieval.corpus.errors import NamespaceInvalid
     from retrieval.corpus.search.ranking import RANKERS
-    from retrieval.corpus.search.searcher import usual_retriever
+    from retrieval.corpus.search.searcher import default_retriever
 
     if name in RANKERS:
         return name  # type: ignore[return-value]  # one of the literals
@@ -97,7 +97,7 @@ def retriever_of(retrieval: Retrieval, name: str, names: list[str]) -> Retriever
         with retrieval.namespaces.using(one) as namespace:
             settings[one] = namespace.settings
     if not name:
-        return usual_retriever(one.targets for one in settings.values())
+        return default_retriever(one.targets for one in settings.values())
     others = [one for one, s in settings.items() if s.encoder != name]
     if others:
         raise NamespaceInvalid(
@@ -107,7 +107,7 @@ def retriever_of(retrieval: Retrieval, name: str, names: list[str]) -> Retriever
     return "dense"
 
 
-def _as_text(rank: int, found: Found) -> str:
+def _as_text(rank: int, found: RankedPassage) -> str:
     passage, document = found.passage, found.document
     place = ", ".join(
         part for part in (passage.section, f"page {passage.page}" if passage.page else "", _day(document.date)) if part
@@ -125,7 +125,7 @@ def _day(date: int) -> str:
     return f"{year}" + (f"-{month:02}" if month else "") + (f"-{day:02}" if day else "") if date else ""
 
 
-def _as_dict(found: Found) -> dict[str, object]:
+def _as_dict(found: RankedPassage) -> dict[str, object]:
     """Return the JSON object of a passage.
 
     Ids are text, since not every JSON reader holds 63-bit numbers exactly.

@@ -17,7 +17,7 @@ from server.types import EgressMode
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """Describe one destination of calls.
 
     ``name`` is "gateway" or the host; ``leaves`` is whether it is another machine.
@@ -29,13 +29,13 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class DestinationPair:
     """Pair the destinations of E-utilities and BLAST, which may differ."""
 
-    eutils: Place
-    blast: Place
+    eutils: Destination
+    blast: Destination
 
-    def of(self, call: NcbiCall) -> Place:
+    def of(self, call: NcbiCall) -> Destination:
         return self.blast if call.endpoint.startswith("blast_") else self.eutils
 
     @property
@@ -44,17 +44,17 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Destinations:
     """Hold the destinations of every egress mode.
 
     ``off`` serves mode off; ``gateway`` is tried first with local-first; ``outside`` is NCBI or its substitute.
     """
 
-    off: Pair
-    gateway: Pair
-    outside: Pair
+    off: DestinationPair
+    gateway: DestinationPair
+    outside: DestinationPair
 
-    def first(self, mode: EgressMode) -> Pair:
+    def first(self, mode: EgressMode) -> DestinationPair:
         return {"off": self.off, "local-first": self.gateway, "ncbi": self.outside}[mode]
 
 
@@ -85,7 +85,7 @@ class InboundReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class EgressContext:
     """Identify the request behind a call, with the egress mode in force.
 
     ``key_id`` is "" on a server without keys.
@@ -96,13 +96,13 @@ class Asker:
     mode: EgressMode
 
 
-def request_entry(asker: Asker, request: OutboundRequest) -> AuditRecord:
+def request_entry(egress_context: EgressContext, request: OutboundRequest) -> AuditRecord:
     """Return the record to write right before the request is sent."""
     return AuditRecord(
         event="send",
-        request_id=asker.request_id,
-        key_id=asker.key_id or None,
-        mode=asker.mode,
+        request_id=egress_context.request_id,
+        key_id=egress_context.key_id or None,
+        mode=egress_context.mode,
         decision="allowed",
         where=request.host,
         endpoint=request.endpoint,
@@ -112,10 +112,10 @@ def request_entry(asker: Asker, request: OutboundRequest) -> AuditRecord:
     )
 
 
-def reply_entry(asker: Asker, request: OutboundRequest, reply: InboundReply) -> AuditRecord:
+def reply_entry(egress_context: EgressContext, request: OutboundRequest, reply: InboundReply) -> AuditRecord:
     """Return the record to write right after the request ended; it has nothing of the reply's content."""
     return replace(
-        request_entry(asker, request),
+        request_entry(egress_context, request),
         event="reply",
         request_bytes=None,
         status=reply.status,

@@ -68,7 +68,7 @@ class EgressPolicy:
             param="arrowhead.egress",
         )
 
-    def kept(self, classes: Collection[ParamClass]) -> tuple[ParamClass, ...]:
+    def blocked(self, classes: Collection[ParamClass]) -> tuple[ParamClass, ...]:
         """Return those of the classes that may not leave."""
         return tuple(name for name in CLASSES if name in classes and name not in self.allow)
 
@@ -87,7 +87,7 @@ class Departures:
     def add(self, host: str, classes: Iterable[str]) -> None:
         self._hosts.setdefault(host, set()).update(classes)
 
-    def keep(self, classes: Iterable[str]) -> None:
+    def withhold(self, classes: Iterable[str]) -> None:
         self._withheld.update(classes)
 
     @property

@@ -16,11 +16,19 @@ from typing import Final, Literal, NoReturn
 from retrieval.errors import NcbiError, NcbiRefusedByEgress
 from retrieval.ncbi.calls.parameter_classes import ParamClass, Vocabulary, classes_of
 from retrieval.ncbi.calls.urls import NcbiSite, build_request, public_url
-from retrieval.ncbi.replies.parse import is_miss, refuses
+from retrieval.ncbi.replies.parse import is_empty_reply, is_not_found
 from retrieval.types import NcbiCall, RawReply, Route
 from server.audit.entry import AuditRecord
-from server.audit.log import AuditFailed, Auditor
-from server.egress.destinations import Asker, InboundReply, OutboundRequest, Place, Places, reply_entry, request_entry
+from server.audit.log import AuditFailed, AuditRecorder
+from server.egress.destinations import (
+    Destination,
+    Destinations,
+    EgressContext,
+    InboundReply,
+    OutboundRequest,
+    reply_entry,
+    request_entry,
+)
 from server.egress.policy import Departures, EgressPolicy
 from server.errors import EgressRaised
 from server.types import EgressMode
@@ -30,9 +38,9 @@ _MAX_ANSWERS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class _Trip:
+class _OutboundCall:
     call: NcbiCall
-    asker: Asker
+    egress_context: EgressContext
     classes: tuple[ParamClass, ...]
 
 
@@ -40,7 +48,7 @@ class Egress:
     """Apply the egress policy to every call; one instance per process."""
 
     def __init__(
-        self, policy: EgressPolicy, places: Places, auditor: Auditor, vocabulary: Vocabulary | None = None
+        self, policy: EgressPolicy, places: Destinations, auditor: AuditRecorder, vocabulary: Vocabulary | None = None
     ) -> None:
         self.policy = policy
         self._places = places
@@ -49,29 +57,29 @@ class Egress:
         self._total = Departures()
         self._by_answer: OrderedDict[str, Departures] = OrderedDict()
 
-    def admit(self, request_id: str, key_id: str, asked: EgressMode | None) -> Asker:
+    def admit(self, request_id: str, key_id: str, asked: EgressMode | None) -> EgressContext:
         """Return the request's identity with its effective mode.
 
         Raises:
             EgressRaised: the request asks for a mode above its key's; the audit log records it.
         """
         try:
-            return Asker(request_id, key_id, self.policy.effective(key_id, asked))
+            return EgressContext(request_id, key_id, self.policy.effective(key_id, asked))
         except EgressRaised:
             ceiling = self.policy.ceiling(key_id)
             who = AuditRecord(event="refused", request_id=request_id, key_id=key_id or None, mode=ceiling)
             self._auditor.note(replace(who, decision="refused", detail={"asked": asked, "cause": "mode raised"}))
             raise
 
-    def calls_of(self, asker: Asker) -> AnswerCalls:
-        return AnswerCalls(self, asker, self._places.first(asker.mode).site)
+    def calls_of(self, egress_context: EgressContext) -> AnswerCalls:
+        return AnswerCalls(self, egress_context, self._places.first(egress_context.mode).site)
 
     @property
     def left(self) -> str:
         """Return a readable summary of what left the machine since the start."""
         return self._total.text
 
-    def left_by(self, request_id: str) -> str:
+    def departures_of(self, request_id: str) -> str:
         """Return a readable summary of what left the machine for one answer so far.
 
         It includes abandoned calls, which have no record.
@@ -82,23 +90,23 @@ class Egress:
         """Discard the summary of an answer that has ended and reported what left."""
         self._by_answer.pop(request_id, None)
 
-    async def fetch(self, call: NcbiCall, asker: Asker) -> RawReply:
+    async def fetch(self, call: NcbiCall, egress_context: EgressContext) -> RawReply:
         """Return the reply to ``call``, with its route.
 
         Raises:
             NcbiRefusedByEgress: the mode or a class of its values forbids the call to leave.
             NcbiError: any other of its subclasses; each carries its route.
         """
-        trip = _Trip(call, asker, classes_of(call, self._vocabulary))
-        if asker.mode == "local-first":
-            return await self._local_first(trip)
-        place = self._places.first(asker.mode).of(call)
-        if place.leaves and (kept := self.policy.kept(trip.classes)):
-            await self._note(trip, "refused", kept)
-            self._refuse(trip, place, kept)
-        return await self._ask(trip, place)
+        outbound = _OutboundCall(call, egress_context, classes_of(call, self._vocabulary))
+        if egress_context.mode == "local-first":
+            return await self._local_first(outbound)
+        place = self._places.first(egress_context.mode).of(call)
+        if place.leaves and (blocked := self.policy.blocked(outbound.classes)):
+            await self._note(outbound, "refused", blocked)
+            self._refuse(outbound, place, blocked)
+        return await self._ask(outbound, place)
 
-    async def let_out(self, asker: Asker, request: OutboundRequest) -> None:
+    async def authorize_request(self, egress_context: EgressContext, request: OutboundRequest) -> None:
         """Authorize and count a request that is no NCBI call, right before it is sent.
 
         On return, its line is in the audit log on the disk.
@@ -106,91 +114,91 @@ class Egress:
         Raises:
             NcbiRefusedByEgress: the mode or a class of its values forbids it, or the log cannot be written.
         """
-        record = request_entry(asker, request)
-        if asker.mode == "off":
+        record = request_entry(egress_context, request)
+        if egress_context.mode == "off":
             raise NcbiRefusedByEgress(f"{request.host} is another machine, and nothing may leave this one")
-        if kept := self.policy.kept(request.classes):
+        if blocked := self.policy.blocked(request.classes):
             with suppress(AuditFailed):  # nothing leaves either way
-                refused = replace(record, event="refused", decision="refused", detail={"kept": list(kept)})
+                refused = replace(record, event="refused", decision="refused", detail={"kept": list(blocked)})
                 await self._auditor.record(refused)
-            self._departures(asker).keep(kept)
-            raise NcbiRefusedByEgress(f"{', '.join(kept)} may not leave this machine for {request.host}")
+            self._departures(egress_context).withhold(blocked)
+            raise NcbiRefusedByEgress(f"{', '.join(blocked)} may not leave this machine for {request.host}")
         await self._record_ahead(record)
         self._total.add(request.host, request.classes)
-        self._departures(asker).add(request.host, request.classes)
+        self._departures(egress_context).add(request.host, request.classes)
 
-    async def came_back(self, asker: Asker, request: OutboundRequest, reply: InboundReply) -> None:
+    async def record_reply(self, egress_context: EgressContext, request: OutboundRequest, reply: InboundReply) -> None:
         """Record the outcome of an authorized request in the audit log, right after the request ended."""
         with suppress(AuditFailed):  # already logged; the line before records what left
-            await self._auditor.record(reply_entry(asker, request, reply))
+            await self._auditor.record(reply_entry(egress_context, request, reply))
 
-    async def _local_first(self, trip: _Trip) -> RawReply:
+    async def _local_first(self, outbound: _OutboundCall) -> RawReply:
         local: RawReply | None = None
         try:
-            local = await self._ask(trip, self._places.gateway.of(trip.call))
-            if not is_miss(trip.call, local):
+            local = await self._ask(outbound, self._places.gateway.of(outbound.call))
+            if not is_empty_reply(outbound.call, local):
                 return local
         except NcbiError as error:
-            if not refuses(error):
+            if not is_not_found(error):
                 raise
             missing = error
-        place = self._places.outside.of(trip.call)
-        if place.leaves and (kept := self.policy.kept(trip.classes)):
-            await self._note(trip, "withheld", kept)
-            self._answer(trip).keep(kept)
-            route = replace(self._route(trip, self._places.gateway.of(trip.call)), withheld=kept)
+        place = self._places.outside.of(outbound.call)
+        if place.leaves and (blocked := self.policy.blocked(outbound.classes)):
+            await self._note(outbound, "withheld", blocked)
+            self._answer(outbound).withhold(blocked)
+            route = replace(self._route(outbound, self._places.gateway.of(outbound.call)), withheld=blocked)
             return _routed(local, route) if local else _raise(missing, route)
         try:
-            return await self._ask(trip, place)
+            return await self._ask(outbound, place)
         except NcbiError as error:
             if local is None or error.route is None:
                 raise
             return _routed(local, _fallen_back(error, error.route, local))
 
-    async def _ask(self, trip: _Trip, place: Place) -> RawReply:
+    async def _ask(self, outbound: _OutboundCall, place: Destination) -> RawReply:
         """Send the call to one destination and attach its route to the reply or the error."""
-        route = self._route(trip, place)
+        route = self._route(outbound, place)
         try:
-            reply = await (self._send(trip, place) if place.leaves else place.client.fetch(trip.call))
+            reply = await (self._send(outbound, place) if place.leaves else place.client.fetch(outbound.call))
         except NcbiError as error:
             # The request may have left, even if no reply came.
             left = place.leaves and not isinstance(error, NcbiRefusedByEgress)
-            self._count(trip, place, left=left)
+            self._count(outbound, place, left=left)
             _raise(error, replace(route, left=left))
         left = place.leaves and not reply.from_cache
-        self._count(trip, place, left=left)
+        self._count(outbound, place, left=left)
         return _routed(reply, replace(route, left=left))
 
-    async def _send(self, trip: _Trip, place: Place) -> RawReply:
+    async def _send(self, outbound: _OutboundCall, place: Destination) -> RawReply:
         sent = False
 
         async def before() -> None:
             nonlocal sent
-            await self._write_ahead(trip, place)
+            await self._write_ahead(outbound, place)
             sent = True
 
         try:
-            reply = await place.client.fetch(trip.call, before=before)
+            reply = await place.client.fetch(outbound.call, before=before)
         except asyncio.CancelledError:
-            self._count(trip, place, left=True)  # or it waited for an equal call that was already sent
+            self._count(outbound, place, left=True)  # or it waited for an equal call that was already sent
             if sent:
-                await self._returned(trip, place, AuditRecord(event="reply", status="cancelled"))
+                await self._returned(outbound, place, AuditRecord(event="reply", status="cancelled"))
             raise
         except NcbiError as error:
             if not isinstance(error, NcbiRefusedByEgress):
                 event = AuditRecord(event="reply" if sent else "shared", status=type(error).__name__)
-                await self._returned(trip, place, event)
+                await self._returned(outbound, place, event)
             raise
         if not reply.from_cache:
             event = AuditRecord(event="reply" if sent else "shared", status=str(reply.status))
-            await self._returned(trip, place, replace(event, reply_bytes=reply.num_bytes))
+            await self._returned(outbound, place, replace(event, reply_bytes=reply.num_bytes))
         return reply
 
-    async def _write_ahead(self, trip: _Trip, place: Place) -> None:
-        request = build_request(trip.call, place.client.site)
-        record = self._record(trip, AuditRecord(event="send", decision="allowed", where=place.name))
+    async def _write_ahead(self, outbound: _OutboundCall, place: Destination) -> None:
+        request = build_request(outbound.call, place.client.site)
+        record = self._record(outbound, AuditRecord(event="send", decision="allowed", where=place.name))
         await self._record_ahead(replace(record, request_bytes=len(request.url) + len(request.body)))
-        self._count(trip, place, left=True)
+        self._count(outbound, place, left=True)
 
     async def _record_ahead(self, record: AuditRecord) -> None:
         """Write a call's line to the audit log before the call is sent.
@@ -203,63 +211,65 @@ class Egress:
         except AuditFailed as error:
             raise NcbiRefusedByEgress("the call cannot be written to the audit log, so it was not sent") from error
 
-    def _count(self, trip: _Trip, place: Place, *, left: bool) -> None:
+    def _count(self, outbound: _OutboundCall, place: Destination, *, left: bool) -> None:
         if left:
-            self._total.add(place.name, trip.classes)
-            self._answer(trip).add(place.name, trip.classes)
+            self._total.add(place.name, outbound.classes)
+            self._answer(outbound).add(place.name, outbound.classes)
 
-    def _answer(self, trip: _Trip) -> Departures:
-        return self._departures(trip.asker)
+    def _answer(self, outbound: _OutboundCall) -> Departures:
+        return self._departures(outbound.egress_context)
 
-    def _departures(self, asker: Asker) -> Departures:
-        departures = self._by_answer.setdefault(asker.request_id, Departures())
+    def _departures(self, egress_context: EgressContext) -> Departures:
+        departures = self._by_answer.setdefault(egress_context.request_id, Departures())
         while len(self._by_answer) > _MAX_ANSWERS:
             self._by_answer.popitem(last=False)
         return departures
 
-    async def _returned(self, trip: _Trip, place: Place, record: AuditRecord) -> None:
+    async def _returned(self, outbound: _OutboundCall, place: Destination, record: AuditRecord) -> None:
         with suppress(AuditFailed):  # already logged; the line before records what left
-            await self._auditor.record(self._record(trip, replace(record, decision="allowed", where=place.name)))
+            await self._auditor.record(self._record(outbound, replace(record, decision="allowed", where=place.name)))
 
-    async def _note(self, trip: _Trip, what: Literal["refused", "withheld"], kept: tuple[ParamClass, ...]) -> None:
-        place = self._places.outside.of(trip.call)
-        record = AuditRecord(event=what, decision=what, where=place.name, detail={"kept": list(kept)})
+    async def _note(
+        self, outbound: _OutboundCall, what: Literal["refused", "withheld"], blocked: tuple[ParamClass, ...]
+    ) -> None:
+        place = self._places.outside.of(outbound.call)
+        record = AuditRecord(event=what, decision=what, where=place.name, detail={"kept": list(blocked)})
         with suppress(AuditFailed):  # nothing leaves either way
-            await self._auditor.record(self._record(trip, record))
+            await self._auditor.record(self._record(outbound, record))
 
-    def _record(self, trip: _Trip, record: AuditRecord) -> AuditRecord:
-        asker, call = trip.asker, trip.call
+    def _record(self, outbound: _OutboundCall, record: AuditRecord) -> AuditRecord:
+        egress_context, call = outbound.egress_context, outbound.call
         return replace(
             record,
-            request_id=asker.request_id,
-            key_id=asker.key_id or None,
-            mode=asker.mode,
+            request_id=egress_context.request_id,
+            key_id=egress_context.key_id or None,
+            mode=egress_context.mode,
             endpoint=call.endpoint,
             db=call.db or None,
-            classes=trip.classes,
+            classes=outbound.classes,
             params=call.params,
         )
 
-    def _refuse(self, trip: _Trip, place: Place, kept: tuple[ParamClass, ...]) -> NoReturn:
+    def _refuse(self, outbound: _OutboundCall, place: Destination, blocked: tuple[ParamClass, ...]) -> NoReturn:
         error = NcbiRefusedByEgress(
-            f"{', '.join(kept)} may not leave this machine ({self.policy.profile} allows "
+            f"{', '.join(blocked)} may not leave this machine ({self.policy.profile} allows "
             f"{', '.join(self.policy.allowed) or 'nothing'}); search by a symbol or an id, "
             "or have the operator extend egress.allow"
         )
-        self._answer(trip).keep(kept)
-        _raise(error, replace(self._route(trip, place), went_to="", withheld=kept))
+        self._answer(outbound).withhold(blocked)
+        _raise(error, replace(self._route(outbound, place), went_to="", withheld=blocked))
 
-    def _route(self, trip: _Trip, place: Place) -> Route:
-        url = public_url(trip.call, place.client.site)
-        return Route(mode=trip.asker.mode, went_to=place.name, url=url, classes=trip.classes)
+    def _route(self, outbound: _OutboundCall, place: Destination) -> Route:
+        url = public_url(outbound.call, place.client.site)
+        return Route(mode=outbound.egress_context.mode, went_to=place.name, url=url, classes=outbound.classes)
 
 
 class AnswerCalls:
     """Send the calls of one answer through the egress rules."""
 
-    def __init__(self, egress: Egress, asker: Asker, site: NcbiSite) -> None:
+    def __init__(self, egress: Egress, egress_context: EgressContext, site: NcbiSite) -> None:
         self._egress = egress
-        self._asker = asker
+        self._asker = egress_context
         self._site = site
 
     @property

@@ -24,7 +24,7 @@ MAX_DELAY_S: Final = 60.0
 
 
 @dataclass(slots=True)
-class Restarts:
+class RestartPolicy:
     """Limit the restarts of an engine, with exponential backoff.
 
     At most ``tries`` within ``window_s`` seconds; 0 disables restarts. The first one waits ``backoff_s`` seconds, each
@@ -70,18 +70,18 @@ class EngineDied(EngineUnavailable):
         self.retry_after_s = retry_after_s
 
 
-class EngineSlot:
+class EngineLifecycle:
     """Load, supervise and restart the engine.
 
     ``build`` imports the engine's libraries, so it runs in a thread, at ``load`` and at each restart.
     """
 
-    def __init__(self, card: ModelCard, build: Callable[[], Engine], restarts: Restarts | None = None) -> None:
+    def __init__(self, card: ModelCard, build: Callable[[], Engine], restarts: RestartPolicy | None = None) -> None:
         self.card = card
         self.failure: ArrowheadError | None = None
-        self.restarts = restarts or Restarts()
+        self.restarts = restarts or RestartPolicy()
         # Set when there is no engine and there will be none.
-        self.lost = asyncio.Event()
+        self.permanently_failed = asyncio.Event()
         self._build = build
         self._engine: Engine | None = None
         self._state: State = "loading"
@@ -240,7 +240,7 @@ class EngineSlot:
     def _lose(self, error: ArrowheadError) -> None:
         self.failure = error
         self._enter("failed")
-        self.lost.set()
+        self.permanently_failed.set()
 
 
 async def _in_daemon_thread(work: Callable[[], Engine]) -> Engine:

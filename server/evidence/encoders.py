@@ -16,9 +16,9 @@ from typing import TypeVar
 
 from models.encoders.base import CrossEncoder, Encoder, EncoderOptions
 from models.encoders.registry import create_cross_encoder, create_encoder
-from retrieval.observing import RetrievalObserver, Unobserved
+from retrieval.observer import NullObserver, RetrievalObserver
 from server.errors import EncoderUnknown
-from server.observability.instrumented import ObservedCrossEncoder, ObservedEncoder
+from server.observability.instrumented import InstrumentedCrossEncoder, InstrumentedEncoder
 from server.settings.retrieval import RetrievalSettings
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class EncoderPool:
 
     def __init__(self, settings: RetrievalSettings, observer: RetrievalObserver | None = None) -> None:
         self._settings = settings
-        self._observer = observer or Unobserved()
+        self._observer = observer or NullObserver()
         self._options = EncoderOptions(
             device=settings.device,
             dtype=settings.dtype,
@@ -71,7 +71,7 @@ class EncoderPool:
         with self._loading:
             if name not in self._encoders:
                 loaded = _timed(name, lambda: create_encoder(name, self._options))
-                self._encoders[name] = ObservedEncoder(loaded, self._observer)
+                self._encoders[name] = InstrumentedEncoder(loaded, self._observer)
             return self._encoders[name]
 
     @property
@@ -92,7 +92,7 @@ class EncoderPool:
         with self._loading:
             if self._cross_encoder is None:
                 loaded = _timed(known, lambda: create_cross_encoder(known, self._options))
-                self._cross_encoder = ObservedCrossEncoder(loaded, self._observer)
+                self._cross_encoder = InstrumentedCrossEncoder(loaded, self._observer)
             return self._cross_encoder
 
     async def run(self, work: Callable[[], _T]) -> _T:

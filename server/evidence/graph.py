@@ -27,15 +27,15 @@ from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.linking.types import Linked, LinkOptions
 from retrieval.graph.linking.vector_lookup import build_nearest
-from retrieval.graph.spoke.source import Arrival, Departure, SpokeSource
+from retrieval.graph.spoke.source import CallOutcome, OutboundCall, SpokeSource
 from retrieval.graph.store.catalog import open_or_sample
 from retrieval.graph.store.reader import LocalGraph
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
-from retrieval.observing import Parts, Unobserved
-from server.egress.destinations import Asker, InboundReply, OutboundRequest
+from retrieval.observer import NullObserver, Tracer
+from server.egress.destinations import EgressContext, InboundReply, OutboundRequest
 from server.egress.router import Egress
 from server.evidence.encoders import EncoderPool
-from server.methods.base import Ask
+from server.methods.base import AnswerRequest
 from server.types import EgressMode
 
 DEFAULT_BYTES: Final = 64 << 20
@@ -64,7 +64,7 @@ class StatementVectors:
         self._max_bytes = max_bytes
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
         self._bytes = 0
-        self._under_way: dict[bytes, asyncio.Task[_Rows]] = {}
+        self._in_flight: dict[bytes, asyncio.Task[_Rows]] = {}
 
     @property
     def num_bytes(self) -> int:
@@ -87,7 +87,7 @@ class StatementVectors:
             if (row := self._kept.get(key)) is not None:
                 self._kept.move_to_end(key)
                 rows[key] = row
-            elif (task := self._under_way.get(key)) is not None:
+            elif (task := self._in_flight.get(key)) is not None:
                 waiting[task] = None
             else:
                 new[key] = text
@@ -100,7 +100,7 @@ class StatementVectors:
 
     def _begin(self, new: Mapping[bytes, str]) -> asyncio.Task[_Rows]:
         task = asyncio.create_task(self._encoded(new))
-        self._under_way |= dict.fromkeys(new, task)
+        self._in_flight |= dict.fromkeys(new, task)
         task.add_done_callback(lambda done: self._ended(done, new))
         return task
 
@@ -115,7 +115,7 @@ class StatementVectors:
 
     def _ended(self, task: asyncio.Task[_Rows], new: Mapping[bytes, str]) -> None:
         for key in new:
-            del self._under_way[key]
+            del self._in_flight[key]
         if task.cancelled() or task.exception() is not None:
             return
         for key, row in task.result().items():
@@ -201,7 +201,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphPlace:
+class GraphLocation:
     """Locate the graph of this machine and name the encoder of its vectors.
 
     ``cache_bytes`` bounds the stored vectors of SPOKE's statements.
@@ -233,20 +233,20 @@ class GraphService:
 
     def __init__(
         self,
-        place: GraphPlace,
+        place: GraphLocation,
         pool: EncoderPool,
         egress: Egress,
         spoke: Spoke | None = None,
-        parts: Parts | None = None,
+        parts: Tracer | None = None,
     ) -> None:
         self._place = place
         self._pool = pool
         self._egress = egress
         self._spoke = spoke
-        self.parts: Parts = parts or Unobserved()
+        self.parts: Tracer = parts or NullObserver()
         self._opening: asyncio.Task[Opened] | None = None
 
-    def open(self, ask: Ask, egress: EgressMode | None) -> AnswerGraph:
+    def open(self, ask: AnswerRequest, egress: EgressMode | None) -> AnswerGraph:
         """Return the graph for one answer.
 
         Raises:
@@ -255,7 +255,7 @@ class GraphService:
         return AnswerGraph(self, self._spoke, self._egress, self._egress.admit(ask.request_id, ask.key_id, egress))
 
     @property
-    def place(self) -> GraphPlace:
+    def place(self) -> GraphLocation:
         return self._place
 
     async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
@@ -271,7 +271,7 @@ class GraphService:
                 linked = await linker.link(question)
             else:
                 linked = await replace(linker, extractor=extractor).link(question, LinkOptions(method="model"))
-            part.tell(found=len(linked.mentions))
+            part.annotate(found=len(linked.mentions))
         return linked
 
     async def broader(self, text: str, mention: Mention) -> Mention | None:
@@ -322,11 +322,13 @@ class AnswerGraph:
     answers where SPOKE does not know the node, may not be queried, or does not reply.
     """
 
-    def __init__(self, service: GraphService, spoke: Spoke | None, egress: Egress, asker: Asker) -> None:
+    def __init__(
+        self, service: GraphService, spoke: Spoke | None, egress: Egress, egress_context: EgressContext
+    ) -> None:
         self._service = service
         self._egress = egress
-        self._asker = asker
-        self._spoke = spoke if spoke is not None and (spoke.is_here or asker.mode != "off") else None
+        self._asker = egress_context
+        self._spoke = spoke if spoke is not None and (spoke.is_here or egress_context.mode != "off") else None
         self._used: dict[str, str] = {}
 
     @property
@@ -353,7 +355,7 @@ class AnswerGraph:
             found = local
             if self._spoke is not None and not (self._asker.mode == "local-first" and local.statements):
                 found = await self._outside(self._spoke, node, local)
-            part.tell(source="here" if found is local else "spoke", found=len(found.statements))
+            part.annotate(source="here" if found is local else "spoke", found=len(found.statements))
         self._used[found.graph] = found.release
         return found
 
@@ -364,14 +366,14 @@ class AnswerGraph:
         return await (await self._service.opened()).graph.vectors(statements)
 
     async def _outside(self, spoke: Spoke, node: Node, local: Neighbourhood) -> Neighbourhood:
-        async def before(departure: Departure) -> None:
+        async def before(departure: OutboundCall) -> None:
             if not spoke.is_here:
-                await self._egress.let_out(self._asker, _outbound(spoke.host, departure))
+                await self._egress.authorize_request(self._asker, _outbound(spoke.host, departure))
 
-        async def after(departure: Departure, arrival: Arrival) -> None:
+        async def after(departure: OutboundCall, arrival: CallOutcome) -> None:
             if not spoke.is_here:
                 reply = InboundReply(status=arrival.status, num_bytes=arrival.num_bytes, seconds=arrival.seconds)
-                await self._egress.came_back(self._asker, _outbound(spoke.host, departure), reply)
+                await self._egress.record_reply(self._asker, _outbound(spoke.host, departure), reply)
 
         try:
             return await spoke.source.with_listener(before, after).neighbourhood(node)
@@ -384,7 +386,7 @@ class AnswerGraph:
             return local
 
 
-def _outbound(host: str, departure: Departure) -> OutboundRequest:
+def _outbound(host: str, departure: OutboundCall) -> OutboundRequest:
     """Describe a request to SPOKE for the egress rules.
 
     It holds an identifier and a name of a public vocabulary; the list of types reveals nothing of a question.

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from retrieval.ncbi.calls.organisms import organism_in
 from retrieval.ncbi.calls.urls import NcbiSite
-from retrieval.ncbi.replies.condense import neutralise
+from retrieval.ncbi.replies.condense import sanitize
 from retrieval.ncbi.session import Fetcher, NcbiSession, SessionReply
-from retrieval.observing import Parts, Unobserved
+from retrieval.observer import NullObserver, Tracer
 from retrieval.types import Focus, NcbiCall, RawReply
 from server.egress.router import Egress
-from server.methods.base import Ask
+from server.methods.base import AnswerRequest
 from server.methods.genegpt import method as genegpt
 from server.methods.genegpt.method import GeneGptOptions
 
@@ -38,7 +38,7 @@ def asks_for_places(question: str) -> bool:
     return bool(_PLACE.search(question))
 
 
-class _Remembering:
+class _RecordingFetcher:
     """Forward calls and keep the body of the last reply."""
 
     def __init__(self, calls: Fetcher) -> None:
@@ -62,23 +62,23 @@ class UncondensedSession:
     """
 
     def __init__(self, calls: Fetcher) -> None:
-        self._fetcher = _Remembering(calls)
+        self._fetcher = _RecordingFetcher(calls)
         self._session = NcbiSession(self._fetcher)
 
     async def __call__(self, url_text: str) -> SessionReply:
         reply = await self._session(url_text)
         if reply.status not in ("ok", "empty"):
             return reply
-        return replace(reply, text=f"[{neutralise(self._fetcher.body.strip())}]")
+        return replace(reply, text=f"[{sanitize(self._fetcher.body.strip())}]")
 
 
-class ObservedSession:
+class InstrumentedSession:
     """Report each call of a session to the observer; implements ``Session``.
 
     A report holds only what the record counts and names, no value of the URL.
     """
 
-    def __init__(self, inner: genegpt.Session, parts: Parts) -> None:
+    def __init__(self, inner: genegpt.Session, parts: Tracer) -> None:
         self._inner = inner
         self._parts = parts
 
@@ -86,7 +86,7 @@ class ObservedSession:
         with self._parts.part("call") as part:
             reply = await self._inner(url_text)
             record = reply.record
-            part.tell(
+            part.annotate(
                 tool=record.get("endpoint") or "other",
                 status=reply.status,
                 remote=bool((record.get("egress") or {}).get("left")),
@@ -100,7 +100,7 @@ class ObservedSession:
 
 
 @dataclass(frozen=True, slots=True)
-class NcbiAccess:
+class NcbiSessions:
     """Open the sessions of answers; one instance per process.
 
     ``open`` is called once per answer. ``max_chars``: length of a condensed reply.
@@ -108,9 +108,9 @@ class NcbiAccess:
 
     egress: Egress
     max_chars: int
-    parts: Parts = field(default_factory=Unobserved)
+    parts: Tracer = field(default_factory=NullObserver)
 
-    def check(self, ask: Ask, options: GeneGptOptions) -> None:
+    def check(self, ask: AnswerRequest, options: GeneGptOptions) -> None:
         """Check the requested egress mode against that of the request's key.
 
         Raises:
@@ -118,7 +118,7 @@ class NcbiAccess:
         """
         self.egress.admit(ask.request_id, ask.key_id, options.egress)
 
-    def open(self, ask: Ask, question: str, options: GeneGptOptions) -> genegpt.Session:
+    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> genegpt.Session:
         """Open the session of one answer.
 
         ``question``: in the wording of the method.
@@ -129,7 +129,7 @@ class NcbiAccess:
         calls = self.egress.calls_of(self.egress.admit(ask.request_id, ask.key_id, options.egress))
         organism = options.organism or organism_in(question) or "human"
         if not options.condense:
-            return ObservedSession(UncondensedSession(calls), self.parts)
+            return InstrumentedSession(UncondensedSession(calls), self.parts)
         summary = "none" if asks_for_a_field(question) else options.summaries
         about = Focus(organism=organism, summary=summary, places=asks_for_places(question))
-        return ObservedSession(NcbiSession(calls, about=about, max_chars=self.max_chars), self.parts)
+        return InstrumentedSession(NcbiSession(calls, about=about, max_chars=self.max_chars), self.parts)

@@ -21,14 +21,14 @@ from models.errors import ModelError
 from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.sample import NOTES, notes_namespaces
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.search.ranking import RANKERS, Found, Retriever
-from retrieval.corpus.search.searcher import Searcher, SearchOptions, usual_retriever
+from retrieval.corpus.search.ranking import RANKERS, RankedPassage, Retriever
+from retrieval.corpus.search.searcher import Searcher, SearchOptions, default_retriever
 from retrieval.lexical.fusion import reciprocal_rank_fusion
 from server.evidence.encoders import EncoderPool
 from server.jobs.queue import Jobs
 from server.jobs.uploads import Uploads
-from server.methods.base import Ask, OptionInvalid
-from server.methods.shared.passages import Gathered, Wanted
+from server.methods.base import AnswerRequest, OptionInvalid
+from server.methods.shared.passages import Gathered, PassageQuery
 from server.settings.retrieval import RetrievalSettings
 
 _T = TypeVar("_T")
@@ -78,7 +78,7 @@ class PassageService:
         self._opened: Namespaces | None = None
         self._making = asyncio.Lock()
 
-    def open(self, ask: Ask) -> AllowedPassages:
+    def open(self, ask: AnswerRequest) -> AllowedPassages:
         return AllowedPassages(self, ask.namespaces)
 
     def names(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class PassageService:
         there = self._retrieval.namespaces.names() or [NOTES]
         return tuple(name for name in there if allowed is None or name in allowed)
 
-    def check(self, wanted: Wanted, allowed: frozenset[str] | None) -> tuple[str, ...]:
+    def check(self, wanted: PassageQuery, allowed: frozenset[str] | None) -> tuple[str, ...]:
         """Validate a request and return its namespaces.
 
         Raises:
@@ -109,7 +109,7 @@ class PassageService:
             raise OptionInvalid(f"arrowhead.k: at most {self._settings.max_k} passages", param="arrowhead.k")
         return tuple(dict.fromkeys(wanted.namespaces)) or names
 
-    async def find(self, queries: Sequence[str], wanted: Wanted, allowed: frozenset[str] | None) -> Gathered:
+    async def find(self, queries: Sequence[str], wanted: PassageQuery, allowed: frozenset[str] | None) -> Gathered:
         names = self.check(wanted, allowed)
         if not names:
             return Gathered(namespaces=(), retriever="", lists=tuple(() for _ in queries))
@@ -163,10 +163,10 @@ class AllowedPassages:
     def names(self) -> tuple[str, ...]:
         return self.service.names(self.allowed)
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: PassageQuery) -> None:
         self.service.check(wanted, self.allowed)
 
-    async def find(self, queries: Sequence[str], wanted: Wanted) -> Gathered:
+    async def find(self, queries: Sequence[str], wanted: PassageQuery) -> Gathered:
         return await self.service.find(queries, wanted, self.allowed)
 
 
@@ -177,9 +177,9 @@ class _Search:
     searcher: Searcher
     namespaces: Namespaces
     names: tuple[str, ...]
-    wanted: Wanted
+    wanted: PassageQuery
 
-    def run(self, queries: Sequence[str]) -> tuple[str, tuple[tuple[Found, ...], ...]]:
+    def run(self, queries: Sequence[str]) -> tuple[str, tuple[tuple[RankedPassage, ...], ...]]:
         retriever = self.wanted.retriever or self._usual()
         views = [[query, *self._tail(query, retriever)] for query in queries]
         flat = [view for of_query in views for view in of_query]
@@ -200,7 +200,7 @@ class _Search:
         for name in self.names:
             with self.namespaces.using(name) as namespace:
                 targets.append(namespace.settings.targets)
-        return usual_retriever(targets)
+        return default_retriever(targets)
 
     def _tail(self, query: str, retriever: Retriever) -> list[str]:
         """Return the last sentences of a query if an encoder would truncate it, else nothing.
@@ -241,7 +241,7 @@ def _is_cut(text: str, encoder: Encoder) -> bool:
     return encoder.count_query_tokens(text) > encoder.fingerprint.max_query
 
 
-def _fused(rankings: Sequence[list[Found]]) -> list[Found]:
+def _fused(rankings: Sequence[list[RankedPassage]]) -> list[RankedPassage]:
     if len(rankings) == 1:
         return rankings[0]
     by_id = {found.passage.passage_id: found for ranking in reversed(rankings) for found in ranking}

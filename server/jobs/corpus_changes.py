@@ -10,18 +10,18 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from retrieval.corpus.ingest.add import Added, Progress, Watch, add_file, add_items, catch_up, remove
-from retrieval.corpus.ingest.pubmed_sync import Fetched, NcbiAccess, PubmedQuery, add_query, queries_of, update
-from retrieval.corpus.items import Reading, ReadOptions
+from retrieval.corpus.ingest.add import ChangeHooks, ChangeReport, Progress, add_file, add_items, catch_up, remove
+from retrieval.corpus.ingest.pubmed_sync import FetchReport, NcbiAccess, PubmedQuery, add_query, queries_of, update
+from retrieval.corpus.items import ParsedDocument, ReadOptions
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.verify import verify
-from server.egress.destinations import Asker
+from server.egress.destinations import EgressContext
 from server.egress.router import Egress
 from server.jobs.queue import Job, Outcome, Work
 from server.jobs.uploads import Upload
 
 _MAX_SHOWN: Final = 100
-_Fetching = Callable[[NcbiAccess, Watch], Coroutine[Any, Any, list[Fetched]]]
+_Fetching = Callable[[NcbiAccess, ChangeHooks], Coroutine[Any, Any, list[FetchReport]]]
 
 
 def file_work(namespaces: Namespaces, name: str, upload: Upload, options: ReadOptions) -> Work:
@@ -33,7 +33,7 @@ def file_work(namespaces: Namespaces, name: str, upload: Upload, options: ReadOp
     return lambda job: added_outcome(add_file(namespaces, name, upload.path, named, watch_of(job)))
 
 
-def documents_work(namespaces: Namespaces, name: str, documents: Sequence[Reading]) -> Work:
+def documents_work(namespaces: Namespaces, name: str, documents: Sequence[ParsedDocument]) -> Work:
     return lambda job: added_outcome(add_items(namespaces, name, documents, watch_of(job)))
 
 
@@ -63,49 +63,50 @@ class NcbiWork:
         self._egress = egress
         self._loop = loop
 
-    def query(self, query: PubmedQuery, asker: Asker) -> Work:
-        async def fetch(access: NcbiAccess, watch: Watch) -> list[Fetched]:
+    def query(self, query: PubmedQuery, egress_context: EgressContext) -> Work:
+        async def fetch(access: NcbiAccess, watch: ChangeHooks) -> list[FetchReport]:
             return [await add_query(access, self._namespaces, self._name, query, watch)]
 
-        return lambda job: self._outcome(job, fetch, asker)
+        return lambda job: self._outcome(job, fetch, egress_context)
 
-    def update(self, asker: Asker) -> Work:
+    def update(self, egress_context: EgressContext) -> Work:
         """Return the work that repeats every stored query of the namespace and indexes what its indices lack.
 
         Without stored queries it only indexes.
         """
 
-        async def fetch(access: NcbiAccess, watch: Watch) -> list[Fetched]:
+        async def fetch(access: NcbiAccess, watch: ChangeHooks) -> list[FetchReport]:
             return await update(access, self._namespaces, self._name, watch)
 
         def work(job: Job) -> Outcome:
             if queries_of(self._namespaces, self._name):
-                return self._outcome(job, fetch, asker)
+                return self._outcome(job, fetch, egress_context)
             done = catch_up(self._namespaces, self._name, watch_of(job))
             return Outcome(
-                {"queries": [], "left": self._egress.left_by(asker.request_id)} | _added(done), done.cancelled
+                {"queries": [], "left": self._egress.departures_of(egress_context.request_id)} | _added(done),
+                done.cancelled,
             )
 
         return work
 
-    def _outcome(self, job: Job, fetch: _Fetching, asker: Asker) -> Outcome:
-        asked = replace(asker, request_id=job.id)
+    def _outcome(self, job: Job, fetch: _Fetching, egress_context: EgressContext) -> Outcome:
+        asked = replace(egress_context, request_id=job.id)
         try:
             done = job.run_on(self._loop, fetch(self._egress.calls_of(asked), watch_of(job)))
-            left = self._egress.left_by(job.id)
+            left = self._egress.departures_of(job.id)
         finally:
             # Reported here too: a failed or cancelled job has no result, but what it sent has left the machine.
-            job.report({"left": self._egress.left_by(job.id)})
+            job.report({"left": self._egress.departures_of(job.id)})
             self._egress.forget(job.id)
         cancelled = any(one.added.cancelled for one in done)
         return Outcome({"queries": [_fetched(one) for one in done], "left": left}, cancelled)
 
 
-def watch_of(job: Job) -> Watch:
-    return Watch(progress=lambda step: job.report(_progress(step)), cancelled=job.is_cancelled)
+def watch_of(job: Job) -> ChangeHooks:
+    return ChangeHooks(progress=lambda step: job.report(_progress(step)), cancelled=job.is_cancelled)
 
 
-def added_outcome(added: Added) -> Outcome:
+def added_outcome(added: ChangeReport) -> Outcome:
     return Outcome(_added(added), added.cancelled)
 
 
@@ -114,13 +115,13 @@ def _progress(step: Progress) -> dict[str, Any]:
     return asdict(step) | {"seconds": round(step.seconds, 1)} | rates
 
 
-def _added(added: Added) -> dict[str, Any]:
+def _added(added: ChangeReport) -> dict[str, Any]:
     told = asdict(added)
     told.pop("cancelled")
     return told | {"first_passed": [asdict(passed) for passed in added.first_passed]}
 
 
-def _fetched(done: Fetched) -> dict[str, Any]:
+def _fetched(done: FetchReport) -> dict[str, Any]:
     """Return the result of one query; lists are cut at a hundred entries, beside their full lengths."""
     listed = done.listed
     return {

@@ -135,13 +135,13 @@ class Job:
     def end(self, state: JobState, result: Mapping[str, Any] | None = None, error: ErrorReply | None = None) -> None:
         """Set the final state and result.
 
-        Call it once, before ``tell_end``.
+        Call it once, before ``notify_end``.
         """
         self._times[2] = int(time.time())
         self._result, self.error = result, error
         self.state = state
 
-    def tell_end(self) -> None:
+    def notify_end(self) -> None:
         """Notify the callers of ``wait`` that the job has ended."""
         self._ended.set_result(None)
 
@@ -327,7 +327,7 @@ class Jobs:
             ended = [known.id for known in self._known.values() if known.has_ended]
             for job_id in ended[: max(0, len(ended) - self._limits.kept)]:
                 del self._known[job_id]
-        job.tell_end()
+        job.notify_end()
 
     async def close(self) -> None:
         """Accept no more jobs, cancel the running ones and wait up to ``grace_s`` for them to stop."""

@@ -46,7 +46,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class AnswerRequest:
     """Hold the request for one answer.
 
     ``prompt`` is set instead of ``messages`` where the client sent plain text. ``key_id`` names the API key of the
@@ -191,7 +191,7 @@ class Method(Protocol):
         """Return one sentence for ``/v1/models``."""
         ...
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: AnswerRequest) -> None:
         """Validate the request as far as possible before any work.
 
         Raises:
@@ -200,7 +200,7 @@ class Method(Protocol):
         """
         ...
 
-    def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         """Yield the events of the answer; the last one is ``Done``.
 
         Closing the iterator stops generation and pending calls.

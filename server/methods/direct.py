@@ -18,8 +18,8 @@ from dataclasses import replace
 from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.types import Delta, GenerateParams
-from server.engine.lifecycle import EngineSlot
-from server.methods.base import Ask, Done, Event, OptionInvalid, TextDelta, TranscriptDelta
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest, Done, Event, OptionInvalid, TextDelta, TranscriptDelta
 from server.methods.shared.generation import ids_of, usage_of
 
 # OpenAI's default for completions; a chat answer may run to the end of the context.
@@ -31,18 +31,18 @@ class Direct:
 
     name = "direct"
 
-    def __init__(self, slot: EngineSlot) -> None:
-        self._slot = slot
+    def __init__(self, lifecycle: EngineLifecycle) -> None:
+        self._slot = lifecycle
 
     @property
     def description(self) -> str:
         return self._slot.card.description or f"{self._slot.card.name}, without any method"
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: AnswerRequest) -> None:
         for key in ask.options:
             raise OptionInvalid(f"arrowhead.{key}: the plain model has no such option", param=f"arrowhead.{key}")
 
-    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         engine = self._slot.get()
         prompt_ids = ids_of(ask, engine, self._slot.card)
         params = _params(ask, engine, len(prompt_ids), stop=_stops(ask, self._slot.card))
@@ -62,13 +62,13 @@ class Direct:
         yield Done(answer=written.strip(), finish_reason=reason, stop_reason=last.stop_reason, usage=usage)
 
 
-def _stops(ask: Ask, card: ModelCard) -> tuple[str, ...]:
+def _stops(ask: AnswerRequest, card: ModelCard) -> tuple[str, ...]:
     """Return the stop strings: those of the request and, for a base model, the start of a further question."""
     own = ("\n\nQuestion:",) if ask.prompt is None and card.prompt_form == "base" else ()
     return (*ask.sampling.stop, *own)
 
 
-def _params(ask: Ask, engine: Engine, prompt_tokens: int, *, stop: tuple[str, ...]) -> GenerateParams:
+def _params(ask: AnswerRequest, engine: Engine, prompt_tokens: int, *, stop: tuple[str, ...]) -> GenerateParams:
     wanted = ask.sampling
     room = max(1, engine.max_model_len - prompt_tokens)
     default = _COMPLETION_TOKENS if ask.prompt is not None else room

@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from models.catalog import ModelCard
-from server.methods.base import Ask, Event, Method, Step
+from server.methods.base import AnswerRequest, Event, Method, Step
 from server.methods.genegpt.method import GeneGpt
 from server.methods.i_medrag.method import IMedRag
 from server.methods.kg_rag.method import KgRag
 from server.methods.medrag.method import MedRag
 
 
-class Cautioned:
+class WarningMethod:
     """Wrap a ``Method`` and emit a warning as its first step."""
 
     def __init__(self, inner: Method, model: str) -> None:
@@ -28,10 +28,10 @@ class Cautioned:
     def description(self) -> str:
         return f"{self._inner.description} ({self._caution})"
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: AnswerRequest) -> None:
         self._inner.check(ask)
 
-    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         yield Step(self._caution)
         async with aclosing(self._inner.answer(ask)) as events:
             async for event in events:
@@ -42,4 +42,4 @@ METHOD_NAMES = (GeneGpt.name, KgRag.name, MedRag.name, IMedRag.name)
 
 
 def _for_model(method: Method, card: ModelCard) -> Method:
-    return Cautioned(method, card.name) if card.trained_for and method.name not in card.trained_for else method
+    return WarningMethod(method, card.name) if card.trained_for and method.name not in card.trained_for else method

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.observability.logging_setup import log_event
 from server.observability.observer import HttpRequest
-from server.observability.setup import Observing
+from server.observability.setup import Observability
 
 log = logging.getLogger(__name__)
 # Monitoring polls these routes so often that their lines would hide the others.
@@ -24,10 +24,10 @@ _QUIET: Final = frozenset(("/health", "/ready", "/metrics"))
 _GONE: Final = 499
 
 
-class Access:
+class AccessLogMiddleware:
     """Report each HTTP request as a metric, a log line and, with tracing, a span."""
 
-    def __init__(self, app: ASGIApp, observing: Observing) -> None:
+    def __init__(self, app: ASGIApp, observing: Observability) -> None:
         self._app = app
         self._observer = observing.observer
         self._spans = observing.spans

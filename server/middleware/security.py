@@ -1,7 +1,7 @@
 """Check page, key and rate of each request, set its id, and reply with a plain 500 to unhandled exceptions.
 
-Denies by default: a route needs a key unless ``door`` says that it is public. Pure ASGI middleware, so that streams
-pass through unbuffered.
+Denies by default: a route needs a key unless ``access_control`` says that it is public. Pure ASGI middleware, so that
+streams pass through unbuffered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.errors import ArrowheadError
-from server.auth.access_control import Door
+from server.auth.access_control import AccessControl
 from server.error_mapping import ErrorReply, error_reply
 from server.errors import BodyTooSlow, HeadTooLarge
 from server.observability.logging_setup import request_id
@@ -68,7 +68,7 @@ class DecodedHeaders(Headers):
         return isinstance(key, str) and key.lower() in self._values
 
 
-class Body:
+class TimedBody:
     """Read the body of one request under a time limit, in place of ``receive``.
 
     ``timeout_s`` is the time for an empty body; each byte extends it at the minimum rate.
@@ -99,7 +99,7 @@ class Body:
             self._late = True
             raise BodyTooSlow("the body did not come in time") from None
 
-    async def settle(self) -> bool:
+    async def drain(self) -> bool:
         """Return whether the connection can carry another request after this reply, which begins now."""
         whole = self._whole
         if whole or self._late or (self._waits_for_us and not self._size):
@@ -136,35 +136,35 @@ def new_id() -> str:
 log = logging.getLogger(__name__)
 
 
-class Guard:
+class SecurityMiddleware:
     """Admit or refuse each HTTP request; refuse websockets."""
 
-    def __init__(self, app: ASGIApp, door: Door, body_timeout_s: float) -> None:
+    def __init__(self, app: ASGIApp, access_control: AccessControl, body_timeout_s: float) -> None:
         self._app = app
-        self._door = door
+        self._door = access_control
         self._body_timeout_s = body_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await self._guarded(scope, receive, send)
+            await self._requires_key(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
-    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _requires_key(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = DecodedHeaders(scope)
         rid = request_id_for(headers.get("x-request-id", ""))
         request_id.set(rid)
         started = False
         further = {"x-request-id": rid}
-        body = Body(headers, receive, self._body_timeout_s)
+        body = TimedBody(headers, receive, self._body_timeout_s)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                _add(MutableHeaders(scope=message), further | ({} if await body.settle() else {"connection": "close"}))
+                _add(MutableHeaders(scope=message), further | ({} if await body.drain() else {"connection": "close"}))
             await send(message)
 
         try:
@@ -174,12 +174,12 @@ class Guard:
             if self._door.is_preflight(scope["method"], headers):
                 await _send(204, b"", {}, send_with_headers)
                 return
-            grant = self._door.admit(scope["path"], headers)
-            scope.setdefault("state", {}).update(owner=grant.owner, grant=grant)
+            principal = self._door.admit(scope["path"], headers)
+            scope.setdefault("state", {}).update(owner=principal.owner, principal=principal)
             try:
-                self._door.take(grant)
+                self._door.take(principal)
             finally:
-                further |= self._door.rate_headers(grant)
+                further |= self._door.rate_headers(principal)
             await self._app(scope, body, send_with_headers)
         except Exception as error:
             log_failure(error)

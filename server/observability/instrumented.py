@@ -10,11 +10,11 @@ from contextlib import aclosing
 from models.encoders.base import CrossEncoder, Encoder, EncoderFingerprint, Floats, Metric, PassageText
 from models.engines.base import Engine, OpenAiLayer, ServesOpenAi, Tokenizer
 from models.types import Delta, EngineStats, GenerateParams
-from retrieval.observing import RetrievalObserver
+from retrieval.observer import RetrievalObserver
 from server.observability.observer import Generation, Observer
 
 
-class ObservedEncoder:
+class InstrumentedEncoder:
     """Report the duration of each encoding; implements ``Encoder``."""
 
     def __init__(self, inner: Encoder, observer: RetrievalObserver) -> None:
@@ -53,7 +53,7 @@ class ObservedEncoder:
         return self._inner.count_query_tokens(text)
 
 
-class ObservedCrossEncoder:
+class InstrumentedCrossEncoder:
     """Report the duration of each scoring; implements ``CrossEncoder``."""
 
     def __init__(self, inner: CrossEncoder, observer: RetrievalObserver) -> None:
@@ -71,7 +71,7 @@ class ObservedCrossEncoder:
         return scores
 
 
-class ObservedEngine:
+class InstrumentedEngine:
     """Report each continuation when it ends, for tracing; implements ``Engine``.
 
     A continuation that fails or is cancelled is reported, too.
@@ -146,7 +146,7 @@ class ObservedEngine:
         return self.inner.stats()
 
 
-class ObservedServingEngine(ObservedEngine, ServesOpenAi):
+class InstrumentedServingEngine(InstrumentedEngine, ServesOpenAi):
     """Observe an engine that has an OpenAI layer of its own.
 
     What that layer generates is covered by the span of the answer alone.

@@ -23,7 +23,7 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 
 # They log whole URLs with the query (httpx at INFO), or one line per request with path and query.
-_TALKATIVE = ("httpx", "httpcore", "httpx2", "httpcore2", "uvicorn.access", "asyncio", "urllib3", "filelock")
+_VERBOSE_LOGGERS = ("httpx", "httpcore", "httpx2", "httpcore2", "uvicorn.access", "asyncio", "urllib3", "filelock")
 
 
 class _RequestIdFilter(logging.Filter):
@@ -87,7 +87,7 @@ def setup_logging(settings: LogSettings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level)
-    for name in _TALKATIVE:
+    for name in _VERBOSE_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in ("uvicorn", "uvicorn.error"):
         logger = logging.getLogger(name)

@@ -22,11 +22,11 @@ from models.decoding.types import CallStatus
 from models.errors import ArrowheadError
 from models.types import EngineStats
 from retrieval.corpus.search.ranking import Retriever
-from retrieval.observing import NOTHING, Encoded, Facts, Part, PartName
+from retrieval.observer import NULL_PART, Encoded, PartName, SpanAttributes, TraceSpan
 from retrieval.types import Endpoint
 from server.admission.controller import Admission
 from server.auth.rate_limits import Rates
-from server.engine.lifecycle import EngineSlot, State
+from server.engine.lifecycle import EngineLifecycle, State
 from server.error_mapping import TABLE
 from server.observability.observer import AnswerRecord, Generation, HttpRequest, TokenCounts
 from server.version import installed_version
@@ -46,7 +46,7 @@ class ServerState(Protocol):
     def draining(self) -> bool: ...
 
     @property
-    def slot(self) -> EngineSlot: ...
+    def lifecycle(self) -> EngineLifecycle: ...
 
     @property
     def running_jobs(self) -> int: ...
@@ -74,7 +74,7 @@ class StateCollector(Collector):
             "arrowhead_build_info", "What runs, always 1", labels=("version", "python", "engine", "model")
         )
         build.add_metric(
-            (installed_version(), platform.python_version(), engine_kind(state.slot), state.slot.card.name), 1
+            (installed_version(), platform.python_version(), engine_kind(state.lifecycle), state.lifecycle.card.name), 1
         )
         yield build
 
@@ -101,13 +101,15 @@ class StateCollector(Collector):
         yield rates
 
     def _engine(self) -> Iterator[Metric]:
-        slot = self.state.slot
+        lifecycle = self.state.lifecycle
         states = GaugeMetricFamily("arrowhead_engine_state", "1 for the state it is in", labels=("state",))
         for name in get_args(State):
-            states.add_metric((name,), float(slot.state == name))
+            states.add_metric((name,), float(lifecycle.state == name))
         yield states
-        yield CounterMetricFamily("arrowhead_engine_restarts", "Tries to bring a dead engine back", slot.restarts.total)
-        stats = _stats(slot)
+        yield CounterMetricFamily(
+            "arrowhead_engine_restarts", "Tries to bring a dead engine back", lifecycle.restarts.total
+        )
+        stats = _stats(lifecycle)
         sequences = GaugeMetricFamily("arrowhead_engine_sequences", "Sequences in the engine", labels=("state",))
         sequences.add_metric(("running",), stats.running)
         sequences.add_metric(("waiting",), stats.waiting)
@@ -123,21 +125,21 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"arrowhead_{name}", text, value=value)
 
 
-def _stats(slot: EngineSlot) -> EngineStats:
+def _stats(lifecycle: EngineLifecycle) -> EngineStats:
     """Return the statistics of the engine, zeros while there is none.
 
     The counters then start from zero again, as they do at a restart.
     """
     try:
-        return slot.get().stats()
+        return lifecycle.get().stats()
     except ArrowheadError:
         return EngineStats()
 
 
-def engine_kind(slot: EngineSlot) -> str:
+def engine_kind(lifecycle: EngineLifecycle) -> str:
     """Return ``vllm``, ``transformers`` or ``scripted``, "" while there is no engine."""
     try:
-        engine = slot.get()
+        engine = lifecycle.get()
     except ArrowheadError:
         return ""
     return type(getattr(engine, "inner", engine)).__name__.removesuffix("Engine").lower()
@@ -235,9 +237,9 @@ class Metrics:
     def generated(self, generation: Generation) -> None:
         """Ignore the generation, which the engine's own statistics cover."""
 
-    def part(self, name: PartName, **facts: Unpack[Facts]) -> AbstractContextManager[Part]:
+    def part(self, name: PartName, **facts: Unpack[SpanAttributes]) -> AbstractContextManager[TraceSpan]:
         """Return a part that records nothing, since parts are counted by the reports at their end."""
-        return NOTHING
+        return NULL_PART
 
     def ncbi_request(self, endpoint: Endpoint, failure: str, seconds: float) -> None:
         self._ncbi.labels(endpoint, FAILURES.get(failure, _OTHER)).inc()

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from models.decoding.types import LoopUsage
-from retrieval import observing
-from retrieval.observing import RetrievalObserver
+from retrieval import observer as observing
+from retrieval.observer import RetrievalObserver
 from server.methods.base import CallReplied, Event, TextDelta, TranscriptDelta
 from server.observability.logging_setup import log_event, request_id
 
@@ -114,7 +114,7 @@ class Observer(RetrievalObserver, Protocol):
         ...
 
 
-class Unobserved(observing.Unobserved):
+class NullServerObserver(observing.NullObserver):
     """Drop all reports."""
 
     def replied(self, request: HttpRequest) -> None: ...
@@ -129,7 +129,7 @@ class Unobserved(observing.Unobserved):
 log = logging.getLogger(__name__)
 
 
-class AnswerWatch:
+class AnswerMetrics:
     """Collect the metrics of one answer.
 
     ``groups`` names for each choice the prompt that it answers; choices of one prompt share its tokens.

@@ -29,34 +29,34 @@ class RequestSpans(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observing:
+class Observability:
     """Hold metrics and tracing.
 
-    ``observer`` receives all reports. ``spans`` None: no spans are created. ``send_through`` sets the sender of the
+    ``observer`` receives all reports. ``spans`` None: no spans are created. ``set_sender`` sets the sender of the
     spans; it is called on the event loop that the sender runs on.
     """
 
     metrics: Metrics
     observer: Observer
     spans: RequestSpans | None = None
-    send_through: Callable[[HttpSender], None] = lambda _: None
+    set_sender: Callable[[HttpSender], None] = lambda _: None
     closers: tuple[Callable[[], Awaitable[None]], ...] = ()
 
 
-def counted() -> Observing:
+def metrics_only() -> Observability:
     """Return metrics without tracing."""
     metrics = Metrics()
-    return Observing(metrics=metrics, observer=metrics)
+    return Observability(metrics=metrics, observer=metrics)
 
 
-def build_observing(settings: TracingSettings) -> Observing:
+def build_observability(settings: TracingSettings) -> Observability:
     """Build metrics and, if an endpoint is set, tracing.
 
     Raises:
         SettingsInvalid: an endpoint is set and the tracing library is not installed.
     """
     if settings.endpoint is None:
-        return counted()
+        return metrics_only()
     try:
         from server.observability.tracing import SenderExporter, Tracing
     except ImportError as error:
@@ -66,6 +66,6 @@ def build_observing(settings: TracingSettings) -> Observing:
         raise SettingsInvalid(f"{name} (tracing.endpoint): {error.name} is missing: install arrowhead[otel]") from error
     metrics, exporter = Metrics(), SenderExporter(settings.endpoint)
     tracing = Tracing(metrics, settings, exporter)
-    return Observing(
-        metrics=metrics, observer=tracing, spans=tracing, send_through=exporter.send_through, closers=(tracing.close,)
+    return Observability(
+        metrics=metrics, observer=tracing, spans=tracing, set_sender=exporter.set_sender, closers=(tracing.close,)
     )

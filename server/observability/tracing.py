@@ -30,7 +30,7 @@ from retrieval.corpus.search.ranking import Retriever
 from retrieval.errors import NcbiError
 from retrieval.ncbi.calls.urls import OutgoingRequest
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
-from retrieval.observing import Encoded, Facts, PartName
+from retrieval.observer import Encoded, PartName, SpanAttributes
 from retrieval.types import Endpoint
 from server.observability.observer import AnswerRecord, Generation, HttpRequest, Observer
 from server.settings.observability import TracingSettings
@@ -155,8 +155,8 @@ class Tracing:
             attributes["gen_ai.response.time_to_first_chunk"] = generation.first_s
         self._span("generate", generation.seconds, attributes, failure=generation.failure)
 
-    def part(self, name: PartName, **facts: Unpack[Facts]) -> _Part:
-        return _Part(self._tracer.start_span(name, attributes={**_KINDS[name], **_told(facts)}))
+    def part(self, name: PartName, **facts: Unpack[SpanAttributes]) -> _Part:
+        return _Part(self._tracer.start_span(name, attributes={**_KINDS[name], **_attributes(facts)}))
 
     def ncbi_request(self, endpoint: Endpoint, failure: str, seconds: float) -> None:
         self._inner.ncbi_request(endpoint, failure, seconds)
@@ -208,14 +208,14 @@ class _Part:
             self.failed(_CANCELLED if given_up else kind.__name__)
         self._span.end()
 
-    def tell(self, **facts: Unpack[Facts]) -> None:
-        self._span.set_attributes(_told(facts))
+    def annotate(self, **facts: Unpack[SpanAttributes]) -> None:
+        self._span.set_attributes(_attributes(facts))
 
     def failed(self, kind: str) -> None:
         _fail(self._span, kind)
 
 
-def _told(facts: Facts) -> dict[str, str | int]:
+def _attributes(facts: SpanAttributes) -> dict[str, str | int]:
     return {_NAMES.get(name, f"arrowhead.{name}"): _number_or_word(value) for name, value in facts.items()}
 
 
@@ -246,17 +246,17 @@ class SenderExporter(SpanExporter):
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
-        self._way: tuple[HttpSender, asyncio.AbstractEventLoop] | None = None
+        self._sender_loop: tuple[HttpSender, asyncio.AbstractEventLoop] | None = None
         self._failing = False
 
-    def send_through(self, sender: HttpSender) -> None:
+    def set_sender(self, sender: HttpSender) -> None:
         """Set the sender; called on the event loop that ``sender`` runs on."""
-        self._way = sender, asyncio.get_running_loop()
+        self._sender_loop = sender, asyncio.get_running_loop()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        if self._way is None or self._way[1].is_closed():
+        if self._sender_loop is None or self._sender_loop[1].is_closed():
             return self._failed("the server has stopped")
-        sender, loop = self._way
+        sender, loop = self._sender_loop
         body = encode_spans(spans).SerializeToString()
         request = OutgoingRequest("POST", self._endpoint, body, "application/x-protobuf")
         try:

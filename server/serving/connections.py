@@ -24,7 +24,7 @@ SOCKET_BUFFER: Final = 131_072
 HEAD_BUFFER: Final = 131_072
 
 
-def bound_listener(listener: socket.socket, slow_reader_s: float) -> None:
+def configure_listener(listener: socket.socket, slow_reader_s: float) -> None:
     """Set the socket options that every connection accepted by ``listener`` inherits."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
     # asyncio sets it only where the listener names its protocol, which ours does not; without it a stream's second
@@ -36,7 +36,7 @@ def bound_listener(listener: socket.socket, slow_reader_s: float) -> None:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(2 * slow_reader_s * 1000))
 
 
-class _Impatient:
+class _SlowClientMixin:
     """Abort slow connections, as a mixin that precedes uvicorn's protocol class in the bases."""
 
     slow_reader_s: float
@@ -106,10 +106,10 @@ class _Impatient:
             self._wire.abort()
 
 
-def impatient(base: type[Any], slow_reader_s: float, slow_head_s: float) -> type[Any]:
+def with_slow_client_limits(base: type[Any], slow_reader_s: float, slow_head_s: float) -> type[Any]:
     """Return a subclass of uvicorn's protocol class ``base`` that aborts slow connections.
 
     A connection is slow where its client takes too little for ``slow_reader_s``, or where its next request has begun
     and has no complete head after ``slow_head_s``; a new connection counts as begun.
     """
-    return type("Impatient", (_Impatient, base), {"slow_reader_s": slow_reader_s, "slow_head_s": slow_head_s})
+    return type("Impatient", (_SlowClientMixin, base), {"slow_reader_s": slow_reader_s, "slow_head_s": slow_head_s})

@@ -28,10 +28,10 @@ def named_keys(policy: EgressPolicy, keyring: Keyring) -> str:
     return ", ".join(told) + (f" and {len(ids) - _MAX_NAMED} more" if len(ids) > _MAX_NAMED else "")
 
 
-def guard_lines(settings: Settings, keyring: Keyring) -> list[str]:
+def access_lines(settings: Settings, keyring: Keyring) -> list[str]:
     """Return the report lines on authentication and allowed web origins."""
     local = is_loopback(settings.server.host)
-    if not local or keyring.is_guarded:
+    if not local or keyring.requires_key:
         where = f"{len(keyring.fixed_ids)} of the settings, {len(keyring.active)} of {keys_file(settings)}"
         who = f"every route but /health needs a key ({where})"
     else:
@@ -40,7 +40,7 @@ def guard_lines(settings: Settings, keyring: Keyring) -> list[str]:
     return [f"guard: {who}", f"web pages that may ask: {pages}"]
 
 
-def rights_of(path: Path) -> str:
+def permission_problem(path: Path) -> str:
     """Return the problem with the permissions of a key file, "" if there is none or no such file."""
     try:
         mode = path.stat().st_mode

@@ -19,10 +19,10 @@ import uvicorn
 
 from models.engines.base import Engine
 from server.app import create_app
-from server.auth.api_keys import Keyring, open_keyring, require_guard
+from server.auth.api_keys import Keyring, open_keyring, require_keys
 from server.egress.policy import EgressPolicy
-from server.serving.connections import bound_listener, impatient
-from server.serving.key_summary import guard_lines, named_keys
+from server.serving.connections import configure_listener, with_slow_client_limits
+from server.serving.key_summary import access_lines, named_keys
 from server.settings.loading import SettingsInvalid, variable_name
 from server.settings.schema import Settings
 from server.settings.server import ServerSettings
@@ -112,7 +112,7 @@ def run_server(settings: Settings) -> int:
         ArrowheadError: another error at start-up.
     """
     keyring = open_keyring(settings)
-    require_guard(settings, keyring)
+    require_keys(settings, keyring)
     listener = _listen(settings.server)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -144,13 +144,13 @@ def _listen(server: ServerSettings) -> socket.socket:
         name = variable_name("server", "port")
         message = f"{name} (--port): cannot listen on {server.host}:{server.port}: {error.strerror}"
         raise SettingsInvalid(message) from error
-    bound_listener(listener, server.slow_reader_s)
+    configure_listener(listener, server.slow_reader_s)
     return listener
 
 
 async def _serve(settings: Settings, keyring: Keyring, listener: socket.socket) -> int:
     services = build_services(settings, keyring)
-    services.slot.when_loaded(_freeze_heap)
+    services.lifecycle.when_loaded(_freeze_heap)
     server = DrainingServer(http_config(services), services)
     telling = asyncio.create_task(_announce(services, address_of(listener)))
     watching = asyncio.create_task(_end_without_engine(services, server))
@@ -160,7 +160,7 @@ async def _serve(settings: Settings, keyring: Keyring, listener: socket.socket) 
         for task in (telling, watching):
             task.cancel()
         await asyncio.gather(telling, watching, return_exceptions=True)
-    return 1 if services.slot.lost.is_set() else 0
+    return 1 if services.lifecycle.permanently_failed.is_set() else 0
 
 
 def http_config(services: Services) -> uvicorn.Config:
@@ -175,13 +175,15 @@ def http_config(services: Services) -> uvicorn.Config:
         timeout_graceful_shutdown=graceful_s(server),
     )
     config.load()
-    config.http_protocol_class = impatient(config.http_protocol_class, server.slow_reader_s, server.body_timeout_s)
+    config.http_protocol_class = with_slow_client_limits(
+        config.http_protocol_class, server.slow_reader_s, server.body_timeout_s
+    )
     return config
 
 
 async def _end_without_engine(services: Services, server: DrainingServer) -> None:
     """Stop a process whose engine is lost for good, so that its supervisor can start a new one."""
-    await services.slot.lost.wait()
+    await services.lifecycle.permanently_failed.wait()
     # Leave probes time to read the reason from /ready.
     await asyncio.sleep(_TICK_S)
     server.stop()
@@ -194,19 +196,19 @@ def address_of(listener: socket.socket) -> str:
 
 async def _announce(services: Services, address: str) -> None:
     """Print progress on one line of a terminal, then the address, or why there is none."""
-    slot, on_terminal = services.slot, sys.stderr.isatty()
+    lifecycle, on_terminal = services.lifecycle, sys.stderr.isatty()
     _say(egress_lines(services))
-    _say(f"loading {slot.card.name} ...{chr(13) if on_terminal else chr(10)}")
-    while slot.state == "loading":
+    _say(f"loading {lifecycle.card.name} ...{chr(13) if on_terminal else chr(10)}")
+    while lifecycle.state == "loading":
         if on_terminal:
-            _say(f"\rloading {slot.card.name} ... {slot.seconds:.0f} s ")
+            _say(f"\rloading {lifecycle.card.name} ... {lifecycle.seconds:.0f} s ")
         await asyncio.sleep(_TICK_S)
-    if slot.failure is not None:
-        _say(f"\n{slot.card.name} could not be loaded: {slot.failure.message}\n")
-        if slot.failure.hint:
-            _say(f"{slot.failure.hint}\n")
+    if lifecycle.failure is not None:
+        _say(f"\n{lifecycle.card.name} could not be loaded: {lifecycle.failure.message}\n")
+        if lifecycle.failure.hint:
+            _say(f"{lifecycle.failure.hint}\n")
         return
-    _say(f"{chr(10) if on_terminal else ''}ready after {slot.seconds:.1f} s: {address}/v1\n")
+    _say(f"{chr(10) if on_terminal else ''}ready after {lifecycle.seconds:.1f} s: {address}/v1\n")
 
 
 async def _freeze_heap(_: Engine) -> None:
@@ -229,7 +231,7 @@ def egress_lines(services: Services) -> str:
     keyring = services.keyring
     policy = replace(policy, mode_of_key=keyring.mode_of)
     lines += [f"keys: {named}"] if (named := named_keys(policy, keyring)) else []
-    lines += guard_lines(services.settings, keyring)
+    lines += access_lines(services.settings, keyring)
     return "\n".join(lines) + "\n"
 
 

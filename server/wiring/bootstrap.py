@@ -11,10 +11,10 @@ from models.catalog import ModelCard
 from models.decoding.types import LoopLimits
 from models.engines.base import Engine, ServesOpenAi
 from models.engines.registry import create_engine
-from retrieval.observing import Parts
+from retrieval.observer import Tracer
 from server.auth.api_keys import Keyring, open_keyring
-from server.engine.lifecycle import EngineSlot, Restarts
-from server.evidence.ncbi_calls import NcbiAccess
+from server.engine.lifecycle import EngineLifecycle, RestartPolicy
+from server.evidence.ncbi_calls import NcbiSessions
 from server.evidence.passages import PassageService
 from server.methods.base import Method
 from server.methods.direct import Direct
@@ -23,8 +23,8 @@ from server.methods.i_medrag.method import IMedRag
 from server.methods.kg_rag.method import KgRag
 from server.methods.medrag.method import MedRag
 from server.methods.registry import _for_model
-from server.observability.instrumented import ObservedEngine, ObservedServingEngine
-from server.observability.setup import Observing, build_observing
+from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
+from server.observability.setup import Observability, build_observability
 from server.settings.model import ModelSettings
 from server.settings.paths import namespaces_dir
 from server.settings.schema import Settings
@@ -53,24 +53,24 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     """
     card = choose_card(settings)
     model = settings.model
-    observing = build_observing(settings.tracing)
-    restarts = Restarts(tries=model.restarts, window_s=model.restart_window_s)
-    slot = EngineSlot(card, lambda: _engine(model, card, observing), restarts)
-    slot.when_loaded(_build_layer)
+    observing = build_observability(settings.tracing)
+    restarts = RestartPolicy(tries=model.restarts, window_s=model.restart_window_s)
+    lifecycle = EngineLifecycle(card, lambda: _engine(model, card, observing), restarts)
+    lifecycle.when_loaded(_build_layer)
     keyring = keyring or open_keyring(settings)
     ncbi = build_ncbi(settings, keyring, observing.observer)
-    observing.send_through(ncbi.sender)
-    genegpt = _genegpt(settings, slot, ncbi, observing.observer)
+    observing.set_sender(ncbi.sender)
+    genegpt = _genegpt(settings, lifecycle, ncbi, observing.observer)
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observing.observer)
     for line in check_memory(settings, retrieval):
         log.info("memory of the card: %s", line)
     graph = build_graph_service(settings, retrieval.encoders, ncbi, observing.observer)
-    kg_rag = KgRag(slot, graph, graph, settings.loop.max_answer_tokens)
+    kg_rag = KgRag(lifecycle, graph, graph, settings.loop.max_answer_tokens)
     passages = PassageService(retrieval, settings.retrieval)
-    medrag = MedRag(slot, passages, settings.loop.max_answer_tokens)
-    i_medrag = IMedRag(slot, passages, settings.loop.max_answer_tokens, observing.observer)
-    slot.when_loaded(i_medrag.warm_up)
-    methods: dict[str, Method] = {DIRECT: Direct(slot)}
+    medrag = MedRag(lifecycle, passages, settings.loop.max_answer_tokens)
+    i_medrag = IMedRag(lifecycle, passages, settings.loop.max_answer_tokens, observing.observer)
+    lifecycle.when_loaded(i_medrag.warm_up)
+    methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in (genegpt, kg_rag, medrag, i_medrag):
         methods[method.name] = _for_model(method, card)
     traces = TraceStore(
@@ -80,7 +80,7 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     return Services(
         Components(
             settings=settings,
-            slot=slot,
+            lifecycle=lifecycle,
             methods=methods,
             traces=traces,
             retrieval=retrieval,
@@ -92,24 +92,24 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     )
 
 
-def _engine(model: ModelSettings, card: ModelCard, observing: Observing) -> Engine:
+def _engine(model: ModelSettings, card: ModelCard, observing: Observability) -> Engine:
     engine = create_engine(model.engine, card, engine_options(model))
     if observing.spans is None:
         return engine
-    kind = ObservedServingEngine if isinstance(engine, ServesOpenAi) else ObservedEngine
+    kind = InstrumentedServingEngine if isinstance(engine, ServesOpenAi) else InstrumentedEngine
     return kind(engine, observing.observer)
 
 
-def _genegpt(settings: Settings, slot: EngineSlot, ncbi: Ncbi, parts: Parts) -> GeneGpt:
+def _genegpt(settings: Settings, lifecycle: EngineLifecycle, ncbi: Ncbi, parts: Tracer) -> GeneGpt:
     limits = LoopLimits(
         max_calls=settings.loop.max_calls,
         max_reply_tokens=settings.loop.max_reply_tokens,
         call_timeout_s=settings.loop.call_timeout_s,
         total_timeout_s=settings.loop.total_timeout_s,
     )
-    access = NcbiAccess(ncbi.egress, settings.ncbi.max_reply_chars, parts)
-    genegpt = GeneGpt(slot, access, limits, settings.loop.max_answer_tokens)
-    slot.when_loaded(genegpt.warm_up)
+    access = NcbiSessions(ncbi.egress, settings.ncbi.max_reply_chars, parts)
+    genegpt = GeneGpt(lifecycle, access, limits, settings.loop.max_answer_tokens)
+    lifecycle.when_loaded(genegpt.warm_up)
     return genegpt
 
 

@@ -15,7 +15,7 @@ from models.encoders.memory import cross_encoder_memory, encoder_memory
 from models.errors import ArrowheadError
 from retrieval.corpus.errors import CorpusError
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.index.memory_estimate import GIB, Claim, MemoryLedger, estimate
+from retrieval.index.memory_estimate import GIB, MemoryBudget, MemoryClaim, estimate
 from server.evidence.passages import Retrieval
 from server.settings.schema import Settings
 from server.wiring.retrieval import uses_card
@@ -35,26 +35,28 @@ def check_memory(settings: Settings, retrieval: Retrieval) -> list[str]:
     chosen = settings.retrieval
     if chosen.card_gib is None or not uses_card(chosen):
         return []
-    ledger = MemoryLedger({_CARD: chosen.card_gib})
+    ledger = MemoryBudget({_CARD: chosen.card_gib})
     for claim in _claims(settings, retrieval.namespaces):
         ledger.claim(claim)
     left = ledger.left(_CARD) / GIB
     return [*ledger.table(_CARD), f"left for the engine's weights and cache: {left:.2f} GiB"]
 
 
-def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[Claim]:
+def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[MemoryClaim]:
     chosen = settings.retrieval
     if chosen.backend != "faiss":
         for name in namespaces.names():
             if taken := _index_bytes(namespaces, name):
-                yield Claim(f"vectors of {name}", "index", _CARD, taken)
+                yield MemoryClaim(f"vectors of {name}", "index", _CARD, taken)
     options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
     for name in chosen.encoder_names:
-        yield Claim(name, "encoder", _CARD, encoder_memory(name, options).total)
+        yield MemoryClaim(name, "encoder", _CARD, encoder_memory(name, options).total)
     if chosen.cross_encoder:
-        yield Claim(chosen.cross_encoder, "encoder", _CARD, cross_encoder_memory(chosen.cross_encoder, options).total)
+        yield MemoryClaim(
+            chosen.cross_encoder, "encoder", _CARD, cross_encoder_memory(chosen.cross_encoder, options).total
+        )
     if settings.model.kv_cache_gib is not None:
-        yield Claim("key-value cache", "engine", _CARD, int(settings.model.kv_cache_gib * GIB))
+        yield MemoryClaim("key-value cache", "engine", _CARD, int(settings.model.kv_cache_gib * GIB))
 
 
 def _index_bytes(namespaces: Namespaces, name: str) -> int:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from models.encoders.base import Encoder, EncoderOptions
 from models.encoders.registry import create_encoder
 from retrieval.errors import NcbiRefusedByEgress
-from retrieval.graph.spoke.source import BeforeSend, Departure, SpokeOptions, SpokeSource
+from retrieval.graph.spoke.source import BeforeSend, OutboundCall, SpokeOptions, SpokeSource
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
-from retrieval.observing import Parts
+from retrieval.observer import Tracer
 from server.evidence.encoders import EncoderPool
-from server.evidence.graph import GraphPlace, GraphService, Spoke
+from server.evidence.graph import GraphLocation, GraphService, Spoke
 from server.settings.paths import graphs_dir
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
@@ -56,7 +56,7 @@ def build_spoke(settings: Settings, sender: HttpSender, before_send: BeforeSend)
     return SpokeSource(options, sender, before_send)
 
 
-def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi, parts: Parts | None = None) -> GraphService:
+def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi, parts: Tracer | None = None) -> GraphService:
     """Build the graph service from the settings.
 
     Raises:
@@ -64,12 +64,12 @@ def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi, parts
     """
     encoder = graph_encoder_name(settings)
     pool.check(encoder)
-    place = GraphPlace(graphs_dir(settings), settings.graph.name, encoder, settings.graph.vector_cache_bytes)
+    place = GraphLocation(graphs_dir(settings), settings.graph.name, encoder, settings.graph.vector_cache_bytes)
     spoke = build_spoke(settings, ncbi.sender, _not_for_an_answer)
     host = settings.graph.spoke_host or ""
     source = None if spoke is None else Spoke(spoke, host, is_loopback(host))
     return GraphService(place, pool, ncbi.egress, source, parts)
 
 
-async def _not_for_an_answer(_: Departure) -> None:
+async def _not_for_an_answer(_: OutboundCall) -> None:
     raise NcbiRefusedByEgress("SPOKE is only asked for an answer")

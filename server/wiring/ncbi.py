@@ -16,7 +16,7 @@ from models.errors import ArrowheadError
 from retrieval.gateway.app import create_gateway_app
 from retrieval.gateway.blast.process import RunLimits
 from retrieval.gateway.blast.service import BlastOptions
-from retrieval.gateway.query.planner import StoreVocabulary
+from retrieval.gateway.query.planner import StorePhraseLookup
 from retrieval.gateway.store.open import open_store
 from retrieval.ncbi.calls.parameter_classes import Vocabulary
 from retrieval.ncbi.calls.urls import NcbiSite
@@ -24,11 +24,11 @@ from retrieval.ncbi.client.blast import BlastTiming
 from retrieval.ncbi.client.cache import ReplyCache
 from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy
 from retrieval.ncbi.client.transport import AsgiApp, HttpSender, Message, Receive, Send, SendLimits
-from retrieval.observing import RetrievalObserver, Unobserved
+from retrieval.observer import NullObserver, RetrievalObserver
 from server.audit.entry import AuditRecord
-from server.audit.log import AuditLog, Auditor
+from server.audit.log import AuditLog, AuditRecorder
 from server.auth.api_keys import Keyring
-from server.egress.destinations import Pair, Place, Places
+from server.egress.destinations import Destination, DestinationPair, Destinations
 from server.egress.policy import EgressPolicy
 from server.egress.router import AnswerCalls, Egress
 from server.settings.loading import xdg_dir
@@ -70,13 +70,13 @@ class LazyGateway:
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltPlaces:
+class BuiltDestinations:
     """Hold the destinations and their clients.
 
     ``vocabulary``: that of the gateway, None if its store is not open from the start.
     """
 
-    places: Places
+    places: Destinations
     clients: tuple[NcbiClient, ...]
     vocabulary: Vocabulary | None = None
 
@@ -102,9 +102,9 @@ def blast_options(settings: Settings) -> BlastOptions:
     )
 
 
-def build_places(
+def build_destinations(
     settings: Settings, gateway_dir: Path, sender: HttpSender, observer: RetrievalObserver | None = None
-) -> BuiltPlaces:
+) -> BuiltDestinations:
     """Build the clients and the destinations for each egress mode.
 
     ``sender`` serves all clients but the gateway's. The gateway's store is opened here if calls are certain to use it.
@@ -123,21 +123,21 @@ def build_places(
     vocabulary: Vocabulary | None = None
     if is_sure:
         store = open_store(gateway_dir)
-        app, vocabulary = create_gateway_app(store, options), StoreVocabulary(store)
+        app, vocabulary = create_gateway_app(store, options), StorePhraseLookup(store)
     in_process = HttpSender(send_limits(settings), app)
     hosts = dict.fromkeys((None, *off, *outside))
-    watching = observer or Unobserved()
+    watching = observer or NullObserver()
     clients = {host: _client(settings, host, in_process if host is None else sender, watching) for host in hosts}
 
-    def place(host: str | None, url: str | None) -> Place:
+    def place(host: str | None, url: str | None) -> Destination:
         name = urlsplit(url).hostname or "" if url and host is not None else GATEWAY
-        return Place(name, clients[host], leaves=host is not None and not is_loopback(name))
+        return Destination(name, clients[host], leaves=host is not None and not is_loopback(name))
 
     gateway = place(None, None)
-    beyond = Pair(place(outside[0], eutils or _NCBI.eutils_url), place(outside[1], blast or _NCBI.blast_url))
-    inside = Pair(place(off[0], eutils), place(off[1], blast))
-    places = Places(off=inside, gateway=Pair(gateway, gateway), outside=beyond)
-    return BuiltPlaces(places, tuple(clients.values()), vocabulary)
+    beyond = DestinationPair(place(outside[0], eutils or _NCBI.eutils_url), place(outside[1], blast or _NCBI.blast_url))
+    inside = DestinationPair(place(off[0], eutils), place(off[1], blast))
+    places = Destinations(off=inside, gateway=DestinationPair(gateway, gateway), outside=beyond)
+    return BuiltDestinations(places, tuple(clients.values()), vocabulary)
 
 
 def _local_host(url: str | None) -> str | None:
@@ -188,7 +188,7 @@ def _blast_timing(settings: Settings, *, local: bool) -> BlastTiming:
 
 
 # Bounds the length of the line; the mode of every key is also in the key's own lines.
-_MAX_TOLD: Final = 200
+_MAX_LISTED_KEYS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class Ncbi:
 
     egress: Egress
     sender: HttpSender
-    auditor: Auditor
+    auditor: AuditRecorder
     start: AuditRecord
     closers: tuple[Callable[[], Awaitable[None]], ...]
 
@@ -223,8 +223,8 @@ def build_ncbi(settings: Settings, keyring: Keyring | None = None, observer: Ret
         GatewayError: the store of the built-in gateway cannot be built.
     """
     sender = HttpSender(send_limits(settings))
-    built = build_places(settings, gateway_dir(settings), sender, observer)
-    auditor = Auditor(audit_log(settings), settings.audit.on_failure)
+    built = build_destinations(settings, gateway_dir(settings), sender, observer)
+    auditor = AuditRecorder(audit_log(settings), settings.audit.on_failure)
     keyring = keyring or Keyring([key.get_secret_value() for key in settings.server.api_keys])
     policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
     egress = Egress(policy, built.places, auditor, built.vocabulary)
@@ -256,7 +256,7 @@ def start_record(policy: EgressPolicy, keyring: Keyring, spans_to: str | None) -
 
     Keys that are created later are permitted what their scopes state.
     """
-    keys = {name: policy.ceiling(name) for name in keyring.ids[:_MAX_TOLD]}
+    keys = {name: policy.ceiling(name) for name in keyring.ids[:_MAX_LISTED_KEYS]}
     detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed), "keys": keys}
     detail |= {"spans_to": spans_to} if spans_to else {}
     return AuditRecord(event="start", mode=policy.mode, detail=detail)

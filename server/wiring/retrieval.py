@@ -17,14 +17,14 @@ from retrieval.corpus.search.searcher import Rankers, Searcher
 from retrieval.index.base import RowFilter, VectorIndex
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
-from retrieval.index.segments.snapshot import View
+from retrieval.index.segments.snapshot import IndexSnapshot
 from retrieval.index.segments.storage import Storage
 from retrieval.index.spec import BackendName, IndexSpec
 from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.bm25.fts5_index import open_fts
 from retrieval.lexical.keyword_frequency.index import KeywordIndex, open_keyword_index
-from retrieval.lexical.keyword_frequency.pes2 import KeywordQuery, keyword_search, parse_marked, unmarked_keywords
-from retrieval.observing import RetrievalObserver
+from retrieval.lexical.keyword_frequency.pes2 import KeywordQuery, keyword_search, parse_marked, query_keywords
+from retrieval.observer import RetrievalObserver
 from retrieval.passages import Hit
 from server.evidence.encoders import EncoderPool
 from server.evidence.passages import Retrieval
@@ -76,7 +76,7 @@ class _VectorOpener:
     def __init__(self, backend: BackendName, device: str) -> None:
         self._backend = backend
         self._device = "cpu" if backend == "faiss" else device.replace("auto", "cuda")
-        self._known: dict[Path, View] = {}
+        self._known: dict[Path, IndexSnapshot] = {}
         self._lock = threading.Lock()
 
     def vectors(self, folder: Path, encoder: Encoder, write: bool) -> VectorIndex:
@@ -118,7 +118,7 @@ def search_keywords(index: KeywordIndex, query: str, k: int, where: RowFilter | 
     marked = parse_marked(query)
     if marked is None or not marked.keywords:
         text = marked.question if marked else query
-        marked = KeywordQuery(question=text, keywords=unmarked_keywords(text))
+        marked = KeywordQuery(question=text, keywords=query_keywords(text))
     return keyword_search(index, marked, k, where).hits()
 
 

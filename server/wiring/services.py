@@ -17,13 +17,13 @@ from server.admission.controller import Admission
 from server.admission.fair_queue import AdmissionLimits, Ticket
 from server.auth.api_keys import Keyring
 from server.auth.rate_limits import Rates
-from server.auth.scopes import Grant, NamespaceAccess
+from server.auth.scopes import NamespaceAccess, Principal
 from server.egress.router import Egress
-from server.engine.lifecycle import EngineSlot
+from server.engine.lifecycle import EngineLifecycle
 from server.errors import ModelUnknown, Unauthorized
 from server.evidence.passages import Retrieval
-from server.methods.base import Ask, Method
-from server.observability.setup import Observing, counted
+from server.methods.base import AnswerRequest, Method
+from server.observability.setup import Observability, metrics_only
 from server.settings.schema import Settings
 from server.traces import TraceStore
 from server.types import id_of_digest
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 DIRECT = "direct"
 
 
-class Served(NamedTuple):
+class ServedModel(NamedTuple):
     """Describe one entry of ``/v1/models``.
 
     ``id`` is ``BASE`` or ``BASE:METHOD``; ``name`` is that of the method, as in scopes.
@@ -54,14 +54,14 @@ class Components:
     """
 
     settings: Settings
-    slot: EngineSlot
+    lifecycle: EngineLifecycle
     methods: Mapping[str, Method]
     traces: TraceStore
     retrieval: Retrieval
     egress: Egress | None = None
     keyring: Keyring | None = None
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
-    observing: Observing = field(default_factory=counted)
+    observing: Observability = field(default_factory=metrics_only)
 
 
 class Services:
@@ -69,7 +69,7 @@ class Services:
 
     def __init__(self, components: Components) -> None:
         self.settings = components.settings
-        self.slot = components.slot
+        self.lifecycle = components.lifecycle
         self.traces = components.traces
         self.egress = components.egress
         self.retrieval = components.retrieval
@@ -80,9 +80,10 @@ class Services:
         self.access = NamespaceAccess(components.retrieval.namespaces)
         self.observing = components.observing
         self.observer = components.observing.observer
-        base = components.slot.card.name
+        base = components.lifecycle.card.name
         served = (
-            Served(base if name == DIRECT else f"{base}:{name}", of, name) for name, of in components.methods.items()
+            ServedModel(base if name == DIRECT else f"{base}:{name}", of, name)
+            for name, of in components.methods.items()
         )
         self._served = {one.id: one for one in served}
         self._closers = components.closers
@@ -92,35 +93,35 @@ class Services:
         self._loading: asyncio.Task[None] | None = None
         self.observing.metrics.watch(self)
 
-    def models(self, grant: Grant) -> list[Served]:
+    def models(self, principal: Principal) -> list[ServedModel]:
         """Return the models that a key may use."""
-        return [served for served in self._served.values() if grant.may_use(served.name)]
+        return [served for served in self._served.values() if principal.may_use(served.name)]
 
-    def find(self, model: str, grant: Grant) -> Served:
+    def find(self, model: str, principal: Principal) -> ServedModel:
         """Return the entry of a model.
 
         Raises:
             ModelUnknown: there is no such model, or the key may not use it; the message lists those that it may use.
         """
         served = self._served.get(model)
-        if served is not None and grant.may_use(served.name):
+        if served is not None and principal.may_use(served.name):
             return served
-        known = ", ".join(served.id for served in self.models(grant))
+        known = ", ".join(served.id for served in self.models(principal))
         raise ModelUnknown(f"there is no model {model[:100]!r}; served: {known}", param="model")
 
-    def granted(self, owner: str, asks: Sequence[Ask]) -> list[Ask]:
+    def with_namespaces(self, owner: str, asks: Sequence[AnswerRequest]) -> list[AnswerRequest]:
         """Return the requests of one key with the namespaces that it may read now.
 
         Raises:
             Unauthorized: the key was revoked in the meantime.
         """
-        readable = self.access.readable(self.keyring.grant_of(owner))
+        readable = self.access.readable(self.keyring.principal_of(owner))
         return [replace(ask, namespaces=readable) for ask in asks]
 
     def spend(self, owner: str, tokens: int) -> None:
         """Charge the tokens of an answer to the rate limit of its key."""
         with suppress(Unauthorized):  # the key was revoked during the answer
-            self.rates.spend(self.keyring.grant_of(owner), tokens)
+            self.rates.spend(self.keyring.principal_of(owner), tokens)
 
     @property
     def in_flight(self) -> int:
@@ -140,8 +141,8 @@ class Services:
 
         ``owner`` is the digest of the key. Raises what ``Admission.place`` raises.
         """
-        async with self.admission.place(Ticket(id_of_digest(owner))) as leash:
-            with leash:
+        async with self.admission.place(Ticket(id_of_digest(owner))) as cancel_scope:
+            with cancel_scope:
                 yield
 
     def drain(self) -> None:
@@ -162,7 +163,7 @@ class Services:
         chosen = self.settings.retrieval
         if uses_card(chosen) if chosen.preload is None else chosen.preload:
             await self.retrieval.run(lambda: preload(self.retrieval))
-        await self.slot.load()
+        await self.lifecycle.load()
 
     async def loaded(self) -> None:
         """Wait until loading has ended, with success or failure."""
@@ -174,7 +175,7 @@ class Services:
         if self._loading is not None and not self._loading.done():
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
-        await self.slot.close()
+        await self.lifecycle.close()
         for closer in reversed(self._closers):
             await closer()
         self.keyring.close()

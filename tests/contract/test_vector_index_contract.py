@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from index_rows import DIM, clustered, like_medcpt, nearest, part_of, passing, recall, rows_for
+from index_rows import DIM, clustered, like_medcpt, matching_mask, nearest, part_of, recall, rows_for
 
 from models.encoders.base import Metric
 from retrieval.index.base import NO_ID, RowFilter, Rows, VectorIndex
@@ -194,7 +194,7 @@ def test_no_row_that_a_filter_forbids_is_ever_returned(make: Make, gather_rows: 
     index.add(part_of(rows, slice(1_300, ROWS)))
     index.delete(rows.ids[::10])
     for name, where in FILTERS.items():
-        mask = passing(rows, where)
+        mask = matching_mask(rows, where)
         mask[::10] = False
         survivors = set(rows.ids[mask].tolist())
 
@@ -214,7 +214,7 @@ def test_filtered_hits_are_the_nearest_that_pass(make: Make, variant: Variant, g
     index.add(rows)
     index.commit()
     for name in ("namespace", "dates", "types", "all at once"):
-        mask = passing(rows, FILTERS[name])
+        mask = matching_mask(rows, FILTERS[name])
 
         found = index.search(queries, 10, FILTERS[name])
 

@@ -14,7 +14,7 @@ from corpus_doubles import FolderVectors, WordEncoder, backends
 from corpus_files import reading
 
 from models.encoders.base import Encoder
-from retrieval.corpus.ingest.add import Progress, Watch, add_items
+from retrieval.corpus.ingest.add import ChangeHooks, Progress, add_items
 from retrieval.corpus.items import Item
 from retrieval.corpus.namespaces.registry import Namespaces
 
@@ -58,7 +58,7 @@ def main(root: Path, moment: str, turn: int) -> None:
         return Falling(folder, made.dim, write)
 
     namespaces = Namespaces(root, replace(backends(encoder), vectors=opened))
-    add_items(namespaces, "ns", documents("second" if moment == "update" else "first"), Watch(progress=heard))
+    add_items(namespaces, "ns", documents("second" if moment == "update" else "first"), ChangeHooks(progress=heard))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pypdf
 
-from retrieval.corpus.items import Passed, Reading, TextBuilder
+from retrieval.corpus.items import ParsedDocument, SkippedRecord, TextBuilder
 from retrieval.passages import Document
 
 CHAPTER: Final = """<?xml version="1.0" encoding="UTF-8"?>
@@ -99,7 +99,7 @@ def swelling_pdf(size: int = 2 * 2**30) -> bytes:
     return _assembled([b"<< /Type /Catalog /Pages 2 0 R >>", pages, stream, page, b"<< >>"])
 
 
-def reading(document_id: str, *paragraphs: str, title: str = "A title", **fields: Any) -> Reading:
+def reading(document_id: str, *paragraphs: str, title: str = "A title", **fields: Any) -> ParsedDocument:
     """One section for each paragraph."""
     text = TextBuilder()
     for number, paragraph in enumerate(paragraphs, 1):
@@ -107,13 +107,13 @@ def reading(document_id: str, *paragraphs: str, title: str = "A title", **fields
     return text.reading(Document(document_id=document_id, title=title, **fields))
 
 
-def readings(found: list[Any]) -> list[Reading]:
+def parsed_documents(found: list[Any]) -> list[ParsedDocument]:
     """All items of a file without a single record passed over."""
-    assert [item for item in found if isinstance(item, Passed)] == []
-    return [item for item in found if isinstance(item, Reading)]
+    assert [item for item in found if isinstance(item, SkippedRecord)] == []
+    return [item for item in found if isinstance(item, ParsedDocument)]
 
 
-def slices(found: Reading) -> list[tuple[str, str]]:
+def slices(found: ParsedDocument) -> list[tuple[str, str]]:
     """(section, text) of each part."""
     return [(span.section, found.text[span.start : span.end]) for span in found.spans]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from models.encoders.base import Floats, PassageText, Progress
 from models.encoders.hashing import HashingEncoder
-from retrieval.graph.store.build import Import, build_graph
+from retrieval.graph.store.build import ImportRequest, build_graph
 
 NAME = "invented"
 
@@ -34,8 +34,8 @@ class CountingEncoder(HashingEncoder):
         return super().encode_passages(passages, progress=progress)
 
 
-def order_of(folder: Path) -> Import:
-    return Import(kind="tsv", files=(folder / "nodes.tsv", folder / "edges.tsv"), name=NAME)
+def order_of(folder: Path) -> ImportRequest:
+    return ImportRequest(kind="tsv", files=(folder / "nodes.tsv", folder / "edges.tsv"), name=NAME)
 
 
 def main(root: Path, folder: Path, step: str, turn: int) -> None:

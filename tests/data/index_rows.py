@@ -59,7 +59,7 @@ def part_of(rows: Rows, some: NDArray[np.int64] | slice) -> Rows:
     )
 
 
-def passing(rows: Rows, where: RowFilter) -> NDArray[np.bool_]:
+def matching_mask(rows: Rows, where: RowFilter) -> NDArray[np.bool_]:
     """The filter's words, row by row."""
     assert rows.dates is not None and rows.types is not None and rows.namespaces is not None
     allowed = None if where.ids is None else set(where.ids.tolist())

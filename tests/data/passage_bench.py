@@ -10,12 +10,12 @@ from models.catalog import ModelCard, PromptForm
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from retrieval.corpus.ingest.add import add_items
-from retrieval.corpus.items import Reading, Span
+from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.passages import Document
-from server.engine.lifecycle import EngineSlot
+from server.engine.lifecycle import EngineLifecycle
 from server.evidence.passages import PassageService, Retrieval
-from server.methods.base import Ask, Done, Event, Evidence, Message, Sampling, Step, TextDelta
+from server.methods.base import AnswerRequest, Done, Event, Evidence, Message, Sampling, Step, TextDelta
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.retrieval import build_retrieval
 
@@ -31,7 +31,9 @@ DRUGS = (
 def fill(retrieval: Retrieval, name: str, documents: Sequence[tuple[str, str, str]], **settings: Any) -> None:
     retrieval.namespaces.create(name, NamespaceSettings(**({"encoder": "hashing"} | settings)))
     readings = [
-        Reading(Document(document_id=f"doc:{title}", title=title, url=url), text, (Span(0, len(text)),), whole=True)
+        ParsedDocument(
+            Document(document_id=f"doc:{title}", title=title, url=url), text, (Span(0, len(text)),), whole=True
+        )
         for title, text, url in documents
     ]
     add_items(retrieval.namespaces, name, readings)
@@ -42,7 +44,7 @@ class PassageBench:
 
     def __init__(
         self,
-        make: Callable[[EngineSlot, PassageService], Any],
+        make: Callable[[EngineLifecycle, PassageService], Any],
         folder: Path,
         script: Script,
         *,
@@ -66,7 +68,7 @@ class PassageBench:
         options = EngineOptions(max_model_len=self._max_model_len, block_size=16)
         tokenizer = ByteTokenizer(())
         self.engine = ScriptedEngine(card, options, self._script, tokenizer=tokenizer, behaviour=self._behaviour)
-        slot = EngineSlot(card, lambda: self.engine)
+        slot = EngineLifecycle(card, lambda: self.engine)
         await slot.load()
         self.retrieval = build_retrieval(self._settings, self._folder)
         if self._documents and not self.retrieval.namespaces.names():
@@ -80,11 +82,13 @@ class PassageBench:
         await self.retrieval.close()
         await self.engine.close()
 
-    def made(self, question: str, **options: Any) -> Ask:
+    def made(self, question: str, **options: Any) -> AnswerRequest:
         sampling = options.pop("sampling", Sampling())
         namespaces = options.pop("allowed", None)
         message = Message("user", question)
-        return Ask(request_id="r", messages=(message,), options=options, sampling=sampling, namespaces=namespaces)
+        return AnswerRequest(
+            request_id="r", messages=(message,), options=options, sampling=sampling, namespaces=namespaces
+        )
 
     async def ask(self, question: str, **options: Any) -> list[Event]:
         ask = self.made(question, **options)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from index_rows import clustered, like_medcpt, nearest, part_of, passing, recall, rows_for
+from index_rows import clustered, like_medcpt, matching_mask, nearest, part_of, recall, rows_for
 
 from models.encoders.base import Metric
 from retrieval.index.base import NO_ID, RowFilter
@@ -76,7 +76,7 @@ def test_the_device_never_leaks_past_a_filter(
     index.add(rows)
     index.commit()
     for where in FILTERS:
-        survivors = set(rows.ids[passing(rows, where)].tolist())
+        survivors = set(rows.ids[matching_mask(rows, where)].tolist())
         found = index.search(clustered(4, 64, seed=2), len(survivors) + 7, where)
         for ids in found.ids:
             assert set(ids[: len(survivors)].tolist()) == survivors

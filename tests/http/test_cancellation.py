@@ -18,7 +18,7 @@ from models.engines.options import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import EngineStats
 from scripts.benchmarks.serving.streams import Target
-from server.engine.lifecycle import EngineSlot
+from server.engine.lifecycle import EngineLifecycle
 from server.methods.direct import Direct
 from server.serving.run import http_config
 from server.settings.schema import Settings
@@ -31,12 +31,12 @@ from server.wiring.services import Components, Services
 async def _served(model: Path, nowhere: Path) -> AsyncIterator[tuple[Services, str]]:
     settings = Settings()
     card = card_from_request(ModelRequest(source=str(model), served_name="small"))
-    slot = EngineSlot(card, lambda: TransformersEngine(card, EngineOptions(device="cpu", max_num_seqs=4)))
+    lifecycle = EngineLifecycle(card, lambda: TransformersEngine(card, EngineOptions(device="cpu", max_num_seqs=4)))
     services = Services(
         Components(
             settings=settings,
-            slot=slot,
-            methods={"direct": Direct(slot)},
+            lifecycle=lifecycle,
+            methods={"direct": Direct(lifecycle)},
             traces=TraceStore(max_traces=1, max_bytes=1),
             retrieval=build_retrieval(settings.retrieval, nowhere),
         )
@@ -57,7 +57,7 @@ async def _served(model: Path, nowhere: Path) -> AsyncIterator[tuple[Services, s
 
 
 def _stats(services: Services) -> EngineStats:
-    return services.slot.get().stats()
+    return services.lifecycle.get().stats()
 
 
 async def _until_busy(services: Services, number: int) -> None:

@@ -22,8 +22,8 @@ from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.errors import ModelNotFound
 from server.app import create_app
-from server.engine.lifecycle import EngineSlot
-from server.methods.base import Ask, Event
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest, Event
 from server.methods.direct import Direct
 from server.settings.schema import Settings
 from server.traces import TraceStore
@@ -133,7 +133,7 @@ def test_traces_go_to_disk_where_asked(serve_with: Any, tmp_path: Path) -> None:
 class _Broken(Direct):
     """A method that fails with an exception nobody foresaw, quoting the question."""
 
-    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         raise RuntimeError(f"cannot answer {ask.question}")
         yield
 
@@ -151,12 +151,12 @@ def _services(build: threading.Event, failure: Exception | None = None) -> Servi
 
         return ScriptedEngine(card, EngineOptions(), [Rule("", "hi")])
 
-    slot = EngineSlot(card, load)
-    methods = {"direct": Direct(slot), "broken": _Broken(slot)}
+    lifecycle = EngineLifecycle(card, load)
+    methods = {"direct": Direct(lifecycle), "broken": _Broken(lifecycle)}
     return Services(
         Components(
             settings=settings,
-            slot=slot,
+            lifecycle=lifecycle,
             methods=methods,
             traces=TraceStore(max_traces=1, max_bytes=1),
             retrieval=build_retrieval(settings.retrieval, Path("nowhere")),
@@ -234,4 +234,4 @@ async def test_closing_while_loading_ends_cleanly() -> None:
     async with asyncio.timeout(40):
         await services.close()
 
-    assert services.slot.state == "closed"
+    assert services.lifecycle.state == "closed"

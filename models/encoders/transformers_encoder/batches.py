@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from models.encoders.base import Floats, Progress
-from models.encoders.transformers_encoder.placement import FairLock, Placement
-from models.encoders.transformers_encoder.token_rows import Text, TokenCutter, TokenRow
+from models.encoders.transformers_encoder.placement import FifoLock, Placement
+from models.encoders.transformers_encoder.token_rows import Text, TokenRow, TruncatingTokenizer
 from models.errors import EncoderUnusable, EngineUnavailable
-from models.torch_runtime.openmp import in_own_thread
+from models.torch_runtime.openmp import run_in_new_thread
 
 _SHORT: Final = 32
 _SHORT_STEP: Final = 8
@@ -94,14 +94,14 @@ class BatchRunner:
     ``forward`` returns float32 [rows, width]; ``lock`` is held for one batch at a time.
     """
 
-    def __init__(self, forward: Forward, width: int, placement: Placement, lock: FairLock) -> None:
+    def __init__(self, forward: Forward, width: int, placement: Placement, lock: FifoLock) -> None:
         self._forward = forward
         self._width = width
         self._placement = placement
         self._lock = lock
 
     def run(
-        self, cutter: TokenCutter, limit: int, texts: Iterator[Text], total: int, progress: Progress | None
+        self, cutter: TruncatingTokenizer, limit: int, texts: Iterator[Text], total: int, progress: Progress | None
     ) -> Floats:
         """Return one row per text, float32 [total, width], in the order of ``texts``.
 
@@ -112,10 +112,10 @@ class BatchRunner:
             EncoderUnusable: the results are not finite.
         """
         work = partial(self._run_all, cutter, limit, texts, total, progress)
-        return in_own_thread(work) if self._placement.device.type == "cpu" else work()
+        return run_in_new_thread(work) if self._placement.device.type == "cpu" else work()
 
     def _run_all(
-        self, cutter: TokenCutter, limit: int, texts: Iterator[Text], total: int, progress: Progress | None
+        self, cutter: TruncatingTokenizer, limit: int, texts: Iterator[Text], total: int, progress: Progress | None
     ) -> Floats:
         result = np.empty((total, self._width), np.float32)
         start = 0

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from models.encoders.base import EncoderOptions, Floats, PassageText, Progress, one_text
+from models.encoders.base import EncoderOptions, Floats, PassageText, Progress, join_title
 from models.encoders.model_files import digests
 from models.encoders.resolve import ResolvedCrossEncoder
 from models.encoders.transformers_encoder.batches import BatchRunner, Inputs
 from models.encoders.transformers_encoder.loading import SEGMENTS, check_lengths, load_classifier, takes_segments
-from models.encoders.transformers_encoder.placement import FairLock, Placement, place
-from models.encoders.transformers_encoder.token_rows import Text, TokenCutter, load_tokenizer
+from models.encoders.transformers_encoder.placement import FifoLock, Placement, place
+from models.encoders.transformers_encoder.token_rows import Text, TruncatingTokenizer, load_tokenizer
 from models.errors import EncoderUnusable
 
 
@@ -37,8 +37,8 @@ class TransformersCrossEncoder:
                 f"{resolved.folder.path} has {model.config.num_labels} labels; a cross-encoder has one, the relevance"
             )
         check_lengths(model, tokenizer, self._spec.max_tokens, self._spec.name)
-        self._cutter = TokenCutter(tokenizer, self._spec.max_tokens)
-        self._runner = BatchRunner(_LogitForward(model, tokenizer), 1, self._placement, FairLock())
+        self._cutter = TruncatingTokenizer(tokenizer, self._spec.max_tokens)
+        self._runner = BatchRunner(_LogitForward(model, tokenizer), 1, self._placement, FifoLock())
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class TransformersCrossEncoder:
         return self._placement
 
     def score(self, query: str, passages: Sequence[PassageText], *, progress: Progress | None = None) -> Floats:
-        pairs: Iterator[Text] = ((query, one_text(passage)) for passage in passages)
+        pairs: Iterator[Text] = ((query, join_title(passage)) for passage in passages)
         return self._runner.run(self._cutter, self._spec.max_tokens, pairs, len(passages), progress)[:, 0]
 
 

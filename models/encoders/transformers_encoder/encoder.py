@@ -18,15 +18,15 @@ from models.encoders.base import (
     PassageText,
     Pooling,
     Progress,
-    one_text,
+    join_title,
 )
 from models.encoders.model_files import ModelFolder, digests
 from models.encoders.resolve import ResolvedEncoder
 from models.encoders.specs import EncoderSpec
 from models.encoders.transformers_encoder.batches import BatchRunner, Inputs
 from models.encoders.transformers_encoder.loading import SEGMENTS, check_lengths, load_transformer, takes_segments
-from models.encoders.transformers_encoder.placement import FairLock, Placement, place
-from models.encoders.transformers_encoder.token_rows import Text, TokenCutter, load_tokenizer
+from models.encoders.transformers_encoder.placement import FifoLock, Placement, place
+from models.encoders.transformers_encoder.token_rows import Text, TruncatingTokenizer, load_tokenizer
 from models.errors import EncoderUnusable
 
 
@@ -41,7 +41,7 @@ class TransformersEncoder:
         self._spec = spec = resolved.spec
         # Before the weights are loaded: a file that changes meanwhile must not get the digest of the new one.
         sha256 = _sha256(resolved)
-        self._placement, lock = place(options), FairLock()
+        self._placement, lock = place(options), FifoLock()
         weights = [_Weights.load(folder, self._placement) for folder in resolved.folders]
         self._query = _Tower(weights[0], spec, spec.max_query, lock)
         self._passage = _Tower(weights[-1], spec, spec.max_passage, lock)
@@ -103,7 +103,7 @@ class TransformersEncoder:
             if self._spec.pairs:
                 yield self._cased(prefix + passage.title), self._cased(passage.text)
             else:
-                yield self._cased(prefix + one_text(passage, self._spec.separator))
+                yield self._cased(prefix + join_title(passage, self._spec.separator))
 
     def _cased(self, text: str) -> str:
         return text.lower() if self._spec.lower else text
@@ -112,11 +112,11 @@ class TransformersEncoder:
 class _Tower:
     """Combine one model with its tokenizer, at one maximum length."""
 
-    def __init__(self, weights: _Weights, spec: EncoderSpec, max_tokens: int, lock: FairLock) -> None:
+    def __init__(self, weights: _Weights, spec: EncoderSpec, max_tokens: int, lock: FifoLock) -> None:
         check_lengths(weights.model, weights.tokenizer, max_tokens, spec.name)
         self.dim = int(weights.model.config.hidden_size)
         # A separator that is a special token's name has to be read as that token.
-        self.cutter = TokenCutter(weights.tokenizer, max_tokens, literal=spec.separator == SENTENCE)
+        self.cutter = TruncatingTokenizer(weights.tokenizer, max_tokens, literal=spec.separator == SENTENCE)
         self._max_tokens = max_tokens
         forward = PooledForward(weights.model, weights.tokenizer, spec.pooling, spec.normalise)
         self._runner = BatchRunner(forward, self.dim, weights.placement, lock)

@@ -15,7 +15,7 @@ from models.encoders.sentence_config import positions
 from models.encoders.transformers_encoder.placement import Placement
 from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound
 from models.torch_runtime.layers import pack_linears
-from models.torch_runtime.openmp import in_own_thread
+from models.torch_runtime.openmp import run_in_new_thread
 
 # The layer over [CLS] that many checkpoints lack and no vector here uses.
 _UNUSED: Final = "pooler."
@@ -27,7 +27,7 @@ def load_transformer(folder: ModelFolder, placement: Placement) -> Any:
 
     Raises as ``load_classifier`` does.
     """
-    return in_own_thread(partial(_load, AutoModel, folder, placement))
+    return run_in_new_thread(partial(_load, AutoModel, folder, placement))
 
 
 def load_classifier(folder: ModelFolder, placement: Placement) -> Any:
@@ -38,7 +38,7 @@ def load_classifier(folder: ModelFolder, placement: Placement) -> Any:
         EncoderUnusable: weights that the model needs are not in the files.
         EngineUnavailable: this machine cannot run it.
     """
-    return in_own_thread(partial(_load, AutoModelForSequenceClassification, folder, placement))
+    return run_in_new_thread(partial(_load, AutoModelForSequenceClassification, folder, placement))
 
 
 def check_lengths(model: Any, tokenizer: Any, max_tokens: int, name: str) -> None:

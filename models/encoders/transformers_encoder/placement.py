@@ -15,25 +15,25 @@ from models.encoders.base import EncoderOptions
 from models.torch_runtime.devices import DTYPES, cpu_has_bfloat16, torch_device
 
 
-class FairLock:
+class FifoLock:
     """Exclude other threads, and keep a thread that releases and re-acquires from overtaking one that waits.
 
     Bulk encoding acquires the lock once per batch; with a plain lock it would nearly always win and starve a query.
     """
 
     def __init__(self) -> None:
-        self._door = threading.Lock()
-        self._room = threading.Lock()
+        self._entry_lock = threading.Lock()
+        self._lock = threading.Lock()
 
     def __enter__(self) -> None:
         # A waiting thread holds the outer lock, so a thread that releases the inner lock queues after it.
-        with self._door:
-            self._room.acquire()
+        with self._entry_lock:
+            self._lock.acquire()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._room.release()
+        self._lock.release()
 
 
 _CPU_BATCH_TOKENS: Final = 2048

@@ -28,7 +28,7 @@ class TokenRow(NamedTuple):
     segments: NDArray[np.int32]
 
 
-class TokenCutter:
+class TruncatingTokenizer:
     """Tokenise texts, or pairs of segments, into rows of at most ``max_tokens``.
 
     Rows are cut at the end; of a pair the longer part first. Safe from many threads: the tokenizer is configured once

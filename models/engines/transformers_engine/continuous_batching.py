@@ -19,7 +19,7 @@ from torch import Tensor
 from models.engines.base import Tokenizer, block_hashes
 from models.engines.text.detokenize import TextStream
 from models.engines.transformers_engine.grammar_mask import GrammarState
-from models.engines.transformers_engine.kv_cache import KvSlots, PrefixCache
+from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.errors import EngineOverloaded, ModelError
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
 
@@ -212,7 +212,7 @@ class BatchDecoder:
     """
 
     def __init__(
-        self, model: Any, tokenizer: Tokenizer, slots: KvSlots, prefixes: PrefixCache, limits: BatchLimits
+        self, model: Any, tokenizer: Tokenizer, slots: KvCache, prefixes: PrefixCache, limits: BatchLimits
     ) -> None:
         self._model = model
         self._tokenizer = tokenizer
@@ -366,7 +366,7 @@ class BatchDecoder:
 
     def _forward(self, rows: Sequence[int], positions: Sequence[int], tokens: Sequence[Sequence[int]]) -> Tensor:
         """Return the logits after the last token of each row, float32 [rows, vocabulary of the tokenizer]."""
-        self._slots.aim(rows, positions, len(tokens[0]))
+        self._slots.set_write_positions(rows, positions, len(tokens[0]))
         output = self._model(
             input_ids=torch.tensor(tokens, device=self._slots.shape.device),
             position_ids=self._slots.position_ids(),

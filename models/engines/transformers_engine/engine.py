@@ -20,10 +20,10 @@ from models.engines.base import Tokenizer, check_request
 from models.engines.options import EngineOptions
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output, RunningSequence
 from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState
-from models.engines.transformers_engine.kv_cache import KvSlots, PrefixCache
+from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.engines.transformers_engine.model_loading import LoadedModel, load_model
 from models.errors import EngineOverloaded, EngineUnavailable, ModelError, UnsupportedParam
-from models.torch_runtime.openmp import in_own_thread
+from models.torch_runtime.openmp import run_in_new_thread
 from models.types import Delta, EngineStats, GenerateParams, TokenLogprob
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class DecodeWorker:
 _MOST: Final = 64
 
 
-class DeltaBacklog:
+class OutputQueue:
     """Queue one request's results, in order, and merge deltas when there are more than ``most``.
 
     The merged delta is what a single step would have given: text, ids and logprobs are the same, and memory grows by
@@ -193,14 +193,14 @@ def joined(deltas: Sequence[Delta]) -> Delta:
 
 
 @dataclass(eq=False, slots=True)
-class _Open:
+class _ActiveRequest:
     """Hold one request in progress.
 
     ``key`` is its id inside the worker: a request id may be reused as soon as its request ends.
     """
 
     key: str
-    results: DeltaBacklog = field(default_factory=DeltaBacklog)
+    results: OutputQueue = field(default_factory=OutputQueue)
     aborted: bool = False
 
 
@@ -218,8 +218,8 @@ class TransformersEngine:
         self._worker: DecodeWorker | None = None
         self._grammars: GrammarCompiler | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._open: dict[str, _Open] = {}
-        self._by_key: dict[str, _Open] = {}
+        self._open: dict[str, _ActiveRequest] = {}
+        self._by_key: dict[str, _ActiveRequest] = {}
         self._arrivals = count()
 
     @property
@@ -243,8 +243,8 @@ class TransformersEngine:
             return
         self._loop = asyncio.get_running_loop()
         load = partial(load_model, self._card, self._options)
-        loaded = self._loaded = await asyncio.to_thread(in_own_thread, load)
-        slots = KvSlots(
+        loaded = self._loaded = await asyncio.to_thread(run_in_new_thread, load)
+        slots = KvCache(
             loaded.shape,
             max_bytes=loaded.slot_bytes,
             max_rows=self._options.max_num_seqs,
@@ -282,7 +282,7 @@ class TransformersEngine:
         self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
     ) -> AsyncIterator[Delta]:
         worker = self._admit(prompt_ids, params, request_id)
-        request = _Open(key=str(next(self._arrivals)))
+        request = _ActiveRequest(key=str(next(self._arrivals)))
         self._open[request_id] = self._by_key[request.key] = request
         finished = False
         try:

@@ -34,7 +34,7 @@ class KvShape:
         return 2 * self.num_layers * self.num_heads * self.head_dim * self.dtype.itemsize
 
 
-class KvSlots:
+class KvCache:
     """Hold the KV cache of the running sequences.
 
     ``max_bytes`` bounds the allocated rows times columns; ``max_columns`` is the context length.
@@ -45,9 +45,9 @@ class KvSlots:
         self._max_bytes = max_bytes
         self._max_rows = max_rows
         self._max_columns = max_columns
-        self.aim([0], [0], 1)
+        self.set_write_positions([0], [0], 1)
         self._kv = self._empty(0, 0)
-        self.cache = Cache(layers=[_SlotLayer(self, layer) for layer in range(shape.num_layers)])
+        self.cache = Cache(layers=[_KvCacheLayer(self, layer) for layer in range(shape.num_layers)])
 
     @property
     def num_bytes(self) -> int:
@@ -81,7 +81,7 @@ class KvSlots:
     def write(self, row: int, start: int, block: Tensor) -> None:
         self._kv[:, :, row, :, start : start + block.shape[3]] = block
 
-    def aim(self, rows: Sequence[int], positions: Sequence[int], tokens: int) -> None:
+    def set_write_positions(self, rows: Sequence[int], positions: Sequence[int], tokens: int) -> None:
         """Set where the next forward pass writes: ``tokens`` columns from ``positions[i]`` on in ``rows[i]``.
 
         Several rows take one token each.
@@ -148,10 +148,10 @@ class KvSlots:
         )
 
 
-class _SlotLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no type information
+class _KvCacheLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no type information
     """Present one layer to the model."""
 
-    def __init__(self, slots: KvSlots, layer: int) -> None:
+    def __init__(self, slots: KvCache, layer: int) -> None:
         super().__init__()
         self._slots = slots
         self._layer = layer

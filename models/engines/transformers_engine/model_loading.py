@@ -14,7 +14,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from models.catalog import ModelCard, stay_off_the_hub
+from models.catalog import ModelCard, disable_hub_access
 from models.engines.options import EngineOptions
 from models.engines.text.hf_tokenizer import HfTokenizer
 from models.engines.transformers_engine.kv_cache import KvShape
@@ -57,7 +57,7 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
     card.verify_weights()
     local_only = card.is_local or not card.allow_download
     if local_only:
-        stay_off_the_hub()
+        disable_hub_access()
     tokenizer = HfTokenizer.load(card.source, revision=card.revision, local_only=local_only)
     model = _load_weights(card, options, device, local_only)
     config = model.config.get_text_config()

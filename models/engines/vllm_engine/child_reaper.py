@@ -76,7 +76,7 @@ send(doomed, signal.SIGKILL)
 """
 
 
-class ProcessGuard:
+class ProcessReaper:
     """End the watched child processes if this process ends without ``release``.
 
     ``watch`` registers what was started since construction; call ``release`` after an orderly shutdown.
@@ -84,7 +84,7 @@ class ProcessGuard:
 
     def __init__(self) -> None:
         self._before = _children()
-        self._watched: set[int] = set()
+        self._instrumented_client: set[int] = set()
         self._helper: subprocess.Popen[str] | None = None
         if not Path("/proc/self/stat").exists():
             log.warning("no /proc here: engine processes would outlive a killed server")
@@ -101,12 +101,12 @@ class ProcessGuard:
     @property
     def watched(self) -> frozenset[int]:
         """Return the registered process ids."""
-        return frozenset(self._watched)
+        return frozenset(self._instrumented_client)
 
     def watch(self) -> None:
         """Register the child processes that multiprocessing has started since construction."""
-        for pid in _children() - self._before - self._watched:
-            self._watched.add(pid)
+        for pid in _children() - self._before - self._instrumented_client:
+            self._instrumented_client.add(pid)
             self._tell(str(pid))
 
     def release(self) -> None:

@@ -55,11 +55,11 @@ def device_type() -> str:
     return str(current_platform.device_type)
 
 
-def build_client(arguments: dict[str, Any], tell: Callable[[Any], None]) -> Any:
+def build_client(arguments: dict[str, Any], on_stats: Callable[[Any], None]) -> Any:
     """Start an ``AsyncLLM``, blocking until its weights are loaded.
 
-    May be called on any thread that runs no event loop. ``tell`` gets the ``SchedulerStats`` of every step, on the loop
-    that the client is then used on.
+    May be called on any thread that runs no event loop. ``on_stats`` gets the ``SchedulerStats`` of every step, on the
+    loop that the client is then used on.
     """
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
@@ -68,12 +68,14 @@ def build_client(arguments: dict[str, Any], tell: Callable[[Any], None]) -> Any:
     # Usage reports are off. The context sets the token budget of a step on a large GPU; without it, it is a quarter.
     server = UsageContext.OPENAI_API_SERVER
     # Not assigned to a variable: an import that fails inside vLLM keeps this frame, so the client would never be freed.
-    return _for_steps_alone(
-        AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), usage_context=server, stat_loggers=[_stat_logger(tell)])
+    return _disable_token_stats(
+        AsyncLLM.from_engine_args(
+            AsyncEngineArgs(**arguments), usage_context=server, stat_loggers=[_stat_logger(on_stats)]
+        )
     )
 
 
-def _for_steps_alone(client: Any) -> Any:
+def _disable_token_stats(client: Any) -> Any:
     """Disable the client's statistics of each token, which a stat logger enables and nothing here reads.
 
     They are first read by the handler of outputs and by requests, in two places that must agree: both are changed
@@ -84,7 +86,7 @@ def _for_steps_alone(client: Any) -> Any:
     return client
 
 
-def _stat_logger(tell: Callable[[Any], None]) -> Any:
+def _stat_logger(on_stats: Callable[[Any], None]) -> Any:
     """Return the class of vLLM's only stat logger.
 
     It subclasses the Prometheus logger: with any other, vLLM creates that one as well, with dozens of series in the
@@ -100,7 +102,7 @@ def _stat_logger(tell: Callable[[Any], None]) -> Any:
             self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: int = 0
         ) -> None:
             if scheduler_stats is not None:
-                tell(scheduler_stats)
+                on_stats(scheduler_stats)
 
         def log_engine_initialized(self) -> None: ...
 

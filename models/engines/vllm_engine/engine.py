@@ -17,15 +17,15 @@ from dataclasses import replace
 from threading import Thread
 from typing import Any
 
-from models.catalog import ModelCard, stay_off_the_hub
+from models.catalog import ModelCard, disable_hub_access
 from models.engines.base import OpenAiLayer, ServesOpenAi, Tokenizer, check_request
 from models.engines.options import EngineOptions
 from models.engines.text.hf_tokenizer import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
 from models.engines.vllm_engine import launch as vllm_launch
-from models.engines.vllm_engine.child_reaper import ProcessGuard
-from models.engines.vllm_engine.openai_layer import WatchedClient, build_layer
-from models.engines.vllm_engine.stream import SchedulerView, VllmStream
+from models.engines.vllm_engine.child_reaper import ProcessReaper
+from models.engines.vllm_engine.openai_layer import InstrumentedClient, build_layer
+from models.engines.vllm_engine.stream import LatestSchedulerStats, VllmStream
 from models.errors import EngineOverloaded, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
 from models.types import Delta, EngineStats, GenerateParams, Grammar
 
@@ -48,12 +48,12 @@ class VllmEngine(ServesOpenAi):
         self._options = options
         self._tokenizer: HfTokenizer | None = None
         self._client: Any = None
-        self._guard: ProcessGuard | None = None
+        self._guard: ProcessReaper | None = None
         self._open: dict[str, VllmStream] = {}
         self._padding: dict[int, float] = {}
         self._finished = EngineStats()
-        self._scheduler = SchedulerView()
-        self._watched: WatchedClient | None = None
+        self._scheduler = LatestSchedulerStats()
+        self._instrumented_client: InstrumentedClient | None = None
         self._layer: OpenAiLayer | None = None
         self._starting = asyncio.Lock()
 
@@ -88,7 +88,7 @@ class VllmEngine(ServesOpenAi):
 
     async def close(self) -> None:
         client, self._client = self._client, None
-        self._tokenizer = self._layer = self._watched = None
+        self._tokenizer = self._layer = self._instrumented_client = None
         self._scheduler.forget()
         if client is not None:
             if not client.errored:
@@ -108,20 +108,22 @@ class VllmEngine(ServesOpenAi):
         """
         started = [stream.started for stream in self._open.values()]
         own = replace(self._finished, running=sum(started), waiting=len(started) - sum(started))
-        return self._scheduler.over(own if self._watched is None else own.plus(self._watched.counted))
+        return self._scheduler.over(
+            own if self._instrumented_client is None else own.plus(self._instrumented_client.counted)
+        )
 
     async def openai_layer(self) -> OpenAiLayer:
         """Return vLLM's own layer, built at the first call."""
         async with self._starting:
             if self._layer is None:
-                watched = WatchedClient(self._running_client())
+                watched = InstrumentedClient(self._running_client())
                 try:
                     self._layer = await build_layer(watched, self._card, self._options)
                 except ModelError:
                     raise
                 except Exception as error:  # a chat template or a parser that vLLM refuses, among others
                     raise EngineUnavailable(f"vLLM's OpenAI layer cannot be built: {_reason(error)}") from error
-                self._watched = watched
+                self._instrumented_client = watched
             return self._layer
 
     async def abort(self, request_id: str) -> None:
@@ -158,16 +160,16 @@ class VllmEngine(ServesOpenAi):
 
     async def _start(self) -> None:
         vllm_compat.check_version(vllm_compat.installed_version())
-        vllm_launch.refuse_unsupported(os.environ)
+        vllm_launch.reject_unsupported(os.environ)
         self._card.verify_weights()
         os.environ.update(vllm_launch.environment(self._card, self._options, os.environ))
         local_only = self._card.is_local or not self._card.allow_download
         if local_only:
-            stay_off_the_hub()
+            disable_hub_access()
         tokenizer = await asyncio.to_thread(
             HfTokenizer.load, self._card.source, revision=self._card.revision, local_only=local_only
         )
-        guard = self._guard = await asyncio.to_thread(ProcessGuard)
+        guard = self._guard = await asyncio.to_thread(ProcessReaper)
         # Returned in a list: a thread pool keeps the last result alive, and the client ends only when it is freed.
         built: list[Any] = []
         building = asyncio.create_task(asyncio.to_thread(self._build_client, built))
@@ -192,7 +194,7 @@ class VllmEngine(ServesOpenAi):
             if device_type == "cpu":
                 os.environ.update(vllm_launch.CPU_ENVIRONMENT)
             arguments = vllm_launch.engine_arguments(self._card, self._options, device_type)
-            built.append(vllm_compat.build_client(arguments, self._scheduler.tell))
+            built.append(vllm_compat.build_client(arguments, self._scheduler.record))
         except ModelError:
             raise
         except OSError as error:
@@ -250,7 +252,7 @@ class VllmEngine(ServesOpenAi):
         )
 
 
-async def _wait_watching(building: asyncio.Task[None], guard: ProcessGuard) -> None:
+async def _wait_watching(building: asyncio.Task[None], guard: ProcessReaper) -> None:
     """Wait for the engine, registering each of its processes with the guard as it appears."""
     done = False
     while not done:

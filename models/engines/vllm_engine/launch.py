@@ -12,7 +12,7 @@ from typing import Any
 from models.catalog import ModelCard
 from models.engines.options import EngineOptions
 from models.errors import EngineUnavailable, UnsupportedParam
-from models.torch_runtime.openmp import usual_wait
+from models.torch_runtime.openmp import default_spin_count
 from models.types import Dtype
 
 # The attention kernels of the CPU build accept only multiples of this block size; they do not start with a smaller one.
@@ -27,7 +27,7 @@ _SHARE_OF_MEMORY = 4
 CPU_ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
 
 
-def refuse_unsupported(environ: Mapping[str, str]) -> None:
+def reject_unsupported(environ: Mapping[str, str]) -> None:
     """Reject settings that take the Python side of vLLM, and so this engine, out of the request path.
 
     Raises:
@@ -66,7 +66,9 @@ def environment(card: ModelCard, options: EngineOptions, environ: Mapping[str, s
         # Forking a process that runs threads, as this one does, can deadlock in the child.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     }
-    return {name: value for name, value in defaults.items() if name not in environ} | usual_wait(environ) | fixed
+    return (
+        {name: value for name, value in defaults.items() if name not in environ} | default_spin_count(environ) | fixed
+    )
 
 
 def engine_arguments(card: ModelCard, options: EngineOptions, device_type: str) -> dict[str, Any]:

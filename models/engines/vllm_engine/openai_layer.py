@@ -80,9 +80,9 @@ class Endpoints:
         cancels = _cancels()
         try:
             response = await _answer(endpoint, call, request)
-            _go_on_unless_cancelled(cancels)
+            _raise_if_cancelled(cancels)
         except Exception as error:
-            _go_on_unless_cancelled(cancels)
+            _raise_if_cancelled(cancels)
             kind = next(kind for kind in type(error).__mro__ if kind in self._app.exception_handlers)
             response = await self._app.exception_handlers[kind](request, error)
             await _send(response, request, send)
@@ -108,7 +108,7 @@ def _cancels() -> int:
     return 0 if task is None else task.cancelling()
 
 
-def _go_on_unless_cancelled(before: int) -> None:
+def _raise_if_cancelled(before: int) -> None:
     """Raise CancelledError if the task was cancelled since ``before``.
 
     vLLM takes a cancellation for a disconnect of its client, swallows it and builds a reply that is never sent.
@@ -139,7 +139,7 @@ async def _send(response: Response, request: Request, send: AsgiSend) -> None:
         await response(request.scope, request.receive, send)
 
 
-class WatchedClient:
+class InstrumentedClient:
     """Count what vLLM's own layer generates through the client, so that the engine's statistics include it."""
 
     def __init__(self, client: Any) -> None:
@@ -185,7 +185,7 @@ class WatchedClient:
             )
 
 
-async def build_layer(client: WatchedClient, card: ModelCard, options: EngineOptions) -> OpenAiLayer:
+async def build_layer(client: InstrumentedClient, card: ModelCard, options: EngineOptions) -> OpenAiLayer:
     """Build the layer, which takes a second to import its modules and to warm up its renderer."""
     # The layer logs a traceback for every request that it rejects; the reply has the error, and the request is private.
     logging.getLogger("vllm.entrypoints").setLevel(logging.CRITICAL)

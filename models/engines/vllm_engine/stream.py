@@ -18,7 +18,7 @@ from models.types import Delta, EngineStats, FinishReason, GenerateParams, Token
 
 
 @dataclass(frozen=True, slots=True)
-class Scheduled:
+class StepStats:
     """Hold the scheduler's statistics after one step.
 
     ``waiting`` counts requests that are not admitted, for lack of memory or of a slot, or because their grammar is
@@ -30,7 +30,7 @@ class Scheduled:
     kv_cache_used: float
 
 
-class SchedulerView:
+class LatestSchedulerStats:
     """Store the statistics of the last step alone.
 
     Written and read on one event loop. The engine's process, which makes the numbers, reports steps only while it runs
@@ -38,12 +38,12 @@ class SchedulerView:
     """
 
     def __init__(self) -> None:
-        self._last: Scheduled | None = None
+        self._last: StepStats | None = None
 
-    def tell(self, stats: Any) -> None:
+    def record(self, stats: Any) -> None:
         """Store vLLM's ``SchedulerStats`` of a step."""
         waiting = stats.num_waiting_reqs + stats.num_skipped_waiting_reqs
-        self._last = Scheduled(waiting=int(waiting), kv_cache_used=float(stats.kv_cache_usage))
+        self._last = StepStats(waiting=int(waiting), kv_cache_used=float(stats.kv_cache_usage))
 
     def forget(self) -> None:
         """Clear the statistics, when the engine has ended."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from retrieval.corpus.errors import CorpusError
-from retrieval.corpus.items import NO_OPTIONS, Item, Passed, ReadOptions, Withdrawn, sha256_of
+from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, SkippedRecord, Withdrawn, sha256_of
 from retrieval.corpus.namespaces.namespace import COMMIT, Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.readers.registry import guess_reader, reader
@@ -50,7 +50,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
+class ChangeReport:
     """Report the result of a change.
 
     ``noted``: documents of which only metadata outside the indices changed. ``indexed``: passages, counted for each
@@ -65,13 +65,13 @@ class Added:
     withdrawn: int = 0
     passed: int = 0
     indexed: int = 0
-    first_passed: tuple[Passed, ...] = ()
+    first_passed: tuple[SkippedRecord, ...] = ()
     cancelled: bool = False
     already: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class ChangeHooks:
     """Observe and cancel a change; both callbacks run after every transaction and batch."""
 
     progress: Callable[[Progress], None] = lambda _: None
@@ -79,12 +79,12 @@ class Watch:
     clock: Callable[[], float] = time.monotonic
 
 
-NO_WATCH: Final = Watch()
+NO_HOOKS: Final = ChangeHooks()
 
 
 def add_file(
-    namespaces: Namespaces, name: str, path: Path, options: ReadOptions = NO_OPTIONS, watch: Watch = NO_WATCH
-) -> Added:
+    namespaces: Namespaces, name: str, path: Path, options: ReadOptions = NO_OPTIONS, watch: ChangeHooks = NO_HOOKS
+) -> ChangeReport:
     """Add the new and changed documents of a file.
 
     Unchanged documents cost no encoding; a file that was added before and has not changed costs only its digest.
@@ -112,7 +112,7 @@ def add_file(
         return run.result()
 
 
-def add_items(namespaces: Namespaces, name: str, items: Iterable[Item], watch: Watch = NO_WATCH) -> Added:
+def add_items(namespaces: Namespaces, name: str, items: Iterable[Item], watch: ChangeHooks = NO_HOOKS) -> ChangeReport:
     """Add new and changed documents from any source, in the same way as ``add_file``."""
     with namespaces.writing(name) as (namespace, writer):
         run = _Run(namespace, writer, watch)
@@ -121,7 +121,9 @@ def add_items(namespaces: Namespaces, name: str, items: Iterable[Item], watch: W
         return run.result()
 
 
-def remove(namespaces: Namespaces, name: str, document_ids: Sequence[str], watch: Watch = NO_WATCH) -> Added:
+def remove(
+    namespaces: Namespaces, name: str, document_ids: Sequence[str], watch: ChangeHooks = NO_HOOKS
+) -> ChangeReport:
     """Remove documents from the store and every index; files that contained them can be added again."""
     with namespaces.writing(name) as (namespace, writer):
         run = _Run(namespace, writer, watch)
@@ -132,7 +134,7 @@ def remove(namespaces: Namespaces, name: str, document_ids: Sequence[str], watch
         return run.result()
 
 
-def catch_up(namespaces: Namespaces, name: str, watch: Watch = NO_WATCH) -> Added:
+def catch_up(namespaces: Namespaces, name: str, watch: ChangeHooks = NO_HOOKS) -> ChangeReport:
     """Process the journal without adding documents."""
     return add_items(namespaces, name, (), watch)
 
@@ -140,13 +142,13 @@ def catch_up(namespaces: Namespaces, name: str, watch: Watch = NO_WATCH) -> Adde
 class _Run:
     """Execute one change of a namespace."""
 
-    def __init__(self, namespace: Namespace, writer: StoreWriter, watch: Watch) -> None:
+    def __init__(self, namespace: Namespace, writer: StoreWriter, watch: ChangeHooks) -> None:
         self._namespace = namespace
         self._writer = writer
         self._watch = watch
         self._started = watch.clock()
         self._indexed = 0
-        self._shown: list[Passed] = []
+        self._shown: list[SkippedRecord] = []
         self.counts = dict.fromkeys(("added", "changed", "noted", "unchanged", "withdrawn"), 0)
         self.passed = 0
         self.stopped = False
@@ -170,8 +172,8 @@ class _Run:
             self.index(COMMIT)
 
     def _put(self, item: Item) -> None:
-        if isinstance(item, Passed):
-            self._writer.pass_over(item)
+        if isinstance(item, SkippedRecord):
+            self._writer.record_skipped(item)
             self.passed += 1
             if len(self._shown) < _MAX_SHOWN:
                 self._shown.append(item)
@@ -199,9 +201,9 @@ class _Run:
         self.stopped = self.stopped or self._watch.cancelled()
         return self.stopped
 
-    def result(self) -> Added:
+    def result(self) -> ChangeReport:
         counts = self.counts
-        return Added(
+        return ChangeReport(
             added=counts["added"],
             changed=counts["changed"],
             noted=counts["noted"],
@@ -221,7 +223,7 @@ def _batch(items: Iterator[Item]) -> tuple[list[Item], CorpusError | None]:
     try:
         for item in items:
             batch.append(item)
-            chars += 0 if isinstance(item, Passed | Withdrawn) else len(item.text)
+            chars += 0 if isinstance(item, SkippedRecord | Withdrawn) else len(item.text)
             if len(batch) >= _DOCUMENTS or chars >= _CHARS:
                 break
     except CorpusError as error:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from retrieval.corpus.errors import NamespaceInvalid
-from retrieval.corpus.items import Reading, Span
+from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.store.writer import StoreWriter
@@ -48,12 +48,12 @@ def add_medcpt(
         encoder = namespace.encoder
         if encoder.fingerprint.encoder_id != ENCODER:
             raise NamespaceInvalid(f"the encoder of {name} is {encoder.name}, not {ENCODER}", param="encoder")
-        intake = _Intake(namespace, writer, watch)
+        intake = _ImportTarget(namespace, writer, watch)
         state = namespace.folder / _STATE
         return MedcptImport(folder=folder, state=state, namespace=name, dim=encoder.dim).run(intake, intake.store)
 
 
-class _Intake:
+class _ImportTarget:
     """Store texts, then their vectors, then the journal.
 
     After a crash the journal therefore lists the passages that lack vectors.
@@ -70,7 +70,7 @@ class _Intake:
         with self._writer.transaction():
             for document, passage in zip(batch.documents, batch.passages, strict=True):
                 span = Span(0, len(passage.text))
-                self._writer.put(Reading(document, passage.text, (span,), whole=True))
+                self._writer.put(ParsedDocument(document, passage.text, (span,), whole=True))
         self._articles += len(batch.passages)
         self._watch(self._articles)
 

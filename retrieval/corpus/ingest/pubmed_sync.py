@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
-from retrieval.corpus.ingest.add import NO_WATCH, Added, Watch, add_items
-from retrieval.corpus.items import Item, Passed, Reading, ReadOptions
+from retrieval.corpus.ingest.add import NO_HOOKS, ChangeHooks, ChangeReport, add_items
+from retrieval.corpus.items import Item, ParsedDocument, ReadOptions, SkippedRecord
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.readers import pmc, pubmed
 from retrieval.errors import NcbiMalformed, NcbiTooLarge
@@ -67,7 +67,7 @@ class PubmedQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class PmidList:
     """Hold the PMIDs that a query found.
 
     ``count`` is NCBI's; ``pmids`` are the newest first. ``unlisted``: days with more articles than PubMed lists for one
@@ -98,7 +98,7 @@ class _Listing:
         return bool(self.limit) and len(self.pmids) >= self.limit
 
 
-async def list_pmids(access: NcbiAccess, query: PubmedQuery) -> Listed:
+async def list_pmids(access: NcbiAccess, query: PubmedQuery) -> PmidList:
     """Return all PMIDs of a query.
 
     More than 9,999 are listed by halving the time span until each part has fewer.
@@ -112,10 +112,10 @@ async def list_pmids(access: NcbiAccess, query: PubmedQuery) -> Listed:
     first = await _search(access, listing, (low, high) if dated else None)
     await _list(access, listing, (low, high), first)
     pmids = tuple(listing.pmids)[: query.limit or None]
-    return Listed(first.count, pmids, tuple(listing.unlisted), first.not_found)
+    return PmidList(first.count, pmids, tuple(listing.unlisted), first.not_found)
 
 
-async def list_revised(access: NcbiAccess, query: PubmedQuery, since: date) -> Listed:
+async def list_revised(access: NcbiAccess, query: PubmedQuery, since: date) -> PmidList:
     """Return the PMIDs of the query's term whose records PubMed changed on or after a day.
 
     Their date of publication does not matter. Most important are notices of retraction or correction.
@@ -124,7 +124,7 @@ async def list_revised(access: NcbiAccess, query: PubmedQuery, since: date) -> L
     span = (since, _LAST_DAY)
     first = await _search(access, listing, span)
     await _list(access, listing, span, first)
-    return Listed(first.count, tuple(listing.pmids), tuple(listing.unlisted), first.not_found)
+    return PmidList(first.count, tuple(listing.pmids), tuple(listing.unlisted), first.not_found)
 
 
 async def _list(access: NcbiAccess, listing: _Listing, span: tuple[date, date], found: IdList) -> None:
@@ -185,7 +185,7 @@ async def fetch_records(
             reply = await access.fetch(call)
         except NcbiTooLarge as error:
             if len(batch) == 1:
-                yield [Passed(f"efetch {db} {batch[0]}", 0, error.message)]
+                yield [SkippedRecord(f"efetch {db} {batch[0]}", 0, error.message)]
             else:
                 half = len(batch) // 2
                 waiting += [batch[half:], batch[:half]]
@@ -222,7 +222,7 @@ _WAITING: Final = 2  # replies buffered in memory while documents are written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class FetchReport:
     """Report the result of running a query.
 
     ``known`` articles were stored before; ``revised`` of them were fetched again, because PubMed changed their records
@@ -230,12 +230,12 @@ class Fetched:
     that came with a body. ``added``: the resulting changes of the namespace.
     """
 
-    listed: Listed
+    listed: PmidList
     known: int
     revised: int
     missing: tuple[str, ...]
     full_texts: int
-    added: Added
+    added: ChangeReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +248,7 @@ class SavedQuery:
 
 
 @dataclass(slots=True)
-class _Sent:
+class _FetchCounts:
     """Count the records and full texts that NCBI sent."""
 
     pmids: set[str] = field(default_factory=set)
@@ -256,8 +256,8 @@ class _Sent:
 
 
 async def add_query(
-    access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery, watch: Watch = NO_WATCH
-) -> Fetched:
+    access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery, watch: ChangeHooks = NO_HOOKS
+) -> FetchReport:
     """Fetch every article of a query that the namespace lacks, and save the query.
 
     A repeated run is an update: of the known articles it fetches only those whose records PubMed changed since, for
@@ -271,8 +271,8 @@ async def add_query(
 
 
 async def refresh(
-    access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery, watch: Watch = NO_WATCH
-) -> Fetched:
+    access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery, watch: ChangeHooks = NO_HOOKS
+) -> FetchReport:
     """Fetch all articles of a query again, including known ones, and save the query.
 
     Unchanged articles cost no encoding.
@@ -280,7 +280,9 @@ async def refresh(
     return await _run(access, namespaces, (name, query), watch, refresh=True)
 
 
-async def update(access: NcbiAccess, namespaces: Namespaces, name: str, watch: Watch = NO_WATCH) -> list[Fetched]:
+async def update(
+    access: NcbiAccess, namespaces: Namespaces, name: str, watch: ChangeHooks = NO_HOOKS
+) -> list[FetchReport]:
     """Run ``add_query`` for every saved query of the namespace."""
     return [await add_query(access, namespaces, name, saved.query, watch) for saved in queries_of(namespaces, name)]
 
@@ -304,22 +306,22 @@ def queries_of(namespaces: Namespaces, name: str) -> list[SavedQuery]:
 
 
 async def _run(
-    access: NcbiAccess, namespaces: Namespaces, what: tuple[str, PubmedQuery], watch: Watch, *, refresh: bool
-) -> Fetched:
+    access: NcbiAccess, namespaces: Namespaces, what: tuple[str, PubmedQuery], watch: ChangeHooks, *, refresh: bool
+) -> FetchReport:
     name, query = what
     day = datetime.now(UTC).date().isoformat()
     listed = await list_pmids(access, query)
     known = set[str]() if refresh else await asyncio.to_thread(_known, namespaces, name, listed.pmids)
     revised = known.intersection(await _revised(access, namespaces, name, query)) if known else known
     wanted = [pmid for pmid in listed.pmids if pmid not in known or pmid in revised]
-    sent = _Sent()
+    sent = _FetchCounts()
     options = ReadOptions(retrieved=day, provenance=f"pubmed: {query.term}")
     batches = _batches(access, (wanted, query.full_text), sent, options)
     added = await _pump(batches, lambda items: add_items(namespaces, name, items, watch))
     if not added.cancelled:
         await asyncio.to_thread(_remember, namespaces, name, SavedQuery(query=query, day=day, count=listed.count))
     missing = () if added.cancelled else tuple(pmid for pmid in wanted if pmid not in sent.pmids)
-    return Fetched(
+    return FetchReport(
         listed=listed,
         known=len(known),
         revised=len(revised),
@@ -350,7 +352,7 @@ def _remember(namespaces: Namespaces, name: str, run: SavedQuery) -> None:
 
 
 async def _batches(
-    access: NcbiAccess, wanted: tuple[list[str], bool], sent: _Sent, options: ReadOptions
+    access: NcbiAccess, wanted: tuple[list[str], bool], sent: _FetchCounts, options: ReadOptions
 ) -> AsyncIterator[list[Item]]:
     """Yield fetched items, full texts before the records of their articles.
 
@@ -364,15 +366,15 @@ async def _batches(
             for start in range(0, len(pmcids), FULL_TEXTS):
                 some = pmcids[start : start + FULL_TEXTS]
                 async for items in fetch_records(access, "pmc", some, pmc.read, options):
-                    sent.full_texts += sum(isinstance(item, Reading) for item in items)
+                    sent.full_texts += sum(isinstance(item, ParsedDocument) for item in items)
                     yield items
         async for items in fetch_records(access, "pubmed", batch, pubmed.read, options):
-            ids = (item.document.document_id for item in items if isinstance(item, Reading))
+            ids = (item.document.document_id for item in items if isinstance(item, ParsedDocument))
             sent.pmids |= {document_id.removeprefix("PMID:") for document_id in ids}
             yield items
 
 
-async def _pump(batches: AsyncIterator[list[Item]], consume: Callable[[Iterator[Item]], Added]) -> Added:
+async def _pump(batches: AsyncIterator[list[Item]], consume: Callable[[Iterator[Item]], ChangeReport]) -> ChangeReport:
     """Fetch on the event loop and write on a thread concurrently, a few batches apart.
 
     An error of fetching is raised after everything before it is written; an error of writing stops the fetching.

@@ -12,7 +12,7 @@ from typing import Final
 
 from retrieval.corpus.errors import NamespaceBusy, NamespaceExists
 from retrieval.corpus.ingest.add import add_items
-from retrieval.corpus.items import Reading, Span
+from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings
 from retrieval.passages import Document
@@ -55,7 +55,7 @@ def notes_namespaces(root: Path, backends: Backends, encoder: str) -> Namespaces
     return namespaces
 
 
-def read_notes(text: str) -> Iterator[Reading]:
+def read_notes(text: str) -> Iterator[ParsedDocument]:
     for part in re.split(r"(?m)^# ", text)[1:]:
         title, _, body = part.partition("\n")
         title, body = title.strip(), body.strip()
@@ -63,7 +63,7 @@ def read_notes(text: str) -> Iterator[Reading]:
         document = Document(
             document_id=f"NOTE:{name}", title=title, source=_SOURCE, licence=LICENCE, provenance=NOTES_FILE.name
         )
-        yield Reading(document, body, (Span(0, len(body)),), whole=True)
+        yield ParsedDocument(document, body, (Span(0, len(body)),), whole=True)
 
 
 def _is_whole(namespaces: Namespaces) -> bool:

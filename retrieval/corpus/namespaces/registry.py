@@ -20,7 +20,7 @@ from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings, ch
 from retrieval.corpus.store.reader import Counts
 from retrieval.corpus.store.schema import STORE_NAME, Target
 from retrieval.corpus.store.writer import StoreWriter, create_store
-from retrieval.storage.atomic_folders import draft_beside, put_in_place, recover, sole_builder
+from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +70,14 @@ class Namespaces:
         """
         target = self.root / checked_name(name)
         self.root.mkdir(parents=True, exist_ok=True)
-        with self.sole_writer(name):
+        with self.writer_lock(name):
             if target.exists():
                 raise NamespaceExists(f"there is a namespace {name} already")
-            draft = draft_beside(target)
+            draft = create_draft(target)
             try:
                 meta = {**(notes or {}), "settings": settings.as_text(), "created": created}
                 create_store(draft / STORE_NAME, meta)
-                put_in_place(draft, target)
+                replace_folder(draft, target)
             except OSError as error:
                 raise NamespaceDamaged(f"{target}: cannot be written: {error.strerror}") from error
             finally:
@@ -146,7 +146,7 @@ class Namespaces:
         """
         folder = self._folder(name)
         with (
-            self.sole_writer(name),
+            self.writer_lock(name),
             contextlib.closing(Namespace(folder, self.backends, write=True)) as namespace,
             contextlib.closing(namespace.writer()) as writer,
         ):
@@ -155,11 +155,11 @@ class Namespaces:
                 sure = counts.passages - (counts.pending[target] - counts.gone[target])
                 if namespace.rows(target) < sure:
                     with writer.transaction():
-                        writer.index_anew(target)
+                        writer.mark_all_pending(target)
             yield namespace, writer
 
     @contextlib.contextmanager
-    def sole_writer(self, name: str) -> Iterator[None]:
+    def writer_lock(self, name: str) -> Iterator[None]:
         """Lock a name, whether or not there is such a namespace.
 
         Raises:
@@ -167,7 +167,7 @@ class Namespaces:
             NamespaceDamaged: the folder cannot be written.
         """
         target = self.root / checked_name(name)
-        lock = sole_builder(target, wait_s=0.0)
+        lock = build_lock(target, wait_s=0.0)
         try:
             lock.__enter__()
         except TimeoutError:
@@ -186,10 +186,10 @@ class Namespaces:
         A kill in between leaves files that the next change removes.
         """
         folder = self._folder(name)
-        with self.sole_writer(name):
+        with self.writer_lock(name):
             with self._lock:
                 self._retire(name)
-            draft = draft_beside(folder)
+            draft = create_draft(folder)
             folder.rename(draft / "deleted")
             shutil.rmtree(draft, ignore_errors=True)
 
@@ -201,7 +201,7 @@ class Namespaces:
         """
         folder = self._folder(name)
         with (
-            self.sole_writer(name),
+            self.writer_lock(name),
             contextlib.closing(Namespace(folder, self.backends)) as namespace,
             contextlib.closing(namespace.writer()) as writer,
             writer.transaction(),
@@ -212,12 +212,12 @@ class Namespaces:
         """Remove an index and mark it for a rebuild by the next change or ``catch_up``."""
         folder = self._folder(name)
         with (
-            self.sole_writer(name),
+            self.writer_lock(name),
             contextlib.closing(Namespace(folder, self.backends, write=True)) as namespace,
             contextlib.closing(namespace.writer()) as writer,
         ):
             with writer.transaction():
-                writer.index_anew(target)
+                writer.mark_all_pending(target)
                 if target == "vectors":
                     writer.set_meta("fingerprint", "")
             shutil.rmtree(folder / target, ignore_errors=True)

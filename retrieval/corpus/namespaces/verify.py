@@ -48,7 +48,7 @@ def verify(namespaces: Namespaces, name: str) -> Report:
         NamespaceBusy, NamespaceUnknown, NamespaceDamaged: the store cannot be read at all.
         IndexFault: an index cannot be opened.
     """
-    with namespaces.sole_writer(name), namespaces.using(name) as namespace:
+    with namespaces.writer_lock(name), namespaces.using(name) as namespace:
         faults = list(islice(_faults(namespace), _MAX_FOUND))
         counts = namespace.store.counts()
         return Report(
@@ -75,7 +75,7 @@ def _faults(namespace: Namespace) -> Iterator[str]:
 
 def _texts(namespace: Namespace) -> Iterator[str]:
     cutting = repr(namespace.settings.chunking)
-    for reading, digest in namespace.store.readings():
+    for reading, digest in namespace.store.parsed_documents():
         if digest_of(reading, cutting) != digest:
             yield f"{reading.document.document_id}: its text or metadata is not what was written"
     for passage in namespace.store.passages():

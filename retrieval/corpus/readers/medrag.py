@@ -14,8 +14,8 @@ from typing import Any, Final
 from retrieval.corpus.items import (
     NO_OPTIONS,
     Item,
-    Passed,
     ReadOptions,
+    SkippedRecord,
     TextBuilder,
     document_types,
     path_of,
@@ -39,7 +39,7 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     with unreadable_file():
         for number, line in Source(path, max_line=_MAX_LINE).lines():
             if line is None:
-                yield Passed(path.name, number, "the line is not valid UTF-8")
+                yield SkippedRecord(path.name, number, "the line is not valid UTF-8")
             elif line.strip():
                 yield _item(path.name, number, line, options)
 
@@ -48,12 +48,12 @@ def _item(file: str, number: int, line: str, options: ReadOptions) -> Item:
     try:
         row = json.loads(line)
     except (json.JSONDecodeError, RecursionError):
-        return Passed(file, number, "the line is no JSON")
+        return SkippedRecord(file, number, "the line is no JSON")
     if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not row["id"].strip():
-        return Passed(file, number, "an object with an id was expected")
+        return SkippedRecord(file, number, "an object with an id was expected")
     title, content = (row.get("title") or "", row.get("content") or row.get("contents") or "")
     if not isinstance(title, str) or not isinstance(content, str) or not (title.strip() or content.strip()):
-        return Passed(file, number, f"{row['id'][:60]}: neither title nor content")
+        return SkippedRecord(file, number, f"{row['id'][:60]}: neither title nor content")
     document, section = _document(row, " ".join(title.split()), options.provenance or file, options)
     text = TextBuilder()
     text.add(content, section)

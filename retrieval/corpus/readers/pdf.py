@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable
-from retrieval.corpus.items import NO_OPTIONS, Item, Passed, PdfLimits, ReadOptions, TextBuilder, sha256_of
+from retrieval.corpus.items import NO_OPTIONS, Item, PdfLimits, ReadOptions, SkippedRecord, TextBuilder, sha256_of
 from retrieval.corpus.readers import pdf_child
 from retrieval.passages import Document
 
@@ -31,14 +31,16 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
         DocumentTooLarge: over the limits of ``options.pdf``.
     """
     digest = sha256_of(path)
-    text, title, bad = TextBuilder(), "", list[Passed]()
+    text, title, bad = TextBuilder(), "", list[SkippedRecord]()
     for line in _lines(path, options.pdf):
         if "error" in line:
             _fail(path, line, options.pdf)
         if "pages" in line:
             title = " ".join(str(line.get("title") or "").split())
         elif "bad" in line:
-            bad.append(Passed(path.name, int(line["page"]), f"page {line['page']} cannot be read ({line['bad']})"))
+            bad.append(
+                SkippedRecord(path.name, int(line["page"]), f"page {line['page']} cannot be read ({line['bad']})")
+            )
         elif "page" in line:
             text.add(str(line["text"]).strip(), page=int(line["page"]))
             if len(text) > options.pdf.chars:

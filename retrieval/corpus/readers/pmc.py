@@ -12,9 +12,9 @@ from xml.etree.ElementTree import Element
 from retrieval.corpus.items import (
     NO_OPTIONS,
     Item,
-    Passed,
-    Reading,
+    ParsedDocument,
     ReadOptions,
+    SkippedRecord,
     TextBuilder,
     date_number,
     document_types,
@@ -159,7 +159,7 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     with unreadable_file():
         for item in pmc_jats.read(Source(path)):
             if isinstance(item, Bad):
-                yield Passed(path.name, item.line, item.reason)
+                yield SkippedRecord(path.name, item.line, item.reason)
             elif isinstance(item.entry, FullText):
                 yield _item(item.entry, (path, item.line), options)
 
@@ -169,13 +169,13 @@ def _item(article: FullText, place: tuple[Path, int], options: ReadOptions) -> I
     try:
         root = ElementTree.fromstring(article.xml)
         if root.find("{*}body") is None:
-            return Passed(path.name, line, f"PMC{article.pmcid}: no full text, the publisher keeps it back")
+            return SkippedRecord(path.name, line, f"PMC{article.pmcid}: no full text, the publisher keeps it back")
         return _reading(article, root, line, (options.provenance or path.name, options))
     except MalformedRecord as error:
-        return Passed(path.name, line, bad(line, f"PMC{article.pmcid}: {error}").reason)
+        return SkippedRecord(path.name, line, bad(line, f"PMC{article.pmcid}: {error}").reason)
 
 
-def _reading(article: FullText, root: Element, line: int, how: tuple[str, ReadOptions]) -> Reading:
+def _reading(article: FullText, root: Element, line: int, how: tuple[str, ReadOptions]) -> ParsedDocument:
     provenance, options = how
     meta = root.find("{*}front/{*}article-meta")
     kinds = document_types([root.get("article-type", "")])

@@ -10,9 +10,9 @@ from typing import Final
 from retrieval.corpus.items import (
     NO_OPTIONS,
     Item,
-    Passed,
-    Reading,
+    ParsedDocument,
     ReadOptions,
+    SkippedRecord,
     TextBuilder,
     Withdrawn,
     date_number,
@@ -34,14 +34,14 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     with unreadable_file():
         for item in pubmed_xml.read(Source(path)):
             if isinstance(item, Bad):
-                yield Passed(path.name, item.line, item.reason)
+                yield SkippedRecord(path.name, item.line, item.reason)
             elif isinstance(item.entry, Removal):
                 yield Withdrawn(f"PMID:{item.entry.uid}")
             elif isinstance(item.entry, Article):
                 yield reading_of(item.entry, item.line, options.provenance or path.name, options)
 
 
-def reading_of(article: Article, line: int, provenance: str, options: ReadOptions) -> Reading:
+def reading_of(article: Article, line: int, provenance: str, options: ReadOptions) -> ParsedDocument:
     """Convert an article, with the abstract as one part and its labels in capitals before their paragraphs."""
     book = ("book chapter",) if _BOOK.match(article.xml) else ()
     rights = _RIGHTS.search(article.xml)

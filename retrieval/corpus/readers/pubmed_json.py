@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.corpus.errors import DocumentUnreadable
-from retrieval.corpus.items import NO_OPTIONS, Item, Passed, ReadOptions, TextBuilder, date_number, unreadable_file
+from retrieval.corpus.items import (
+    NO_OPTIONS,
+    Item,
+    ReadOptions,
+    SkippedRecord,
+    TextBuilder,
+    date_number,
+    unreadable_file,
+)
 from retrieval.formats.sources import Source
 from retrieval.passages import Document
 
@@ -33,12 +41,12 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
 def _item(path: Path, line: int, member: tuple[str, Any], options: ReadOptions) -> Item:
     pmid, record = member
     if not (pmid.isascii() and pmid.isdigit()) or not 0 < int(pmid) < 10**12:
-        return Passed(path.name, line, f"{pmid[:40]!r} is no PMID")
+        return SkippedRecord(path.name, line, f"{pmid[:40]!r} is no PMID")
     if not isinstance(record, dict):
-        return Passed(path.name, line, f"PMID {pmid}: an object with d, t, a and m was expected")
+        return SkippedRecord(path.name, line, f"PMID {pmid}: an object with d, t, a and m was expected")
     day, title, abstract = (record.get(name) or "" for name in "dta")
     if not all(isinstance(value, str) for value in (day, title, abstract)) or not (title.strip() or abstract.strip()):
-        return Passed(path.name, line, f"PMID {pmid}: neither title nor abstract")
+        return SkippedRecord(path.name, line, f"PMID {pmid}: neither title nor abstract")
     number = int(pmid)
     document = Document(
         document_id=f"PMID:{number}",

@@ -14,8 +14,8 @@ from xml.etree.ElementTree import Element
 from retrieval.corpus.items import (
     NO_OPTIONS,
     Item,
-    Passed,
     ReadOptions,
+    SkippedRecord,
     TextBuilder,
     date_number,
     document_types,
@@ -55,7 +55,7 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
             try:
                 yield _item(_record(source, b"".join(_bounded(member.content))), place, options)
             except ImportFileError as error:
-                yield Passed(place[0], member.number, error.reason)
+                yield SkippedRecord(place[0], member.number, error.reason)
         if not found:
             raise source.error("the archive holds no .nxml or .xml file")
 
@@ -97,7 +97,7 @@ def _item(record: RawRecord, place: tuple[str, str, int], options: ReadOptions) 
         text = TextBuilder()
         add_sections(text, body, bold_headings=True)
     except MalformedRecord as error:
-        return Passed(file, line, str(error)[:200])
+        return SkippedRecord(file, line, str(error)[:200])
     return text.reading(document, line)
 
 

@@ -34,7 +34,7 @@ class KeywordSearch(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RankedPassage:
     """Hold one passage that a search found.
 
     ``ranks``: rank, from 1, in each ranker's own ranking of the passage's namespace; rankers that did not find it are

@@ -15,8 +15,8 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import (
     MAX_K,
-    Found,
     KeywordSearch,
+    RankedPassage,
     Ranker,
     Retriever,
     by_score,
@@ -24,11 +24,11 @@ from retrieval.corpus.search.ranking import (
     interleaved,
     rankers_of,
 )
-from retrieval.corpus.store.base import OPEN, PassageFilter
+from retrieval.corpus.store.base import MATCH_ALL, PassageFilter
 from retrieval.corpus.store.schema import Target
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.errors import BackendUnavailable, IndexDamaged
-from retrieval.observing import Part, RetrievalObserver, Unobserved
+from retrieval.observer import NullObserver, RetrievalObserver, TraceSpan
 from retrieval.passages import Hit
 
 # Maximum of extra hits that replace those deleted from the store but not yet from an index.
@@ -46,7 +46,7 @@ _USUAL: Final[tuple[tuple[Retriever, frozenset[Target]], ...]] = (
 )
 
 
-def usual_retriever(targets: Iterable[Iterable[Target]]) -> Retriever:
+def default_retriever(targets: Iterable[Iterable[Target]]) -> Retriever:
     """Return the default retriever for namespaces with these indices each.
 
     Raises:
@@ -71,7 +71,7 @@ class SearchOptions:
 
     k: int = 10
     retriever: Retriever = "dense"
-    where: PassageFilter = OPEN
+    where: PassageFilter = MATCH_ALL
     rerank: int = 0
 
     def __post_init__(self) -> None:
@@ -101,15 +101,15 @@ class Searcher:
     ) -> None:
         self._namespaces = namespaces
         self._rankers = rankers or Rankers()
-        self._observer = observer or Unobserved()
+        self._observer = observer or NullObserver()
 
-    def search(self, query: str, names: Sequence[str], options: SearchOptions | None = None) -> list[Found]:
+    def search(self, query: str, names: Sequence[str], options: SearchOptions | None = None) -> list[RankedPassage]:
         """Return the passages of one query, as ``search_many`` does."""
         return self.search_many([query], names, options)[0]
 
     def search_many(
         self, queries: Sequence[str], names: Sequence[str], options: SearchOptions | None = None
-    ) -> list[list[Found]]:
+    ) -> list[list[RankedPassage]]:
         """Return for each query its passages, best first.
 
         Queries are encoded together, once for each encoder. Over several namespaces, dense rankings of one encoder are
@@ -130,11 +130,11 @@ class Searcher:
             opened = [stack.enter_context(self._namespaces.using(name)) for name in dict.fromkeys(names)]
             rankings = _Rankings(opened, queries, options, self._rankers)
             found = [self.finish(query, rankings.of(place), options) for place, query in enumerate(queries)]
-            part.tell(found=sum(map(len, found)))
+            part.annotate(found=sum(map(len, found)))
         self._observer.searched(options.retriever, len(opened), time.monotonic() - began)
         return found
 
-    def _part(self, queries: int, namespaces: int, options: SearchOptions) -> AbstractContextManager[Part]:
+    def _part(self, queries: int, namespaces: int, options: SearchOptions) -> AbstractContextManager[TraceSpan]:
         return self._observer.part(
             "search",
             retriever=options.retriever,
@@ -148,7 +148,7 @@ class Searcher:
         """Return a searcher of other namespaces with the same rankers."""
         return Searcher(namespaces, self._rankers, self._observer)
 
-    def finish(self, query: str, found: list[Found], options: SearchOptions) -> list[Found]:
+    def finish(self, query: str, found: list[RankedPassage], options: SearchOptions) -> list[RankedPassage]:
         """Apply the last step of a search: the cross-encoder, where requested, and the cut to ``k``."""
         if options.rerank and found:
             encoder = self._rankers.cross_encoder
@@ -179,7 +179,7 @@ class _Rankings:
         self._encoded: dict[str, Floats] = {}
         self._of = {name: [self._ranked(name, namespace) for namespace in opened] for name in names}
 
-    def of(self, place: int) -> list[Found]:
+    def of(self, place: int) -> list[RankedPassage]:
         """Return the passages for the query at ``place``, fused and checked against the filter."""
         merged: list[list[Hit]] = []
         ranks: dict[int, dict[str, int]] = {}
@@ -194,7 +194,9 @@ class _Rankings:
         hits = self._rankers.fuse(merged) if len(merged) > 1 else merged[0]
         return self._found(hits, ranks, homes)
 
-    def _found(self, hits: list[Hit], ranks: dict[int, dict[str, int]], homes: dict[int, Namespace]) -> list[Found]:
+    def _found(
+        self, hits: list[Hit], ranks: dict[int, dict[str, int]], homes: dict[int, Namespace]
+    ) -> list[RankedPassage]:
         stored = {
             passage.passage_id: (passage, document)
             for namespace in self._opened
@@ -207,7 +209,7 @@ class _Rankings:
             passage, document = stored.get(hit.passage_id, (None, None))
             if passage is not None and document is not None and self._options.where.admits(document):
                 name, own = homes[hit.passage_id].name, ranks[hit.passage_id]
-                found.append(Found(passage=passage, document=document, hit=hit, namespace=name, ranks=own))
+                found.append(RankedPassage(passage=passage, document=document, hit=hit, namespace=name, ranks=own))
         return found
 
     def _merged(self, name: Ranker, rankings: list[list[Hit]]) -> list[Hit]:
@@ -256,8 +258,8 @@ class _Rankings:
         ]
 
 
-def _rescored(found: Found, score: float) -> Found:
-    return Found(
+def _rescored(found: RankedPassage, score: float) -> RankedPassage:
+    return RankedPassage(
         passage=found.passage,
         document=found.document,
         hit=Hit(found.hit.passage_id, score),

@@ -36,7 +36,7 @@ class PassageFilter:
 
     @property
     def is_open(self) -> bool:
-        return self == OPEN
+        return self == MATCH_ALL
 
     def admits(self, document: Document) -> bool:
         """Return whether a document passes, by its own fields; every index must agree with this result."""
@@ -53,4 +53,4 @@ def _small(types: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip().lower() for name in types if name.strip()))
 
 
-OPEN = PassageFilter()
+MATCH_ALL = PassageFilter()

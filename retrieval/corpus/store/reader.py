@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from retrieval.corpus.errors import NamespaceDamaged
-from retrieval.corpus.items import Passed, Reading, Span
+from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store import schema
 from retrieval.corpus.store.base import PassageFilter
 from retrieval.corpus.store.schema import Target, document_of, passage_of, unpack
@@ -82,7 +82,7 @@ class PassageStore:
         Raises:
             NamespaceDamaged: SQLite cannot read its file.
         """
-        with self._pool.lent() as connection:
+        with self._pool.acquire() as connection:
             try:
                 return connection.execute(sql, parameters).fetchall()
             except sqlite3.DatabaseError as error:
@@ -143,7 +143,7 @@ class PassageStore:
 
         Offsets of a passage are valid only in that text.
         """
-        with self._pool.lent() as connection:
+        with self._pool.acquire() as connection:
             try:
                 connection.execute("BEGIN")
                 rows = connection.execute(sql, parameters).fetchall()
@@ -174,7 +174,7 @@ class PassageStore:
                     yield passage
             low = high
 
-    def readings(self) -> Iterator[tuple[Reading, bytes]]:
+    def parsed_documents(self) -> Iterator[tuple[ParsedDocument, bytes]]:
         """Yield documents with their texts as they were read, and their digests."""
         low = 0
         columns = "number, body, content, spans, whole, digest"
@@ -183,7 +183,7 @@ class PassageStore:
             low = rows[-1][0]
             for _, body, content, spans, whole, digest in rows:
                 text = unpack(content)
-                yield Reading(document_of(body), text, schema.spans_of(spans), whole=bool(whole)), bytes(digest)
+                yield ParsedDocument(document_of(body), text, schema.spans_of(spans), whole=bool(whole)), bytes(digest)
 
     def spans(self, document_id: str) -> list[Span]:
         """Return the spans of all passages of a document, including duplicates of other documents' passages."""
@@ -243,10 +243,10 @@ class PassageStore:
         """Return whether a file (digest, reader) was read to its end."""
         return bool(self.query("SELECT 1 FROM source WHERE digest = ? AND reader = ?", source))
 
-    def passed(self, limit: int = 1000) -> list[Passed]:
+    def passed(self, limit: int = 1000) -> list[SkippedRecord]:
         """Return skipped records, ordered by file and line."""
         sql = "SELECT file, line, reason FROM passed ORDER BY file, line LIMIT ?"
-        return [Passed(*row) for row in self.query(sql, (limit,))]
+        return [SkippedRecord(*row) for row in self.query(sql, (limit,))]
 
     def row_filter(self, where: PassageFilter) -> RowFilter | None:
         """Return the filter for the indices, or None where every passage may be found.

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from retrieval.corpus.items import Reading, Span
+from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.passages import Document, Passage, type_bits
 
 SCHEMA_VERSION: Final = "1"
@@ -80,7 +80,7 @@ def unpack(content: str | bytes) -> str:
     return content if isinstance(content, str) else zlib.decompress(content).decode()
 
 
-def sameness(text: str, passage_id: int) -> bytes:
+def duplicate_key(text: str, passage_id: int) -> bytes:
     """Return a digest that is equal for texts with the same letters and numbers in the same order.
 
     Short texts ("Editorial.") are never equal: they are too unspecific to replace each other.
@@ -90,7 +90,7 @@ def sameness(text: str, passage_id: int) -> bytes:
     return hashlib.blake2b(words.encode(), digest_size=16).digest()
 
 
-def digest_of(reading: Reading, chunking: str) -> bytes:
+def digest_of(reading: ParsedDocument, chunking: str) -> bytes:
     """Return a digest of everything that determines passages, vectors and the columns that filters use."""
     document = reading.document
     parts = (document.title, reading.text, spans_text(reading.spans), str(reading.whole), str(document.date))

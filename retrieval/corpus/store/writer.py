@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceDamaged
-from retrieval.corpus.items import Passed, Reading, Span
+from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store import schema
 from retrieval.corpus.store.schema import TARGETS, Cut, Target
 from retrieval.passages import passage_id
@@ -81,7 +81,7 @@ class StoreWriter:
     def set_meta(self, key: str, value: str) -> None:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
-    def put(self, reading: Reading, cuts: Sequence[Span] | None = None) -> Change:
+    def put(self, reading: ParsedDocument, cuts: Sequence[Span] | None = None) -> Change:
         """Store a document in place of the one with its id, or of the earlier version of its file.
 
         "noted": only metadata outside the indices changed (retracted, corrected, licence), so no index changes.
@@ -104,7 +104,7 @@ class StoreWriter:
         self._put_passages(number, self._cuts(reading, spans))
         return "changed" if known else "added"
 
-    def _replace_file(self, reading: Reading) -> None:
+    def _replace_file(self, reading: ParsedDocument) -> None:
         """Remove earlier versions of a file.
 
         The id of a file is the digest of its content, so a changed file has another id.
@@ -115,7 +115,7 @@ class StoreWriter:
         for (old,) in self._connection.execute(sql, (reading.document.provenance,)).fetchall():
             self.remove(old)
 
-    def _put_document(self, number: int | None, reading: Reading, sums: tuple[bytes, str]) -> int:
+    def _put_document(self, number: int | None, reading: ParsedDocument, sums: tuple[bytes, str]) -> int:
         document, (digest, body) = reading.document, sums
         values = (
             document.provenance, digest, document.date, schema.types_text(document.types), body,
@@ -135,12 +135,12 @@ class StoreWriter:
         ).fetchone()
         return int(row[0])
 
-    def _cuts(self, reading: Reading, spans: Iterable[Span]) -> dict[int, Cut]:
+    def _cuts(self, reading: ParsedDocument, spans: Iterable[Span]) -> dict[int, Cut]:
         cuts: dict[int, Cut] = {}
         for span in spans:
             text = reading.text[span.start : span.end]
             number = passage_id(self._namespace, reading.document.document_id, span.start, text)
-            cuts[number] = Cut(number, span, schema.sameness(text, number))
+            cuts[number] = Cut(number, span, schema.duplicate_key(text, number))
         return cuts
 
     def _put_passages(self, number: int, cuts: dict[int, Cut]) -> None:
@@ -150,7 +150,7 @@ class StoreWriter:
         """
         old = self._connection.execute("SELECT passage_id, same FROM passage WHERE document = ?", (number,)).fetchall()
         self._connection.execute("DELETE FROM twin WHERE document = ?", (number,))
-        self._take_away([row for row in old if row[0] not in cuts], number)
+        self._delete_passages([row for row in old if row[0] not in cuts], number)
         kept = {row[0] for row in old if row[0] in cuts}
         for cut in cuts.values():
             row = (cut.passage_id, number, cut.span.start, cut.span.end, cut.span.section, cut.span.page, cut.same)
@@ -164,7 +164,7 @@ class StoreWriter:
                 self._connection.execute(f"INSERT INTO passage ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
             self._note(cut.passage_id, gone=False)
 
-    def _take_away(self, rows: Sequence[tuple[int, bytes]], number: int) -> None:
+    def _delete_passages(self, rows: Sequence[tuple[int, bytes]], number: int) -> None:
         """Delete passages of document ``number`` and replace each with another document's twin, if any."""
         for passage, same in rows:
             self._connection.execute("DELETE FROM passage WHERE passage_id = ?", (passage,))
@@ -196,7 +196,7 @@ class StoreWriter:
         self._connection.executemany(sql, [(target, passage, gone) for passage, gone in entries])
         self._count_change()
 
-    def index_anew(self, target: Target) -> None:
+    def mark_all_pending(self, target: Target) -> None:
         """Enter every passage into the journal, to be indexed again."""
         self._connection.execute("DELETE FROM pending WHERE target = ?", (target,))
         sql = "INSERT INTO pending SELECT ?, passage_id, 0 FROM passage"
@@ -206,7 +206,7 @@ class StoreWriter:
     def _count_change(self) -> None:
         self._connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'indexed'")
 
-    def pass_over(self, passed: Passed) -> None:
+    def record_skipped(self, passed: SkippedRecord) -> None:
         """Store a skipped record for the report, up to a maximum number of them."""
         sql = "INSERT OR REPLACE INTO passed SELECT ?, ?, ? WHERE (SELECT count(*) FROM passed) < ?"
         self._connection.execute(sql, (passed.file, passed.line, passed.reason, _MAX_PASSED))

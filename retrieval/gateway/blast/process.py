@@ -58,7 +58,7 @@ class RunLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ProgramRun:
     """Describe one run of a program; ``private``: texts that no error message may repeat."""
 
     arguments: Sequence[str]
@@ -81,7 +81,7 @@ def environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), **ENVIRONMENT}
 
 
-def guarded(arguments: Sequence[str]) -> list[str]:
+def with_parent_death_signal(arguments: Sequence[str]) -> list[str]:
     """Return the command line that dies with its parent, so that a killed server leaves no search behind."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--", *arguments] if setpriv else [*arguments]
@@ -120,7 +120,7 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-async def run_program(work: Work, limits: RunLimits) -> bytes:
+async def run_program(work: ProgramRun, limits: RunLimits) -> bytes:
     """Run the program and return its standard output; kill it when cancelled.
 
     Raises:
@@ -149,10 +149,10 @@ async def run_program(work: Work, limits: RunLimits) -> bytes:
     return output
 
 
-async def _started(work: Work) -> asyncio.subprocess.Process:
+async def _started(work: ProgramRun) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
-            *guarded(work.arguments),
+            *with_parent_death_signal(work.arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -192,13 +192,13 @@ async def _errors(process: asyncio.subprocess.Process) -> bytes:
     return kept
 
 
-def _failure(work: Work, status: int, errors: bytes, limits: RunLimits) -> str:
+def _failure(work: ProgramRun, status: int, errors: bytes, limits: RunLimits) -> str:
     if status in (-signal.SIGXCPU, -signal.SIGKILL):
         return f"{work.program} used more than {limits.cpu_s} s of processor time, or was killed"
-    return f"{work.program} failed: {said(errors, work.private) or f'exit status {status}'}"
+    return f"{work.program} failed: {error_message(errors, work.private) or f'exit status {status}'}"
 
 
-def said(errors: bytes, private: Sequence[str] = ()) -> str:
+def error_message(errors: bytes, private: Sequence[str] = ()) -> str:
     """Return the program's own error, without the sequence, the query's title and the server's paths."""
     text = errors.decode(errors="replace")
     if found := list(_SAID.finditer(text)):

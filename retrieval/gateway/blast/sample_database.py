@@ -18,11 +18,11 @@ from retrieval.errors import BlastFailed
 from retrieval.formats.records import SequenceSegment
 from retrieval.gateway.blast.databases.build import build_blast_database
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, read_database
-from retrieval.gateway.blast.process import RunLimits, Work, run_program
+from retrieval.gateway.blast.process import ProgramRun, RunLimits, run_program
 from retrieval.gateway.blast.requests.request import BlastQuery
 from retrieval.gateway.blast.results import pages as blast_render
 from retrieval.gateway.blast.results import reports as blast_reports
-from retrieval.gateway.blast.results.formats import PageOrder, reply_with, search_arguments
+from retrieval.gateway.blast.results.formats import PageRequest, reply_with, search_arguments
 from retrieval.gateway.blast.results.hits import BlastResult, read_results
 from retrieval.gateway.errors import BlastDatabaseError
 from retrieval.gateway.http_reply import Reply
@@ -49,10 +49,10 @@ class SampleResult:
     def has_hits(self) -> bool:
         return any(result.hits for result in self.results)
 
-    async def page(self, order: PageOrder) -> Reply:
+    async def page(self, order: PageRequest) -> Reply:
         return await asyncio.to_thread(self._page, order)
 
-    def _page(self, order: PageOrder) -> Reply:
+    def _page(self, order: PageRequest) -> Reply:
         results = [replace(result, hits=result.hits[: order.hits]) for result in self.results]
         if order.report == "text":
             report = blast_render.text_report(order.rid, results, order.descriptions, order.alignments)
@@ -91,7 +91,7 @@ class SampleDatabase:
         """
         async with self._making:
             await asyncio.to_thread(self._make)
-        work = Work(search_arguments(query, threads, "5"), query.fasta, self.database.folder, query.private)
+        work = ProgramRun(search_arguments(query, threads, "5"), query.fasta, self.database.folder, query.private)
         output = await run_program(work, limits)
         try:
             results = await asyncio.to_thread(read_results, output, self._segments)

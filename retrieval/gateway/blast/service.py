@@ -23,7 +23,7 @@ from retrieval.gateway.blast.process import RunLimits, missing_programs
 from retrieval.gateway.blast.requests.parameters import shown
 from retrieval.gateway.blast.requests.request import BlastQuery, TaxidOf, known_taxid, read_put
 from retrieval.gateway.blast.results import pages as render
-from retrieval.gateway.blast.results.formats import DatabaseReplaced, PageOrder, page_order, search_database
+from retrieval.gateway.blast.results.formats import DatabaseReplaced, PageRequest, parse_page_request, search_database
 from retrieval.gateway.blast.sample_database import SampleDatabase
 from retrieval.gateway.http_reply import HTML, Reply
 from retrieval.storage.atomic_folders import recover_all
@@ -61,7 +61,7 @@ class SearchResult(Protocol):
     @property
     def size(self) -> int: ...
 
-    async def page(self, order: PageOrder) -> Reply: ...
+    async def page(self, order: PageRequest) -> Reply: ...
 
 
 class BlastEngine:
@@ -181,9 +181,9 @@ class BlastService:
         self._options = options
         self._clock = clock
         self._jobs: dict[str, _Job] = {}
-        self._turn = asyncio.Semaphore(options.workers)
+        self._search_slots = asyncio.Semaphore(options.workers)
         self._pages = 0
-        self._page_turn = asyncio.Semaphore(options.workers + 1)  # pages are short: they do not queue with searches
+        self._page_slots = asyncio.Semaphore(options.workers + 1)  # pages are short: they do not queue with searches
         self._last_s = 1.0
         self._sweep_at: asyncio.TimerHandle | None = None
 
@@ -198,7 +198,7 @@ class BlastService:
         if command == "delete":
             self._drop(params.get("RID", "").strip())
             return Reply(200, HTML, render.status_page("UNKNOWN"))
-        return Reply(400, HTML, render.refusal_page("Error: CMD must be Put, Get or Delete"))
+        return Reply(400, HTML, render.error_page("Error: CMD must be Put, Get or Delete"))
 
     async def aclose(self) -> None:
         """Cancel all searches and drop all results."""
@@ -211,13 +211,13 @@ class BlastService:
 
     async def _put(self, params: Mapping[str, str]) -> Reply:
         if self._unfinished() >= self._options.max_waiting:
-            return Reply(429, HTML, render.refusal_page(_TOO_MANY))
+            return Reply(429, HTML, render.error_page(_TOO_MANY))
         try:
             query = await self._engine.read(params)
         except ValueError as error:
-            return Reply(200, HTML, render.refusal_page(str(error)))
+            return Reply(200, HTML, render.error_page(str(error)))
         if (ahead := self._unfinished()) >= self._options.max_waiting:  # others arrived meanwhile
-            return Reply(429, HTML, render.refusal_page(_TOO_MANY))
+            return Reply(429, HTML, render.error_page(_TOO_MANY))
         rid = "".join(secrets.choice(_RID_LETTERS) for _ in range(_RID_LENGTH))
         job = _Job(query, self._clock())
         self._jobs[rid] = job
@@ -231,7 +231,7 @@ class BlastService:
 
     async def _work(self, job: _Job, query: BlastQuery) -> None:
         try:
-            async with self._turn:
+            async with self._search_slots:
                 started = self._clock()
                 job.result = await self._engine.search(query)
                 self._last_s = max(1.0, self._clock() - started)
@@ -244,7 +244,7 @@ class BlastService:
             log.error("a %s search broke off: %s", query.program.name, type(error).__name__)
         finally:
             job.query = job.task = None
-            self._make_room()
+            self._evict_over_limit()
 
     async def _get(self, params: Mapping[str, str]) -> Reply:
         rid = params.get("RID", "").strip()
@@ -264,8 +264,8 @@ class BlastService:
             return Reply(429, HTML, render.status_page("READY", _TOO_MANY))
         self._pages += 1
         try:
-            order = page_order(params)
-            async with self._page_turn:
+            order = parse_page_request(params)
+            async with self._page_slots:
                 return await result.page(order)
         except ValueError as error:
             return Reply(200, HTML, render.status_page("ERROR", str(error)))
@@ -285,7 +285,7 @@ class BlastService:
         now = self._clock()
         for rid in [rid for rid, job in self._jobs.items() if now - job.created > self._options.ttl_s]:
             self._drop(rid)
-        self._make_room()
+        self._evict_over_limit()
 
     def _sweep_later(self) -> None:
         """Schedule a sweep, so that entries expire even if no request arrives."""
@@ -299,7 +299,7 @@ class BlastService:
         self._forget_old()
         self._sweep_later()
 
-    def _make_room(self) -> None:
+    def _evict_over_limit(self) -> None:
         """Evict the oldest finished searches until count and bytes are within the limits."""
         finished = [(rid, job.size) for rid, job in self._jobs.items() if job.task is None]
         held = sum(size for _, size in finished)

@@ -45,7 +45,7 @@ class Lineages:
         self._store = store
         self._known: dict[int, Taxon | None] = {}
 
-    def above(self, taxon: Taxon) -> list[Taxon]:
+    def ancestors(self, taxon: Taxon) -> list[Taxon]:
         """Return the ancestors, the highest first, without the root, up to a parent that is not in the store."""
         found: list[Taxon] = []
         seen = {taxon.tax_id, _ROOT}
@@ -64,17 +64,17 @@ class Lineages:
         return self._known[tax_id]
 
 
-def taxonomy_document(taxon: Taxon, above: list[Taxon]) -> dict[str, Any]:
-    """Build the JSON mapping; ``above`` as ``Lineages.above`` returns it."""
-    genus = next((found.scientific_name for found in above if found.rank == "genus"), "")
-    species = next((found for found in (taxon, *above[::-1]) if found.rank == "species"), None)
+def taxonomy_document(taxon: Taxon, ancestors: list[Taxon]) -> dict[str, Any]:
+    """Build the JSON mapping; ``ancestors`` as ``Lineages.ancestors`` returns it."""
+    genus = next((found.scientific_name for found in ancestors if found.rank == "genus"), "")
+    species = next((found for found in (taxon, *ancestors[::-1]) if found.rank == "species"), None)
     epithet = _rest(species.scientific_name, genus) if species else ""
     below = _rest(taxon.scientific_name, species.scientific_name) if species and species is not taxon else ""
     return {
         "uid": str(taxon.tax_id),
         "status": "active",
         "rank": taxon.rank,
-        "division": _blast_name(taxon, above) or taxon.division,
+        "division": _blast_name(taxon, ancestors) or taxon.division,
         "scientificname": taxon.scientific_name,
         "commonname": _named(taxon, "genbank common name") or _named(taxon, "common name"),
         "taxid": taxon.tax_id,
@@ -112,12 +112,12 @@ def _named(taxon: Taxon, kind: str) -> str:
     return next((name for name, of in taxon.names if of == kind), "")
 
 
-def _blast_name(taxon: Taxon, above: list[Taxon]) -> str:
+def _blast_name(taxon: Taxon, ancestors: list[Taxon]) -> str:
     """Return the everyday name of the taxon's group, its own or the nearest above."""
-    return next((name for found in (taxon, *above[::-1]) if (name := _named(found, "blast name"))), "")
+    return next((name for found in (taxon, *ancestors[::-1]) if (name := _named(found, "blast name"))), "")
 
 
-def taxon_markup(taxon: Taxon, above: list[Taxon]) -> str:
+def taxon_markup(taxon: Taxon, ancestors: list[Taxon]) -> str:
     lines = [
         *_identity(taxon, 1),
         *_other_names(taxon),
@@ -128,8 +128,8 @@ def taxon_markup(taxon: Taxon, above: list[Taxon]) -> str:
         f"        <GCId>{taxon.genetic_code}</GCId>",
         f"        <GCName>{text_of(_GENETIC_CODES.get(taxon.genetic_code, ''))}</GCName>",
         "    </GeneticCode>",
-        f"    <Lineage>{text_of('; '.join(found.scientific_name for found in above))}</Lineage>",
-        *_lineage_lines(above),
+        f"    <Lineage>{text_of('; '.join(found.scientific_name for found in ancestors))}</Lineage>",
+        *_lineage_lines(ancestors),
     ]
     return "<Taxon>\n" + "\n".join(lines) + "\n</Taxon>\n"
 
@@ -140,10 +140,10 @@ def _identity(taxon: Taxon, depth: int) -> Iterator[str]:
     yield f"{indent}<ScientificName>{text_of(taxon.scientific_name)}</ScientificName>"
 
 
-def _lineage_lines(above: list[Taxon]) -> Iterator[str]:
-    if above:
+def _lineage_lines(ancestors: list[Taxon]) -> Iterator[str]:
+    if ancestors:
         yield "    <LineageEx>"
-        for found in above:
+        for found in ancestors:
             yield "        <Taxon>"
             yield from _identity(found, 3)
             yield f"            <Rank>{text_of(found.rank)}</Rank>"

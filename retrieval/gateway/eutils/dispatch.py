@@ -14,7 +14,7 @@ from retrieval.gateway.eutils.einfo import einfo_database, einfo_error, einfo_li
 from retrieval.gateway.eutils.elink import elink, elink_error
 from retrieval.gateway.eutils.esearch import esearch, esearch_error, found_uids
 from retrieval.gateway.eutils.esummary import esummary, esummary_error
-from retrieval.gateway.eutils.history import History, KeptSearch
+from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, efetch_error, text_of, uid_list, whole_number, xml_reply
 from retrieval.gateway.store.reader import GatewayStore
 
@@ -90,7 +90,7 @@ def epost(db: Database, params: Mapping[str, str], history: History) -> Reply:
         return _epost_error(params, "Empty ID list; Nothing to store")
     if len(uids) > _HISTORY_PAGE:
         return _epost_error(params, f"Too many UIDs in request. Maximum number of UIDs is {_HISTORY_PAGE}.")
-    environment, key = history.keep(params.get("webenv", ""), KeptSearch(db, {}, uids))
+    environment, key = history.keep(params.get("webenv", ""), StoredSearch(db, {}, uids))
     inner = f"\n\t<QueryKey>{key}</QueryKey>\n\t<WebEnv>{environment}</WebEnv>\n"
     return xml_reply("ePostResult", _EPOST_DOCTYPE, inner)
 

@@ -26,7 +26,7 @@ from retrieval.gateway.http_reply import (
     uid_list,
     whole_number,
 )
-from retrieval.gateway.store.reader import GatewayStore, Stretches
+from retrieval.gateway.store.reader import GatewayStore, SegmentLookup
 
 WHOLE: Final = frozenset(("", "null", "xml", "full", "native"))
 _NAMES: Final[Mapping[Database, tuple[str, ...]]] = {
@@ -85,7 +85,7 @@ class Form:
                     citation = pmc_citation(record)
                     yield f"{article_markup(record)}\n" if self.name == "xml" else medline_text(citation)
                 case Taxon():
-                    yield taxon_markup(record, lineages.above(record))
+                    yield taxon_markup(record, lineages.ancestors(record))
                 case _:
                     raise TypeError(f"efetch has no form of its own for {type(record).__name__}")
 
@@ -144,7 +144,11 @@ def efetch(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Repl
             return _uid_list(store, db, uids, retmode)
         if rettype == "docsum" and (retmode in ("", "xml") or db not in _SUMMARY_TEXTS):
             return esummary(store, db, {"id": ",".join(uids)})
-        return _older(store, db, uids, params) if db in _OLDER else _newer(store, db, uids, (rettype, retmode))
+        return (
+            _fixed_form_reply(store, db, uids, params)
+            if db in _OLDER
+            else _rettype_reply(store, db, uids, (rettype, retmode))
+        )
     except _TooLargeError:
         return efetch_error(f"The reply would be larger than {_MAX_CHARS} characters. Ask for fewer UIDs.")
 
@@ -169,7 +173,7 @@ def _numbers(db: Database, uids: list[str]) -> list[str]:
     return list(dict.fromkeys(str(int(uid)) for uid in bare if uid.isascii() and uid.isdigit() and len(uid) <= 12))
 
 
-def _newer(store: GatewayStore, db: Database, uids: list[str], wanted: tuple[str, str]) -> Reply:
+def _rettype_reply(store: GatewayStore, db: Database, uids: list[str], wanted: tuple[str, str]) -> Reply:
     numbers = [number for number in _numbers(db, uids) if number != "0"]
     if not numbers:
         return efetch_error(_NO_IDS)
@@ -185,11 +189,11 @@ def _newer(store: GatewayStore, db: Database, uids: list[str], wanted: tuple[str
 def _uid_list(store: GatewayStore, db: Database, uids: list[str], retmode: str) -> Reply:
     """Return those of the UIDs that are in the store."""
     if db == "nuccore":
-        stretches = Stretches(store)
+        stretches = SegmentLookup(store)
         known = [segment.uid for uid in uids for segment in stretches.named(uid)]
     else:
         numbers = _numbers(db, uids)
-        there = store.standings(db, map(int, numbers))
+        there = store.rank_features(db, map(int, numbers))
         known = [number for number in numbers if int(number) in there]
     if retmode == "xml":
         ids = "".join(f"\t<Id>{text_of(uid)}</Id>\n" for uid in known)
@@ -197,7 +201,7 @@ def _uid_list(store: GatewayStore, db: Database, uids: list[str], retmode: str) 
     return Reply(200, PLAIN, "".join(f"{uid}\n" for uid in known))
 
 
-def _older(store: GatewayStore, db: Database, uids: list[str], params: Mapping[str, str]) -> Reply:
+def _fixed_form_reply(store: GatewayStore, db: Database, uids: list[str], params: Mapping[str, str]) -> Reply:
     """Return the reply of a database that has one form for every rettype."""
     if db == "gene":
         return Reply(200, PLAIN, _joined(_genes(store, uids)) + "\n")
@@ -237,7 +241,7 @@ def _entries(store: GatewayStore, uids: list[str]) -> Iterator[str]:
 def _fasta(store: GatewayStore, uids: list[str], params: Mapping[str, str]) -> Reply:
     first = whole_number(params, "seq_start", 0, 10**11)
     last = whole_number(params, "seq_stop", 10**11, 10**11)
-    stretches = Stretches(store)
+    stretches = SegmentLookup(store)
     segments = (segment for uid in uids for segment in stretches.named(uid))
     parts = (part for segment in segments if (part := _clipped(segment, first, last)) is not None)
     body = _joined(map(_fasta_entry, parts))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from retrieval.formats.records import Database
-from retrieval.gateway.eutils.history import History, KeptSearch
+from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, uid_groups, xml_reply
-from retrieval.gateway.query.planner import Rows
+from retrieval.gateway.query.planner import UidSelect
 from retrieval.gateway.query.search import Page, search
 from retrieval.gateway.query.syntax import Query, QueryTooComplexError, parse_query
 from retrieval.gateway.store.reader import GatewayStore
@@ -133,18 +133,18 @@ def _filtered(store: GatewayStore, found: _LinkSet, term: Query) -> _LinkSet:
     return replace(found, links=links)
 
 
-def _linked(found: _LinkSet, target: Database) -> Rows:
+def _linked(found: _LinkSet, target: Database) -> UidSelect:
     """Return a statement for the linked records that lists the few IDs of the call, not their many targets."""
     ids = ",".join(str(int(uid)) for uid in found.uids if uid.isascii() and uid.isdigit() and len(uid) <= _MAX_DIGITS)
     linked = f"SELECT target_uid FROM link WHERE source = ? AND target = ? AND link.uid IN ({ids})"
-    return Rows(f"SELECT uid FROM {target} WHERE uid IN ({linked})", (found.source, target))
+    return UidSelect(f"SELECT uid FROM {target} WHERE uid IN ({linked})", (found.source, target))
 
 
 def _kept(found: _LinkSet, params: Mapping[str, str], history: History) -> _LinkSet:
     """Store the links on the history server, for later calls that refer to them."""
     environment, keys = params.get("webenv", ""), []
     for target, uids in found.links:
-        environment, key = history.keep(environment, KeptSearch(target, {}, tuple(uids)))
+        environment, key = history.keep(environment, StoredSearch(target, {}, tuple(uids)))
         keys.append(key)
     return replace(found, keys=tuple(keys), environment=environment)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from retrieval.formats.records import Database
-from retrieval.gateway.eutils.history import History, KeptSearch
+from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, whole_number, xml_reply
 from retrieval.gateway.query.fields import field_of
 from retrieval.gateway.query.planner import Condition, term_condition
@@ -47,11 +47,11 @@ def esearch(store: GatewayStore, db: Database, params: Mapping[str, str], histor
         return _count_only(params, hits.count)
     kept = ("", 0)
     if params.get("usehistory", "").lower() in ("y", "yes", "true", "1"):
-        kept = history.keep(params.get("webenv", ""), KeptSearch(db, dict(params)))
+        kept = history.keep(params.get("webenv", ""), StoredSearch(db, dict(params)))
     return _Page((store, db), query, hits, params, kept).reply()
 
 
-def found_uids(store: GatewayStore, kept: KeptSearch, start: int, size: int) -> list[str]:
+def found_uids(store: GatewayStore, kept: StoredSearch, start: int, size: int) -> list[str]:
     """Return one page of what a stored search finds now."""
     if kept.uids:
         return list(kept.uids[start : start + size])

@@ -40,7 +40,7 @@ from retrieval.gateway.documents.literature import pmc_citation, pmc_document, p
 from retrieval.gateway.documents.taxonomy import Lineages, taxonomy_document, taxonomy_items
 from retrieval.gateway.documents.variation import clinvar_document, medgen_document, medgen_items
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, page_of, text_of, uid_list, xml_reply
-from retrieval.gateway.store.reader import GatewayStore, Stretches
+from retrieval.gateway.store.reader import GatewayStore, SegmentLookup
 
 _V1_NAMES: Final = {"oid": "Oid", "alttitles": "AltTitles", "accessionversion": "AccessionVersion", "slen": "Length"}
 
@@ -72,7 +72,7 @@ class Summaries:
             case Variation():
                 return clinvar_document(record)
             case Taxon():
-                return taxonomy_document(record, self._lineages.above(record))
+                return taxonomy_document(record, self._lineages.ancestors(record))
             case Concept():
                 return medgen_document(record)
 
@@ -116,7 +116,7 @@ def esummary(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Re
     uids = page_of(uids, params)
     bad = next((index for index, uid in enumerate(uids) if not _is_uid(db, uid)), None)
     complaint = "" if bad is None else f"Invalid uid {uids[bad]} at position= {bad}"
-    stretches = Stretches(store)
+    stretches = SegmentLookup(store)
     found = (pair for uid in uids if _is_uid(db, uid) for pair in _found(store, stretches, db, uid))
     forms = Summaries(store)
     if is_json(params):
@@ -137,7 +137,7 @@ def _is_uid(db: Database, uid: str) -> bool:
     return db == "nuccore" or (uid.isascii() and uid.isdigit() and len(uid) <= 12)
 
 
-def _found(store: GatewayStore, stretches: Stretches, db: Database, uid: str) -> Found:
+def _found(store: GatewayStore, stretches: SegmentLookup, db: Database, uid: str) -> Found:
     """Yield (UID, record) for an ID; in nuccore an accession names all its segments."""
     if db != "nuccore":
         number = str(int(uid))

@@ -23,7 +23,7 @@ _TTL_S: Final = 8 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSearch:
+class StoredSearch:
     """Hold a stored search, which is run again when used.
 
     ``params`` are those of an esearch; ``uids`` are those of an epost.
@@ -43,7 +43,7 @@ class KeptSearch:
 @dataclass(slots=True)
 class _Environment:
     used: float
-    searches: list[KeptSearch] = field(default_factory=list)
+    searches: list[StoredSearch] = field(default_factory=list)
     size: int = 0
 
 
@@ -61,7 +61,7 @@ class History:
         self._lock = threading.Lock()
         self._environments: OrderedDict[str, _Environment] = OrderedDict()
 
-    def keep(self, environment: str, search: KeptSearch) -> tuple[str, int]:
+    def keep(self, environment: str, search: StoredSearch) -> tuple[str, int]:
         """Store a search and return (WebEnv, query key from 1).
 
         The environment is a new one if the named one is unknown or full.
@@ -79,7 +79,7 @@ class History:
             self._forget_old()
             return environment, len(known.searches)
 
-    def find(self, environment: str, query_key: str) -> KeptSearch | None:
+    def find(self, environment: str, query_key: str) -> StoredSearch | None:
         with self._lock:
             self._forget_old()
             known = self._environments.get(environment)

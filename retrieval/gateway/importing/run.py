@@ -62,10 +62,12 @@ class ImportResult:
     already: bool = False
 
 
-Watch = Callable[[Progress], None]
+ProgressCallback = Callable[[Progress], None]
 
 
-def import_file(data_dir: Path, kind: FileKind, path: Path, options: ReadOptions, watch: Watch) -> ImportResult:
+def import_file(
+    data_dir: Path, kind: FileKind, path: Path, options: ReadOptions, watch: ProgressCallback
+) -> ImportResult:
     """Import one file; the first import of a site replaces the sample.
 
     Raises:
@@ -74,11 +76,11 @@ def import_file(data_dir: Path, kind: FileKind, path: Path, options: ReadOptions
         GatewayDataError: the store cannot be read or written.
     """
     data_dir.mkdir(parents=True, exist_ok=True)
-    with _alone(data_dir):
+    with _import_lock(data_dir):
         open_store(data_dir).close()
         digest = _sha256(path, watch)
         with contextlib.closing(_connect(data_dir / STORE_NAME)) as store:
-            what = _Import(kind.name, digest, _chosen(kind, options), path)
+            what = _Import(kind.name, digest, _effective_options(kind, options), path)
             if what.is_done(store):
                 return ImportResult(0, 0, (), already=True)
             staging = Staging(what.staging_path(data_dir))
@@ -123,7 +125,7 @@ class _StoredOrganisms(Mapping[int, Organism]):
 
 
 @contextlib.contextmanager
-def _alone(data_dir: Path) -> Iterator[None]:
+def _import_lock(data_dir: Path) -> Iterator[None]:
     """Hold the import lock, which the kernel releases however the process ends.
 
     Raises:
@@ -149,7 +151,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _sha256(path: Path, watch: Watch) -> str:
+def _sha256(path: Path, watch: ProgressCallback) -> str:
     """Return the digest of a file, or of a folder's files in the order of their names."""
     digest, done = hashlib.sha256(), 0
     files = sorted(path.iterdir()) if path.is_dir() else [path]
@@ -187,13 +189,13 @@ class _Import:
         return data_dir / "import" / f"{self.kind}-{self.digest[:24]}-{options[:8]}.sqlite"
 
 
-def _chosen(kind: FileKind, options: ReadOptions) -> str:
+def _effective_options(kind: FileKind, options: ReadOptions) -> str:
     """Return the options given that apply to this kind, as text; "" for none."""
     given = {name: value for name in kind.options if (value := getattr(options, name))}
     return json.dumps(given, default=sorted, sort_keys=True) if given else ""
 
 
-def _read(staging: Staging, kind: FileKind, path: Path, options: ReadOptions, watch: Watch) -> None:
+def _read(staging: Staging, kind: FileKind, path: Path, options: ReadOptions, watch: ProgressCallback) -> None:
     counts = staging.counts
     if counts.read_all:
         return
@@ -238,7 +240,7 @@ def _mark(data_dir: Path) -> None:
         sync(data_dir)
 
 
-def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, watch: Watch) -> None:
+def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, watch: ProgressCallback) -> None:
     total = staging.num_operations()
     store.execute("BEGIN IMMEDIATE")
     try:
@@ -252,7 +254,7 @@ def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, watch: Wa
             if number % _BATCH == 0:
                 watch(Progress("merging", number, total, staging.counts.entries, staging.counts.bad))
         if what.kind in _WEIGHING:
-            writer.weigh_genes()
+            writer.update_gene_weights()
         counts = staging.counts
         finished = datetime.now(UTC).isoformat(timespec="seconds")
         name, size = what.path.name, _size(what.path)

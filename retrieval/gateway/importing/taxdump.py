@@ -61,9 +61,9 @@ def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> It
 def _tables(source: Source) -> tuple[Iterator[Line], Iterator[Line]]:
     """Return (lines of names.dmp, lines of nodes.dmp), which update ``source.consumed``."""
     if source.path.is_dir():
-        pair = source.beside(source.path / NAMES), source.beside(source.path / NODES)
+        pair = source.sibling(source.path / NAMES), source.sibling(source.path / NODES)
         return _counted(source, pair, pair[0].lines(), 1), _counted(source, pair, pair[1].lines(), 1)
-    pair = source.beside(source.path), source.beside(source.path)
+    pair = source.sibling(source.path), source.sibling(source.path)
     if zipfile.is_zipfile(source.path):
         member, passes = zip_member, 1
     elif is_tar(source):

@@ -29,14 +29,14 @@ TaxIds = Callable[[str], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TextMatch:
     """Hold an FTS5 expression."""
 
     match: str
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class UidSelect:
     """Hold a statement that selects UIDs."""
 
     sql: str
@@ -44,45 +44,45 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Everything:
+class MatchAll:
     """Match every record."""
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class MatchNone:
     """Match no record."""
 
 
-Condition = Words | Rows | Everything | Nothing
+Condition = TextMatch | UidSelect | MatchAll | MatchNone
 
 
-def rows_of(db: Database, condition: Condition) -> Rows:
+def rows_of(db: Database, condition: Condition) -> UidSelect:
     """Return the condition as a complete statement."""
-    if isinstance(condition, Words):
-        return Rows(f"SELECT rowid AS uid FROM {db}_index WHERE {db}_index MATCH ?", (condition.match,))
-    if isinstance(condition, Everything):
-        return Rows(f"SELECT uid FROM {db}")
-    if isinstance(condition, Nothing):
-        return Rows(f"SELECT uid FROM {db} WHERE 0")
+    if isinstance(condition, TextMatch):
+        return UidSelect(f"SELECT rowid AS uid FROM {db}_index WHERE {db}_index MATCH ?", (condition.match,))
+    if isinstance(condition, MatchAll):
+        return UidSelect(f"SELECT uid FROM {db}")
+    if isinstance(condition, MatchNone):
+        return UidSelect(f"SELECT uid FROM {db} WHERE 0")
     return condition
 
 
 def combine(db: Database, operator: Operator, left: Condition, right: Condition) -> Condition:
     match operator, left, right:
-        case "AND", Everything(), other:
+        case "AND", MatchAll(), other:
             return other
-        case ("AND", other, Everything()) | ("OR", Nothing(), other) | ("OR" | "NOT", other, Nothing()):
+        case ("AND", other, MatchAll()) | ("OR", MatchNone(), other) | ("OR" | "NOT", other, MatchNone()):
             return other
-        case ("OR", Everything(), _) | ("OR", _, Everything()):
-            return Everything()
-        case ("AND", Nothing(), _) | ("AND", _, Nothing()) | ("NOT", Nothing(), _) | ("NOT", _, Everything()):
-            return Nothing()
-        case _, Words(match=a), Words(match=b):
-            return Words(f"({a}) {operator} ({b})")
+        case ("OR", MatchAll(), _) | ("OR", _, MatchAll()):
+            return MatchAll()
+        case ("AND", MatchNone(), _) | ("AND", _, MatchNone()) | ("NOT", MatchNone(), _) | ("NOT", _, MatchAll()):
+            return MatchNone()
+        case _, TextMatch(match=a), TextMatch(match=b):
+            return TextMatch(f"({a}) {operator} ({b})")
     word = {"AND": "INTERSECT", "OR": "UNION", "NOT": "EXCEPT"}[operator]
     first, second = rows_of(db, left), rows_of(db, right)
     sql = f"SELECT uid FROM ({first.sql}) {word} SELECT uid FROM ({second.sql})"
-    return Rows(sql, (*first.parameters, *second.parameters))
+    return UidSelect(sql, (*first.parameters, *second.parameters))
 
 
 def term_condition(db: Database, term: Term, field: SearchField, tax_ids: TaxIds) -> Condition:
@@ -98,10 +98,10 @@ def term_condition(db: Database, term: Term, field: SearchField, tax_ids: TaxIds
             return _organism(db, term, tax_ids)
     words = [word for word in words_of(term.text) if term.quoted or word not in STOPWORDS]
     if not words:
-        return Nothing()
+        return MatchNone()
     if field.lookup == "author":
-        return Words(_in_columns(field.columns, author_phrase(words)))
-    found: Condition = Words(_in_columns(field.columns, phrase(words, prefix=is_truncated(term))))
+        return TextMatch(_in_columns(field.columns, author_phrase(words)))
+    found: Condition = TextMatch(_in_columns(field.columns, phrase(words, prefix=is_truncated(term))))
     if field is not ALL:
         return found
     # Entrez's automatic term mapping of a bare word: a number may be a UID, a name may be an organism's.
@@ -142,20 +142,20 @@ def _in_columns(columns: Sequence[str], match: str) -> str:
 def _uids(db: Database, term: Term) -> Condition:
     found = [int(m[1]) for part in re.split(r"[\s,]+", term.text.strip()) if (m := _UID.fullmatch(part))]
     if not found:
-        return Nothing()
-    return Rows(f"SELECT uid FROM {db} WHERE uid IN ({','.join('?' * len(found))})", tuple(found))
+        return MatchNone()
+    return UidSelect(f"SELECT uid FROM {db} WHERE uid IN ({','.join('?' * len(found))})", tuple(found))
 
 
 def _numbers(db: Database, term: Term) -> Condition:
     """Return the condition for a position or a range of positions, with or without its chromosome."""
     found = _NUMBERS.fullmatch(term.text.strip().removeprefix("chr"))
     if found is None:
-        return Nothing()
+        return MatchNone()
     low, high = int(found[2]), int(found[3] or found[2])
-    inside = Rows(f"SELECT uid FROM {db} WHERE number BETWEEN ? AND ?", (low, high))
+    inside = UidSelect(f"SELECT uid FROM {db} WHERE number BETWEEN ? AND ?", (low, high))
     if not found[1]:
         return inside
-    return combine(db, "AND", inside, Words(_in_columns(("chr",), whole([found[1].lower()]))))
+    return combine(db, "AND", inside, TextMatch(_in_columns(("chr",), whole([found[1].lower()]))))
 
 
 def _days(db: Database, text: str) -> Condition:
@@ -166,12 +166,14 @@ def _days(db: Database, text: str) -> Condition:
     first, colon, last = text.strip().partition(":")
     low, high = _DAY.fullmatch(first.strip()), _DAY.fullmatch((last if colon else first).strip())
     if low is None or high is None:
-        return Nothing()
+        return MatchNone()
     years = range(int(low[1]), int(high[1]) + 1)
     if not low[2] and not high[2] and len(years) <= _MAX_YEARS:
         words = (_in_columns(("filter",), phrase([year_word(year)])) for year in years)
-        return Words(" OR ".join(words)) if years else Nothing()
-    return Rows(f"SELECT uid FROM {db} WHERE number BETWEEN ? AND ?", (_edge(low, "00", "00"), _edge(high, "99", "99")))
+        return TextMatch(" OR ".join(words)) if years else MatchNone()
+    return UidSelect(
+        f"SELECT uid FROM {db} WHERE number BETWEEN ? AND ?", (_edge(low, "00", "00"), _edge(high, "99", "99"))
+    )
 
 
 def _edge(found: re.Match[str], month: str, day: str) -> int:
@@ -190,18 +192,18 @@ def _organism(db: Database, term: Term, tax_ids: TaxIds) -> Condition:
             continue
         found = _tax_condition(db, ids)
         for word in words[:first]:
-            found = combine(db, "AND", found, Words(phrase([word])))
+            found = combine(db, "AND", found, TextMatch(phrase([word])))
         return found
-    return Nothing()
+    return MatchNone()
 
 
 def _tax_condition(db: Database, ids: Sequence[int]) -> Condition:
     if db in schema.HUMAN_ONLY:
-        return Everything() if _HUMAN in ids else Nothing()
+        return MatchAll() if _HUMAN in ids else MatchNone()
     if ORGANISM.columns[0] not in schema.COLUMNS[db]:
-        return Nothing()
+        return MatchNone()
     # One word, not a value between edges: half of all records may be of one organism, and a phrase would be slow.
-    return Words(" OR ".join(_in_columns(ORGANISM.columns, phrase([f"txid{tax_id}"])) for tax_id in ids))
+    return TextMatch(" OR ".join(_in_columns(ORGANISM.columns, phrase([f"txid{tax_id}"])) for tax_id in ids))
 
 
 _NAMES: Final[Mapping[Database, str]] = {
@@ -213,13 +215,13 @@ _NAMES: Final[Mapping[Database, str]] = {
 }
 
 
-class StoreVocabulary:
+class StorePhraseLookup:
     """Look phrases up in the store on every call; a lookup takes well under a millisecond."""
 
     def __init__(self, store: GatewayStore) -> None:
         self._store = store
 
-    def knows(self, phrase: str) -> bool:
+    def contains(self, phrase: str) -> bool:
         words = words_of(phrase)
         return bool(words) and any(self._has(db, columns, words) for db, columns in _NAMES.items())
 

@@ -13,10 +13,10 @@ from retrieval.formats.records import Database
 from retrieval.gateway.query.fields import ALL, COLUMN_SCORE, FIELDS, ORGANISM, SearchField, field_of
 from retrieval.gateway.query.planner import (
     Condition,
-    Everything,
-    Nothing,
-    Rows,
-    Words,
+    MatchAll,
+    MatchNone,
+    TextMatch,
+    UidSelect,
     combine,
     is_truncated,
     phrase,
@@ -95,12 +95,12 @@ def _unknown_tags(db: Database, terms: list[Term]) -> list[str]:
 
 
 def _count(store: GatewayStore, db: Database, condition: Condition) -> int:
-    if isinstance(condition, Nothing):
+    if isinstance(condition, MatchNone):
         return 0
-    if isinstance(condition, Everything):
+    if isinstance(condition, MatchAll):
         return store.count(db)
     rows = rows_of(db, condition)
-    return store.counted(rows.sql, rows.parameters)
+    return store.count_rows(rows.sql, rows.parameters)
 
 
 def _evaluate(db: Database, node: Node, conditions: Mapping[Term, Condition], counts: Mapping[Term, int]) -> Condition:
@@ -109,7 +109,7 @@ def _evaluate(db: Database, node: Node, conditions: Mapping[Term, Condition], co
     if isinstance(node, Run):
         # As Entrez does, words found nowhere are left out of a run, unless none is found.
         known = [conditions[term] for term in node.terms if counts[term]]
-        joined: Condition = Everything() if known else Nothing()
+        joined: Condition = MatchAll() if known else MatchNone()
         for condition in known:
             joined = combine(db, "AND", joined, condition)
         return joined
@@ -129,9 +129,9 @@ def _most_words(store: GatewayStore, run: Run, conditions: Mapping[Term, Conditi
             votes[uid] = votes.get(uid, 0) + 1
     most = max(votes.values(), default=0)
     if not most or 2 * most < len(run.terms):
-        return Nothing(), 0
+        return MatchNone(), 0
     best = [uid for uid, count in votes.items() if count == most]
-    return Rows(f"SELECT uid FROM omim WHERE uid IN ({','.join(map(str, best))})"), len(best)
+    return UidSelect(f"SELECT uid FROM omim WHERE uid IN ({','.join(map(str, best))})"), len(best)
 
 
 # --- order -------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class _Found:
 
 
 def _page(store: GatewayStore, db: Database, found: _Found, page: Page) -> list[str]:
-    if page.sort == "relevance" and db in _BY_TEXT and isinstance(found.condition, Words):
+    if page.sort == "relevance" and db in _BY_TEXT and isinstance(found.condition, TextMatch):
         uids = _by_text(store, db, found.condition, page)
     elif page.sort == "relevance" and db not in _BY_TEXT:
         uids = _by_relevance(store, db, found, page)
@@ -158,7 +158,7 @@ def _by_default(store: GatewayStore, db: Database, condition: Condition, page: P
     rows = rows_of(db, condition)
     if db in _NEWEST_FIRST and page.sort != "pub_date":
         sql, limits = f"SELECT uid FROM ({rows.sql}) ORDER BY uid DESC LIMIT ? OFFSET ?", (page.size, page.start)
-        if isinstance(condition, Words):  # the index yields rows in order, so the query stops early
+        if isinstance(condition, TextMatch):  # the index yields rows in order, so the query stops early
             sql = f"{rows.sql} ORDER BY rowid DESC LIMIT ? OFFSET ?"
         return [row[0] for row in store.query(sql, (*rows.parameters, *limits))]
     first = "number" if page.sort == "pub_date" else "weight"
@@ -167,7 +167,7 @@ def _by_default(store: GatewayStore, db: Database, condition: Condition, page: P
     return [row[0] for row in store.query(sql, (*rows.parameters, page.size, page.start))]
 
 
-def _by_text(store: GatewayStore, db: Database, condition: Words, page: Page) -> list[int]:
+def _by_text(store: GatewayStore, db: Database, condition: TextMatch, page: Page) -> list[int]:
     """Rank by BM25 over the columns, newest first among equals; of very many hits, only the newest."""
     newest = "SELECT rowid FROM {0} WHERE {0} MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?".format(f"{db}_index")
     last = store.query(newest, (condition.match, _MAX_SCORED))
@@ -192,7 +192,7 @@ def _by_relevance(store: GatewayStore, db: Database, found: _Found, page: Page) 
     elif len(totals) < page.start + page.size:
         more = Page(0, page.start + page.size, "")
         totals = dict.fromkeys(_by_default(store, db, found.condition, more), 0) | totals
-    standing = store.standings(db, totals)
+    standing = store.rank_features(db, totals)
     if db == "omim":  # of equal matches, the entry whose title has few other words ranks first
         totals = {uid: total + total // max(1, standing[uid].number or 1) for uid, total in totals.items()}
 
@@ -216,7 +216,7 @@ def _term_scores(store: GatewayStore, db: Database, term: Term, found: _Found) -
         )
     columns = search_field.columns or COLUMNS[db]
     for score, names, expression in _tiers(columns, words, truncated=is_truncated(term)):
-        condition = Words(f"{{{' '.join(names)}}} : {expression}")
+        condition = TextMatch(f"{{{' '.join(names)}}} : {expression}")
         for uid, value in _scored(store, db, condition, score, found).items():
             scores[uid] = max(value, scores.get(uid, 0))
     return scores

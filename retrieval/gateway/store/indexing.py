@@ -32,7 +32,7 @@ _HUMAN: Final = 9606
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RankFeatures:
     """Hold what orders equally good hits; ``weight`` grows with how often a record is meant, 0 if unknown."""
 
     weight: int = 0
@@ -81,8 +81,8 @@ def _year(date: str) -> str:
 
 
 @singledispatch
-def standing_of(record: Record) -> Standing:
-    return Standing()
+def rank_features_of(record: Record) -> RankFeatures:
+    return RankFeatures()
 
 
 def uid_of(record: Record) -> int:
@@ -127,9 +127,9 @@ def _(record: Gene) -> Fields:
     yield "orgn", f"txid{record.organism.tax_id}"
 
 
-@standing_of.register
-def _(record: Gene) -> Standing:
-    return Standing(record.weight, record.status == 0, record.organism.tax_id == _HUMAN)
+@rank_features_of.register
+def _(record: Gene) -> RankFeatures:
+    return RankFeatures(record.weight, record.status == 0, record.organism.tax_id == _HUMAN)
 
 
 @fields_of.register
@@ -144,9 +144,9 @@ def _(record: Snp) -> Fields:
     yield "clin", record.clinical
 
 
-@standing_of.register
-def _(record: Snp) -> Standing:
-    return Standing(number=whole(record.position))
+@rank_features_of.register
+def _(record: Snp) -> RankFeatures:
+    return RankFeatures(number=whole(record.position))
 
 
 @fields_of.register
@@ -156,9 +156,9 @@ def _(record: OmimEntry) -> Fields:
     yield "map", record.locus
 
 
-@standing_of.register
-def _(record: OmimEntry) -> Standing:
-    return Standing(live=record.prefix != "^", number=len(words_of(record.title)))
+@rank_features_of.register
+def _(record: OmimEntry) -> RankFeatures:
+    return RankFeatures(live=record.prefix != "^", number=len(words_of(record.title)))
 
 
 @fields_of.register
@@ -169,9 +169,9 @@ def _(record: SequenceSegment) -> Fields:
     yield "orgn", f"txid{record.tax_id}"
 
 
-@standing_of.register
-def _(record: SequenceSegment) -> Standing:
-    return Standing(human=record.tax_id == _HUMAN)
+@rank_features_of.register
+def _(record: SequenceSegment) -> RankFeatures:
+    return RankFeatures(human=record.tax_id == _HUMAN)
 
 
 @fields_of.register
@@ -191,9 +191,9 @@ def _(record: Article) -> Fields:
     yield "filter", _year(record.date)
 
 
-@standing_of.register
-def _(record: Article) -> Standing:
-    return Standing(number=day(record.date))
+@rank_features_of.register
+def _(record: Article) -> RankFeatures:
+    return RankFeatures(number=day(record.date))
 
 
 @fields_of.register
@@ -208,9 +208,9 @@ def _(record: FullText) -> Fields:
     yield "filter", _year(record.date)
 
 
-@standing_of.register
-def _(record: FullText) -> Standing:
-    return Standing(number=day(record.date))
+@rank_features_of.register
+def _(record: FullText) -> RankFeatures:
+    return RankFeatures(number=day(record.date))
 
 
 @fields_of.register
@@ -229,9 +229,9 @@ def _(record: Variation) -> Fields:
     yield "review", record.review_status
 
 
-@standing_of.register
-def _(record: Variation) -> Standing:
-    return Standing(number=whole(record.position))
+@rank_features_of.register
+def _(record: Variation) -> RankFeatures:
+    return RankFeatures(number=whole(record.position))
 
 
 @fields_of.register

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 from retrieval.formats.records import Corpus, Database, Gene, OmimEntry, Record, SequenceSegment, Snp
 from retrieval.gateway.errors import GatewayDataError
 from retrieval.gateway.store import schema
-from retrieval.gateway.store.indexing import Standing, uid_of
+from retrieval.gateway.store.indexing import RankFeatures, uid_of
 from retrieval.gateway.store.schema import decode, phrase_of
 from retrieval.gateway.store.writer import StoreWriter
 from retrieval.storage.durable import sync
@@ -64,7 +64,7 @@ def _write(corpus: Corpus, path: Path) -> None:
             connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             writer = StoreWriter(connection)
             for organism in corpus.organisms:
-                writer.name_organism(organism)
+                writer.add_organism_names(organism)
             for record in _distinct((*corpus.genes, *corpus.snps, *corpus.omim, *corpus.segments)):
                 writer.put(record)
         # The file stores this mode: to set it at the first import would mean to wait until there are no readers.
@@ -124,15 +124,15 @@ class GatewayStore:
         return self._pool.snapshot()
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        with self._pool.lent() as connection:
+        with self._pool.acquire() as connection:
             return connection.execute(sql, parameters).fetchall()
 
     def version(self) -> int:
         """Return a number that grows with every finished import, after which earlier results may be out of date."""
-        with self._pool.lent() as connection:
+        with self._pool.acquire() as connection:
             return int(connection.execute("SELECT count(*) FROM imported").fetchone()[0])
 
-    def counted(self, select: str, parameters: Sequence[object] = ()) -> int:
+    def count_rows(self, select: str, parameters: Sequence[object] = ()) -> int:
         """Return how many rows a statement selects; cached until the next import, since common words recur."""
         statement = repr((select, *parameters)).encode()
         key = (self.version(), hashlib.blake2b(statement, digest_size=16).digest())
@@ -161,7 +161,7 @@ class GatewayStore:
         return str(rows[0][0]) if rows else ""
 
     def count(self, db: Database) -> int:
-        return self.counted(f"SELECT uid FROM {db}")
+        return self.count_rows(f"SELECT uid FROM {db}")
 
     def record(self, db: Database, uid: str) -> Record | None:
         """Return a record by its Entrez UID, or in nuccore by accession and segment."""
@@ -196,15 +196,15 @@ class GatewayStore:
         rows = self.query(sql, (phrase_of(name).strip(),))
         return str(rows[0][0]) if rows else None
 
-    def standings(self, db: Database, uids: Iterable[int]) -> dict[int, Standing]:
+    def rank_features(self, db: Database, uids: Iterable[int]) -> dict[int, RankFeatures]:
         wanted = list(uids)
-        found: dict[int, Standing] = {}
+        found: dict[int, RankFeatures] = {}
         for first in range(0, len(wanted), _BATCH):
             batch = wanted[first : first + _BATCH]
             marks = ",".join("?" * len(batch))
             rows = self.query(f"SELECT uid, weight, live, human, number FROM {db} WHERE uid IN ({marks})", batch)
             found |= {
-                uid: Standing(weight, bool(live), bool(human), number) for uid, weight, live, human, number in rows
+                uid: RankFeatures(weight, bool(live), bool(human), number) for uid, weight, live, human, number in rows
             }
         return found
 
@@ -222,7 +222,7 @@ def _as(kind: type[_R], record: Record | None) -> _R | None:
     return record if isinstance(record, kind) else None
 
 
-class Stretches:
+class SegmentLookup:
     """Look up the segments of one call; the store is read once, and only for the first ID."""
 
     def __init__(self, store: GatewayStore) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.formats.records import Database, Link, Organism, Removal
-from retrieval.gateway.store.indexing import Standing
+from retrieval.gateway.store.indexing import RankFeatures
 from retrieval.gateway.store.writer import Row
 
 _SCHEMA: Final = """
@@ -119,7 +119,9 @@ def _as_row(operation: Operation) -> tuple[Any, ...]:
 def _from_row(row: tuple[Any, ...]) -> Operation:
     op, db, uid, key, weight, live, human, number, body, columns = row
     if op == "put":
-        return Row(db, uid, key, Standing(weight, bool(live), bool(human), number), body, tuple(json.loads(columns)))
+        return Row(
+            db, uid, key, RankFeatures(weight, bool(live), bool(human), number), body, tuple(json.loads(columns))
+        )
     if op == "link":
         return Link(db, str(uid), _database(key), str(number), own=bool(live))
     if op == "remove":

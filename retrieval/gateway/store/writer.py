@@ -178,7 +178,7 @@ class Row:
     db: Database
     uid: int
     key: str | None
-    standing: indexing.Standing
+    standing: indexing.RankFeatures
     body: bytes
     columns: tuple[str, ...]
 
@@ -189,7 +189,7 @@ class Row:
             database_of(record),
             indexing.uid_of(record),
             key,
-            indexing.standing_of(record),
+            indexing.rank_features_of(record),
             encode(record),
             indexing.columns_of(record),
         )
@@ -225,7 +225,7 @@ class StoreWriter:
             case Removal(db=db, uid=uid):
                 self.remove(db, int(uid))
             case Organism():
-                self.name_organism(operation)
+                self.add_organism_names(operation)
 
     def put_row(self, row: Row) -> None:
         uid = row.uid or self._uid_of_key(row.key)
@@ -258,7 +258,7 @@ class StoreWriter:
     def link(self, link: Link) -> None:
         self._put_links([link])
 
-    def weigh_genes(self) -> None:
+    def update_gene_weights(self) -> None:
         """Set each gene's weight to the number of articles linked to it: NCBI's own weight is in none of its files."""
         self._connection.execute(
             "UPDATE gene SET weight = (SELECT count(DISTINCT target_uid) FROM link "
@@ -273,7 +273,7 @@ class StoreWriter:
         for table in ("link", "organism", "imported"):
             self._connection.execute(f"DELETE FROM {table}")
 
-    def name_organism(self, organism: Organism) -> None:
+    def add_organism_names(self, organism: Organism) -> None:
         rows = [
             (phrase_of(name).strip(), organism.tax_id, organism.scientific_name)
             for name in indexing.organism_names(organism)
@@ -321,9 +321,9 @@ class StoreWriter:
 
     def _put_organism(self, record: Record) -> None:
         if isinstance(record, Gene):
-            self.name_organism(record.organism)
+            self.add_organism_names(record.organism)
         elif isinstance(record, Taxon):
-            self.name_organism(organism_of(record))
+            self.add_organism_names(organism_of(record))
 
 
 def _is_part(row: Row) -> bool:

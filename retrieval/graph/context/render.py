@@ -38,7 +38,7 @@ _NO_SOURCE: Final = "the graph names none"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RenderInput:
     """Hold the statements to render, in rank order.
 
     ``total``: number of candidate statements. ``stand_ins``: by the id of an entity without statements, the broader
@@ -67,9 +67,9 @@ class _Line(NamedTuple):
     whole: str
 
 
-def tell(told: Told, number: int) -> str:
+def render_context(told: RenderInput, number: int) -> str:
     """Render the first ``number`` statements."""
-    return _Telling(told).text(number)
+    return _ContextRenderer(told).text(number)
 
 
 class Fitted(NamedTuple):
@@ -80,13 +80,13 @@ class Fitted(NamedTuple):
     tokens: int
 
 
-def fitting_text(told: Told, budget: int, count: Callable[[str], int]) -> Fitted:
+def fitting_text(told: RenderInput, budget: int, count: Callable[[str], int]) -> Fitted:
     """Render as many of the first statements as fit ``budget`` tokens.
 
     A search with few token counts of whole texts finds the number, because counting piecewise costs more and gives
     another sum; so a few more statements might have fitted. Returns "" if not even the entities fit.
     """
-    telling = _Telling(told)
+    telling = _ContextRenderer(told)
     best, over = Fitted("", -1, 0), len(told.statements) + 1
     guess = telling.number_within(budget * _FIRST_GUESS_CHARS)
     for tried in range(_MAX_TRIES):
@@ -110,10 +110,10 @@ def fitting_text(told: Told, budget: int, count: Callable[[str], int]) -> Fitted
     return Fitted(text, 0, tokens) if tokens <= budget else Fitted("", 0, 0)
 
 
-class _Telling:
+class _ContextRenderer:
     """Cache the parts of a text, each rendered once for any number of attempts."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: RenderInput) -> None:
         self._told = told
         self._heads = {entity.node_id: _head(entity, told.stand_ins) for entity in told.entities}
         self._reaching = len(self._heads.keys() - told.stand_ins.keys())

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from models.encoders.base import Floats
 from retrieval.graph.context.question_relations import fitting, relations_of
-from retrieval.graph.context.render import Fitted, Told, fitting_text, tell
+from retrieval.graph.context.render import Fitted, RenderInput, fitting_text, render_context
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
 
 # Gene symbols that are words of nearly every question: they match only in the graph's own letter case.
@@ -44,7 +44,7 @@ _APOSTROPHES: Final = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "′": "
 _GAP: Final = "\n"
 
 
-class NamesIn:
+class QuestionNames:
     """Match node names in the parts of a question that linking left unlinked.
 
     A span that linking resolved is not matched again: "disease" is not named in "Parkinson's disease".
@@ -109,7 +109,7 @@ class ContextOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class ContextCandidates:
     """Hold the candidates for a context: each entity once, each statement once.
 
     ``members``: for each entity, the indices of its statements in ``statements``. ``stand_ins``: by the id of an entity
@@ -151,7 +151,7 @@ def gather(
     mentions: Sequence[Mention],
     found: Sequence[Neighbourhood],
     stand_ins: Mapping[str, Node] | None = None,
-) -> Gathered:
+) -> ContextCandidates:
     """Collect entities in the order given, with duplicate statements merged into one."""
     entities: dict[str, Node] = {}
     places: dict[tuple[str, str, str], list[int]] = {}
@@ -164,7 +164,7 @@ def gather(
             edge = statement.edge
             same_edge = places.setdefault((edge.source_id, edge.kind, edge.target_id), [])
             own.append(_place(statement, statements, same_edge))
-    return Gathered(
+    return ContextCandidates(
         question=question,
         mentions=tuple(mentions),
         entities=tuple(entities.values()),
@@ -175,7 +175,7 @@ def gather(
 
 
 def build_context(
-    gathered: Gathered, vectors: Vectors, count: TokenCount, options: ContextOptions | None = None
+    gathered: ContextCandidates, vectors: Vectors, count: TokenCount, options: ContextOptions | None = None
 ) -> Context:
     """Select statements and render their text.
 
@@ -189,7 +189,7 @@ def build_context(
         order = paper_order(gathered, near, options.volume)
     else:
         order, named = budget_order(gathered, near)
-    told = Told(
+    told = RenderInput(
         gathered.entities,
         [gathered.statements[i] for i in order],
         len(gathered.statements),
@@ -197,7 +197,7 @@ def build_context(
         gathered.stand_ins,
     )
     if options.tokens is None:
-        text = tell(told, len(order))
+        text = render_context(told, len(order))
         fitted = Fitted(text, len(order), count(text))
     else:
         fitted = fitting_text(told, options.tokens, count)
@@ -228,11 +228,11 @@ def similarities(vectors: Vectors, expected: int) -> Floats:
     return cosines
 
 
-def budget_order(gathered: Gathered, near: Floats) -> tuple[list[int], int]:
+def budget_order(gathered: ContextCandidates, near: Floats) -> tuple[list[int], int]:
     """Return the indices of all statements, best first, and how many of the first ones the question names."""
     size = len(gathered.statements)
     reached = _reached(gathered) if len(gathered.entities) > 1 else {}
-    names = NamesIn(gathered.question, gathered.mentions)
+    names = QuestionNames(gathered.question, gathered.mentions)
     relations = relations_of(names.rest)
     fits: dict[tuple[str, str], int] = {}
     ids = {entity.node_id for entity in gathered.entities}
@@ -252,7 +252,7 @@ def budget_order(gathered: Gathered, near: Floats) -> tuple[list[int], int]:
     return order.tolist(), int(is_named.sum())
 
 
-def paper_order(gathered: Gathered, near: Floats, volume: int) -> list[int]:
+def paper_order(gathered: ContextCandidates, near: Floats, volume: int) -> list[int]:
     """Return the indices of the statements that the published program selects, by entity, nearest first within each."""
     chosen: dict[int, None] = {}
     share = volume // max(1, len(gathered.entities) - len(gathered.stand_ins))
@@ -280,7 +280,7 @@ def _place(statement: Statement, statements: list[Statement], same_edge: list[in
     return len(statements) - 1
 
 
-def _reached(gathered: Gathered) -> dict[str, int]:
+def _reached(gathered: ContextCandidates) -> dict[str, int]:
     """Return, for every node, how many entities have a statement about it."""
     reached: dict[str, int] = {}
     for entity, own in zip(gathered.entities, gathered.members, strict=True):

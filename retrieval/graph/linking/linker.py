@@ -9,7 +9,7 @@ from typing import Final
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import MAX_TOKENS, Dictionary
 from retrieval.graph.linking.dictionary_lookup.normalize import tokens_of
-from retrieval.graph.linking.dictionary_lookup.spans import Unknown, candidate_spans, free_runs, trusted
+from retrieval.graph.linking.dictionary_lookup.spans import UnknownWord, candidate_spans, free_runs, unambiguous_spans
 from retrieval.graph.linking.model_extraction import Entity, Extractor, extract
 from retrieval.graph.linking.types import Linked, LinkOptions, Span, choices_start
 from retrieval.graph.linking.vector_lookup import NearestNames
@@ -23,7 +23,7 @@ _MAX_NOTES: Final = 16
 class _Findings:
     mentions: list[Mention] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    unknown: tuple[Unknown, ...] = ()
+    unknown: tuple[UnknownWord, ...] = ()
     refused: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -89,7 +89,7 @@ class Linker:
     async def _by_vectors(self, text: str, options: LinkOptions, findings: _Findings) -> None:
         # Answer options are mostly symbols and numbers, for which vectors are meaningless.
         spans = candidate_spans(text[: choices_start(text)], findings.taken)
-        spans = trusted(text, spans, findings.unknown, findings.refused)
+        spans = unambiguous_spans(text, spans, findings.unknown, findings.refused)
         if spans and self.nearest is not None:
             findings.mentions.extend(await asyncio.to_thread(self.nearest.find, spans, options.kinds))
 

@@ -44,7 +44,7 @@ from retrieval.index.errors import IndexDamaged, IndexMismatch
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import IndexSpec
-from retrieval.storage.atomic_folders import draft_beside, put_in_place, recover, sole_builder
+from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
 from retrieval.storage.durable import Disk
 
 log = logging.getLogger(__name__)
@@ -197,7 +197,7 @@ def open_or_build(
         return open_folder(folder, store, names, encoder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with sole_builder(folder, wait_s):
+        with build_lock(folder, wait_s):
             recover(folder)
             try:
                 return open_folder(folder, store, names, encoder)
@@ -212,10 +212,10 @@ def open_or_build(
 
 
 def _build_in_place(folder: Path, store: GraphStore, names: NameRows, encoder: Encoder) -> None:
-    draft = draft_beside(folder)
+    draft = create_draft(folder)
     try:
         build_folder(draft, store, names, encoder)
-        put_in_place(draft, folder)
+        replace_folder(draft, folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -259,7 +259,7 @@ _MAX_SPANS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guess:
+class NearestMatch:
     """Hold the nearest node of a span; if ``accepted`` is False, the linker abstains for the reason ``why``."""
 
     name: NameOf
@@ -306,7 +306,7 @@ class NearestNames:
                 )
         return mentions
 
-    def guess(self, texts: Sequence[str], kinds: frozenset[str] | None = None) -> list[Guess | None]:
+    def guess(self, texts: Sequence[str], kinds: frozenset[str] | None = None) -> list[NearestMatch | None]:
         """Return for each text its accepted node, or the nearest one and why it was rejected; None without names."""
         if not texts or not len(self.names):
             return [None] * len(texts)
@@ -324,7 +324,7 @@ class NearestNames:
         if self.index is not None:
             self.index.close()
 
-    def _judge(self, text: str, near: list[tuple[float, NameOf]], kinds: frozenset[str] | None) -> Guess | None:
+    def _judge(self, text: str, near: list[tuple[float, NameOf]], kinds: frozenset[str] | None) -> NearestMatch | None:
         near = [(score, name) for score, name in near if kinds is None or name.kind in kinds]
         if not near:
             return None
@@ -336,14 +336,14 @@ class NearestNames:
                 best[name.node_id] = (score, same, name)
         if not best:
             score, name = near[0]
-            return Guess(name=name, score=score, margin=0.0, accepted=False, why="of other words")
+            return NearestMatch(name=name, score=score, margin=0.0, accepted=False, why="of other words")
         ranked = sorted(best.values(), key=lambda found: (-found[1], -found[0]))
         score, _, name = ranked[0]
         margin = 1.0
         if len(ranked) > 1:
             margin = ranked[0][0] * ranked[0][1] - ranked[1][0] * ranked[1][1]
         why = "too far" if score < self.floor else "another is as near" if margin < self.margin else ""
-        return Guess(name=name, score=score, margin=margin, accepted=not why, why=why)
+        return NearestMatch(name=name, score=score, margin=margin, accepted=not why, why=why)
 
 
 def build_nearest(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.graph.loaders.json_stream import member_items
-from retrieval.graph.loaders.reading import MalformedRecord, Place, Report, flat_enough, many, names, needed
+from retrieval.graph.loaders.reading import MalformedRecord, RecordPosition, Report, check_nesting, many, names, needed
 from retrieval.graph.types import Edge, Node
 
 _KINDS: Final[Mapping[str, str]] = {
@@ -29,7 +29,7 @@ class HetionetLoader:
     def __init__(self, files: Sequence[Path], report: Report) -> None:
         self._files = files
         self._report = report
-        self._place = Place()
+        self._place = RecordPosition()
 
     @property
     def place(self) -> str:
@@ -89,7 +89,7 @@ def _edge(value: Any) -> Edge:
         kind=kind,
         provenance=tuple(dict.fromkeys((*names(data.get("sources")), *names(data.get("source"))))),
         pmids=tuple(p for name in names(data.get("pubmed_ids")) for p in many(name)),
-        evidence=flat_enough({key: value for key, value in data.items() if key not in _AWAY}),
+        evidence=check_nesting({key: value for key, value in data.items() if key not in _AWAY}),
         licence=licence[0] if licence else "",
     )
 

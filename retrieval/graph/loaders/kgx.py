@@ -10,7 +10,17 @@ from retrieval.formats.archives import is_tar, tar_members
 from retrieval.formats.sources import Line, Source, split_lines
 from retrieval.graph.context.verbs import NOT
 from retrieval.graph.errors import GraphFileInvalid
-from retrieval.graph.loaders.reading import MalformedRecord, Place, Report, Row, file_faults, lines, many, needed, table
+from retrieval.graph.loaders.reading import (
+    MalformedRecord,
+    RecordPosition,
+    Report,
+    Row,
+    file_faults,
+    lines,
+    many,
+    needed,
+    table,
+)
 from retrieval.graph.types import Edge, Node
 
 _NODE: Final = frozenset({"id", "category"})
@@ -28,7 +38,7 @@ class KgxLoader:
     def __init__(self, files: Sequence[Path], report: Report) -> None:
         self._files = files
         self._report = report
-        self._place = Place()
+        self._place = RecordPosition()
         self._found: set[What] = set()
 
     @property

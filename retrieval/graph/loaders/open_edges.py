@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from retrieval.graph.loaders.reading import (
     MalformedRecord,
-    Place,
+    RecordPosition,
     Report,
-    flat_enough,
+    check_nesting,
     json_object,
     lines,
     names,
@@ -46,7 +46,7 @@ class OpenEdgesLoader:
     def __init__(self, files: Sequence[Path], report: Report) -> None:
         self._files = files
         self._report = report
-        self._place = Place()
+        self._place = RecordPosition()
         self._doids: dict[str, str] = {}
 
     @property
@@ -92,7 +92,7 @@ class OpenEdgesLoader:
         return Node(node_id=f"{kind}::{identifier}", kind=kind, name=name, identifier=identifier, source=source)
 
     def _edge(self, row: Mapping[str, Any]) -> Edge:
-        evidence = flat_enough(_evidence(row))
+        evidence = check_nesting(_evidence(row))
         target_type, predicate = (
             needed(row.get("target_type"), "target_type"),
             needed(row.get("predicate"), "predicate"),

@@ -13,10 +13,10 @@ from typing import Final
 from retrieval.graph.errors import GraphFileInvalid
 from retrieval.graph.loaders.reading import (
     MalformedRecord,
-    Place,
+    RecordPosition,
     Report,
     Row,
-    flat_enough,
+    check_nesting,
     json_object,
     lines,
     many,
@@ -35,7 +35,7 @@ class PlainLoader:
     def __init__(self, files: Sequence[Path], report: Report) -> None:
         self._files = files
         self._report = report
-        self._place = Place()
+        self._place = RecordPosition()
 
     @property
     def place(self) -> str:
@@ -86,6 +86,6 @@ def _edge(row: Row) -> Edge:
         kind=needed(row["kind"], "kind"),
         provenance=many(row.get("provenance", "")),
         pmids=many(row.get("pmids", "")),
-        evidence=flat_enough(json_object(evidence)) if evidence else {},
+        evidence=check_nesting(json_object(evidence)) if evidence else {},
         licence=row.get("licence", "").strip(),
     )

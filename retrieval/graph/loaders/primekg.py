@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from retrieval.graph.errors import GraphFileInvalid
-from retrieval.graph.loaders.reading import MalformedRecord, Place, Report, lines, needed, rows
+from retrieval.graph.loaders.reading import MalformedRecord, RecordPosition, Report, lines, needed, rows
 from retrieval.graph.types import Edge, Node
 
 _COLUMNS: Final = (
@@ -49,7 +49,7 @@ class PrimekgLoader:
     def __init__(self, files: Sequence[Path], report: Report) -> None:
         self._files = files
         self._report = report
-        self._place = Place()
+        self._place = RecordPosition()
 
     @property
     def place(self) -> str:

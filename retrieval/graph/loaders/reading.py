@@ -40,7 +40,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Place:
+class RecordPosition:
     """Locate the record that a loader yielded last."""
 
     file: str = ""
@@ -91,7 +91,7 @@ def _bunzip(source: Source) -> Iterator[bytes]:
         raise source.error(f"the compressed data are damaged or cut ({fault})") from fault
 
 
-def rows(source: Iterable[Line], place: Place, report: Report) -> Iterator[str]:
+def rows(source: Iterable[Line], place: RecordPosition, report: Report) -> Iterator[str]:
     """Yield the lines that are neither comments nor empty, advancing ``place``."""
     for number, text in source:
         place.line = number
@@ -138,7 +138,7 @@ def needed(value: object, what: str) -> str:
     return found[0]
 
 
-def flat_enough(evidence: dict[str, Any]) -> dict[str, Any]:
+def check_nesting(evidence: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes unchanged if they are not nested too deep to be rendered.
 
     Raises:
@@ -172,7 +172,7 @@ Row = dict[str, str]
 _MAX_COLUMNS: Final = 1000
 
 
-def table(source: Iterable[Line], place: Place, report: Report) -> Iterator[Row]:
+def table(source: Iterable[Line], place: RecordPosition, report: Report) -> Iterator[Row]:
     """Yield the header (each column with its own name), then every row.
 
     Lines that begin with # before the header are comments.

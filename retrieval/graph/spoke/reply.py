@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.graph.loaders.json_stream import array_items
-from retrieval.graph.loaders.reading import MalformedRecord, Place, Report, flat_enough, lines, names, rows
+from retrieval.graph.loaders.reading import MalformedRecord, RecordPosition, Report, check_nesting, lines, names, rows
 from retrieval.graph.types import Edge, Node
 
 # The most descriptive name first: a protein's ``name`` is the mnemonic of its entry.
@@ -122,7 +122,7 @@ def edge_of(data: Mapping[str, Any], nodes: Mapping[str, Node]) -> Edge:
         kind=data["neo4j_type"],
         provenance=provenance,
         pmids=pmids,
-        evidence=flat_enough({key: value for key, value in properties.items() if key not in _NOT_EVIDENCE}),
+        evidence=check_nesting({key: value for key, value in properties.items() if key not in _NOT_EVIDENCE}),
         licence=licence[0] if licence else "",
     )
 
@@ -144,7 +144,7 @@ class SpokeLoader:
     def __init__(self, files: Sequence[Path], report: Report) -> None:
         self._files = files
         self._report = report
-        self._place = Place()
+        self._place = RecordPosition()
 
     @property
     def place(self) -> str:

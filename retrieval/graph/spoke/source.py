@@ -92,7 +92,7 @@ def neighbourhood_url(base: str, path: tuple[str, str, str], types: Types, kinds
     return f"{base.rstrip('/')}{API}/neighborhood/{place}?{urlencode(query)}"
 
 
-def can_be_asked(value: str) -> bool:
+def is_path_segment(value: str) -> bool:
     """Return True if the value is valid in a path, which "." and ".." are not, even percent-encoded."""
     return 0 < len(value) <= 500 and value not in {".", ".."} and value.isprintable()
 
@@ -125,7 +125,7 @@ class SpokeOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class OutboundCall:
     """Describe a request before it is sent: its full URL, its purpose, and the node whose name it contains."""
 
     url: str
@@ -135,7 +135,7 @@ class Departure:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class CallOutcome:
     """Report the outcome of a request.
 
     ``status``: HTTP's, or why there is no reply: Timeout, Unavailable, TooLarge, Malformed (the reply was compressed),
@@ -147,12 +147,12 @@ class Arrival:
     seconds: float
 
 
-BeforeSend = Callable[[Departure], Awaitable[None]]
-AfterReply = Callable[[Departure, Arrival], Awaitable[None]]
+BeforeSend = Callable[[OutboundCall], Awaitable[None]]
+AfterReply = Callable[[OutboundCall, CallOutcome], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class _Memory:
+class _Cache:
     """Cache SPOKE's types until they expire, and the nodes that it lacks until they may be queried again."""
 
     types: tuple[float, Types] | None = None
@@ -174,8 +174,8 @@ class SpokeSource:
         self._sender = sender
         self._before_send = before_send
         self._sleep = sleep
-        self._after: AfterReply = _unheard
-        self._memory = _Memory()
+        self._after: AfterReply = _no_listener
+        self._memory = _Cache()
 
     @property
     def name(self) -> str:
@@ -185,7 +185,7 @@ class SpokeSource:
         """Return a copy with other listeners that shares this source's cache."""
         other = copy.copy(self)
         other._before_send = before_send
-        other._after = after or _unheard
+        other._after = after or _no_listener
         return other
 
     async def neighbourhood(self, node: Node, *, kinds: frozenset[str] | None = None) -> Neighbourhood:
@@ -202,7 +202,7 @@ class SpokeSource:
             raise GraphNodeUnknown(f"SPOKE has no nodes of the kind {node.kind!r}")
         wanted = None if kinds is None else kinds & frozenset(types.edges)
         for part, value in (("identifier", node.identifier), ("name", node.name)):
-            if not can_be_asked(value) or wanted == frozenset():
+            if not is_path_segment(value) or wanted == frozenset():
                 continue
             url = neighbourhood_url(self._options.url, (node.kind, part, value), types, wanted)
             reply = await asyncio.to_thread(_parsed, await self._get(url, "neighbourhood", node))
@@ -210,7 +210,7 @@ class SpokeSource:
                 return _neighbourhood(reply, root, kinds)
         if wanted == frozenset():
             return Neighbourhood(node=node, statements=(), graph="SPOKE", release=_today())
-        self._remember(key)
+        self._cache_unknown(key)
         raise self._not_there(node)
 
     async def _known_types(self) -> Types:
@@ -234,11 +234,11 @@ class SpokeSource:
         attempt = 0
         while True:
             attempt += 1
-            departure = Departure(url, purpose, node, attempt)
+            departure = OutboundCall(url, purpose, node, attempt)
             await self._before_send(departure)
             fault: GraphSourceUnavailable
             try:
-                reply = await self._exchange(departure)
+                reply = await self._send(departure)
                 if reply.status not in _UNAVAILABLE:
                     return reply
                 fault = GraphSourceUnavailable(f"SPOKE answers with status {reply.status} ({purpose})")
@@ -252,19 +252,19 @@ class SpokeSource:
                 raise fault
             await self._sleep(backoff_s(attempt))
 
-    async def _exchange(self, departure: Departure) -> HttpReply:
+    async def _send(self, departure: OutboundCall) -> HttpReply:
         started = time.monotonic()
         try:
             reply = await self._sender.send(OutgoingRequest("GET", departure.url), self._options.limits)
         except BaseException as fault:
             cancelled = isinstance(fault, asyncio.CancelledError)
             status = "cancelled" if cancelled else type(fault).__name__.removeprefix("Ncbi")
-            await self._after(departure, Arrival(status, None, time.monotonic() - started))
+            await self._after(departure, CallOutcome(status, None, time.monotonic() - started))
             raise
-        await self._after(departure, Arrival(str(reply.status), len(reply.body), time.monotonic() - started))
+        await self._after(departure, CallOutcome(str(reply.status), len(reply.body), time.monotonic() - started))
         return reply
 
-    def _remember(self, key: tuple[str, str, str]) -> None:
+    def _cache_unknown(self, key: tuple[str, str, str]) -> None:
         self._memory.unknown[key] = time.monotonic() + self._options.unknown_age_s
         self._memory.unknown.move_to_end(key)
         while len(self._memory.unknown) > _MAX_UNKNOWN:
@@ -274,7 +274,7 @@ class SpokeSource:
         return GraphNodeUnknown(f"SPOKE has no {node.kind} {node.identifier!r} and none named {node.name!r}")
 
 
-async def _unheard(_: Departure, __: Arrival) -> None:
+async def _no_listener(_: OutboundCall, __: CallOutcome) -> None:
     pass
 
 

@@ -34,8 +34,8 @@ from retrieval.graph.store.manifest import Manifest, as_json, read_manifest
 from retrieval.graph.store.schema import FILES, GRAPH_FILE, MANIFEST_FILE, SCHEMA_VERSION
 from retrieval.graph.store.vectors import PROGRESS_FILE, embed_edges, write_lists
 from retrieval.graph.store.writer import GraphWriter
-from retrieval.storage.atomic_folders import put_in_place, recover, sole_builder
-from retrieval.storage.durable import Disk, FileFact, fact_of, sync
+from retrieval.storage.atomic_folders import build_lock, recover, replace_folder
+from retrieval.storage.durable import Disk, FileDigest, digest_file, sync
 
 
 class Kind(NamedTuple):
@@ -58,11 +58,11 @@ KINDS: Final = MappingProxyType({kind.name: kind for kind in _ALL})
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _PLAN_FILE: Final = "plan.json"
 _READ_FILE: Final = "read.json"
-Told = Callable[[str, int], None]
+ProgressCallback = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Import:
+class ImportRequest:
     """Describe an import.
 
     ``name`` of the graph and folder; ``release`` "" uses a digest of the files. ``wait_s``: seconds to wait for another
@@ -77,7 +77,7 @@ class Import:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuildResult:
     """Report the result of a build.
 
     ``report`` is empty if an earlier, killed build read the files; ``manifest.passed`` counts the skipped records then
@@ -89,10 +89,13 @@ class Built:
     already: bool = False
 
 
-def build_graph(root: Path, order: Import, encoder: Encoder, told: Told = lambda _, __: None) -> Built:
+def build_graph(
+    root: Path, order: ImportRequest, encoder: Encoder, report_progress: ProgressCallback = lambda _, __: None
+) -> BuildResult:
     """Build ``root/name``, replacing an older graph; open readers of the older one continue to read it.
 
-    ``told`` is called with each step and its number of finished records. On any error the older graph remains.
+    ``report_progress`` is called with each step and its number of finished records. On any error the older graph
+    remains.
 
     Raises:
         GraphBusy: another process is building it.
@@ -108,7 +111,7 @@ def build_graph(root: Path, order: Import, encoder: Encoder, told: Told = lambda
         root.mkdir(parents=True, exist_ok=True)
         with _sole(target, order.wait_s):
             recover(target)
-            return _build(target, order, encoder, told)
+            return _build(target, order, encoder, report_progress)
     except OSError as fault:
         raise GraphError(f"{target} cannot be written: {fault.strerror or fault}") from fault
     except sqlite3.Error as fault:
@@ -124,17 +127,17 @@ def check_name(name: str) -> None:
 def _sole(target: Path, wait_s: float) -> Iterator[None]:
     with ExitStack() as stack:
         try:
-            stack.enter_context(sole_builder(target, wait_s))
+            stack.enter_context(build_lock(target, wait_s))
         except TimeoutError as fault:
             raise GraphBusy(str(fault)) from fault
         yield
 
 
-def _build(target: Path, order: Import, encoder: Encoder, told: Told) -> Built:
+def _build(target: Path, order: ImportRequest, encoder: Encoder, report_progress: ProgressCallback) -> BuildResult:
     inputs = _inputs(order.files)
     release = order.release or _digest(inputs)
     if (found := _standing(target)) and _same(found, order, release, inputs) and found.is_of(encoder.fingerprint):
-        return Built(found, already=True)
+        return BuildResult(found, already=True)
     plan = {
         "schema": SCHEMA_VERSION,
         "kind": order.kind,
@@ -143,12 +146,12 @@ def _build(target: Path, order: Import, encoder: Encoder, told: Told) -> Built:
         "encoder": as_json(encoder.fingerprint),
     }
     draft = _draft(target, json.dumps(plan, sort_keys=True).encode())
-    counts, report = _read_all(draft, order, release, told)
+    counts, report = _read_all(draft, order, release, report_progress)
     with closing(sqlite3.connect(f"{(draft / GRAPH_FILE).resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        embed_edges(draft, connection, encoder, counts["edges"], told)
-        told("lists", 0)
+        embed_edges(draft, connection, encoder, counts["edges"], report_progress)
+        report_progress("lists", 0)
         write_lists(draft, connection, counts["nodes"])
-    told("digests", 0)
+    report_progress("digests", 0)
     manifest = Manifest(
         graph=order.name,
         release=release,
@@ -158,34 +161,34 @@ def _build(target: Path, order: Import, encoder: Encoder, told: Told) -> Built:
         encoder_name=encoder.name,
         encoder=as_json(encoder.fingerprint),
         inputs=inputs,
-        files={name: fact_of(draft / name) for name in FILES},
+        files={name: digest_file(draft / name) for name in FILES},
     )
     _put_in_place(draft, target, manifest)
-    return Built(manifest, report)
+    return BuildResult(manifest, report)
 
 
 def _put_in_place(draft: Path, target: Path, manifest: Manifest) -> None:
     for name in (_PLAN_FILE, _READ_FILE, PROGRESS_FILE):
         (draft / name).unlink(missing_ok=True)
     Disk().replace(draft / MANIFEST_FILE, manifest.to_bytes())
-    put_in_place(draft, target)
+    replace_folder(draft, target)
 
 
-def _inputs(files: Sequence[Path]) -> dict[str, FileFact]:
+def _inputs(files: Sequence[Path]) -> dict[str, FileDigest]:
     if not files:
         raise GraphFileInvalid("no file to import is named", param="files")
-    facts: dict[str, FileFact] = {}
+    facts: dict[str, FileDigest] = {}
     for path in files:
         if path.name in facts:
             raise GraphFileInvalid(f"{path}: two files have this name", param="files")
         try:
-            facts[path.name] = fact_of(path)
+            facts[path.name] = digest_file(path)
         except OSError as fault:
             raise GraphFileInvalid(f"{path}: cannot be read: {fault.strerror}", param="files") from fault
     return facts
 
 
-def _digest(inputs: Mapping[str, FileFact]) -> str:
+def _digest(inputs: Mapping[str, FileDigest]) -> str:
     text = "".join(f"{fact.sha256} {name}\n" for name, fact in sorted(inputs.items()))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -200,7 +203,7 @@ def _standing(target: Path) -> Manifest | None:
     return manifest if whole else None
 
 
-def _same(found: Manifest, order: Import, release: str, inputs: Mapping[str, FileFact]) -> bool:
+def _same(found: Manifest, order: ImportRequest, release: str, inputs: Mapping[str, FileDigest]) -> bool:
     return (found.kind, found.release, dict(found.inputs)) == (order.kind, release, dict(inputs))
 
 
@@ -215,13 +218,15 @@ def _draft(target: Path, plan: bytes) -> Path:
     return draft
 
 
-def _read_all(draft: Path, order: Import, release: str, told: Told) -> tuple[dict[str, int], Report]:
+def _read_all(
+    draft: Path, order: ImportRequest, release: str, report_progress: ProgressCallback
+) -> tuple[dict[str, int], Report]:
     """Return (counts of nodes, edges and skipped records; report of the records skipped by this build)."""
     mark, report = draft / _READ_FILE, Report()
     if mark.is_file():
         counts: dict[str, int] = json.loads(mark.read_bytes())
         return counts, report
-    writer = GraphWriter(draft / GRAPH_FILE, report, told)
+    writer = GraphWriter(draft / GRAPH_FILE, report, report_progress)
     try:
         nodes, edges = writer.fill(KINDS[order.kind].open(order.files, report))
         writer.finish({"graph": order.name, "release": release, "kind": order.kind})

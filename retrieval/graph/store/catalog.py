@@ -12,11 +12,11 @@ from typing import Final
 
 from models.encoders.base import Encoder, EncoderFingerprint
 from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError
-from retrieval.graph.store.build import Built, Import, build_graph, check_name
+from retrieval.graph.store.build import BuildResult, ImportRequest, build_graph, check_name
 from retrieval.graph.store.reader import LocalGraph
 from retrieval.graph.store.schema import MANIFEST_FILE
 from retrieval.storage.atomic_folders import recover_all
-from retrieval.storage.durable import fact_of
+from retrieval.storage.durable import digest_file
 
 SAMPLE: Final = "sample"
 SAMPLE_DIR: Final = Path(__file__).parent / "sample"
@@ -24,7 +24,7 @@ SAMPLE_FILES: Final = (SAMPLE_DIR / "nodes.tsv", SAMPLE_DIR / "edges.tsv")
 SAMPLE_RELEASE: Final = "1"
 _WAIT_S: Final = 120.0
 _TRIES: Final = 5
-Told = Callable[[str, int], None]
+ProgressCallback = Callable[[str, int], None]
 
 
 def graph_names(root: Path) -> tuple[str, ...]:
@@ -51,21 +51,21 @@ def open_graph(root: Path, name: str, expects: EncoderFingerprint | None = None)
         there = ", ".join(graph_names(root)) or "none"
         raise GraphError(f"there is no graph {name!r} in {root}; there are: {there}", param="name")
     for _ in range(_TRIES):
-        before = _seal(root / name)
+        before = _manifest_bytes(root / name)
         try:
             graph = LocalGraph(root / name, expects)
         except GraphDamaged:
-            if _seal(root / name) == before:
+            if _manifest_bytes(root / name) == before:
                 raise
             continue
         # Another build may have replaced the folder while its files were opened.
-        if _seal(root / name) == before:
+        if _manifest_bytes(root / name) == before:
             return graph
         graph.close()
     raise GraphBusy(f"{root / name} is replaced again and again", param="name")
 
 
-def _seal(folder: Path) -> bytes:
+def _manifest_bytes(folder: Path) -> bytes:
     """Return the bytes of the manifest, which has the digest of every file; empty if there is none."""
     try:
         return (folder / MANIFEST_FILE).read_bytes()
@@ -73,26 +73,28 @@ def _seal(folder: Path) -> bytes:
         return b""
 
 
-def build_sample(root: Path, encoder: Encoder, told: Told = lambda _, __: None) -> Built:
+def build_sample(root: Path, encoder: Encoder, report_progress: ProgressCallback = lambda _, __: None) -> BuildResult:
     """Build the sample graph once for each version of the package's files and encoder.
 
     A second process waits for the first.
     """
-    order = Import(kind="tsv", files=SAMPLE_FILES, name=SAMPLE, release=SAMPLE_RELEASE, wait_s=_WAIT_S)
-    return build_graph(root, order, encoder, told)
+    order = ImportRequest(kind="tsv", files=SAMPLE_FILES, name=SAMPLE, release=SAMPLE_RELEASE, wait_s=_WAIT_S)
+    return build_graph(root, order, encoder, report_progress)
 
 
-def open_or_sample(root: Path, name: str, encoder: Encoder, told: Told = lambda _, __: None) -> LocalGraph:
+def open_or_sample(
+    root: Path, name: str, encoder: Encoder, report_progress: ProgressCallback = lambda _, __: None
+) -> LocalGraph:
     """Open the graph as ``open_graph`` does, building the package's sample graph at its first use."""
     if name != SAMPLE:
         return open_graph(root, name, encoder.fingerprint)
     # Write nothing if the graph is already built: the folder may be read-only.
     with contextlib.suppress(GraphError):
         graph = open_graph(root, name, encoder.fingerprint)
-        if dict(graph.manifest.inputs) == {path.name: fact_of(path) for path in SAMPLE_FILES}:
+        if dict(graph.manifest.inputs) == {path.name: digest_file(path) for path in SAMPLE_FILES}:
             return graph
         graph.close()
-    build_sample(root, encoder, told)
+    build_sample(root, encoder, report_progress)
     return open_graph(root, name, encoder.fingerprint)
 
 

@@ -24,7 +24,7 @@ from retrieval.graph.store.schema import (
     SCHEMA_VERSION,
     VECTOR_FILE,
 )
-from retrieval.storage.durable import FileFact, fact_of
+from retrieval.storage.durable import FileDigest, digest_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +44,8 @@ class Manifest:
     built: str
     encoder_name: str
     encoder: Mapping[str, Any]
-    inputs: Mapping[str, FileFact]
-    files: Mapping[str, FileFact] = field(default_factory=dict)
+    inputs: Mapping[str, FileDigest]
+    files: Mapping[str, FileDigest] = field(default_factory=dict)
 
     @property
     def dim(self) -> int:
@@ -80,7 +80,7 @@ def read_manifest(folder: Path) -> Manifest:
             raise GraphDamaged(f"{path} has schema {schema}; this program reads {SCHEMA_VERSION}")
         fields.pop("sha256")
         for key in ("inputs", "files"):
-            fields[key] = {name: FileFact(**fact) for name, fact in fields[key].items()}
+            fields[key] = {name: FileDigest(**fact) for name, fact in fields[key].items()}
         manifest = Manifest(**fields)
         if set(manifest.files) != set(FILES):
             raise ValueError("its list of files is another")
@@ -100,16 +100,18 @@ def _sealed(fields: Mapping[str, Any]) -> bytes:
 _BLOCK: Final = 65_536
 
 
-def verify(folder: Path, told: Callable[[str], None] = lambda _: None) -> tuple[Manifest | None, tuple[str, ...]]:
+def verify(
+    folder: Path, report_progress: Callable[[str], None] = lambda _: None
+) -> tuple[Manifest | None, tuple[str, ...]]:
     """Return (manifest, faults) without modifying anything; no faults mean that the graph is intact.
 
-    ``told`` is called with each file's name.
+    ``report_progress`` is called with each file's name.
     """
     try:
         manifest = read_manifest(folder)
     except GraphDamaged as fault:
         return None, (fault.message,)
-    faults = list(_digest_faults(folder, manifest, told))
+    faults = list(_digest_faults(folder, manifest, report_progress))
     if not faults:
         try:
             faults = [*_table_faults(folder, manifest), *_array_faults(folder, manifest)]
@@ -118,11 +120,11 @@ def verify(folder: Path, told: Callable[[str], None] = lambda _: None) -> tuple[
     return manifest, tuple(faults)
 
 
-def _digest_faults(folder: Path, manifest: Manifest, told: Callable[[str], None]) -> Iterator[str]:
+def _digest_faults(folder: Path, manifest: Manifest, report_progress: Callable[[str], None]) -> Iterator[str]:
     for name, fact in manifest.files.items():
-        told(name)
+        report_progress(name)
         try:
-            found = fact_of(folder / name)
+            found = digest_file(folder / name)
         except OSError as fault:
             yield f"{folder / name}: cannot be read: {fault.strerror}"
             continue

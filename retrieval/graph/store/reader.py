@@ -65,7 +65,7 @@ class LocalGraph:
             self._rows = _mapped(folder / ROW_FILE, np.int64, None)
             self._pool = ReadPool(folder / GRAPH_FILE, _CONNECTIONS)
         try:
-            with _damage(folder), self._pool.lent() as connection:
+            with _damage(folder), self._pool.acquire() as connection:
                 if meta_of(connection).get("schema") != str(SCHEMA_VERSION):
                     raise GraphDamaged(f"{folder / GRAPH_FILE} is of another version of this program")
         except GraphError:
@@ -205,7 +205,7 @@ class LocalGraph:
         return node_from(row, [name for (name,) in names])
 
     def _all(self, query: str, values: Sequence[Any]) -> list[Any]:
-        with _damage(self.folder), self._pool.lent() as connection:
+        with _damage(self.folder), self._pool.acquire() as connection:
             return connection.execute(query, tuple(values)).fetchall()
 
 

@@ -26,10 +26,12 @@ PROGRESS_FILE: Final = "embedded.json"
 _BATCH: Final = 256
 _SAVED: Final = 8192
 _BLOCK: Final = 65_536
-Told = Callable[[str, int], None]
+ProgressCallback = Callable[[str, int], None]
 
 
-def embed_edges(folder: Path, connection: sqlite3.Connection, encoder: Encoder, rows: int, told: Told) -> None:
+def embed_edges(
+    folder: Path, connection: sqlite3.Connection, encoder: Encoder, rows: int, report_progress: ProgressCallback
+) -> None:
     """Write VECTOR_FILE (float16), resuming after the rows that an earlier, killed call wrote.
 
     Raises:
@@ -56,7 +58,7 @@ def embed_edges(folder: Path, connection: sqlite3.Connection, encoder: Encoder, 
                 os.fsync(handle)
                 disk.replace(progress, json.dumps({"rows": done}).encode())
                 saved = done
-            told("embedded", done)
+            report_progress("embedded", done)
     finally:
         os.close(handle)
 

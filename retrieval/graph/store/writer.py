@@ -27,16 +27,16 @@ _END: Final = (
     "coalesce((SELECT n FROM node WHERE node_id = {0}), "
     "(SELECT CASE WHEN count(*) = 1 THEN min(n) END FROM node WHERE identifier = {0}))"
 )
-Told = Callable[[str, int], None]
+ProgressCallback = Callable[[str, int], None]
 
 
 class GraphWriter:
     """Write one new file, in one thread; the file is not valid until ``finish`` has returned."""
 
-    def __init__(self, path: Path, report: Report, told: Told) -> None:
-        """Open the file; ``told`` is called with each step and its number of finished records."""
+    def __init__(self, path: Path, report: Report, report_progress: ProgressCallback) -> None:
+        """Open the file; ``report_progress`` is called with each step and its number of finished records."""
         self._report = report
-        self._told = told
+        self._report_progress = report_progress
         self._staging = path.with_name("staging.sqlite")
         for leftover in (path, self._staging):
             leftover.unlink(missing_ok=True)
@@ -87,8 +87,8 @@ class GraphWriter:
         for read, node in enumerate(loader.nodes(), 1):
             count += self._put_node(count, node)
             if read % _BATCH == 0:
-                self._told("nodes", count)
-        self._told("nodes", count)
+                self._report_progress("nodes", count)
+        self._report_progress("nodes", count)
         return count
 
     def _put_node(self, n: int, node: Node) -> int:
@@ -122,9 +122,9 @@ class GraphWriter:
             count += 1
             if len(waiting) == _BATCH:
                 self._flush(waiting)
-                self._told("edges", count)
+                self._report_progress("edges", count)
         self._flush(waiting)
-        self._told("edges", count)
+        self._report_progress("edges", count)
         self._connection.execute("COMMIT")
 
     def _flush(self, waiting: list[tuple[str, str, str, str, str]]) -> None:
@@ -157,8 +157,8 @@ class GraphWriter:
             self._put_edge(row, key, merged(_edges(same)))
             row += 1
             if row % _BATCH == 0:
-                self._told("merged", row)
-        self._told("merged", row)
+                self._report_progress("merged", row)
+        self._report_progress("merged", row)
         return row
 
     def _put_edge(self, row: int, key: tuple[int, str, int], edge: Edge) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from models.encoders.base import Floats, Metric
-from models.torch_runtime.openmp import in_own_thread
+from models.torch_runtime.openmp import run_in_new_thread
 from retrieval.index.backends.base import SegmentVectors, Sink
 from retrieval.index.errors import BackendUnavailable, IndexFault
 from retrieval.index.spec import Kind, lists_for, pq_parts
@@ -50,7 +50,7 @@ def with_threads(faiss: Any, threads: int, call: Callable[[], _T]) -> _T:
             faiss.omp_set_num_threads(threads)
         return call()
 
-    return in_own_thread(counted)
+    return run_in_new_thread(counted)
 
 
 def metric_of(faiss: Any, metric: Metric) -> int:

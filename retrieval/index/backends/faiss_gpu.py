@@ -27,7 +27,7 @@ from retrieval.index.errors import BackendUnavailable, IndexFault, IndexInputInv
 from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for
 
 # The classic GPU build's upper bound on k and on nprobe.
-MOST: Final = 2_048
+MAX_GPU_K: Final = 2_048
 _BLOCK: Final = 1 << 20
 _TEMP_BYTES: Final = 256 << 20
 _PINNED_BYTES: Final = 64 << 20
@@ -135,7 +135,9 @@ class GpuSearcher:
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
     ) -> tuple[NDArray[np.int64], Floats]:
         wanted = k if allowed is None else int(np.ceil(2 * k / max(selectivity, 1e-9)))
-        found = [self._block(start, index, queries, min(wanted, MOST), selectivity) for start, index in self.blocks]
+        found = [
+            self._block(start, index, queries, min(wanted, MAX_GPU_K), selectivity) for start, index in self.blocks
+        ]
         rows, scores = (np.hstack(part) for part in zip(*found, strict=True))
         if allowed is not None:
             rows = np.where(allowed[rows], rows, NO_ID)
@@ -149,7 +151,7 @@ class GpuSearcher:
     ) -> tuple[NDArray[np.int64], Floats]:
         parameters = None
         if hasattr(index, "nlist"):
-            probes = min(MOST, probes_for(index.nlist, self.probe_share, selectivity))
+            probes = min(MAX_GPU_K, probes_for(index.nlist, self.probe_share, selectivity))
             parameters = self.faiss.SearchParametersIVF(nprobe=probes)
         try:
             scores, rows = index.search(np.ascontiguousarray(queries), min(k, index.ntotal), params=parameters)

@@ -16,11 +16,11 @@ from retrieval.index.base import NO_ID, Ids, Neighbours
 
 _BLOCK: Final = 8_192
 # Candidates beyond k, so that rounding in a first pass does not decide which is the k-th.
-SPARE: Final = 16
+EXTRA_CANDIDATES: Final = 16
 Candidates = tuple[NDArray[np.int64], Floats]
 
 
-def nothing(queries: int, k: int) -> Candidates:
+def no_hits(queries: int, k: int) -> Candidates:
     return np.full((queries, k), NO_ID, np.int64), np.full((queries, k), -np.inf, np.float32)
 
 
@@ -33,20 +33,20 @@ def best(ids: Ids, scores: Floats, k: int) -> Candidates:
     order = np.lexsort((np.where(ids == NO_ID, np.iinfo(np.int64).max, ids), -scores), axis=1)[:, :k]
     ids, scores = np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
     if ids.shape[1] < k:
-        more_ids, more_scores = nothing(len(ids), k - ids.shape[1])
+        more_ids, more_scores = no_hits(len(ids), k - ids.shape[1])
         ids, scores = np.hstack([ids, more_ids]), np.hstack([scores, more_scores])
     return ids, scores.astype(np.float32, copy=False)
 
 
-def merged(parts: Iterable[Candidates], queries: int, k: int) -> Neighbours:
+def merge_hits(parts: Iterable[Candidates], queries: int, k: int) -> Neighbours:
     """Return the k best of several lists of hits; no id may be in two of them."""
-    all_parts = list(parts) or [nothing(queries, k)]
+    all_parts = list(parts) or [no_hits(queries, k)]
     ids = np.concatenate([ids for ids, _ in all_parts], axis=1)
     scores = np.concatenate([scores for _, scores in all_parts], axis=1)
     return Neighbours(*best(ids, scores, k))
 
 
-def rescored(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64]) -> Floats:
+def rescore(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64]) -> Floats:
     """Compute the scores of ``rows`` [n, k] (NO_ID allowed) from the vectors themselves."""
     scores = np.full(rows.shape, -np.inf, np.float64)
     for line, query in enumerate(queries.astype(np.float64)):
@@ -61,18 +61,18 @@ def rescored(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArr
         return scores.astype(np.float32)
 
 
-def scanned(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64], k: int) -> Candidates:
+def exact_top_k(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64], k: int) -> Candidates:
     """Return the exact k best of ``rows`` [m], in blocks of constant memory, as rows instead of ids."""
-    held_rows, held = nothing(len(queries), 0)
+    held_rows, held = no_hits(len(queries), 0)
     for start in range(0, len(rows), _BLOCK):
         some = rows[start : start + _BLOCK]
         # A slice of consecutive rows is a view, not a copy.
         whole = int(some[-1]) - int(some[0]) + 1 == len(some)
         block_vectors = vectors[some[0] : some[-1] + 1] if whole else vectors[some]
         scores = _products(metric, queries, np.asarray(block_vectors).astype(np.float32, copy=False))
-        block_rows, block = _cut(np.broadcast_to(some, scores.shape), scores, k + SPARE)
-        held_rows, held = _cut(np.hstack([held_rows, block_rows]), np.hstack([held, block]), k + SPARE)
-    return best(held_rows, rescored(metric, queries, vectors, held_rows), k)
+        block_rows, block = _cut(np.broadcast_to(some, scores.shape), scores, k + EXTRA_CANDIDATES)
+        held_rows, held = _cut(np.hstack([held_rows, block_rows]), np.hstack([held, block]), k + EXTRA_CANDIDATES)
+    return best(held_rows, rescore(metric, queries, vectors, held_rows), k)
 
 
 def _products(metric: Metric, queries: Floats, vectors: Floats) -> Floats:

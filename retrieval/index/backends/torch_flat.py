@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
-from models.torch_runtime.openmp import in_own_thread
+from models.torch_runtime.openmp import run_in_new_thread
 from retrieval.index.backends.base import Searcher, SegmentVectors, Sink
 from retrieval.index.base import NO_ID, Mask
 from retrieval.index.errors import BackendUnavailable, IndexFault, IndexInputInvalid
@@ -77,7 +77,7 @@ class TorchFlatBackend:
 
 def _compute(device: torch.device, call: Callable[[], _T]) -> _T:
     """Run ``call`` in a thread of its own on the CPU, and in the calling search thread on a GPU."""
-    return in_own_thread(call) if device.type == "cpu" else call()
+    return run_in_new_thread(call) if device.type == "cpu" else call()
 
 
 @dataclass(slots=True)

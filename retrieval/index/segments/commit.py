@@ -8,13 +8,13 @@ from typing import Final
 
 from retrieval.index.backends.base import Backend
 from retrieval.index.segments.manifest import Manifest, OpenOptions, SegmentEntry
-from retrieval.index.segments.segment import Segment, opened
-from retrieval.index.segments.segment_writer import Picked, SegmentPlan, rows_set, write_array, write_segment
-from retrieval.index.segments.snapshot import LiveSegment, Piece, View, at_commit, packed
+from retrieval.index.segments.segment import Segment, open_segment
+from retrieval.index.segments.segment_writer import RowSelection, SegmentPlan, rows_of_mask, write_array, write_segment
+from retrieval.index.segments.snapshot import IndexSnapshot, LiveSegment, SegmentGroup, groups_at_commit, packed
 from retrieval.index.segments.storage import Storage
-from retrieval.storage.durable import FileFact, FileLock, sync
+from retrieval.storage.durable import FileDigest, FileLock, sync
 
-TAIL: Final = 0
+MEMTABLE: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +30,11 @@ class Committer:
     manifest: Manifest
     number: Callable[[], int]
 
-    def seal(self, picked: Picked) -> LiveSegment:
+    def seal(self, picked: RowSelection) -> LiveSegment:
         """Write these rows as a segment that belongs to no generation yet."""
         return self._live(self._write([picked]))
 
-    def commit(self, view: View, corpus: str, *, compact: bool) -> tuple[View, Manifest, FileLock]:
+    def commit(self, view: IndexSnapshot, corpus: str, *, compact: bool) -> tuple[IndexSnapshot, Manifest, FileLock]:
         """Write the next generation to disk and return its snapshot, manifest and lock.
 
         An OSError or an error of the back end leaves the previous generation current.
@@ -52,20 +52,20 @@ class Committer:
             segments=tuple(live.entry for live in kept),
         )
         lock = self.storage.publish(manifest)
-        return View(metric=view.metric, generation=manifest.generation, segments=kept), manifest, lock
+        return IndexSnapshot(metric=view.metric, generation=manifest.generation, segments=kept), manifest, lock
 
-    def _plan(self, view: View, *, compact: bool) -> list[Piece]:
+    def _plan(self, view: IndexSnapshot, *, compact: bool) -> list[SegmentGroup]:
         known = {entry.number for entry in self.manifest.segments}
         pieces = [live.piece() for live in view.segments]
         committed = [piece for piece in pieces if piece.parts[0] in known]
         fresh = [piece for piece in pieces if piece.parts[0] not in known]
         if view.tail is not None and view.tail.rows_alive:
-            fresh.append(Piece((TAIL,), view.tail.rows_alive, 0))
+            fresh.append(SegmentGroup((MEMTABLE,), view.tail.rows_alive, 0))
         most = self.options.segment_rows
-        planned = packed([*committed, *fresh], most) if compact else at_commit(committed, fresh, most)
+        planned = packed([*committed, *fresh], most) if compact else groups_at_commit(committed, fresh, most)
         return [piece for piece in planned if piece.alive]
 
-    def is_compact(self, view: View) -> bool:
+    def is_compact(self, view: IndexSnapshot) -> bool:
         """Return whether ``commit`` with ``compact`` would change only the generation number."""
         pieces = [live.piece() for live in view.segments]
         tail = view.tail is not None and view.tail.rows_alive
@@ -73,18 +73,22 @@ class Committer:
         return not tail and not merged and not any(piece.dead for piece in pieces)
 
     def _made(
-        self, pieces: list[Piece], again: Collection[tuple[int, ...]], by_number: Mapping[int, LiveSegment], view: View
+        self,
+        pieces: list[SegmentGroup],
+        again: Collection[tuple[int, ...]],
+        by_number: Mapping[int, LiveSegment],
+        view: IndexSnapshot,
     ) -> Iterator[LiveSegment]:
         for piece in pieces:
-            if len(piece.parts) == 1 and piece.parts[0] != TAIL and piece.parts not in again:
+            if len(piece.parts) == 1 and piece.parts[0] != MEMTABLE and piece.parts not in again:
                 yield by_number[piece.parts[0]]
                 continue
-            parts = [by_number[number].picked() for number in piece.parts if number != TAIL]
-            if TAIL in piece.parts and view.tail is not None:
-                parts.append(Picked(view.tail, rows_set(view.tail.alive)))
+            parts = [by_number[number].picked() for number in piece.parts if number != MEMTABLE]
+            if MEMTABLE in piece.parts and view.tail is not None:
+                parts.append(RowSelection(view.tail, rows_of_mask(view.tail.alive)))
             yield self._live(self._write(parts))
 
-    def _write(self, parts: list[Picked]) -> SegmentEntry:
+    def _write(self, parts: list[RowSelection]) -> SegmentEntry:
         plan = SegmentPlan(
             folder=self.storage.folder,
             number=self.number(),
@@ -95,7 +99,7 @@ class Committer:
         return write_segment(plan, parts, self.backend, self.storage.disk)
 
     def _live(self, entry: SegmentEntry) -> LiveSegment:
-        segment: Segment = opened(
+        segment: Segment = open_segment(
             self.storage.folder, entry, self.manifest.metric, self.backend, self.options.gather_rows
         )
         return LiveSegment(segment=segment, entry=entry)
@@ -107,8 +111,8 @@ class Committer:
         name = f"deleted/{generation:08d}-{entry.number:08d}.npy"
         path = self.storage.folder / name
         self.storage.disk.remove([path])  # left over from a failed commit
-        fact = write_array(self.storage.disk, path, rows_set(~live.alive))
+        fact = write_array(self.storage.disk, path, rows_of_mask(~live.alive))
         sync(path.parent)
-        files: dict[str, FileFact] = {key: fact for key, fact in entry.files.items() if key != entry.dead_file}
+        files: dict[str, FileDigest] = {key: fact for key, fact in entry.files.items() if key != entry.dead_file}
         files[name] = fact
         return replace(live, entry=replace(entry, dead=live.dead, dead_file=name, files=files))

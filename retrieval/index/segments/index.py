@@ -21,9 +21,9 @@ from retrieval.index.base import Columns, Ids, IndexStats, Neighbours, RowFilter
 from retrieval.index.errors import IndexFault, IndexInputInvalid, IndexWriteFailed
 from retrieval.index.segments.commit import Committer
 from retrieval.index.segments.manifest import Manifest, OpenOptions
-from retrieval.index.segments.search_thread import SearchOwner
-from retrieval.index.segments.segment_writer import Picked, rows_set
-from retrieval.index.segments.snapshot import Tail, View
+from retrieval.index.segments.search_thread import SearchThread
+from retrieval.index.segments.segment_writer import RowSelection, rows_of_mask
+from retrieval.index.segments.snapshot import IndexSnapshot, Memtable
 from retrieval.index.segments.storage import Storage, load
 from retrieval.storage.durable import FileLock
 
@@ -115,19 +115,19 @@ _CLOSED: Final = "the index is closed"
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class IndexResources:
     """Hold the location and configuration of an index; ``owner`` is the only thread that may use a device."""
 
     storage: Storage
     backend: Backend
     options: OpenOptions
-    owner: SearchOwner | None
+    owner: SearchThread | None
 
 
 class SegmentedIndex:
     """Implement ``VectorIndex`` over a folder; ``create_index`` and ``open_index`` construct it."""
 
-    def __init__(self, opening: Opening, manifest: Manifest, known: View | None = None) -> None:
+    def __init__(self, opening: IndexResources, manifest: Manifest, known: IndexSnapshot | None = None) -> None:
         """Load the current generation.
 
         ``manifest.kind`` is the type of new segments, all else is the folder's; ``known`` as for ``load``.
@@ -152,7 +152,7 @@ class SegmentedIndex:
                 owner.close()
             self._release()
             raise
-        self._tail = Tail(self._manifest.dim)
+        self._tail = Memtable(self._manifest.dim)
         self._changed = False
 
     @property
@@ -169,7 +169,7 @@ class SegmentedIndex:
         return self._manifest
 
     @property
-    def view(self) -> View:
+    def view(self) -> IndexSnapshot:
         """Return the current snapshot, which keeps its segments open, even after ``close``."""
         return self._view
 
@@ -283,8 +283,8 @@ class SegmentedIndex:
             self._closed = True
             if self._owner is not None:
                 self._owner.close()
-            self._view = View(metric=self.metric, generation=self._manifest.generation)
-            self._tail = Tail(self.dim)
+            self._view = IndexSnapshot(metric=self.metric, generation=self._manifest.generation)
+            self._tail = Memtable(self.dim)
             self._release()
 
     def _search(self, queries: Any, k: int, where: RowFilter | None) -> Neighbours:
@@ -298,8 +298,8 @@ class SegmentedIndex:
         tail, segments = self._tail.view(), self._view.segments
         if tail.rows_alive:
             with self._write_faults():
-                segments = (*segments, self._committer().seal(Picked(tail, rows_set(tail.alive))))
-        self._tail = Tail(self.dim)
+                segments = (*segments, self._committer().seal(RowSelection(tail, rows_of_mask(tail.alive))))
+        self._tail = Memtable(self.dim)
         self._view = replace(self._view, segments=segments, tail=self._tail.view())
 
     def _commit(self, corpus: str | None, *, compact: bool) -> None:
@@ -309,7 +309,7 @@ class SegmentedIndex:
         before, self._reading = self._reading, lock
         if before is not None:
             before.close()
-        self._tail = Tail(self.dim)
+        self._tail = Memtable(self.dim)
         self._manifest, self._view, self._changed = manifest, view, False
         self._unclean = self._storage.clean(manifest, ())
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from models.encoders.base import Metric
 from retrieval.index.errors import IndexDamaged, IndexMismatch
 from retrieval.index.spec import IndexSpec, Kind, KindChoice
-from retrieval.storage.durable import Disk, FileFact, fact_of
+from retrieval.storage.durable import Disk, FileDigest, digest_file
 
 SCHEMA: Final = 1
 Verify = Literal["full", "sizes"]
@@ -30,7 +30,7 @@ class SegmentEntry:
     rows: int
     dead: int = 0
     dead_file: str = ""
-    files: Mapping[str, FileFact] = field(default_factory=dict)
+    files: Mapping[str, FileDigest] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Manifest:
         """Return the number of live rows."""
         return sum(entry.rows - entry.dead for entry in self.segments)
 
-    def files(self) -> dict[str, FileFact]:
+    def files(self) -> dict[str, FileDigest]:
         return {name: fact for entry in self.segments for name, fact in entry.files.items()}
 
     def to_bytes(self) -> bytes:
@@ -94,7 +94,7 @@ def check_fits(manifest: Manifest, spec: IndexSpec, name: str) -> None:
         raise IndexMismatch(f"{name} was made by another encoder: {', '.join(other)} differ", param="encoder")
 
 
-def check_files(folder: Path, files: Mapping[str, FileFact], verify: Verify) -> None:
+def check_files(folder: Path, files: Mapping[str, FileDigest], verify: Verify) -> None:
     """Check the sizes and, with "full", the digests of files.
 
     Raises:
@@ -105,7 +105,7 @@ def check_files(folder: Path, files: Mapping[str, FileFact], verify: Verify) -> 
         size = (folder / name).stat().st_size
         if size != fact.bytes:
             raise IndexDamaged(f"{folder / name} has {size} bytes, not {fact.bytes}")
-        if verify == "full" and fact_of(folder / name) != fact:
+        if verify == "full" and digest_file(folder / name) != fact:
             raise IndexDamaged(f"{folder / name} is not as it was written: its digest is another")
 
 
@@ -119,7 +119,7 @@ def _sealed(fields: Mapping[str, Any]) -> bytes:
 def _manifest(fields: dict[str, Any]) -> Manifest:
     entries = []
     for entry in fields["segments"]:
-        files = {name: FileFact(int(f["bytes"]), str(f["sha256"])) for name, f in entry["files"].items()}
+        files = {name: FileDigest(int(f["bytes"]), str(f["sha256"])) for name, f in entry["files"].items()}
         entries.append(SegmentEntry(**{**entry, "files": files}))
     names = ("generation", "dim", "metric", "kind", "encoder", "corpus")
     return Manifest(**{name: fields[name] for name in names}, segments=tuple(entries))

@@ -32,7 +32,7 @@ class _Request:
     where: RowFilter | None
     reply: Future[Neighbours] = field(default_factory=Future)
 
-    def goes_with(self, other: _Request) -> bool:
+    def batches_with(self, other: _Request) -> bool:
         """Return whether both requests have the same search and the same filter.
 
         Filters with ids are compared by identity: comparing their contents would cost more.
@@ -45,7 +45,7 @@ class _Request:
         return mine is not None and theirs is not None and mine.ids is None and theirs.ids is None and mine == theirs
 
 
-class SearchOwner:
+class SearchThread:
     """Run searches on one thread.
 
     ``window_s`` is how long the first request of a batch waits for others. At most ``bound`` requests wait.
@@ -120,7 +120,7 @@ def _groups(batch: Sequence[_Request]) -> list[list[_Request]]:
     for request in batch:
         if not request.reply.set_running_or_notify_cancel():
             continue
-        group = next((group for group in groups if group[0].goes_with(request)), None)
+        group = next((group for group in groups if group[0].batches_with(request)), None)
         if group is None:
             groups.append([request])
         else:

@@ -67,7 +67,7 @@ class Segment:
         allowed = self._allowed(alive, where)
         survivors = len(self) if allowed is None else int(np.count_nonzero(allowed))
         if not survivors:
-            return scoring.nothing(len(queries), 0)
+            return scoring.no_hits(len(queries), 0)
         shift = (queries.astype(np.float64) @ self.mean.astype(np.float64))[:, None]
         if self.metric == "l2":
             queries, shift = queries - self.mean, np.zeros_like(shift)
@@ -82,18 +82,18 @@ class Segment:
     def _allowed(self, alive: Mask | None, where: RowFilter | None) -> Mask | None:
         if where is None:
             return alive
-        passing = self.columns.passing(where, ascending=True)
-        return passing if alive is None else passing & alive
+        matching_mask = self.columns.matching_mask(where, ascending=True)
+        return matching_mask if alive is None else matching_mask & alive
 
     def _find(self, queries: Floats, k: int, allowed: Mask | None, survivors: int) -> scoring.Candidates:
         more = min(k * _OVER_FETCH[self.entry.kind], max(k, _MOST_CANDIDATES))
-        wanted = min(survivors, more + scoring.SPARE)
+        wanted = min(survivors, more + scoring.EXTRA_CANDIDATES)
         searcher = self.searcher.get()
         rows, scores = searcher.search(queries, wanted, allowed, survivors / len(self))
         if allowed is not None:
             rows = np.where(allowed[rows], rows, NO_ID)  # a back end may ignore the mask
         if not searcher.exact:
-            scores = scoring.rescored(self.metric, queries, self.vectors, rows)
+            scores = scoring.rescore(self.metric, queries, self.vectors, rows)
         rows, scores = scoring.best(rows, scores, k)
         # A structure that probed too few of its parts returns fewer hits than exist.
         short = np.flatnonzero(np.count_nonzero(rows != NO_ID, axis=1) < min(k, survivors))
@@ -103,7 +103,7 @@ class Segment:
 
     def _scan(self, queries: Floats, k: int, allowed: Mask | None) -> scoring.Candidates:
         rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
-        return scoring.scanned(self.metric, queries, self.vectors, rows, k)
+        return scoring.exact_top_k(self.metric, queries, self.vectors, rows, k)
 
 
 class LazySearcher:
@@ -130,7 +130,7 @@ def segment_folder(number: int) -> str:
     return f"segments/{number:08d}"
 
 
-def opened(folder: Path, entry: SegmentEntry, metric: Metric, backend: Backend, gather_rows: int) -> Segment:
+def open_segment(folder: Path, entry: SegmentEntry, metric: Metric, backend: Backend, gather_rows: int) -> Segment:
     """Open a segment whose files have been checked.
 
     Raises:

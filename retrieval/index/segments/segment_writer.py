@@ -17,7 +17,7 @@ from retrieval.index.base import Columns, concatenated
 from retrieval.index.segments.manifest import SegmentEntry
 from retrieval.index.segments.segment import INDEX_FILE, segment_folder
 from retrieval.index.spec import KindChoice
-from retrieval.storage.durable import Disk, FileFact, sync
+from retrieval.storage.durable import Disk, FileDigest, sync
 
 _BLOCK: Final = 8_192
 
@@ -37,7 +37,7 @@ class RowSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class RowSelection:
     """Select the live rows of a source, ascending."""
 
     source: RowSource
@@ -58,7 +58,7 @@ class SegmentPlan:
 class _Order:
     """Order the rows of several sources by id."""
 
-    def __init__(self, parts: Sequence[Picked]) -> None:
+    def __init__(self, parts: Sequence[RowSelection]) -> None:
         self._parts = parts
         columns = concatenated([part.source.columns.take(part.rows) for part in parts])
         order = np.argsort(columns.ids, kind="stable")
@@ -88,7 +88,7 @@ class _Order:
         return found
 
 
-def write_segment(plan: SegmentPlan, parts: Sequence[Picked], backend: Backend, disk: Disk) -> SegmentEntry:
+def write_segment(plan: SegmentPlan, parts: Sequence[RowSelection], backend: Backend, disk: Disk) -> SegmentEntry:
     """Write a new folder and sync every file to disk.
 
     On OSError a partial folder remains, which the next clean-up removes.
@@ -98,7 +98,7 @@ def write_segment(plan: SegmentPlan, parts: Sequence[Picked], backend: Backend, 
     home = plan.folder / name
     home.mkdir(parents=True)
     mean = order.mean(plan.dim)
-    files: dict[str, FileFact] = {}
+    files: dict[str, FileDigest] = {}
     arrays: dict[str, NDArray[Any]] = {
         "ids": order.columns.ids,
         "dates": order.columns.dates,
@@ -121,7 +121,7 @@ def write_segment(plan: SegmentPlan, parts: Sequence[Picked], backend: Backend, 
     return SegmentEntry(number=plan.number, kind=kind, rows=rows, files=files)
 
 
-def write_array(disk: Disk, path: Path, values: NDArray[Any]) -> FileFact:
+def write_array(disk: Disk, path: Path, values: NDArray[Any]) -> FileDigest:
     def fill(put: Sink) -> None:
         put(_header(values.dtype, values.shape))
         for start in range(0, len(values), 1 << 17):
@@ -130,7 +130,7 @@ def write_array(disk: Disk, path: Path, values: NDArray[Any]) -> FileFact:
     return disk.write(path, fill)
 
 
-def _write_vectors(disk: Disk, path: Path, order: _Order, mean: Floats) -> FileFact:
+def _write_vectors(disk: Disk, path: Path, order: _Order, mean: Floats) -> FileDigest:
     def fill(put: Sink) -> None:
         put(_header(np.dtype("<f2"), (len(order.columns), len(mean))))
         for block in order.blocks(len(mean)):
@@ -146,5 +146,5 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return stream.getvalue()
 
 
-def rows_set(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+def rows_of_mask(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.flatnonzero(mask).astype(np.int64)

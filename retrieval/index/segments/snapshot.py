@@ -28,7 +28,7 @@ from retrieval.index.base import (
 )
 from retrieval.index.segments.manifest import SegmentEntry
 from retrieval.index.segments.segment import Segment
-from retrieval.index.segments.segment_writer import Picked, rows_set
+from retrieval.index.segments.segment_writer import RowSelection, rows_of_mask
 
 _FACTOR: Final = 8
 _SMALLEST: Final = 1_024
@@ -38,7 +38,7 @@ _MOST_DEAD: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SegmentGroup:
     """Describe one planned segment: numbers of its parts (0 for the memtable), live rows and dead rows."""
 
     parts: tuple[int, ...]
@@ -50,11 +50,13 @@ class Piece:
         """Return whether enough of its rows are dead to justify a rewrite."""
         return self.dead > _MOST_DEAD * (self.alive + self.dead)
 
-    def joined(self, other: Piece) -> Piece:
-        return Piece((*self.parts, *other.parts), self.alive + other.alive, self.dead + other.dead)
+    def joined(self, other: SegmentGroup) -> SegmentGroup:
+        return SegmentGroup((*self.parts, *other.parts), self.alive + other.alive, self.dead + other.dead)
 
 
-def at_commit(committed: Sequence[Piece], fresh: Sequence[Piece], segment_rows: int) -> list[Piece]:
+def groups_at_commit(
+    committed: Sequence[SegmentGroup], fresh: Sequence[SegmentGroup], segment_rows: int
+) -> list[SegmentGroup]:
     """Return the segments that a commit leaves.
 
     ``fresh`` pieces belong to no generation yet: they are packed together, whatever their tiers.
@@ -66,9 +68,9 @@ def at_commit(committed: Sequence[Piece], fresh: Sequence[Piece], segment_rows: 
     return pieces
 
 
-def packed(pieces: Sequence[Piece], segment_rows: int) -> list[Piece]:
+def packed(pieces: Sequence[SegmentGroup], segment_rows: int) -> list[SegmentGroup]:
     """Pack pieces into as few segments as possible, small ones first."""
-    groups: list[Piece] = []
+    groups: list[SegmentGroup] = []
     for piece in sorted(pieces, key=lambda piece: piece.alive):
         if groups and groups[-1].alive + piece.alive <= segment_rows:
             groups[-1] = groups[-1].joined(piece)
@@ -77,8 +79,8 @@ def packed(pieces: Sequence[Piece], segment_rows: int) -> list[Piece]:
     return groups
 
 
-def _full_tier(pieces: Sequence[Piece], most_rows: int) -> list[Piece]:
-    tiers: dict[int, list[Piece]] = {}
+def _full_tier(pieces: Sequence[SegmentGroup], most_rows: int) -> list[SegmentGroup]:
+    tiers: dict[int, list[SegmentGroup]] = {}
     for piece in pieces:
         tiers.setdefault(_tier(piece.alive), []).append(piece)
     for tier in sorted(tiers):
@@ -96,7 +98,7 @@ def _tier(rows: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class TailView:
+class MemtableSnapshot:
     """Hold a snapshot of the memtable; later changes make a new one."""
 
     columns: Columns
@@ -116,15 +118,15 @@ class TailView:
         return found
 
     def search(self, metric: Metric, queries: Floats, k: int, where: RowFilter | None) -> scoring.Candidates:
-        allowed = self.alive if where is None else self.alive & self.columns.passing(where)
+        allowed = self.alive if where is None else self.alive & self.columns.matching_mask(where)
         rows = np.flatnonzero(allowed)
         if not len(rows):
-            return scoring.nothing(len(queries), 0)
-        found, scores = scoring.scanned(metric, queries, self.vectors, rows, k)
+            return scoring.no_hits(len(queries), 0)
+        found, scores = scoring.exact_top_k(metric, queries, self.vectors, rows, k)
         return np.where(found == NO_ID, NO_ID, self.columns.ids[found]), scores
 
 
-class Tail:
+class Memtable:
     """Collect new rows in memory, one writer at a time.
 
     Arrays grow by doubling; a snapshot covers the part that was filled when it was taken.
@@ -144,8 +146,8 @@ class Tail:
     def dead(self) -> int:
         return len(self._alive) - len(self._rows)
 
-    def view(self) -> TailView:
-        return TailView(self._columns, self._buffer[: len(self._alive)], self._alive)
+    def view(self) -> MemtableSnapshot:
+        return MemtableSnapshot(self._columns, self._buffer[: len(self._alive)], self._alive)
 
     def add(self, columns: Columns, vectors: Floats) -> None:
         start, end = len(self._alive), len(self._alive) + len(columns)
@@ -203,22 +205,22 @@ class LiveSegment:
         alive[rows] = False
         return replace(self, alive=alive, dead=self.dead + len(rows))
 
-    def piece(self) -> Piece:
-        return Piece((self.entry.number,), self.rows_alive, self.dead)
+    def piece(self) -> SegmentGroup:
+        return SegmentGroup((self.entry.number,), self.rows_alive, self.dead)
 
-    def picked(self) -> Picked:
+    def picked(self) -> RowSelection:
         rows = np.arange(len(self.segment)) if self.alive is None else np.flatnonzero(self.alive)
-        return Picked(self.segment, rows.astype(np.int64))
+        return RowSelection(self.segment, rows.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class IndexSnapshot:
     """Hold the state of an index at one point in time."""
 
     metric: Metric
     generation: int
     segments: tuple[LiveSegment, ...] = ()
-    tail: TailView | None = None
+    tail: MemtableSnapshot | None = None
 
     @property
     def rows(self) -> int:
@@ -228,7 +230,7 @@ class View:
         """Yield every live row, in parts."""
         parts = [live.picked() for live in self.segments]
         if self.tail is not None:
-            parts.append(Picked(self.tail, rows_set(self.tail.alive)))
+            parts.append(RowSelection(self.tail, rows_of_mask(self.tail.alive)))
         for part in parts:
             for start in range(0, len(part.rows), _ROWS_AT_ONCE):
                 rows = part.rows[start : start + _ROWS_AT_ONCE]
@@ -250,8 +252,8 @@ class View:
 
     def _search(self, queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
         if not len(queries):
-            return Neighbours(*scoring.nothing(0, k))
+            return Neighbours(*scoring.no_hits(0, k))
         parts = [live.segment.search(queries, k, live.alive, where) for live in self.segments]
         if self.tail is not None:
             parts.append(self.tail.search(self.metric, queries, k, where))
-        return scoring.merged(parts, len(queries), k)
+        return scoring.merge_hits(parts, len(queries), k)

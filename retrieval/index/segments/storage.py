@@ -21,8 +21,8 @@ from retrieval.index.backends.base import Backend
 from retrieval.index.base import Mask
 from retrieval.index.errors import IndexBusy, IndexDamaged, IndexWriteFailed
 from retrieval.index.segments.manifest import Manifest, OpenOptions, SegmentEntry, check_files, manifest_from_bytes
-from retrieval.index.segments.segment import opened, segment_folder
-from retrieval.index.segments.snapshot import LiveSegment, View
+from retrieval.index.segments.segment import open_segment, segment_folder
+from retrieval.index.segments.snapshot import IndexSnapshot, LiveSegment
 from retrieval.storage.durable import Disk, FileLock, sync
 
 CURRENT: Final = "manifest.json"
@@ -157,9 +157,9 @@ class _Loader:
     options: OpenOptions
     known: Mapping[int, LiveSegment]
 
-    def view(self, manifest: Manifest) -> View:
+    def view(self, manifest: Manifest) -> IndexSnapshot:
         segments = tuple(self._live(manifest, entry) for entry in manifest.segments)
-        return View(metric=manifest.metric, generation=manifest.generation, segments=segments)
+        return IndexSnapshot(metric=manifest.metric, generation=manifest.generation, segments=segments)
 
     def _live(self, manifest: Manifest, entry: SegmentEntry) -> LiveSegment:
         folder, before = self.storage.folder, self.known.get(entry.number)
@@ -171,7 +171,7 @@ class _Loader:
             )
         else:
             check_files(folder, entry.files, self.options.verify)
-            segment = opened(folder, entry, manifest.metric, self.backend, self.options.gather_rows)
+            segment = open_segment(folder, entry, manifest.metric, self.backend, self.options.gather_rows)
         return LiveSegment(segment=segment, entry=entry, alive=self._alive(entry), dead=entry.dead)
 
     def _alive(self, entry: SegmentEntry) -> Mask | None:
@@ -187,8 +187,8 @@ class _Loader:
 
 
 def load(
-    storage: Storage, backend: Backend, options: OpenOptions, known: View | None = None
-) -> tuple[Manifest, FileLock, View]:
+    storage: Storage, backend: Backend, options: OpenOptions, known: IndexSnapshot | None = None
+) -> tuple[Manifest, FileLock, IndexSnapshot]:
     """Open the current generation and return its manifest, lock and snapshot.
 
     ``known`` is an earlier snapshot of the folder: its segments are neither checked nor opened again.

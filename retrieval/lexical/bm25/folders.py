@@ -122,7 +122,7 @@ class WriterLock:
         except OSError as error:
             raise IndexWriteFailed(f"{self._path.parent}: {error.strerror}") from error
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -18,7 +18,7 @@ from typing import Any, Final
 from retrieval.index.base import RowFilter
 from retrieval.index.errors import BackendUnavailable, IndexBusy, IndexDamaged, IndexFault, IndexWriteFailed
 from retrieval.lexical.bm25.folders import WriterLock, check_identity, identity, make_folder
-from retrieval.lexical.bm25.terms import LexicalOptions, none_can_pass, rarest_terms, row_of
+from retrieval.lexical.bm25.terms import LexicalOptions, admits_none, rarest_terms, row_of
 from retrieval.passages import Hit, Passage
 
 KIND: Final = "fts5"
@@ -105,7 +105,7 @@ class FtsIndex:
             self._drop_writer()
 
     def search(self, query: str, k: int, where: RowFilter | None = None) -> list[Hit]:
-        if k <= 0 or none_can_pass(where):
+        if k <= 0 or admits_none(where):
             return []
         with self._read_lock, _reading(self._path):
             self._check_open()
@@ -184,7 +184,7 @@ class FtsIndex:
                 if writer.in_transaction:
                     writer.execute("ROLLBACK")
             writer.close()
-        self._right.give_back()
+        self._right.release()
 
 
 def _connect(path: Path) -> sqlite3.Connection:

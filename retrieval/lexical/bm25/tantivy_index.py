@@ -23,7 +23,7 @@ import tantivy
 from retrieval.index.base import RowFilter
 from retrieval.index.errors import IndexDamaged, IndexFault, IndexWriteFailed
 from retrieval.lexical.bm25.folders import WriterLock, identity, make_folder, read_manifest, write_manifest
-from retrieval.lexical.bm25.terms import LexicalOptions, bits_of, none_can_pass, rarest_terms, row_of
+from retrieval.lexical.bm25.terms import LexicalOptions, admits_none, bits_of, rarest_terms, row_of
 from retrieval.passages import Hit, Passage
 
 META: Final = "meta.json"
@@ -164,14 +164,14 @@ class TantivyIndex:
             except ValueError as error:
                 raise IndexWriteFailed(f"{self._folder}: all was committed, but merging failed: {error}") from error
             finally:
-                self._right.give_back()
+                self._right.release()
                 with self._read_lock:
                     self._reload()
 
     def search(self, query: str, k: int, where: RowFilter | None = None) -> list[Hit]:
         searcher = self._searcher()
         limit = min(k, searcher.num_docs)
-        if limit <= 0 or none_can_pass(where):
+        if limit <= 0 or admits_none(where):
             return []
         with _reading(self._folder):
             terms = rarest_terms(query, self._options.max_terms, lambda term: searcher.doc_freq("terms", term))
@@ -254,7 +254,7 @@ class TantivyIndex:
             with contextlib.suppress(ValueError, OSError):
                 writer.rollback()
                 writer.wait_merging_threads()
-        self._right.give_back()
+        self._right.release()
 
 
 def _schema() -> tantivy.Schema:

@@ -69,7 +69,7 @@ def rarest_terms(query: str, limit: int, frequency: Callable[[str], int]) -> lis
     return [term for _, _, term in sorted(known)[:limit]]
 
 
-def none_can_pass(where: RowFilter | None) -> bool:
+def admits_none(where: RowFilter | None) -> bool:
     """Return whether the filter has an empty set of namespaces or of ids.
 
     Such a set admits no row, whereas a missing condition admits all.

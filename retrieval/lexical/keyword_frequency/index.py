@@ -20,14 +20,14 @@ from retrieval.lexical.bm25.terms import checked_id
 from retrieval.lexical.keyword_frequency.pes2 import KeywordTable
 from retrieval.lexical.keyword_frequency.segment import (
     KIND,
-    MAX_PLACES,
-    Part,
+    MAX_POSITIONS,
+    LivePart,
     Segment,
     SegmentBuilder,
     keyword_forms,
     merged,
     read_parts,
-    remove_unread,
+    remove_unreferenced,
     stamp,
     write_parts,
 )
@@ -63,7 +63,7 @@ class KeywordIndex:
         self._right = WriterLock(folder)
         self._closed = False
         self._changes = _Changes()
-        self._parts: tuple[Part, ...] = ()
+        self._parts: tuple[LivePart, ...] = ()
         self._generation = 0
         self._stamp = (0, 0)
         self._load()
@@ -104,12 +104,12 @@ class KeywordIndex:
             if not self._right.held:
                 return
             try:
-                parts = _tidied(self._changes.applied(self._parts))
+                parts = _compacted(self._changes.applied(self._parts))
                 written = write_parts(self._folder, parts, self._generation + 1)
                 with self._read_lock:
                     self._parts, self._stamp = written, stamp(self._folder)
                     self._generation += 1
-                remove_unread(self._folder, written)
+                remove_unreferenced(self._folder, written)
             except OSError as error:
                 raise IndexWriteFailed(f"{self._folder}: {error}") from error
             finally:
@@ -143,7 +143,7 @@ class KeywordIndex:
             self._parts = ()
             self._closed = True
 
-    def _current(self) -> tuple[Part, ...]:
+    def _current(self) -> tuple[LivePart, ...]:
         with self._read_lock:
             self._check_open()
             if not self._right.held and stamp(self._folder) != self._stamp:
@@ -178,7 +178,7 @@ class KeywordIndex:
 
     def _drop_changes(self) -> None:
         self._changes = _Changes()
-        self._right.give_back()
+        self._right.release()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -206,7 +206,7 @@ class _Changes:
         self._step += 1
         self._gone_at[passage_id] = self._step
 
-    def applied(self, parts: Sequence[Part]) -> list[Part]:
+    def applied(self, parts: Sequence[LivePart]) -> list[LivePart]:
         """Return the parts after the changes; only those that changed lack files."""
         if len(self._builder):
             self._seal()
@@ -215,12 +215,12 @@ class _Changes:
         for part in parts:
             dead = part.alive & np.isin(part.segment.ids, gone)
             files = {name: file for name, file in part.files.items() if name != "alive"}
-            out.append(Part(part.segment, part.alive & ~dead, files) if dead.any() else part)
+            out.append(LivePart(part.segment, part.alive & ~dead, files) if dead.any() else part)
         first = 0
         for segment in self._built:
             steps = self._added_at[first : first + len(segment)]
             last = [self._gone_at[number] for number in segment.ids.tolist()]
-            out.append(Part(segment, np.array(last) <= np.array(steps)))
+            out.append(LivePart(segment, np.array(last) <= np.array(steps)))
             first += len(segment)
         return out
 
@@ -229,25 +229,25 @@ class _Changes:
         self._builder = SegmentBuilder()
 
 
-def _tidied(parts: Sequence[Part]) -> list[Part]:
+def _compacted(parts: Sequence[LivePart]) -> list[LivePart]:
     """Merge and rewrite parts that have become inefficient, and drop those without live rows.
 
     Adjacent parts are merged where the later has grown to half of the earlier; a part with mostly dead rows is
     rewritten.
     """
-    out: list[Part] = []
+    out: list[LivePart] = []
     for part in parts:
         out.append(part)
-        while len(out) > 1 and 2 * len(out[-1].segment) >= len(out[-2].segment) and _places(out[-2:]) < MAX_PLACES:
+        while len(out) > 1 and 2 * len(out[-1].segment) >= len(out[-2].segment) and _places(out[-2:]) < MAX_POSITIONS:
             out[-2:] = [_one(out[-2:])]
     living = [part for part in out if part.alive.any()]
     return [_one([part]) if 2 * part.alive.sum() < len(part.alive) else part for part in living]
 
 
-def _one(parts: Sequence[Part]) -> Part:
+def _one(parts: Sequence[LivePart]) -> LivePart:
     segment = merged([part.segment for part in parts], [part.alive for part in parts])
-    return Part(segment, np.ones(len(segment), dtype=np.bool_))
+    return LivePart(segment, np.ones(len(segment), dtype=np.bool_))
 
 
-def _places(parts: Sequence[Part]) -> int:
+def _places(parts: Sequence[LivePart]) -> int:
     return sum(int(part.segment.bases[-1]) for part in parts)

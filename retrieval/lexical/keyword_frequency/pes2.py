@@ -210,7 +210,7 @@ _EMPTY: Final = frozenset(
 )  # fmt: skip
 
 
-def unmarked_keywords(question: str) -> tuple[Keyword, ...]:
+def query_keywords(question: str) -> tuple[Keyword, ...]:
     """Return the content words as keywords, each once, in the order of the question, none of them fixed.
 
     Where the question has only function words, all of them are keywords.

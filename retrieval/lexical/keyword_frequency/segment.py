@@ -22,11 +22,21 @@ from numpy.typing import NDArray
 from retrieval.index.base import Ids, RowFilter
 from retrieval.index.errors import IndexDamaged
 from retrieval.lexical.bm25.folders import MANIFEST, identity, write_manifest
-from retrieval.lexical.tokens import GLUED, HARD, LINKED, NAMED_LETTER, SIGN, WORD, Atom, atoms_of, unplaced_atoms
+from retrieval.lexical.tokens import (
+    GLUED,
+    HARD,
+    LINKED,
+    NAMED_LETTER,
+    SIGN,
+    WORD,
+    Atom,
+    atoms_of,
+    atoms_without_offsets,
+)
 from retrieval.passages import Passage, type_bits
-from retrieval.storage.durable import fact_of
+from retrieval.storage.durable import digest_file
 
-MAX_PLACES: Final = 2**29
+MAX_POSITIONS: Final = 2**29
 _LETTERS: Final = (WORD, NAMED_LETTER)
 _LEFT, _RIGHT, _TWO = 1, 2, 4
 _MAX_FORMS_ATOMS: Final = 8
@@ -127,7 +137,7 @@ class SegmentBuilder:
         The title does not count, since it is not part of what is shown as evidence.
         """
         place = self.places
-        atoms = unplaced_atoms(passage.text)
+        atoms = atoms_without_offsets(passage.text)
         for at, atom in enumerate(atoms):
             place += 2 if atom.gap == HARD else 1
             self._put(atom.term, place << 3 | _glue(atoms, at, at))
@@ -251,7 +261,7 @@ _ARRAYS: Final[dict[str, type[np.generic]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LivePart:
     """Pair a segment with the mask of its live rows.
 
     ``files`` maps each array to (file name, digest) once it is written.
@@ -262,7 +272,7 @@ class Part:
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def read_parts(folder: Path, manifest: Mapping[str, Any]) -> tuple[Part, ...]:
+def read_parts(folder: Path, manifest: Mapping[str, Any]) -> tuple[LivePart, ...]:
     """Read the parts that the manifest names; arrays stay memory-mapped.
 
     Raises:
@@ -276,7 +286,7 @@ def read_parts(folder: Path, manifest: Mapping[str, Any]) -> tuple[Part, ...]:
         raise IndexDamaged(f"{folder}: {error}") from error
 
 
-def write_parts(folder: Path, parts: Sequence[Part], generation: int) -> tuple[Part, ...]:
+def write_parts(folder: Path, parts: Sequence[LivePart], generation: int) -> tuple[LivePart, ...]:
     """Write the arrays that have no files yet, then the manifest; return the parts with their files.
 
     The returned parts have the given arrays, in memory.
@@ -295,13 +305,13 @@ def write_parts(folder: Path, parts: Sequence[Part], generation: int) -> tuple[P
             files["terms"] = _save(folder / f"{name}.terms.npy", terms)
         if "alive" not in files:
             files["alive"] = _save(folder / f"{name}.alive.npy", part.alive)
-        written.append(Part(part.segment, part.alive, files))
+        written.append(LivePart(part.segment, part.alive, files))
     entries = [dict(part.files) for part in written]
     write_manifest(folder, identity(KIND) | {"generation": generation, "segments": entries})
     return tuple(written)
 
 
-def remove_unread(folder: Path, parts: Sequence[Part]) -> None:
+def remove_unreferenced(folder: Path, parts: Sequence[LivePart]) -> None:
     """Remove files that the manifest does not name: of older generations, and of killed writers."""
     named = {file for part in parts for file, _ in part.files.values()}
     for path in folder.glob("*.npy"):
@@ -323,7 +333,7 @@ def stamp(folder: Path) -> tuple[int, int]:
     return state.st_mtime_ns, state.st_ino
 
 
-def _read_part(folder: Path, files: Mapping[str, Sequence[str]]) -> Part:
+def _read_part(folder: Path, files: Mapping[str, Sequence[str]]) -> LivePart:
     columns: dict[str, Any] = {name: _load(folder, files[name], kind) for name, kind in _ARRAYS.items()}
     blob = _load(folder, files["terms"], np.uint8).tobytes().decode()
     terms = {term: number for number, term in enumerate(blob.split("\n"))} if blob else {}
@@ -332,13 +342,13 @@ def _read_part(folder: Path, files: Mapping[str, Sequence[str]]) -> Part:
     lengths = (len(segment.offsets) - 1, len(segment.bases) - 1, len(alive))
     if lengths != (len(terms), len(segment), len(segment)):
         raise IndexDamaged(f"{folder}: files of different segments are mixed")
-    return Part(segment, alive, {name: tuple(entry) for name, entry in files.items()})
+    return LivePart(segment, alive, {name: tuple(entry) for name, entry in files.items()})
 
 
 def _load(folder: Path, entry: Sequence[str], kind: type[np.generic]) -> NDArray[Any]:
     name, digest = entry
     path = folder / Path(name).name
-    if fact_of(path).sha256 != digest:
+    if digest_file(path).sha256 != digest:
         raise IndexDamaged(f"{path} is not what was written")
     loaded: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     if loaded.dtype != kind or loaded.ndim != 1:
@@ -351,4 +361,4 @@ def _save(path: Path, values: NDArray[Any]) -> tuple[str, str]:
         np.save(file, values, allow_pickle=False)
         file.flush()
         os.fsync(file.fileno())
-    return path.name, fact_of(path).sha256
+    return path.name, digest_file(path).sha256

@@ -147,7 +147,7 @@ _LINK_WORDS: Final = frozenset(
 class Vocabulary(Protocol):
     """Look up phrases in a local controlled vocabulary: MeSH headings, names of diseases."""
 
-    def knows(self, phrase: str) -> bool:
+    def contains(self, phrase: str) -> bool:
         """Return whether the whole phrase is one of its entries."""
         ...
 
@@ -155,7 +155,7 @@ class Vocabulary(Protocol):
 class NoVocabulary:
     """Know no phrases, so that every phrase is free text."""
 
-    def knows(self, phrase: str) -> bool:
+    def contains(self, phrase: str) -> bool:
         return False
 
 
@@ -263,7 +263,7 @@ def _of_clause(clause: Clause, where: _Where) -> set[ParamClass]:
 
 
 def _of_words(text: str, tag: str, where: _Where) -> ParamClass:
-    if where.vocabulary.knows(text) and not holds_sequence(text):
+    if where.vocabulary.contains(text) and not holds_sequence(text):
         return "term"
     known = _by_tag(text, tag)
     if known is not None:

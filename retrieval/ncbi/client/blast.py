@@ -53,11 +53,11 @@ class BlastTiming:
 
 @dataclass(slots=True)
 class _Search:
-    """Track a submitted search; ``next_look_at`` is the earliest time of the next request with its RID."""
+    """Track a submitted search; ``next_poll_at`` is the earliest time of the next request with its RID."""
 
     rid: str
     submitted_at: float
-    next_look_at: float
+    next_poll_at: float
 
 
 class BlastRunner:
@@ -124,7 +124,7 @@ class BlastRunner:
     async def _result(self, search: _Search, call: NcbiCall, deadline: float) -> RawReply:
         attempts = 1
         while True:
-            await self._wait_for_look(search, deadline)
+            await self._wait_for_poll(search, deadline)
             page = await self._send(NcbiCall("blast_get", "", {"RID": search.rid, "FORMAT_OBJECT": "SearchInfo"}))
             attempts += 1
             if _is_ready(page.body):
@@ -132,20 +132,20 @@ class BlastRunner:
                 if result is not None:
                     return replace(result, attempts=attempts + result.attempts)
 
-    async def _wait_for_look(self, search: _Search, deadline: float) -> None:
+    async def _wait_for_poll(self, search: _Search, deadline: float) -> None:
         """Sleep until the RID may be polled again; several callers of one RID take turns.
 
         Raises:
             NcbiTimeout: the next poll is after the deadline.
         """
-        while (wait := search.next_look_at - self._clock.now()) > 0:
-            if search.next_look_at > deadline:
+        while (wait := search.next_poll_at - self._clock.now()) > 0:
+            if search.next_poll_at > deadline:
                 break
             await self._clock.sleep(wait)
-        if max(search.next_look_at, self._clock.now()) > deadline:
+        if max(search.next_poll_at, self._clock.now()) > deadline:
             raise NcbiTimeout(f"BLAST was not ready after {self._timing.total_timeout_s:g} s")
         # Even a local gateway is not polled without a pause.
-        search.next_look_at = self._clock.now() + max(self._timing.poll_interval_s, 0.02)
+        search.next_poll_at = self._clock.now() + max(self._timing.poll_interval_s, 0.02)
 
     async def _fetch(self, search: _Search, call: NcbiCall) -> RawReply | None:
         """Fetch the result, or return None if the page contradicts the preceding status and is not ready.

@@ -39,14 +39,14 @@ from retrieval.ncbi.client.transport import (
     interval_for,
     ncbi_rate,
 )
-from retrieval.observing import RetrievalObserver, Unobserved
+from retrieval.observer import NullObserver, RetrievalObserver
 from retrieval.types import Endpoint, NcbiCall, RawReply
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Flight(Generic[T]):
+class _SharedTask(Generic[T]):
     task: asyncio.Task[T]
     waiters: int = 0
 
@@ -55,7 +55,7 @@ class InFlight(Generic[T]):
     """Share one task among equal calls; it is cancelled when no caller waits for it any more."""
 
     def __init__(self) -> None:
-        self._flights: dict[str, _Flight[T]] = {}
+        self._flights: dict[str, _SharedTask[T]] = {}
 
     def __len__(self) -> int:
         return len(self._flights)
@@ -64,9 +64,9 @@ class InFlight(Generic[T]):
         """Return the result of ``work``, new or already running under ``key``; its error goes to every caller."""
         flight = self._flights.get(key)
         if flight is None:
-            flight = _Flight(asyncio.ensure_future(_awaited(work)))
+            flight = _SharedTask(asyncio.ensure_future(_awaited(work)))
             self._flights[key] = flight
-            flight.task.add_done_callback(lambda task: self._landed(key, task))
+            flight.task.add_done_callback(lambda task: self._on_done(key, task))
         flight.waiters += 1
         try:
             return await asyncio.shield(flight.task)
@@ -76,7 +76,7 @@ class InFlight(Generic[T]):
                 self._forget(key, flight.task)
                 flight.task.cancel()
 
-    def _landed(self, key: str, task: asyncio.Task[T]) -> None:
+    def _on_done(self, key: str, task: asyncio.Task[T]) -> None:
         self._forget(key, task)
         if not task.cancelled():
             task.exception()  # without callers, asyncio would log an error that was never retrieved
@@ -231,7 +231,7 @@ class ClientConfig:
     limits: SendLimits = field(default_factory=SendLimits)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     blast: BlastTiming = field(default_factory=BlastTiming)
-    observer: RetrievalObserver = field(default_factory=Unobserved)
+    observer: RetrievalObserver = field(default_factory=NullObserver)
 
 
 class NcbiClient:
@@ -260,7 +260,7 @@ class NcbiClient:
         self._sender = sender or HttpSender(config.limits)
         rate = ncbi_rate(has_key=bool(config.site.api_key)) if config.rate_per_s is None else config.rate_per_s
         self._limiter = RateLimiter(interval_for(rate) if rate else 0.0, self._clock)
-        self._put_gate = RateLimiter(config.blast.put_interval_s, self._clock)
+        self._put_limiter = RateLimiter(config.blast.put_interval_s, self._clock)
         self._blast = BlastRunner(self._send, config.blast, self._clock)
         self._in_flight: InFlight[RawReply] = InFlight()
 
@@ -345,7 +345,7 @@ class NcbiClient:
                 check_body(call, text)
             except NcbiThrottled:
                 # NCBI throttles the whole process, not only this call.
-                self._limiter.hold_off(self._asked_pause(reply.retry_after))
+                self._limiter.delay(self._asked_pause(reply.retry_after))
                 raise
             return RawReply(reply.status, reply.content_type, text, size, attempts=attempt)
         except NcbiError as error:
@@ -363,7 +363,7 @@ class NcbiClient:
     async def _take_turn(self, call: NcbiCall) -> None:
         began = time.monotonic()
         if call.endpoint == "blast_put":
-            await self._put_gate.acquire()
+            await self._put_limiter.acquire()
         await self._limiter.acquire()
         self._observer.ncbi_waited(time.monotonic() - began)
 

@@ -68,7 +68,7 @@ class RateLimiter:
                 await self._clock.sleep(wait)
             self._next_at = self._clock.now() + self._interval_s
 
-    def hold_off(self, seconds: float) -> None:
+    def delay(self, seconds: float) -> None:
         """Delay all requests by at least ``seconds`` from now, as the server has requested."""
         self._next_at = max(self._next_at, self._clock.now() + seconds)
 
@@ -133,7 +133,7 @@ class HttpSender:
         transport = await self._opened()
         try:
             async with asyncio.timeout(limits.timeout_s):
-                return await _exchange(transport, _to_httpx(request, limits), limits.max_reply_bytes)
+                return await _round_trip(transport, _to_httpx(request, limits), limits.max_reply_bytes)
         except (TimeoutError, httpx.TimeoutException) as error:
             slow = "the connection" if isinstance(error, httpx.ConnectTimeout) else "NCBI"
             seconds = limits.connect_timeout_s if isinstance(error, httpx.ConnectTimeout) else limits.timeout_s
@@ -156,7 +156,7 @@ class HttpSender:
             return self._transport
 
 
-async def _exchange(transport: httpx.AsyncBaseTransport, request: httpx.Request, cap: int) -> HttpReply:
+async def _round_trip(transport: httpx.AsyncBaseTransport, request: httpx.Request, cap: int) -> HttpReply:
     response = await transport.handle_async_request(request)
     try:
         if response.headers.get("content-encoding", "identity") != "identity":

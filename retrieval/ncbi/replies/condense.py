@@ -410,7 +410,7 @@ _TURN: Final = re.compile(
 )
 
 
-def neutralise(text: str) -> str:
+def sanitize(text: str) -> str:
     """Return ``text`` as one paragraph of plain data.
 
     Facts stay readable; applying the function twice changes nothing more.

@@ -396,7 +396,7 @@ _HEAD_CHARS: Final = 20_000
 _UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def is_miss(call: NcbiCall, reply: RawReply) -> bool:
+def is_empty_reply(call: NcbiCall, reply: RawReply) -> bool:
     """Return whether nothing was counted, linked or aligned, or every record is an error.
 
     An overview (einfo) never counts as empty.
@@ -406,7 +406,7 @@ def is_miss(call: NcbiCall, reply: RawReply) -> bool:
     try:
         parsed = parse_reply(call, reply)
     except NcbiError as error:
-        return refuses(error)
+        return is_not_found(error)
     except _UNREADABLE:
         return False  # the session parses the same reply and reports the error
     match parsed:
@@ -418,7 +418,7 @@ def is_miss(call: NcbiCall, reply: RawReply) -> bool:
             return not hits
 
 
-def refuses(error: NcbiError) -> bool:
+def is_not_found(error: NcbiError) -> bool:
     """Return whether an error means that the source lacks the item: no such database, record or search."""
     return isinstance(error, NcbiReplyError | BlastFailed)
 

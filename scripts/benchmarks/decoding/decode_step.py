@@ -33,10 +33,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.catalog import load_catalog
 from models.engines.options import EngineOptions
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, RunningSequence
-from models.engines.transformers_engine.kv_cache import KvSlots, PrefixCache
+from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.engines.transformers_engine.model_loading import LoadedModel, load_model
 from models.torch_runtime.layers import NAME
-from models.torch_runtime.openmp import in_own_thread
+from models.torch_runtime.openmp import run_in_new_thread
 from models.types import GenerateParams
 from scripts.benchmarks.decoding.random_models import build_model
 
@@ -77,7 +77,7 @@ def neighbours(number: int) -> Iterator[None]:
 
 
 def step_ms(loaded: LoadedModel, sequences: int, args: argparse.Namespace) -> float:
-    slots = KvSlots(loaded.shape, max_bytes=loaded.slot_bytes, max_rows=32, max_columns=loaded.max_model_len)
+    slots = KvCache(loaded.shape, max_bytes=loaded.slot_bytes, max_rows=32, max_columns=loaded.max_model_len)
     limits = BatchLimits(max_num_seqs=32, block_size=32)
     decoder = BatchDecoder(loaded.model, loaded.tokenizer, slots, PrefixCache(loaded.prefix_bytes), limits)
     reading = sequences * args.prompt // limits.prefill_tokens + 3
@@ -98,7 +98,7 @@ def step_ms(loaded: LoadedModel, sequences: int, args: argparse.Namespace) -> fl
 def row(loaded: LoadedModel, args: argparse.Namespace, *, beside: bool) -> list[float]:
     # The engine decodes in a thread of its own; so does this.
     with idle_thread(wanted=beside), neighbours(args.busy):
-        return in_own_thread(lambda: [step_ms(loaded, number, args) for number in _BATCHES])
+        return run_in_new_thread(lambda: [step_ms(loaded, number, args) for number in _BATCHES])
 
 
 def as_loaded(folder: Path, packed: LoadedModel) -> LoadedModel:
@@ -112,9 +112,9 @@ def measure(args: argparse.Namespace) -> None:
     print("| --- " * (2 + len(_BATCHES)) + "|")
     with tempfile.TemporaryDirectory() as name:
         made = partial(build_model, Path(name), args.shape)
-        card = load_catalog()[args.model] if args.model else in_own_thread(made)
-        packed = in_own_thread(lambda: load_model(card, EngineOptions(device="cpu", dtype=args.dtype)))
-        plain = in_own_thread(lambda: as_loaded(Path(card.source), packed))
+        card = load_catalog()[args.model] if args.model else run_in_new_thread(made)
+        packed = run_in_new_thread(lambda: load_model(card, EngineOptions(device="cpu", dtype=args.dtype)))
+        plain = run_in_new_thread(lambda: as_loaded(Path(card.source), packed))
     for told, loaded in (("as loaded", plain), ("packed", packed)):
         for beside in (True, False):
             cells = " | ".join(f"{ms:.2f}" for ms in row(loaded, args, beside=beside))

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from models.encoders.registry import create_encoder
-from retrieval.graph.store.build import Import, build_graph
+from retrieval.graph.store.build import ImportRequest, build_graph
 from retrieval.graph.store.manifest import verify
 from retrieval.graph.store.reader import LocalGraph
 
@@ -45,7 +45,7 @@ def _measure(args: argparse.Namespace) -> None:
     seen: dict[str, float] = {}
     _say("start")
     started = time.perf_counter()
-    order = Import(kind="tsv", files=files, name="bench")
+    order = ImportRequest(kind="tsv", files=files, name="bench")
     built = build_graph(args.folder, order, encoder, lambda step, _: seen.update({step: time.perf_counter()}))
     print({step: round(at - started, 1) for step, at in seen.items()})
     _say(f"built {built.manifest.edges:,} edges in {time.perf_counter() - started:.1f} s")

@@ -26,7 +26,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import Encoder, EncoderOptions, PassageText
 from models.encoders.registry import create_encoder
-from retrieval.graph.context.select import Context, ContextOptions, Gathered, Vectors, build_context, gather
+from retrieval.graph.context.select import Context, ContextCandidates, ContextOptions, Vectors, build_context, gather
 from retrieval.graph.types import Edge, Mention, Neighbourhood, Node, Statement
 from scripts.figures import BLUE, ORANGE, SKY, new_figure, save
 
@@ -137,7 +137,9 @@ def whole(encoder: Encoder, around: Neighbourhood, question: str, mention: Menti
     return context(gather(question, [mention], [around]), encoder, question, stored, ContextOptions())
 
 
-def context(gathered: Gathered, encoder: Encoder, question: str, stored: Any, options: ContextOptions) -> Context:
+def context(
+    gathered: ContextCandidates, encoder: Encoder, question: str, stored: Any, options: ContextOptions
+) -> Context:
     vectors = Vectors(encoder.encode_queries([question])[0], stored)
     return build_context(gathered, vectors, encoder.count_query_tokens, options)
 

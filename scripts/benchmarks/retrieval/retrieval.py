@@ -26,7 +26,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from retrieval.corpus.ingest.add import add_items
-from retrieval.corpus.items import Reading, Span
+from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.search.ranking import RANKERS, Retriever
 from retrieval.corpus.search.searcher import Searcher, SearchOptions
@@ -63,8 +63,8 @@ def read_questions(path: Path) -> list[tuple[str, str]]:
     return [(row["text"], row["node_hits"]) for row in rows]
 
 
-def reading_of(name: str) -> Reading:
-    return Reading(Document(document_id=f"name:{name}", title=""), name, (Span(0, len(name)),), whole=True)
+def reading_of(name: str) -> ParsedDocument:
+    return ParsedDocument(Document(document_id=f"name:{name}", title=""), name, (Span(0, len(name)),), whole=True)
 
 
 def ranked(searcher: Searcher, questions: Sequence[str], retriever: Retriever) -> list[list[str]]:

@@ -103,9 +103,9 @@ def truth(data: Data, queries: Floats, metric: str, one_of_five: bool) -> Ids:
     parts = []
     for block in data.blocks():
         rows = np.flatnonzero(block.ids % 5 == 0) if one_of_five else np.arange(len(block.ids))
-        found, scores = scoring.scanned(metric, queries, block.vectors, rows, K)  # type: ignore[arg-type]
+        found, scores = scoring.exact_top_k(metric, queries, block.vectors, rows, K)  # type: ignore[arg-type]
         parts.append((block.ids[found], scores))
-    return scoring.merged(parts, len(queries), K).ids
+    return scoring.merge_hits(parts, len(queries), K).ids
 
 
 def recall(found: Ids, true: Ids) -> float:

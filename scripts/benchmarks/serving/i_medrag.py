@@ -37,13 +37,13 @@ from models.engines.registry import create_engine
 from models.types import GenerateParams
 from scripts.benchmarks.decoding.directed_engine import OURS, PUBLISHED, Directed, Lengths, queries_of
 from scripts.benchmarks.decoding.random_models import build_model
-from server.engine.lifecycle import EngineSlot
+from server.engine.lifecycle import EngineLifecycle
 from server.evidence.passages import PassageService
-from server.methods.base import Ask, Done, Message
+from server.methods.base import AnswerRequest, Done, Message
 from server.methods.i_medrag.method import IMedRag
 from server.methods.medrag.method import read_passages
-from server.methods.shared.generation import Generations, Layout
-from server.methods.shared.passages import Wanted
+from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.passages import PassageQuery
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.retrieval import build_retrieval
 
@@ -90,7 +90,7 @@ class Row:
 async def ours(method: IMedRag, engine: Directed, args: argparse.Namespace, caches: bool, lengths: Lengths) -> Row:
     engine.begin(lengths, caches=caches)
     options = {"rounds": args.rounds, "queries": args.queries, "k": args.k, "stop": "fixed", "choices": list(CHOICES)}
-    ask = Ask(request_id=f"ours-{caches}", messages=(Message("user", QUESTION),), options=options)
+    ask = AnswerRequest(request_id=f"ours-{caches}", messages=(Message("user", QUESTION),), options=options)
     began = time.perf_counter()
     done: Done | None = None
     async for event in method.answer(ask):
@@ -107,8 +107,8 @@ async def serial(service: PassageService, engine: Directed, args: argparse.Names
     """The published loop, call by call."""
     engine.begin(PUBLISHED, caches=caches)
     made = Generations(engine, f"serial-{caches}")
-    layout = Layout(engine, ModelCard(name="x", source="x", prompt_form="base"))
-    passages = service.open(Ask(request_id="serial"))
+    layout = PromptFormatter(engine, ModelCard(name="x", source="x", prompt_form="base"))
+    passages = service.open(AnswerRequest(request_id="serial"))
     question = QUESTION + "\n" + "\n".join(f"{chr(65 + n)}. {choice}" for n, choice in enumerate(CHOICES))
     context, searched = "", 0.0
     began = time.perf_counter()
@@ -123,7 +123,7 @@ async def serial(service: PassageService, engine: Directed, args: argparse.Names
         listed = await call(f"{SERIAL_PARSE}\n\n{plan}", "List:\n", 768, "")
         for query in json.loads(listed)["output"]:
             at = time.perf_counter()
-            found = await passages.find([query], Wanted(k=args.k))
+            found = await passages.find([query], PassageQuery(k=args.k))
             searched += time.perf_counter() - at
             read = await read_passages(engine, found.lists[0], engine.max_model_len - 1500, None)
             user = f"Here are the documents:\n{read.text}\n\nHere is the question:\n{query}"
@@ -139,9 +139,9 @@ async def serial(service: PassageService, engine: Directed, args: argparse.Names
 
 
 async def searches(service: PassageService, args: argparse.Namespace) -> str:
-    passages = service.open(Ask(request_id="searches"))
+    passages = service.open(AnswerRequest(request_id="searches"))
     queries = queries_of(0, args.queries)
-    wanted = Wanted(k=args.k)
+    wanted = PassageQuery(k=args.k)
     await passages.find(queries, wanted)
     batched, single = [], []
     for _ in range(10):
@@ -169,12 +169,12 @@ async def measure(args: argparse.Namespace, folder: Path) -> None:
     engine = Directed(
         create_engine(args.engine, card, EngineOptions(device=args.device, dtype=args.dtype)), args.rounds, args.queries
     )
-    slot = EngineSlot(card, lambda: engine)
-    await slot.load()
+    lifecycle = EngineLifecycle(card, lambda: engine)
+    await lifecycle.load()
     settings = RetrievalSettings(encoder=args.encoder, device=args.device)
     retrieval = build_retrieval(settings, folder / "namespaces")
     service = PassageService(retrieval, settings)
-    method = IMedRag(slot, service, 1024)
+    method = IMedRag(lifecycle, service, 1024)
     print(await searches(service, args), flush=True)
     print("| way | calls | prompt tokens | computed tokens | search s | wall s | of serial |\n" + "| --- " * 7 + "|")
     await serial(service, engine, argparse.Namespace(rounds=1, queries=1, k=1), False)
@@ -188,7 +188,7 @@ async def measure(args: argparse.Namespace, folder: Path) -> None:
         print(row_of(rows, [row.wall / turn[0].wall for row, turn in zip(rows, turns, strict=True)]))
     await service.close()
     await retrieval.close()
-    await slot.close()
+    await lifecycle.close()
 
 
 def main() -> int:

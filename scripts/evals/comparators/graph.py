@@ -14,7 +14,7 @@ from retrieval.graph.base import GraphStore
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.vector_lookup import build_nearest
-from retrieval.graph.store.build import Import, build_graph
+from retrieval.graph.store.build import ImportRequest, build_graph
 from retrieval.graph.store.catalog import open_graph
 from retrieval.graph.types import Statement
 from scripts.evals.graph_files import Row, rows_of
@@ -40,7 +40,7 @@ def build(files: Sequence[Path], identifiers: Mapping[str, str], folder: Path, e
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _EDGES
     write_edges(path, (row for file in files for row in as_open(rows_of(file), identifiers)))
-    build_graph(folder, Import(kind="open-edges", files=(path,), name=GRAPH), encoder)
+    build_graph(folder, ImportRequest(kind="open-edges", files=(path,), name=GRAPH), encoder)
     store = open_graph(folder, GRAPH, encoder.fingerprint)
     linker = Linker(build_dictionary(store), build_nearest(store, encoder))
     return Evaluated(store, statements_of(store), linker, encoder)

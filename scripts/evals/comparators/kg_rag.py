@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from retrieval.graph.context.render import evidence_json
-from retrieval.graph.context.select import Context, ContextOptions, Gathered, Vectors, build_context, gather
+from retrieval.graph.context.select import Context, ContextCandidates, ContextOptions, Vectors, build_context, gather
 from retrieval.graph.types import Neighbourhood
 from scripts.evals.comparators.base import Fact, Retrieved, TokenCount, ends
 from scripts.evals.comparators.graph import Evaluated
@@ -41,7 +41,7 @@ class KgRagRetriever:
         nodes = tuple(entity.name for entity in entities)
         return Retrieved(context.text, tuple(_facts(context, self.options.evidence)), nodes=nodes)
 
-    def _chosen(self, question: str, gathered: Gathered) -> Context:
+    def _chosen(self, question: str, gathered: ContextCandidates) -> Context:
         rows = [statement.row for statement in gathered.statements]
         empty = np.zeros((0, self.graph.encoder.dim), np.float32)
         vectors = Vectors(

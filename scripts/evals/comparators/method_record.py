@@ -21,8 +21,8 @@ from retrieval.graph.linking.types import Linked
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
 from scripts.evals.comparators.graph import Evaluated
 from scripts.evals.comparators.questions import Question, numbers_in
-from server.engine.lifecycle import EngineSlot
-from server.methods.base import Ask, Done, Message
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest, Done, Message
 from server.methods.kg_rag.method import KgRag
 from server.types import EgressMode
 
@@ -59,7 +59,7 @@ class StoreGraph:
     def release(self) -> str:
         return self._graph.store.release
 
-    def open(self, ask: Ask, egress: EgressMode | None) -> StoreGraph:
+    def open(self, ask: AnswerRequest, egress: EgressMode | None) -> StoreGraph:
         """The same for every answer."""
         return self
 
@@ -87,14 +87,16 @@ async def told(graph: Evaluated, questions: Sequence[Question], answers: Answers
     card = ModelCard(name="scripted", source="scripted", prompt_form="base")
     options = EngineOptions(max_model_len=_CONTEXT_TOKENS, block_size=16)
     engine = ScriptedEngine(card, options, lambda _: f" {written[0]}", tokenizer=tokenizer)
-    slot = EngineSlot(card, lambda: engine)
-    await slot.load()
+    lifecycle = EngineLifecycle(card, lambda: engine)
+    await lifecycle.load()
     over = StoreGraph(graph)
-    method = KgRag(slot, over, over, max_answer_tokens=200)
+    method = KgRag(lifecycle, over, over, max_answer_tokens=200)
     found = []
     for place, question in enumerate(questions):
         written[0] = answers(question)
-        ask = Ask(request_id=f"q{place}", messages=(Message("user", question.text),), options={"evidence": True})
+        ask = AnswerRequest(
+            request_id=f"q{place}", messages=(Message("user", question.text),), options={"evidence": True}
+        )
         last = [event async for event in method.answer(ask)][-1]
         if not isinstance(last, Done):
             raise TypeError(f"the method ended with {type(last).__name__}")

@@ -44,10 +44,10 @@ class _Session:
         self._watch = watch
         self._failures_in_a_row = 0
 
-    async def ask_on(self, asker: Asker) -> None:
+    async def ask_on(self, egress_context: Asker) -> None:
         """Until none is left. Raises EndpointGone, EndpointRefuses."""
         for question in self._waiting:
-            record = Record(question, await asker.ask(question))
+            record = Record(question, await egress_context.ask(question))
             self._file.append(record)
             self._watch.done(None if record.failed else self._plan.score(record))
             self._count(record)
@@ -71,12 +71,12 @@ async def run_plan(plan: Plan, watch: Watch) -> None:
         if not todo:
             return
         async with http_client(plan.target, plan.concurrency) as http:
-            asker, session = Asker(plan.target, http), _Session(plan, todo, file, watch)
-            await asker.knock()
+            egress_context, session = Asker(plan.target, http), _Session(plan, todo, file, watch)
+            await egress_context.knock()
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for _ in range(min(plan.concurrency, len(todo))):
-                        tasks.create_task(session.ask_on(asker))
+                        tasks.create_task(session.ask_on(egress_context))
             except ExceptionGroup as group:
                 raise _first(group) from None
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary
 from retrieval.graph.linking.dictionary_lookup.normalize import fold, tokens_of
-from retrieval.graph.linking.dictionary_lookup.vocabulary import build_vocabulary, is_countable
+from retrieval.graph.linking.dictionary_lookup.vocabulary import build_vocabulary, is_indexable
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.types import LinkOptions
 
@@ -149,7 +149,7 @@ def absent_report(dictionary: Dictionary, names: Sequence[str]) -> list[str]:
 
 def _misread(dictionary: Dictionary, names: Sequence[str]) -> Iterator[str]:
     uses = Counter(word for name in names for word in set(fold(name)))
-    every = {word for word in uses if is_countable(word)}
+    every = {word for word in uses if is_indexable(word)}
     for name in names:
         own = {word for word in fold(name) if uses[word] == 1 and word in every}
         if not own:

@@ -24,7 +24,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import Encoder, EncoderOptions, Floats, PassageText
 from models.encoders.registry import create_encoder
-from retrieval.graph.context.select import Context, ContextOptions, Gathered, Vectors, build_context, gather
+from retrieval.graph.context.select import Context, ContextCandidates, ContextOptions, Vectors, build_context, gather
 from retrieval.graph.types import Mention, Neighbourhood, Statement
 from scripts.evals.graph_files import EdgeFile, Row, rows_of
 from scripts.evals.kg.baselines import baselines, table
@@ -38,7 +38,7 @@ class Asked:
     """``needed``: the right answer, folded. ``answerable``: the edges hold both statements that decide it."""
 
     row: Row
-    gathered: Gathered
+    gathered: ContextCandidates
     answerable: bool
 
     @property

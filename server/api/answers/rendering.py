@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from models.decoding.types import LoopFinish, LoopUsage
 from models.types import TokenLogprob
-from server.auth.scopes import Grant
+from server.auth.scopes import Principal
 from server.egress.policy import NOTHING_LEFT
 from server.methods.base import (
     CallMade,
@@ -28,7 +28,7 @@ from server.methods.base import (
     TranscriptDelta,
 )
 from server.methods.shared.call_lines import call_query
-from server.wiring.services import Served, Services
+from server.wiring.services import ServedModel, Services
 
 Decode = Callable[[Sequence[int]], str]
 OpenAIFinish = Literal["stop", "length"]
@@ -240,17 +240,17 @@ def side_job(headers: Mapping[str, str], last_message: str) -> str | None:
     return BY_PROMPT if last_message.lstrip().startswith(_PROMPT_HEAD) and _PROMPT_PART in last_message else None
 
 
-def answering(services: Services, model: str, job: str | None, grant: Grant) -> Served:
+def model_for(services: Services, model: str, job: str | None, principal: Principal) -> ServedModel:
     """Return the requested model, or its base for a side job, which the key must also be allowed to use.
 
     Raises:
         ModelUnknown: the key has no such model.
     """
-    found = services.find(model, grant)
-    return found if job is None else services.find(services.slot.card.name, grant)
+    found = services.find(model, principal)
+    return found if job is None else services.find(services.lifecycle.card.name, principal)
 
 
-class Shown:
+class OpenWebUiRenderer:
     """Render the events of one answer for Open WebUI; the last status marks the end of the steps."""
 
     def __init__(self) -> None:
@@ -281,7 +281,9 @@ class Shown:
         return _status(text, done=False)
 
 
-def shown_to(headers: Mapping[str, str], options: Mapping[str, Any]) -> tuple[Shown | None, dict[str, Any]]:
+def renderer_for(
+    headers: Mapping[str, str], options: Mapping[str, Any]
+) -> tuple[OpenWebUiRenderer | None, dict[str, Any]]:
     """Return the renderer of Open WebUI's events, None for none, and the remaining options for the method.
 
     ``arrowhead.events`` decides where the client sets it, else the client's headers.
@@ -295,7 +297,7 @@ def shown_to(headers: Mapping[str, str], options: Mapping[str, Any]) -> tuple[Sh
         raise OptionInvalid("arrowhead.events: must be true or false", param="arrowhead.events")
     if wanted is None:
         wanted = any(name.lower().startswith(_HEADERS) for name in headers)
-    return (Shown() if wanted else None), left
+    return (OpenWebUiRenderer() if wanted else None), left
 
 
 def source(reference: Reference) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from typing import Final
 
 from server.methods.base import Channel, Done, Event, Evidence, Reference, Step, TextDelta, TranscriptDelta
 
-MOST_HELD: Final = 64
+MAX_LOOKAHEAD: Final = 64
 _TRIGGER: Final = re.compile(r"[!<\]]")
 _BLANKS: Final = " \t\n\r\f\v"
 _WEB: Final = frozenset({"http", "https"})
@@ -47,7 +47,7 @@ _ELEMENTS: Final = frozenset(_ELEMENT_NAMES.split())
 _BARE: Final = frozenset({"script", "style", "plaintext", "xmp", "textarea", "title", "noscript", "template", "iframe"})
 
 
-class SafeText:
+class TextSanitizer:
     """Sanitize a stream of text.
 
     ``feed`` returns what is decided, ``flush`` the rest. ``place`` maps a position in the input to that of the same
@@ -84,7 +84,7 @@ class SafeText:
         at = 0
         while (sign := _TRIGGER.search(held, at)) is not None:
             found = sign.start()
-            safe = is_safe(held[found : found + MOST_HELD], ends=ends)
+            safe = is_safe(held[found : found + MAX_LOOKAHEAD], ends=ends)
             if safe is None:
                 break
             given.append(held[at : found + 1])
@@ -101,9 +101,9 @@ class SafeText:
         return "".join(given)
 
 
-def safe_text(text: str) -> str:
+def sanitize_text(text: str) -> str:
     """Sanitize a complete text."""
-    stream = SafeText()
+    stream = TextSanitizer()
     return stream.feed(text) + stream.flush()
 
 
@@ -120,7 +120,7 @@ def is_safe(text: str, *, ends: bool) -> bool | None:
         return False
     decided = _element(text) if text[0] == "<" else _link(text)
     # A construct that is incomplete or too long to judge is no useful link or element.
-    return False if decided is None and (ends or len(text) >= MOST_HELD) else decided
+    return False if decided is None and (ends or len(text) >= MAX_LOOKAHEAD) else decided
 
 
 def _opens(signs: str) -> bool:
@@ -165,11 +165,11 @@ def _link(text: str) -> bool | None:
     return None
 
 
-class SafeEvents:
+class EventSanitizer:
     """Sanitize the events of one answer, in order; references still point at their markers."""
 
     def __init__(self) -> None:
-        self._texts: dict[Channel, SafeText] = {"answer": SafeText(), "reasoning": SafeText()}
+        self._texts: dict[Channel, TextSanitizer] = {"answer": TextSanitizer(), "reasoning": TextSanitizer()}
 
     def of(self, event: Event) -> Iterator[Event]:
         match event:
@@ -189,7 +189,7 @@ class SafeEvents:
                 yield Evidence(tuple(self._moved(reference) for reference in references))
             case Done(answer=answer):
                 yield from self._rest_of("reasoning", "answer")
-                yield replace(event, answer=safe_text(answer))
+                yield replace(event, answer=sanitize_text(answer))
             case _:
                 yield from self._rest_of("reasoning")
                 yield event
@@ -205,6 +205,6 @@ class SafeEvents:
             reference,
             start=place(reference.start),
             end=place(reference.end - 1) + 1 if reference.end else 0,
-            title=safe_text(reference.title),
-            text=safe_text(reference.text),
+            title=sanitize_text(reference.title),
+            text=sanitize_text(reference.text),
         )

@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 
 from server.admission.fair_queue import Ticket, estimated_tokens
 from server.api.answers.rendering import Choice
-from server.api.answers.sanitize import SafeEvents
+from server.api.answers.sanitize import EventSanitizer
 from server.error_mapping import error_reply
 from server.errors import AnswerTimeout, InvalidRequest
-from server.methods.base import Ask, Done, Event, Method
+from server.methods.base import AnswerRequest, Done, Event, Method
 from server.observability.logging_setup import request_id
-from server.observability.observer import AnswerWatch, log_answer
+from server.observability.observer import AnswerMetrics, log_answer
 from server.traces import TraceHead, TraceRecorder
-from server.wiring.services import DIRECT, Served, Services
+from server.wiring.services import DIRECT, ServedModel, Services
 
 # Distance between the seeds of choices: the segments of one answer use consecutive seeds from its own.
 _SEED_STRIDE = 1000
@@ -34,7 +34,7 @@ class Indexed(NamedTuple):
     event: Event
 
 
-def fan_out(ask: Ask, n: int) -> list[Ask]:
+def fan_out(ask: AnswerRequest, n: int) -> list[AnswerRequest]:
     """Return ``n`` copies of the request with distinct ids and, where the client set a seed, distinct seeds."""
     seed = ask.sampling.seed
     return [
@@ -47,19 +47,19 @@ def fan_out(ask: Ask, n: int) -> list[Ask]:
     ]
 
 
-def prompt_of(ask: Ask) -> str:
+def prompt_of(ask: AnswerRequest) -> str:
     """Return the id that all copies of one ``fan_out`` share; they have the same prompt."""
     return ask.request_id.rpartition("-")[0]
 
 
-async def run_all(method: Method, asks: Sequence[Ask]) -> AsyncGenerator[Indexed, None]:
+async def run_all(method: Method, asks: Sequence[AnswerRequest]) -> AsyncGenerator[Indexed, None]:
     """Yield the events of all answers as they occur.
 
     The first failure of an answer cancels the others and is raised.
     """
     queue: asyncio.Queue[Indexed | BaseException | None] = asyncio.Queue(maxsize=64)
 
-    async def pump(index: int, ask: Ask) -> None:
+    async def pump(index: int, ask: AnswerRequest) -> None:
         try:
             async with aclosing(method.answer(ask)) as events:
                 async for event in events:
@@ -90,26 +90,26 @@ async def run_all(method: Method, asks: Sequence[Ask]) -> AsyncGenerator[Indexed
 TIMEOUT_HEADER: Final = "X-Request-Timeout"
 
 
-class Exchange:
+class AnswerSession:
     """Run the answers of one request.
 
     Feeds every event to its choice and its trace, and stores the trace however the answer ends.
     """
 
-    def __init__(self, services: Services, served: Served, asks: Sequence[Ask], head: TraceHead) -> None:
+    def __init__(self, services: Services, served: ServedModel, asks: Sequence[AnswerRequest], head: TraceHead) -> None:
         self.head = head
         self.choices = [Choice(trace_id=head.id) for _ in asks]
         self._services = services
         self._served = served
-        self._asks = services.granted(head.owner, asks)
+        self._asks = services.with_namespaces(head.owner, asks)
         self._recorders = [TraceRecorder(ask) for ask in self._asks]
         unsafe = served.name == DIRECT or services.settings.server.answer_images == "on"
-        self._safe = None if unsafe else [SafeEvents() for _ in asks]
-        self._watch = AnswerWatch(services.observer, head.id, served.id, [prompt_of(ask) for ask in asks])
+        self._safe = None if unsafe else [EventSanitizer() for _ in asks]
+        self._watch = AnswerMetrics(services.observer, head.id, served.id, [prompt_of(ask) for ask in asks])
         self._deadline = asyncio.get_running_loop().time() + services.settings.server.request_timeout_s
-        self.has_place = False
+        self.is_admitted = False
 
-    def is_side_job(self, job: str | None) -> None:
+    def set_side_job(self, job: str | None) -> None:
         """Set the side job's name in every choice."""
         for choice in self.choices:
             choice.side_job = job
@@ -129,7 +129,7 @@ class Exchange:
         limit = self._services.settings.server.max_n
         if len(self._asks) > limit:
             raise InvalidRequest(f"n: at most {limit} choices are served at once", param="n")
-        self._services.slot.get()
+        self._services.lifecycle.get()
         self._served.method.check(self._asks[0])
 
     async def events(self) -> AsyncGenerator[Indexed, None]:
@@ -142,17 +142,17 @@ class Exchange:
         """
         failure: str | None = "cancelled"
         request = request_id.get()
-        async with self._services.admission.place(self._ticket(), self._deadline) as leash:
-            self.has_place = True
+        async with self._services.admission.place(self._ticket(), self._deadline) as cancel_scope:
+            self.is_admitted = True
             request_id.set(self.head.id)
             self._watch.begin()
             try:
-                async with aclosing(leash.over(run_all(self._served.method, self._asks))) as merged:
+                async with aclosing(cancel_scope.iterate(run_all(self._served.method, self._asks))) as merged:
                     async for item in merged:
                         self._watch.feed(item.event)
                         self._recorders[item.choice].feed(item.event)
                         if isinstance(item.event, Done):
-                            self._say_what_left(item.choice)
+                            self._record_egress(item.choice)
                         for event in self._safe[item.choice].of(item.event) if self._safe else (item.event,):
                             self.choices[item.choice].feed(event)
                             yield Indexed(item.choice, event)
@@ -165,7 +165,7 @@ class Exchange:
                 failure = error_reply(error).code
                 raise
             finally:
-                self._forget_what_left()
+                self._release_egress_records()
                 request_id.set(request)  # the request's access-log line follows later
                 self._log(failure, request)
                 await asyncio.shield(self._store(failure))
@@ -182,7 +182,7 @@ class Exchange:
         Without a limit from the client, an answer counts with the most tokens that a method may generate.
         """
         default = self._services.settings.loop.max_answer_tokens
-        most = self._services.slot.card.context_length
+        most = self._services.lifecycle.card.context_length
         tokens = (
             min(estimated_tokens(_num_chars(ask), ask.sampling.max_tokens or default), most) for ask in self._asks
         )
@@ -192,14 +192,14 @@ class Exchange:
         both = zip(self._recorders, self.choices, strict=True)
         await self._services.traces.put(self.head, [recorder.record(failure, choice.left) for recorder, choice in both])
 
-    def _say_what_left(self, index: int) -> None:
+    def _record_egress(self, index: int) -> None:
         if self._services.egress is not None:
-            self.choices[index].left = self._services.egress.left_by(self._asks[index].request_id)
+            self.choices[index].left = self._services.egress.departures_of(self._asks[index].request_id)
 
-    def _forget_what_left(self) -> None:
+    def _release_egress_records(self) -> None:
         """Record the outbound calls of all answers, including those that ended early, then clear the egress records."""
         for index, ask in enumerate(self._asks):
-            self._say_what_left(index)
+            self._record_egress(index)
             if self._services.egress is not None:
                 self._services.egress.forget(ask.request_id)
 
@@ -224,5 +224,5 @@ def timeout_seconds(text: str) -> float:
     return seconds
 
 
-def _num_chars(ask: Ask) -> int:
+def _num_chars(ask: AnswerRequest) -> int:
     return len(ask.prompt or "") + sum(len(message.content) for message in ask.messages)

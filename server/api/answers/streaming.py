@@ -18,8 +18,8 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from server.api.answers.session import Exchange
-from server.api.http_request import attended
+from server.api.answers.session import AnswerSession
+from server.api.http_request import cancel_on_disconnect
 from server.error_mapping import ErrorReply, error_reply
 from server.middleware.security import log_failure
 from server.wiring.services import Services
@@ -57,7 +57,7 @@ class KeepAlive:
 
     async def __aenter__(self) -> None:
         self._last = time.monotonic()
-        self._clock = asyncio.get_running_loop().call_later(self._every_s, self._beat)
+        self._clock = asyncio.get_running_loop().call_later(self._every_s, self._on_timer)
 
     async def __aexit__(self, *_: object) -> None:
         if self._clock is not None:
@@ -66,7 +66,7 @@ class KeepAlive:
             self._comment.cancel()
             await asyncio.gather(self._comment, return_exceptions=True)
 
-    def _beat(self) -> None:
+    def _on_timer(self) -> None:
         loop = asyncio.get_running_loop()
         wait_s = self._last + self._every_s - time.monotonic()
         if wait_s <= 0:
@@ -74,7 +74,7 @@ class KeepAlive:
                 said = {"type": "http.response.body", "body": KEEPALIVE, "more_body": True}
                 self._comment = loop.create_task(self(said), name="keep-alive")
             wait_s = self._every_s
-        self._clock = loop.call_later(wait_s, self._beat)
+        self._clock = loop.call_later(wait_s, self._on_timer)
 
 
 DONE = b"data: [DONE]\n\n"
@@ -140,7 +140,7 @@ class _EventStream(StreamingResponse):
 
 
 async def stream_reply(
-    request: Request, exchange: Exchange, chunks: _Chunks, framing: Framing = CHUNKS
+    request: Request, exchange: AnswerSession, chunks: _Chunks, framing: Framing = CHUNKS
 ) -> StreamingResponse:
     """Return the streaming reply; errors before the first chunk are raised, so that they get their HTTP status.
 
@@ -153,7 +153,7 @@ async def stream_reply(
     keepalive_s = services.settings.server.keepalive_s
     opening = asyncio.ensure_future(_first(chunks))
     try:
-        async with attended(request.receive):
+        async with cancel_on_disconnect(request.receive):
             await _begins(opening, exchange, keepalive_s)
     except BaseException:
         await _close(opening, chunks)
@@ -165,7 +165,7 @@ async def _first(chunks: _Chunks) -> Chunk | None:
     return await anext(chunks, None)
 
 
-async def _begins(opening: _Opening, exchange: Exchange, patience_s: float) -> None:
+async def _begins(opening: _Opening, exchange: AnswerSession, patience_s: float) -> None:
     """Wait for the first chunk, or until the reply begins without it.
 
     Raises:
@@ -173,7 +173,7 @@ async def _begins(opening: _Opening, exchange: Exchange, patience_s: float) -> N
     """
     while not opening.done():
         await asyncio.wait({opening}, timeout=patience_s)
-        if exchange.has_place:
+        if exchange.is_admitted:
             break
     if opening.done():
         opening.result()

@@ -14,22 +14,22 @@ from fastapi.responses import JSONResponse
 from models.types import TokenLogprob
 from server.api.answers.rendering import (
     Decode,
-    Shown,
-    answering,
+    OpenWebUiRenderer,
     chat_delta,
     chat_logprobs,
     chat_message,
-    shown_to,
+    model_for,
+    renderer_for,
     side_job,
     usage_object,
 )
-from server.api.answers.session import TIMEOUT_HEADER, Exchange, fan_out
+from server.api.answers.session import TIMEOUT_HEADER, AnswerSession, fan_out
 from server.api.answers.streaming import Chunk, stream_reply
-from server.api.http_request import RawRoute, attended, read_json
+from server.api.http_request import RawRoute, cancel_on_disconnect, read_json
 from server.api.openai.schemas import ChatRequest, parse_chat
-from server.api.vllm_passthrough.dispatch import plain_reply
-from server.auth.scopes import Grant
-from server.methods.base import Ask, Done, Event, Evidence, TextDelta
+from server.api.vllm_passthrough.dispatch import dispatch_plain
+from server.auth.scopes import Principal
+from server.methods.base import AnswerRequest, Done, Event, Evidence, TextDelta
 from server.traces import TraceHead
 from server.wiring.services import Services
 
@@ -40,39 +40,39 @@ router = APIRouter(route_class=RawRoute)
 async def chat_completions(request: Request) -> Response:
     services: Services = request.app.state.services
     sent = await read_json(request, services.settings.server.max_body_bytes)
-    plain = await plain_reply(request, sent)
+    plain = await dispatch_plain(request, sent)
     if plain is not None:
         return plain
     body = parse_chat(sent)
-    shown, options = shown_to(request.headers, body.arrowhead or {})
+    shown, options = renderer_for(request.headers, body.arrowhead or {})
     job = side_job(request.headers, body.messages[-1].text)
-    exchange = _exchange(services, body, request.state.grant, job, options)
+    exchange = _exchange(services, body, request.state.principal, job, options)
     exchange.check(request.headers.get(TIMEOUT_HEADER))
-    decode = services.slot.get().tokenizer.decode
+    decode = services.lifecycle.get().tokenizer.decode
     if body.stream:
         return await stream_reply(request, exchange, _chunks(exchange, body, decode, shown))
-    async with attended(request.receive):
+    async with cancel_on_disconnect(request.receive):
         await exchange.collect()
     return JSONResponse(_completion(exchange, body, decode))
 
 
 def _exchange(
-    services: Services, body: ChatRequest, grant: Grant, job: str | None, options: Mapping[str, Any]
-) -> Exchange:
-    head = TraceHead(f"chatcmpl-{uuid.uuid4().hex}", body.model, grant.owner, int(time.time()))
-    ask = Ask(
+    services: Services, body: ChatRequest, principal: Principal, job: str | None, options: Mapping[str, Any]
+) -> AnswerSession:
+    head = TraceHead(f"chatcmpl-{uuid.uuid4().hex}", body.model, principal.owner, int(time.time()))
+    ask = AnswerRequest(
         request_id=head.id,
         messages=tuple(message.to_message() for message in body.messages),
         sampling=body.sampling,
         options={} if job else options,
-        key_id=grant.key_id,
+        key_id=principal.key_id,
     )
-    exchange = Exchange(services, answering(services, body.model, job, grant), fan_out(ask, body.n or 1), head)
-    exchange.is_side_job(job)
+    exchange = AnswerSession(services, model_for(services, body.model, job, principal), fan_out(ask, body.n or 1), head)
+    exchange.set_side_job(job)
     return exchange
 
 
-def _completion(exchange: Exchange, body: ChatRequest, decode: Decode) -> dict[str, Any]:
+def _completion(exchange: AnswerSession, body: ChatRequest, decode: Decode) -> dict[str, Any]:
     choices = [
         {
             "index": index,
@@ -86,13 +86,13 @@ def _completion(exchange: Exchange, body: ChatRequest, decode: Decode) -> dict[s
     return _envelope(exchange, "chat.completion") | {"choices": choices, "usage": usage}
 
 
-def _envelope(exchange: Exchange, kind: str) -> dict[str, Any]:
+def _envelope(exchange: AnswerSession, kind: str) -> dict[str, Any]:
     head = exchange.head
     return {"id": head.id, "object": kind, "created": head.created, "model": head.model}
 
 
 async def _chunks(
-    exchange: Exchange, body: ChatRequest, decode: Decode, shown: Shown | None
+    exchange: AnswerSession, body: ChatRequest, decode: Decode, shown: OpenWebUiRenderer | None
 ) -> AsyncGenerator[Chunk, None]:
     """Yield the chunks of the reply; ``shown`` renders Open WebUI's additional events for the first choice."""
     base = _envelope(exchange, "chat.completion.chunk") | ({"usage": None} if body.include_usage else {})
@@ -114,7 +114,7 @@ async def _chunks(
         yield base | {"choices": [], "usage": usage}
 
 
-def _choices(index: int, event: Event, exchange: Exchange, decode: Decode | None) -> list[dict[str, Any]]:
+def _choices(index: int, event: Event, exchange: AnswerSession, decode: Decode | None) -> list[dict[str, Any]]:
     """Return the chunk of one event; ``decode`` is None where no logprobs are requested."""
     if isinstance(event, Done):
         choice = exchange.choices[index]

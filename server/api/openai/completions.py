@@ -15,13 +15,13 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from server.api.answers.rendering import Choice, CompletionLogprobs, Decode, usage_object
-from server.api.answers.session import TIMEOUT_HEADER, Exchange, fan_out
+from server.api.answers.session import TIMEOUT_HEADER, AnswerSession, fan_out
 from server.api.answers.streaming import Chunk, stream_reply
-from server.api.http_request import RawRoute, attended, read_json
+from server.api.http_request import RawRoute, cancel_on_disconnect, read_json
 from server.api.openai.schemas import CompletionRequest, parse_completion
-from server.api.vllm_passthrough.dispatch import plain_reply
-from server.auth.scopes import Grant
-from server.methods.base import Ask, Done, TranscriptDelta
+from server.api.vllm_passthrough.dispatch import dispatch_plain
+from server.auth.scopes import Principal
+from server.methods.base import AnswerRequest, Done, TranscriptDelta
 from server.traces import TraceHead
 from server.wiring.services import Services
 
@@ -32,37 +32,37 @@ router = APIRouter(route_class=RawRoute)
 async def completions(request: Request) -> Response:
     services: Services = request.app.state.services
     sent = await read_json(request, services.settings.server.max_body_bytes)
-    plain = await plain_reply(request, sent)
+    plain = await dispatch_plain(request, sent)
     if plain is not None:
         return plain
     body = parse_completion(sent)
-    exchange = _exchange(services, body, request.state.grant)
+    exchange = _exchange(services, body, request.state.principal)
     exchange.check(request.headers.get(TIMEOUT_HEADER))
-    decode = services.slot.get().tokenizer.decode
+    decode = services.lifecycle.get().tokenizer.decode
     if body.stream:
         return await stream_reply(request, exchange, _chunks(exchange, body, decode))
-    async with attended(request.receive):
+    async with cancel_on_disconnect(request.receive):
         await exchange.collect()
     return JSONResponse(_completion(exchange, body, decode))
 
 
-def _exchange(services: Services, body: CompletionRequest, grant: Grant) -> Exchange:
+def _exchange(services: Services, body: CompletionRequest, principal: Principal) -> AnswerSession:
     """Build the requests of all choices, numbered prompt by prompt: all of the first, then all of the second."""
-    head = TraceHead(f"cmpl-{uuid.uuid4().hex}", body.model, grant.owner, int(time.time()))
-    asks: list[Ask] = []
+    head = TraceHead(f"cmpl-{uuid.uuid4().hex}", body.model, principal.owner, int(time.time()))
+    asks: list[AnswerRequest] = []
     for number, prompt in enumerate(body.prompts):
-        ask = Ask(
+        ask = AnswerRequest(
             request_id=f"{head.id}-{number}",
             prompt=prompt,
             sampling=body.sampling,
             options=body.arrowhead or {},
-            key_id=grant.key_id,
+            key_id=principal.key_id,
         )
         asks += fan_out(ask, body.n or 1)
-    return Exchange(services, services.find(body.model, grant), asks, head)
+    return AnswerSession(services, services.find(body.model, principal), asks, head)
 
 
-def _completion(exchange: Exchange, body: CompletionRequest, decode: Decode) -> dict[str, Any]:
+def _completion(exchange: AnswerSession, body: CompletionRequest, decode: Decode) -> dict[str, Any]:
     choices = [
         {
             "index": index,
@@ -86,7 +86,7 @@ def _logprobs(choice: Choice, decode: Decode) -> dict[str, Any]:
     return merged
 
 
-def _usage(exchange: Exchange, body: CompletionRequest) -> dict[str, Any]:
+def _usage(exchange: AnswerSession, body: CompletionRequest) -> dict[str, Any]:
     """Return the total usage; each prompt counts once, however many choices it has."""
     n = body.n or 1
     total: dict[str, Any] = {}
@@ -102,12 +102,12 @@ def _sum(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
     return {k: _sum(left[k], v) if isinstance(v, dict) else left[k] + v for k, v in right.items()}
 
 
-def _envelope(exchange: Exchange) -> dict[str, Any]:
+def _envelope(exchange: AnswerSession) -> dict[str, Any]:
     head = exchange.head
     return {"id": head.id, "object": "text_completion", "created": head.created, "model": head.model}
 
 
-async def _chunks(exchange: Exchange, body: CompletionRequest, decode: Decode) -> AsyncGenerator[Chunk, None]:
+async def _chunks(exchange: AnswerSession, body: CompletionRequest, decode: Decode) -> AsyncGenerator[Chunk, None]:
     base = _envelope(exchange) | ({"usage": None} if body.include_usage else {})
     renderings = [CompletionLogprobs(decode) for _ in exchange.choices]
     async with aclosing(exchange.events()) as events:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from server.wiring.services import Served, Services
+from server.wiring.services import ServedModel, Services
 
 router = APIRouter()
 
@@ -14,23 +14,23 @@ router = APIRouter()
 @router.get("/v1/models")
 async def list_models(request: Request) -> dict[str, Any]:
     services: Services = request.app.state.services
-    return {"object": "list", "data": [_model(services, served) for served in services.models(request.state.grant)]}
+    return {"object": "list", "data": [_model(services, served) for served in services.models(request.state.principal)]}
 
 
 @router.get("/v1/models/{model:path}")
 async def get_model(request: Request, model: str) -> dict[str, Any]:
     services: Services = request.app.state.services
-    return _model(services, services.find(model, request.state.grant))
+    return _model(services, services.find(model, request.state.principal))
 
 
-def _model(services: Services, served: Served) -> dict[str, Any]:
-    card = services.slot.card
+def _model(services: Services, served: ServedModel) -> dict[str, Any]:
+    card = services.lifecycle.card
     return {
         "id": served.id,
         "object": "model",
         "created": services.created,
         "owned_by": "arrowhead",
-        "ready": services.slot.state == "ready",
+        "ready": services.lifecycle.state == "ready",
         "description": served.method.description,
         "base": card.name,
         "method": served.method.name,

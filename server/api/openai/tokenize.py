@@ -15,9 +15,9 @@ from pydantic import Field
 from models.engines.base import Engine
 from server.api.http_request import Body, parse_body, read_json
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
-from server.auth.scopes import Grant
+from server.auth.scopes import Principal
 from server.errors import InvalidRequest, UnsupportedField
-from server.methods.base import Ask
+from server.methods.base import AnswerRequest
 from server.methods.shared.generation import ids_of, plain_ids, uses_chat_template
 from server.wiring.services import Services
 
@@ -59,7 +59,7 @@ class DetokenizeRequest(Body):
 async def tokenize(request: Request) -> dict[str, Any]:
     services: Services = request.app.state.services
     body = _parse(await read_json(request, services.settings.server.max_body_bytes))
-    engine = _engine(services, body.model, request.state.grant)
+    engine = _engine(services, body.model, request.state.principal)
     async with services.admitted(request.state.owner):
         tokens = await asyncio.to_thread(_tokens, services, engine, body)
         texts = None
@@ -72,7 +72,7 @@ async def tokenize(request: Request) -> dict[str, Any]:
 async def detokenize(request: Request) -> dict[str, Any]:
     services: Services = request.app.state.services
     body = parse_body(DetokenizeRequest, await read_json(request, services.settings.server.max_body_bytes))
-    engine = _engine(services, body.model, request.state.grant)
+    engine = _engine(services, body.model, request.state.principal)
     size = engine.tokenizer.vocab_size
     if any(token >= size for token in body.tokens):
         raise InvalidRequest(f"tokens: the vocabulary has {size} tokens, numbered from 0", param="tokens")
@@ -92,7 +92,7 @@ def _parse(given: object) -> TokenizeRequest:
     return body
 
 
-def _engine(services: Services, model: str | None, grant: Grant) -> Engine:
+def _engine(services: Services, model: str | None, principal: Principal) -> Engine:
     """Return the engine; a method has the tokens of its base model.
 
     Raises:
@@ -100,8 +100,8 @@ def _engine(services: Services, model: str | None, grant: Grant) -> Engine:
         EngineUnavailable: the model is loading.
     """
     if model is not None:
-        services.find(model, grant)
-    return services.slot.get()
+        services.find(model, principal)
+    return services.lifecycle.get()
 
 
 def _tokens(services: Services, engine: Engine, body: TokenizeRequest) -> list[int]:
@@ -111,7 +111,7 @@ def _tokens(services: Services, engine: Engine, body: TokenizeRequest) -> list[i
     messages = tuple(message.to_message() for message in body.messages or ())
     bos = engine.tokenizer.bos_token_id
     first = [bos] if body.add_special_tokens and bos is not None else []
-    if uses_chat_template(engine, services.slot.card):
+    if uses_chat_template(engine, services.lifecycle.card):
         plain = [{"role": message.role, "content": message.content} for message in messages]
         return first + engine.tokenizer.encode_chat(plain, add_generation_prompt=body.add_generation_prompt)
     if not body.add_generation_prompt:
@@ -121,4 +121,4 @@ def _tokens(services: Services, engine: Engine, body: TokenizeRequest) -> list[i
         )
     if not any(message.role == "user" for message in messages):
         raise InvalidRequest("messages: there is no user message", param="messages")
-    return first + ids_of(Ask(request_id="tokenize", messages=messages), engine, services.slot.card)
+    return first + ids_of(AnswerRequest(request_id="tokenize", messages=messages), engine, services.lifecycle.card)

@@ -44,9 +44,14 @@ class Running:
 
 
 def running_of(services: Services) -> Running:
-    card, vocabulary, layer, has_turns = services.slot.card, None, "", services.slot.card.prompt_form == "chat"
+    card, vocabulary, layer, has_turns = (
+        services.lifecycle.card,
+        None,
+        "",
+        services.lifecycle.card.prompt_form == "chat",
+    )
     try:
-        engine = services.slot.get()
+        engine = services.lifecycle.get()
     except ArrowheadError:
         pass
     else:
@@ -54,7 +59,7 @@ def running_of(services: Services) -> Running:
         layer = card.name if isinstance(engine, ServesOpenAi) else ""
     return Running(
         version=installed_version(),
-        needs_key=services.keyring.is_guarded,
+        needs_key=services.keyring.requires_key,
         max_choices=services.settings.server.max_n,
         vocabulary=vocabulary,
         has_turns=has_turns,

@@ -62,7 +62,7 @@ class ResponseItems:
             wires += self._found(item, (), "incomplete")
         return wires + self._end_message(ending)
 
-    def break_off(self) -> None:
+    def fail(self) -> None:
         """Mark the open items as incomplete after a failure."""
         for item in self.items:
             if item["status"] in ("in_progress", "searching"):

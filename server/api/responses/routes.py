@@ -16,17 +16,17 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from server.api.answers.rendering import Choice, answering, side_job, usage_object
-from server.api.answers.session import TIMEOUT_HEADER, Exchange, Indexed, fan_out
+from server.api.answers.rendering import Choice, model_for, side_job, usage_object
+from server.api.answers.session import TIMEOUT_HEADER, AnswerSession, Indexed, fan_out
 from server.api.answers.streaming import EVENTS, Chunk, stream_reply
-from server.api.http_request import attended, read_json
+from server.api.http_request import cancel_on_disconnect, read_json
 from server.api.responses.items import Ending, ResponseItems, Wire
 from server.api.responses.schemas import ResponsesRequest, parse_responses
-from server.api.vllm_passthrough.dispatch import plain_reply
-from server.auth.scopes import Grant
+from server.api.vllm_passthrough.dispatch import dispatch_plain
+from server.auth.scopes import Principal
 from server.error_mapping import error_reply
 from server.errors import ResponseNotStored
-from server.methods.base import Ask
+from server.methods.base import AnswerRequest
 from server.middleware.security import log_failure
 from server.traces import TraceHead
 from server.wiring.services import Services
@@ -109,17 +109,17 @@ router = APIRouter()
 async def create_response(request: Request) -> Response:
     services: Services = request.app.state.services
     sent = await read_json(request, services.settings.server.max_body_bytes)
-    plain = await plain_reply(request, sent)
+    plain = await dispatch_plain(request, sent)
     if plain is not None:
         return plain
     body = parse_responses(sent)
     job = side_job(request.headers, body.messages[-1].content)
-    exchange = _exchange(services, body, request.state.grant, job)
+    exchange = _exchange(services, body, request.state.principal, job)
     exchange.check(request.headers.get(TIMEOUT_HEADER))
     answer = _Answer(exchange, body, services)
     if body.fields.stream:
         return await stream_reply(request, exchange, answer.events(), EVENTS)
-    async with attended(request.receive):
+    async with cancel_on_disconnect(request.receive):
         await answer.collect()
     return JSONResponse(answer.ended())
 
@@ -130,28 +130,28 @@ async def stored_response(response_id: str) -> Response:
     raise ResponseNotStored("responses are not stored here", param="response_id")
 
 
-def _exchange(services: Services, body: ResponsesRequest, grant: Grant, job: str | None) -> Exchange:
-    head = TraceHead(f"resp_{uuid.uuid4().hex}", body.fields.model, grant.owner, int(time.time()))
-    ask = Ask(
+def _exchange(services: Services, body: ResponsesRequest, principal: Principal, job: str | None) -> AnswerSession:
+    head = TraceHead(f"resp_{uuid.uuid4().hex}", body.fields.model, principal.owner, int(time.time()))
+    ask = AnswerRequest(
         request_id=head.id,
         messages=body.messages,
         sampling=body.sampling,
         options={} if job else body.fields.arrowhead or {},
-        key_id=grant.key_id,
+        key_id=principal.key_id,
     )
-    exchange = Exchange(services, answering(services, head.model, job, grant), fan_out(ask, 1), head)
-    exchange.is_side_job(job)
+    exchange = AnswerSession(services, model_for(services, head.model, job, principal), fan_out(ask, 1), head)
+    exchange.set_side_job(job)
     return exchange
 
 
 class _Answer:
     """Build one response, complete or as a stream of events."""
 
-    def __init__(self, exchange: Exchange, body: ResponsesRequest, services: Services) -> None:
+    def __init__(self, exchange: AnswerSession, body: ResponsesRequest, services: Services) -> None:
         self._exchange = exchange
         self._choice = exchange.choices[0]
         self._body = body
-        self._tokenizer = services.slot.get().tokenizer
+        self._tokenizer = services.lifecycle.get().tokenizer
         decode = self._tokenizer.decode if body.wants_logprobs else None
         self._items = ResponseItems(exchange.head.id.removeprefix("resp_"), decode)
         self._numbers = count()
@@ -196,7 +196,7 @@ class _Answer:
 
     def _failed(self, error: Exception) -> Iterator[Wire]:
         reply = error_reply(error)
-        self._items.break_off()
+        self._items.fail()
         told = {"type": "error", "code": reply.code, "message": reply.message, "param": reply.param}
         # OpenAI's list of codes is closed; the previous event has the exact one.
         code = "rate_limit_exceeded" if reply.status == 429 else "server_error"

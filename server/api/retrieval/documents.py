@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.pubmed_sync import PubmedQuery
-from retrieval.corpus.items import Reading, ReadOptions, TextBuilder, date_number, document_types
+from retrieval.corpus.items import ParsedDocument, ReadOptions, TextBuilder, date_number, document_types
 from retrieval.corpus.readers.registry import READERS
 from retrieval.errors import RetrievalError
 from retrieval.passages import Document
@@ -104,8 +104,8 @@ async def add_query(request: Request, name: str) -> Response:
         full_text=body.full_text,
     )
     ncbi, egress = _ncbi(services, name)
-    asker = egress.admit(request_id.get(), id_of_digest(request.state.owner), body.arrowhead.egress)
-    return await _submitted(request, ("query", name), ncbi.query(query, asker))
+    egress_context = egress.admit(request_id.get(), id_of_digest(request.state.owner), body.arrowhead.egress)
+    return await _submitted(request, ("query", name), ncbi.query(query, egress_context))
 
 
 @router.post("/v1/namespaces/{name}/update")
@@ -114,8 +114,8 @@ async def update(request: Request, name: str) -> Response:
     services = await _opened(request, name)
     body = parse_body(UpdateBody, await read_json(request, services.settings.server.max_body_bytes))
     ncbi, egress = _ncbi(services, name)
-    asker = egress.admit(request_id.get(), id_of_digest(request.state.owner), body.arrowhead.egress)
-    return await _submitted(request, ("update", name), ncbi.update(asker))
+    egress_context = egress.admit(request_id.get(), id_of_digest(request.state.owner), body.arrowhead.egress)
+    return await _submitted(request, ("update", name), ncbi.update(egress_context))
 
 
 @router.post("/v1/namespaces/{name}/verify")
@@ -141,7 +141,7 @@ async def _opened(request: Request, name: str, fields: Collection[str] = ()) -> 
         if field not in {"wait", *fields}:
             raise InvalidRequest(f"{field[:40]}: there is no such field", param=field[:40])
     _wait_of(request, 0.0)
-    await services.retrieval.run(lambda: services.access.require(request.state.grant, name))
+    await services.retrieval.run(lambda: services.access.require(request.state.principal, name))
     if name not in await services.retrieval.run(services.retrieval.namespaces.names):
         raise NamespaceUnknown(f"there is no namespace {name}", param="name")
     return services
@@ -154,7 +154,7 @@ def _ncbi(services: Services, name: str) -> tuple[NcbiWork, Egress]:
     return NcbiWork(services.retrieval.namespaces, name, services.egress, loop), services.egress
 
 
-def _reading(body: DocumentBody, today: str) -> Reading:
+def _reading(body: DocumentBody, today: str) -> ParsedDocument:
     text = TextBuilder()
     text.add(body.text)
     document = Document(
@@ -227,8 +227,8 @@ async def _submitted(
     except BaseException:
         cleanup()
         raise
-    async with services.admission.held() as leash:
-        with leash:
+    async with services.admission.held() as cancel_scope:
+        with cancel_scope:
             await job.wait(wait)
     return _answer(job)
 

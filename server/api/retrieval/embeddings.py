@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from models.encoders.base import Encoder, Floats, PassageText
-from server.api.http_request import attended, parse_body, read_json
+from server.api.http_request import cancel_on_disconnect, parse_body, read_json
 from server.api.openai.schemas import MAX_TEXT
 from server.errors import InvalidRequest
 from server.evidence.encoders import EncoderPool
@@ -59,7 +59,7 @@ async def embeddings(request: Request) -> Response:
     limit = services.settings.retrieval.max_inputs
     if len(body.texts) > limit:
         raise InvalidRequest(f"input: {len(body.texts)} texts, at most {limit} are taken at once", param="input")
-    async with attended(request.receive), services.admitted(request.state.owner):
+    async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
         return JSONResponse(await services.encoders.run(lambda: _embed(services.encoders, body)))
 
 
@@ -129,7 +129,7 @@ async def rerank(request: Request) -> Response:
     limit = services.settings.retrieval.max_inputs
     if len(body.documents) > limit:
         raise InvalidRequest(f"documents: {len(body.documents)} given, at most {limit} are taken", param="documents")
-    async with attended(request.receive), services.admitted(request.state.owner):
+    async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
         return JSONResponse(await services.encoders.run(lambda: _rerank(services.encoders, body)))
 
 

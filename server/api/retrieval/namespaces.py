@@ -17,7 +17,7 @@ from retrieval.corpus.namespaces.registry import Description
 from retrieval.corpus.namespaces.settings import NO_WORDS, NamespaceSettings
 from server.api.http_request import parse_body, read_json
 from server.api.retrieval.schemas import NamespaceBody
-from server.auth.scopes import Grant, notes_of, require_change
+from server.auth.scopes import Principal, owner_metadata, require_change
 from server.errors import ChangesRefused, EncoderUnknown, InvalidRequest
 from server.evidence.passages import Retrieval
 from server.settings.server import is_loopback
@@ -42,14 +42,14 @@ def require_changes(request: Request) -> None:
         raise ChangesRefused("namespaces are not changed over HTTP on an address that other machines reach")
     if allowed is False:
         raise ChangesRefused("namespaces are not changed over HTTP on this server")
-    require_change(request.state.grant)
+    require_change(request.state.principal)
 
 
 @router.get("/v1/namespaces")
 async def list_namespaces(request: Request) -> Response:
     services: Services = request.app.state.services
     async with services.admitted(request.state.owner):
-        found = await services.retrieval.run(lambda: _describe_all(services, request.state.grant))
+        found = await services.retrieval.run(lambda: _describe_all(services, request.state.principal))
     return JSONResponse({"object": "list", "data": found})
 
 
@@ -58,7 +58,7 @@ async def get_namespace(request: Request, name: str) -> Response:
     """Return the namespace with its stored PubMed queries."""
     services: Services = request.app.state.services
     async with services.admitted(request.state.owner):
-        work = services.retrieval.run(lambda: _describe_fully(services, request.state.grant, name))
+        work = services.retrieval.run(lambda: _describe_fully(services, request.state.principal, name))
         return JSONResponse(await work)
 
 
@@ -70,7 +70,7 @@ async def create_namespace(request: Request) -> Response:
     settings = _settings_of(services, body)
     today = datetime.now(UTC).date().isoformat()
     retrieval = services.retrieval
-    notes = notes_of(request.state.grant)
+    notes = owner_metadata(request.state.principal)
     await retrieval.run(lambda: retrieval.namespaces.create(body.name, settings, today, notes))
     return JSONResponse(await retrieval.run(lambda: _describe(retrieval, body.name)), status_code=201)
 
@@ -80,7 +80,7 @@ async def delete_namespace(request: Request, name: str) -> Response:
     services: Services = request.app.state.services
     require_changes(request)
     retrieval = services.retrieval
-    await retrieval.run(lambda: services.access.require(request.state.grant, name))
+    await retrieval.run(lambda: services.access.require(request.state.principal, name))
     if retrieval.jobs.is_busy(name):
         raise NamespaceBusy(f"namespace {name} has jobs that run or wait: cancel them first", param="name")
     await retrieval.run(lambda: retrieval.namespaces.delete(name))
@@ -111,9 +111,9 @@ def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
         raise InvalidRequest(f"{param}: {error.message}", param=param) from error
 
 
-def _describe_all(services: Services, grant: Grant) -> list[dict[str, Any]]:
+def _describe_all(services: Services, principal: Principal) -> list[dict[str, Any]]:
     found = []
-    for name in services.access.names(grant):
+    for name in services.access.names(principal):
         with suppress(NamespaceUnknown):  # deleted since
             found.append(_describe(services.retrieval, name))
     return found
@@ -123,8 +123,8 @@ def _describe(retrieval: Retrieval, name: str) -> dict[str, Any]:
     return _namespace_object(retrieval, retrieval.namespaces.describe(name))
 
 
-def _describe_fully(services: Services, grant: Grant, name: str) -> dict[str, Any]:
-    services.access.require(grant, name)
+def _describe_fully(services: Services, principal: Principal, name: str) -> dict[str, Any]:
+    services.access.require(principal, name)
     retrieval = services.retrieval
     found = retrieval.namespaces.describe(name)
     queries = [] if found.damage else queries_of(retrieval.namespaces, name)

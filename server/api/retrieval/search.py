@@ -13,14 +13,14 @@ from fastapi import APIRouter, Request, Response
 
 from retrieval.corpus.errors import NamespaceInvalid, NamespaceUnknown
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.search.ranking import Found, Retriever
-from retrieval.corpus.search.searcher import SearchOptions, usual_retriever
+from retrieval.corpus.search.ranking import RankedPassage, Retriever
+from retrieval.corpus.search.searcher import SearchOptions, default_retriever
 from retrieval.corpus.store.base import PassageFilter
 from retrieval.corpus.store.schema import Target
 from retrieval.passages import Document, Passage
-from server.api.http_request import attended, parse_body, read_json
+from server.api.http_request import cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.schemas import FilterBody, SearchBody, day_number, shown_day
-from server.auth.scopes import Grant
+from server.auth.scopes import Principal
 from server.errors import InvalidRequest, PassageNotFound
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.services import Services
@@ -36,8 +36,8 @@ async def search(request: Request) -> Response:
     body = parse_body(SearchBody, await read_json(request, services.settings.server.max_body_bytes))
     queries = _checked(body, services.settings.retrieval)
     where = _filter_of(body.filter)
-    async with attended(request.receive), services.admitted(request.state.owner):
-        work = services.retrieval.run(lambda: _search(services, request.state.grant, body, queries, where))
+    async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
+        work = services.retrieval.run(lambda: _search(services, request.state.principal, body, queries, where))
         return _json(await work)
 
 
@@ -47,9 +47,9 @@ async def get_passage(request: Request, namespace: str, passage_id: str) -> Resp
     services: Services = request.app.state.services
     if not (passage_id.isascii() and passage_id.isdigit() and 0 < int(passage_id[:20]) < 2**63):
         raise PassageNotFound("a passage's id is a number of up to 63 bits")
-    async with attended(request.receive), services.admitted(request.state.owner):
-        grant, number = request.state.grant, int(passage_id)
-        return _json(await services.retrieval.run(lambda: _passage(services, grant, namespace, number)))
+    async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
+        principal, number = request.state.principal, int(passage_id)
+        return _json(await services.retrieval.run(lambda: _passage(services, principal, namespace, number)))
 
 
 def _checked(body: SearchBody, settings: RetrievalSettings) -> list[str]:
@@ -90,9 +90,11 @@ def _filter_of(body: FilterBody) -> PassageFilter:
         raise InvalidRequest(f"filter.{error.param}: {error.message}", param=f"filter.{error.param}") from error
 
 
-def _search(services: Services, grant: Grant, body: SearchBody, queries: Sequence[str], where: PassageFilter) -> bytes:
+def _search(
+    services: Services, principal: Principal, body: SearchBody, queries: Sequence[str], where: PassageFilter
+) -> bytes:
     retrieval = services.retrieval
-    names = _names(services.access.names(grant), body.namespaces)
+    names = _names(services.access.names(principal), body.namespaces)
     retriever, waiting = _survey(retrieval.namespaces, names, body.retriever)
     options = SearchOptions(k=body.k, retriever=retriever, where=where, rerank=body.rerank)
     found = retrieval.searcher.search_many(queries, names, options)
@@ -129,11 +131,11 @@ def _survey(
             pending = namespace.store.counts().pending
             if behind := {target: pending[target] for target in targets if pending[target]}:
                 waiting[name] = behind
-    return asked or usual_retriever(targets_of.values()), waiting
+    return asked or default_retriever(targets_of.values()), waiting
 
 
-def _passage(services: Services, grant: Grant, name: str, number: int) -> bytes:
-    services.access.require(grant, name)
+def _passage(services: Services, principal: Principal, name: str, number: int) -> bytes:
+    services.access.require(principal, name)
     with services.retrieval.namespaces.using(name) as namespace:
         found = namespace.store.get([number])
         if not found:
@@ -144,7 +146,7 @@ def _passage(services: Services, grant: Grant, name: str, number: int) -> bytes:
         return _dumped(_passage_object(name, passage, document) | {"text": passage.text, "also_in": same})
 
 
-def _item(found: Found, include_text: bool) -> dict[str, Any]:
+def _item(found: RankedPassage, include_text: bool) -> dict[str, Any]:
     shown = _passage_object(found.namespace, found.passage, found.document)
     shown |= {"score": found.hit.score, "ranks": dict(found.ranks)}
     return shown | ({"text": found.passage.text} if include_text else {})

@@ -10,7 +10,7 @@ from typing import Any, Final
 from server.errors import InvalidRequest, UnsupportedField
 
 _WHOLE: Final = "#"
-_PLACES: Final = (
+_SCHEMA_PATHS: Final = (
     ("json_schema", "schema"),
     ("json",),
     ("format", "schema"),
@@ -18,16 +18,16 @@ _PLACES: Final = (
     ("parameters",),
     ("input_schema",),
 )
-_ROOMS: Final = ("$defs", "definitions")
+_DEFINITION_KEYS: Final = ("$defs", "definitions")
 # Keywords whose schemas apply to the same value as the schema that has them.
 _LISTS: Final = ("anyOf", "oneOf", "allOf")
 _SINGLE: Final = ("not", "if", "then", "else")
 
 
-def documents(shape: object) -> Iterator[Mapping[str, Any]]:
+def constraint_schemas(shape: object) -> Iterator[Mapping[str, Any]]:
     """Yield the complete schemas in a field that constrains the output: of the answer's format, or of tools."""
     for one in shape if isinstance(shape, list) else [shape]:
-        for path in _PLACES:
+        for path in _SCHEMA_PATHS:
             found = one
             for key in path:
                 found = found.get(key) if isinstance(found, Mapping) else None
@@ -35,10 +35,10 @@ def documents(shape: object) -> Iterator[Mapping[str, Any]]:
                 yield found
 
 
-def has_circle(schema: Mapping[str, Any]) -> bool:
+def has_cycle(schema: Mapping[str, Any]) -> bool:
     """Return whether the references inside ``schema``, a complete document, form a cycle."""
     named = {_WHOLE: schema}
-    for room in _ROOMS:
+    for room in _DEFINITION_KEYS:
         inner = schema.get(room)
         for name, one in inner.items() if isinstance(inner, Mapping) else ():
             named[f"#/{room}/{name}"] = one
@@ -198,7 +198,7 @@ def _check_shape(shape: object, name: str) -> None:
             if len(one) > _MAX_ALTERNATIVES:
                 raise InvalidRequest(f"{name}: a list has more than {_MAX_ALTERNATIVES} members", param=name)
             waiting.extend((value, depth + 1) for value in one)
-    if any(has_circle(schema) for schema in documents(shape)):
+    if any(has_cycle(schema) for schema in constraint_schemas(shape)):
         raise InvalidRequest(f"{name}: a schema refers to itself with nothing in between", param=name)
 
 

@@ -17,8 +17,8 @@ from server.admission.fair_queue import CHARS_PER_TOKEN, Ticket, estimated_token
 from server.api.answers.session import TIMEOUT_HEADER, timeout_seconds
 from server.api.http_request import RawRoute, read_json
 from server.api.vllm_passthrough.checks import check_plain
-from server.api.vllm_passthrough.forward import Passage, PlainReply
-from server.auth.scopes import Grant
+from server.api.vllm_passthrough.forward import PassthroughCall, PassthroughResponse
+from server.auth.scopes import Principal
 from server.errors import InvalidRequest
 from server.wiring.services import Services
 
@@ -29,7 +29,7 @@ _HEADERS: Final = frozenset({b"accept", b"content-type", b"user-agent", b"tracep
 _ANSWER_LENGTHS: Final = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 
-async def plain_reply(request: Request, body: object) -> Response | None:
+async def dispatch_plain(request: Request, body: object) -> Response | None:
     """Return the layer's reply, None where our own code answers: for another model, a method or another engine.
 
     Raises:
@@ -39,34 +39,34 @@ async def plain_reply(request: Request, body: object) -> Response | None:
         ServerStopping: the server stops.
     """
     services: Services = request.app.state.services
-    if not isinstance(body, dict) or body.get("model") != services.slot.card.name or body.get("arrowhead"):
+    if not isinstance(body, dict) or body.get("model") != services.lifecycle.card.name or body.get("arrowhead"):
         return None
-    engine = services.slot.get()
+    engine = services.lifecycle.get()
     if not isinstance(engine, ServesOpenAi):
         return None
-    if request.scope["path"] in NEED_TEMPLATE and services.slot.card.prompt_form != "chat":
+    if request.scope["path"] in NEED_TEMPLATE and services.lifecycle.card.prompt_form != "chat":
         return None
-    grant: Grant = request.state.grant
-    services.find(services.slot.card.name, grant)
+    principal: Principal = request.state.principal
+    services.find(services.lifecycle.card.name, principal)
     services.admission.check()
     seconds = services.settings.server.request_timeout_s
     if (given := request.headers.get(TIMEOUT_HEADER)) is not None:
         seconds = min(seconds, timeout_seconds(given))
     call = LayerCall(
         path=request.scope["path"],
-        body=plain_body(check_plain(body, services.settings.server.max_n), grant.key_id),
+        body=plain_body(check_plain(body, services.settings.server.max_n), principal.key_id),
         headers=tuple((name, value) for name, value in request.scope["headers"] if name in _HEADERS),
     )
-    passage = Passage(
+    passage = PassthroughCall(
         layer=await engine.openai_layer(),
         call=call,
-        grant=grant,
-        ticket=Ticket(grant.key_id, _tokens(services, body)),
+        principal=principal,
+        ticket=Ticket(principal.key_id, _tokens(services, body)),
         deadline=asyncio.get_running_loop().time() + seconds,
         keepalive_s=services.settings.server.keepalive_s,
         choices=0 if request.scope["path"].endswith("/count_tokens") else _choices(body),
     )
-    return PlainReply(services, passage)
+    return PassthroughResponse(services, passage)
 
 
 def plain_body(body: Mapping[str, Any], key_id: str) -> Mapping[str, Any]:
@@ -84,7 +84,7 @@ def _tokens(services: Services, body: Mapping[str, Any]) -> int:
     default = services.settings.loop.max_answer_tokens
     lengths = [body[name] for name in _ANSWER_LENGTHS if isinstance(body.get(name), int) and body[name] > 0]
     estimate = estimated_tokens(num_chars(body), max(lengths, default=default))
-    return int(min(estimate, services.slot.card.context_length) * _choices(body))
+    return int(min(estimate, services.lifecycle.card.context_length) * _choices(body))
 
 
 def num_chars(value: object) -> int:
@@ -116,10 +116,10 @@ async def messages(request: Request) -> Response:
     services: Services = request.app.state.services
     body = await read_json(request, services.settings.server.max_body_bytes)
     if isinstance(body, dict) and isinstance(body.get("model"), str):
-        services.find(body["model"], request.state.grant)
-    plain = await plain_reply(request, body)
+        services.find(body["model"], request.state.principal)
+    plain = await dispatch_plain(request, body)
     if plain is None:
-        name = services.slot.card.name
+        name = services.lifecycle.card.name
         raise InvalidRequest(
             f"model: /v1/messages is served for {name} alone, by the vLLM engine; use /v1/chat/completions",
             param="model",

@@ -15,10 +15,10 @@ from fastapi import Response
 from models.engines.base import LayerCall, OpenAiLayer
 from server.admission.fair_queue import Ticket
 from server.api.answers.streaming import DONE, KeepAlive, error_event, is_stream
-from server.api.http_request import attended
-from server.auth.scopes import Grant
+from server.api.http_request import cancel_on_disconnect
+from server.auth.scopes import Principal
 from server.error_mapping import error_reply
-from server.errors import ClientGone
+from server.errors import ClientDisconnected
 from server.middleware.security import log_failure, new_id, send_error
 from server.observability.logging_setup import request_id
 from server.observability.observer import AnswerRecord, Observer, TokenCounts, log_answer
@@ -102,7 +102,7 @@ def _usage(reply: bytes, start: int) -> dict[str, int]:
     return {name: int(number[1]) for name, number in found.items() if number is not None}
 
 
-class PlainWatch:
+class PassthroughMetrics:
     """Report one answer to the observer; ``id`` is ours, since the layer's own id is known only from the reply."""
 
     def __init__(self, observer: Observer, model: str, choices: int) -> None:
@@ -144,7 +144,7 @@ _Send = Callable[[Any], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class PassthroughCall:
     """Hold one request for the engine's OpenAI layer.
 
     ``deadline`` is in the event loop's time. ``choices`` 0 marks a token count, which is no answer. A stream that is
@@ -153,17 +153,17 @@ class Passage:
 
     layer: OpenAiLayer
     call: LayerCall
-    grant: Grant
+    principal: Principal
     ticket: Ticket
     deadline: float
     keepalive_s: float
     choices: int = 1
 
 
-class PlainReply(Response):
+class PassthroughResponse(Response):
     """Let the layer send the reply itself, piece by piece as it is produced."""
 
-    def __init__(self, services: Services, passage: Passage) -> None:
+    def __init__(self, services: Services, passage: PassthroughCall) -> None:
         super().__init__()
         self._services = services
         self._passage = passage
@@ -171,19 +171,19 @@ class PlainReply(Response):
     async def __call__(self, scope: Any, receive: _Receive, send: _Send) -> None:
         kept = KeepAlive(send, self._passage.keepalive_s, scope["state"].get("send_piece"))
         wire = _Wire(kept)
-        watch = PlainWatch(self._services.observer, self._services.slot.card.name, self._passage.choices)
-        outcome, has_place, request = "cancelled", False, request_id.get()
+        watch = PassthroughMetrics(self._services.observer, self._services.lifecycle.card.name, self._passage.choices)
+        outcome, is_admitted, request = "cancelled", False, request_id.get()
         try:
             place = self._services.admission.place(self._passage.ticket, self._passage.deadline)
-            async with attended(receive, lambda: wire.ended), place as leash, kept:
-                has_place = self._passage.choices > 0
-                if has_place:
+            async with cancel_on_disconnect(receive, lambda: wire.ended), place as cancel_scope, kept:
+                is_admitted = self._passage.choices > 0
+                if is_admitted:
                     request_id.set(watch.id)
                     watch.begin()
-                with leash:
+                with cancel_scope:
                     await self._passage.layer(self._passage.call, wire.send)
             outcome = outcome_of(wire.status, wire.reading) if wire.ended else "cancelled"
-        except ClientGone:
+        except ClientDisconnected:
             log.info("a client went away before its answer was complete")
         except Exception as error:
             log_failure(error)
@@ -193,9 +193,9 @@ class PlainReply(Response):
             request_id.set(request)  # the request's access-log line follows later
             if wire.status >= 400:
                 scope.setdefault("state", {})["error_code"] = outcome
-            if has_place:
+            if is_admitted:
                 tokens = wire.reading.tokens
-                self._services.spend(self._passage.grant.owner, tokens.sampled)
+                self._services.spend(self._passage.principal.owner, tokens.sampled)
                 record = watch.end(outcome, wire.reading.began_text, tokens)
                 log_answer(record, request, {"reply": wire.reading.id or "-"})
 

@@ -38,9 +38,9 @@ from models.decoding.types import (
 from models.engines.base import Engine
 from models.types import GenerateParams, Grammar
 from retrieval.ncbi.calls.urls import call_regex, looks_like_call
-from server.engine.lifecycle import EngineSlot
+from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import (
-    Ask,
+    AnswerRequest,
     CallMade,
     CallReplied,
     Done,
@@ -156,7 +156,7 @@ class Session(Protocol):
 class Lookups(Protocol):
     """Open a call session for each answer."""
 
-    def check(self, ask: Ask, options: GeneGptOptions) -> None:
+    def check(self, ask: AnswerRequest, options: GeneGptOptions) -> None:
         """Check that the request may make its calls.
 
         Raises:
@@ -164,7 +164,7 @@ class Lookups(Protocol):
         """
         ...
 
-    def open(self, ask: Ask, question: str, options: GeneGptOptions) -> Session: ...
+    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> Session: ...
 
 
 class GeneGpt:
@@ -176,8 +176,10 @@ class GeneGpt:
     name = "genegpt"
     description = "GeneGPT: answers genomics questions with NCBI E-utilities and BLAST calls made in mid-sentence"
 
-    def __init__(self, slot: EngineSlot, lookups: Lookups, limits: LoopLimits, max_answer_tokens: int) -> None:
-        self._slot = slot
+    def __init__(
+        self, lifecycle: EngineLifecycle, lookups: Lookups, limits: LoopLimits, max_answer_tokens: int
+    ) -> None:
+        self._slot = lifecycle
         self._lookups = lookups
         self._limits = limits
         self._max_answer_tokens = max_answer_tokens
@@ -190,7 +192,7 @@ class GeneGpt:
         async for _ in deltas:
             pass
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: AnswerRequest) -> None:
         self._lookups.check(ask, self._options(ask))
         if ask.sampling.logprobs is not None and ask.prompt is None:
             raise OptionInvalid(
@@ -198,7 +200,7 @@ class GeneGpt:
                 param="logprobs",
             )
 
-    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = self._options(ask)
         question = _with_trigger(ask.question, options)
         multi_hop = COT_TRIGGER in question
@@ -223,10 +225,10 @@ class GeneGpt:
                         yield event
                     yield _done(step, splitter.answer, options)
 
-    def _options(self, ask: Ask) -> GeneGptOptions:
+    def _options(self, ask: AnswerRequest) -> GeneGptOptions:
         return parse_options(ask.options, card=self._slot.card, max_calls=self._limits.max_calls)
 
-    def _request(self, ask: Ask, options: GeneGptOptions, question: str, engine: Engine) -> LoopRequest:
+    def _request(self, ask: AnswerRequest, options: GeneGptOptions, question: str, engine: Engine) -> LoopRequest:
         wanted = ask.sampling
         params = GenerateParams(
             max_tokens=wanted.max_tokens or self._max_answer_tokens,
@@ -295,7 +297,7 @@ def _events(step: TextSampled | CallStarted | CallFinished | LoopDone, splitter:
         case TextSampled(text=text, logprobs=logprobs):
             return [TranscriptDelta(text, "sampled", logprobs), *splitter.feed(text)]
         case CallStarted(call=call):
-            return [*splitter.call_made(), CallMade(call.text, call.ordinal)]
+            return [*splitter.discard_call(), CallMade(call.text, call.ordinal)]
         case CallFinished():
             return _replied(step)
         case LoopDone():

@@ -29,21 +29,21 @@ from typing import Any
 
 from models.engines.base import Engine
 from models.types import GenerateParams
-from retrieval.corpus.search.ranking import Found
-from retrieval.observing import Parts, Unobserved
-from server.engine.lifecycle import EngineSlot
-from server.methods.base import Ask, Event, Step, TextDelta
+from retrieval.corpus.search.ranking import RankedPassage
+from retrieval.observer import NullObserver, Tracer
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest, Event, Step, TextDelta
 from server.methods.i_medrag import report
 from server.methods.i_medrag.prompts import PLAN_BEGINS, IteratedPrompts, Lengths, history_text, plan_lengths
 from server.methods.i_medrag.rounds import Bounds, Pair, Rounds, StopReason, plan_grammar
-from server.methods.i_medrag.sub_answers import Budget, Library, SubAnswer, SubAnswers
-from server.methods.medrag.chain_of_thought import Chain, Chains, Given
+from server.methods.i_medrag.sub_answers import Budget, CitedPassages, SubAnswer, SubAnswers
+from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
 from server.methods.medrag.method import SLACK, params_of, refuse_logprobs
 from server.methods.medrag.options import IMedRagOptions, parse_iterated
 from server.methods.medrag.prompts import Prompts
-from server.methods.medrag.question import Asked, read_question
+from server.methods.medrag.question import ParsedQuestion, read_question
 from server.methods.medrag.report import Closing, abstention, ending, retrieved
-from server.methods.shared.generation import Generations, Layout
+from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
 
 # Minimum number of tokens for a useful answer.
@@ -57,11 +57,11 @@ class IMedRag:
     description = "i-MedRAG: answers medical questions by rounds of follow-up questions to this server's namespaces"
 
     def __init__(
-        self, slot: EngineSlot, passages: PassageSource, max_answer_tokens: int, parts: Parts | None = None
+        self, lifecycle: EngineLifecycle, passages: PassageSource, max_answer_tokens: int, parts: Tracer | None = None
     ) -> None:
-        self._slot = slot
+        self._slot = lifecycle
         self._passages = passages
-        self._parts = parts or Unobserved()
+        self._parts = parts or NullObserver()
         self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
 
@@ -73,13 +73,13 @@ class IMedRag:
         prompt = engine.tokenizer.encode(PLAN_BEGINS)
         await Generations(engine, "warm-up-plan").write(prompt, GenerateParams(max_tokens=1, grammar=grammar))
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: AnswerRequest) -> None:
         options = parse_iterated(ask.options)
         read_question(ask.question, options)
         self._passages.open(ask).check(options.wanted)
         refuse_logprobs(ask)
 
-    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_iterated(ask.options)
         asked = read_question(ask.question, options)
         engine = self._slot.get()
@@ -89,7 +89,7 @@ class IMedRag:
             options=options,
             params=params_of(ask, answer),
             generations=Generations(engine, ask.request_id),
-            layout=Layout(engine, self._slot.card),
+            layout=PromptFormatter(engine, self._slot.card),
             passages=self._passages.open(ask),
             prompts=IteratedPrompts(self._prompts, asked, options),
             parts=self._parts,
@@ -103,16 +103,16 @@ class IMedRag:
 class _Run:
     """Run one answer and hold its state."""
 
-    asked: Asked
+    asked: ParsedQuestion
     options: IMedRagOptions
     params: GenerateParams
     generations: Generations
-    layout: Layout
+    layout: PromptFormatter
     passages: Passages
     prompts: IteratedPrompts
-    parts: Parts
-    library: Library = field(default_factory=Library)
-    best_read: list[Found] = field(default_factory=list)
+    parts: Tracer
+    library: CitedPassages = field(default_factory=CitedPassages)
+    best_passages: list[RankedPassage] = field(default_factory=list)
     reason: StopReason = ""
     rounds: Rounds = field(init=False)
     lengths: Lengths = field(init=False)
@@ -153,7 +153,7 @@ class _Run:
                         async for step in steps:
                             yield step
             finally:
-                self.budget.give_back(held)
+                self.budget.release(held)
             self.reason = self._why_to_stop()
 
     def _why_to_stop(self) -> StopReason:
@@ -207,7 +207,7 @@ class _Run:
 
     def _told(self, sub: SubAnswer) -> Step:
         if sub.pair.status == "answered":
-            self.best_read.append(sub.context.passages[sub.context.best_first[0] - 1])
+            self.best_passages.append(sub.context.passages[sub.context.best_first[0] - 1])
         self.details["rounds"][-1]["answers"].append(report.sub_record(sub))
         return Step(report.answers(sub.pair))
 
@@ -237,7 +237,7 @@ class _Run:
         for told in ending(self._closing(lack), chain, self.generations.usage) if chain else ():
             yield told
 
-    async def _in_time(self, chains: Chains, given: Given) -> AsyncGenerator[Event | Chain, None]:
+    async def _in_time(self, chains: Chains, given: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the events of the final answer; at the time limit, end with the partial answer ("timeout")."""
         reasoning, answer = "", ""
         async with aclosing(chains.events(given)) as events:
@@ -258,7 +258,7 @@ class _Run:
     def _closing(self, lack: str) -> Closing:
         cited = [n for record in self.details["rounds"] for sub in record["answers"] for n in sub.get("cited", ())]
         # Where no sub-answer cites a passage, the references are the best passage of each.
-        fallback = list(dict.fromkeys(cited or map(self.library.number_of, self.best_read)))
+        fallback = list(dict.fromkeys(cited or map(self.library.number_of, self.best_passages)))
         return Closing(self.asked, self.library.by_number, fallback, self.options.references, lack, self.details)
 
     def _history(self, writing: int) -> str:
@@ -276,10 +276,10 @@ class _Run:
         self.details["history_left_out"] = left_out
         return text
 
-    def _length(self, given: Given) -> int:
+    def _length(self, given: PromptInputs) -> int:
         return len(self.layout.ids(given.system, given.user, PLAN_BEGINS))
 
-    def _two_prompts(self, given: Given) -> int:
+    def _two_prompts(self, given: PromptInputs) -> int:
         """Return the prompt tokens of a final answer in two generations, reasoning and letter."""
         return 2 * (self._length(given) + SLACK)
 

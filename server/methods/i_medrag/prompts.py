@@ -11,10 +11,10 @@ from typing import Final
 
 from models.engines.base import Engine
 from server.methods.i_medrag.rounds import Pair, Rounds, Sizes, plan_form
-from server.methods.medrag.chain_of_thought import Given
+from server.methods.medrag.chain_of_thought import PromptInputs
 from server.methods.medrag.options import IMedRagOptions
 from server.methods.medrag.prompts import Prompts
-from server.methods.medrag.question import Asked
+from server.methods.medrag.question import ParsedQuestion
 from server.methods.shared.choices import one_line
 
 # Prefix of a base model's plan.
@@ -63,23 +63,23 @@ class IteratedPrompts:
     """Build the prompts of one question."""
 
     prompts: Prompts
-    asked: Asked
+    asked: ParsedQuestion
     options: IMedRagOptions
 
-    def ask(self, rounds: Rounds, history: str) -> Given:
+    def ask(self, rounds: Rounds, history: str) -> PromptInputs:
         how = self.prompts.parts["iterated_ask"].replace("{queries}", str(self.options.queries))
         return self._given(history, how.replace("{form}", plan_form(rounds)))
 
-    def final(self, history: str) -> Given:
+    def final(self, history: str) -> PromptInputs:
         return self._given(history, self.prompts.how(self.asked, self.options.reasoning))
 
-    def sub(self, query: str, context: str) -> Given:
+    def sub(self, query: str, context: str) -> PromptInputs:
         """Return the prompt of a sub-answer, passages first: the queries of a round often share them."""
         how = self.prompts.parts["iterated_sub"]
-        return Given(self.prompts.parts["system"], f"Passages:\n{context}\n\nQuestion: {query}\n\n{how}")
+        return PromptInputs(self.prompts.parts["system"], f"Passages:\n{context}\n\nQuestion: {query}\n\n{how}")
 
-    def _given(self, history: str, how: str) -> Given:
-        return Given(self.prompts.parts["iterated_system"], f"{self.asked.text}{history}\n\n{how}")
+    def _given(self, history: str, how: str) -> PromptInputs:
+        return PromptInputs(self.prompts.parts["iterated_system"], f"{self.asked.text}{history}\n\n{how}")
 
 
 def history_text(pairs: Sequence[Pair], count: Callable[[str], int], room: int) -> tuple[str, int]:

@@ -11,7 +11,7 @@ from server.methods.i_medrag.rounds import Pair, Plan, Rounds, StopReason
 from server.methods.i_medrag.sub_answers import SubAnswer
 from server.methods.medrag.context import passage_record
 from server.methods.medrag.options import IMedRagOptions
-from server.methods.medrag.question import Asked
+from server.methods.medrag.question import ParsedQuestion
 from server.methods.medrag.report import listed
 from server.methods.shared.choices import one_line
 from server.methods.shared.passages import Gathered
@@ -98,7 +98,7 @@ def sub_record(sub: SubAnswer) -> dict[str, Any]:
     }
 
 
-def details_of(asked: Asked, options: IMedRagOptions) -> dict[str, Any]:
+def details_of(asked: ParsedQuestion, options: IMedRagOptions) -> dict[str, Any]:
     return {
         "method": "i-medrag",
         "options": asdict(options),

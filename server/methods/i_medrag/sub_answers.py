@@ -11,14 +11,14 @@ from typing import Any
 from models.errors import ArrowheadError, ModelError
 from models.types import GenerateParams
 from retrieval.corpus.errors import NamespaceInvalid
-from retrieval.corpus.search.ranking import Found
+from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import RetrievalError
 from server.methods.i_medrag.prompts import IteratedPrompts, Lengths
 from server.methods.i_medrag.rounds import Pair
 from server.methods.medrag.context import Context, numbers_in, renumbered
 from server.methods.medrag.method import SLACK, read_passages
 from server.methods.medrag.question import MARK
-from server.methods.shared.generation import Generations, Layout
+from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Gathered, Passages
 
 # Share of the time limit that is available to rounds; the rest is for the final answer.
@@ -28,7 +28,7 @@ _FOR_ROUNDS = 0.75
 class Budget:
     """Track the remaining tokens and time of one answer.
 
-    ``reserve`` sets tokens aside for a generation; ``give_back`` ends the reservation, after which only the tokens used
+    ``reserve`` sets tokens aside for a generation; ``release`` ends the reservation, after which only the tokens used
     count. Times are in seconds.
     """
 
@@ -58,7 +58,7 @@ class Budget:
         self._held += tokens
         return True
 
-    def give_back(self, tokens: int) -> None:
+    def release(self, tokens: int) -> None:
         self._held -= tokens
 
     @property
@@ -71,14 +71,14 @@ class Budget:
 
 
 @dataclass(slots=True)
-class Library:
+class CitedPassages:
     """Map passages to numbers from 1, assigned in the order of first citation."""
 
-    by_number: dict[int, Found] = field(default_factory=dict)
+    by_number: dict[int, RankedPassage] = field(default_factory=dict)
     unknown: int = 0
     _numbers: dict[int, int] = field(default_factory=dict)
 
-    def taken_over(self, answer: str, context: Context) -> tuple[str, tuple[int, ...]]:
+    def renumber(self, answer: str, context: Context) -> tuple[str, tuple[int, ...]]:
         """Return a sub-answer with the run's numbers in place of those of its context, and these numbers."""
         new: dict[int, int] = {}
         for number in numbers_in(answer):
@@ -88,7 +88,7 @@ class Library:
                 self.unknown += 1
         return renumbered(answer, new), tuple(dict.fromkeys(new.values()))
 
-    def number_of(self, found: Found) -> int:
+    def number_of(self, found: RankedPassage) -> int:
         number = self._numbers.setdefault(found.passage.passage_id, len(self._numbers) + 1)
         self.by_number.setdefault(number, found)
         return number
@@ -111,7 +111,7 @@ class SubAnswers:
     """
 
     generations: Generations
-    layout: Layout
+    layout: PromptFormatter
     prompts: IteratedPrompts
     lengths: Lengths
     passages: Passages
@@ -135,7 +135,7 @@ class SubAnswers:
             return error.message
 
     async def answers(
-        self, queries: Sequence[str], gathered: Gathered, library: Library
+        self, queries: Sequence[str], gathered: Gathered, library: CitedPassages
     ) -> AsyncGenerator[SubAnswer, None]:
         """Yield the sub-answers in the order of the queries, each as soon as it and those before it are complete.
 
@@ -182,19 +182,19 @@ class SubAnswers:
                 prompt, replace(self.params, max_tokens=self.lengths.sub, stop=stops)
             )
         finally:
-            self.budget.give_back(cost)
+            self.budget.release(cost)
         answer = written.text.strip()
         if not answer:
             return SubAnswer(Pair(query, "failed", told="the model wrote nothing"), context)
         return SubAnswer(Pair(query, "answered", answer), context, {"finish_reason": written.finish_reason})
 
 
-def _numbered(sub: SubAnswer, library: Library) -> SubAnswer:
+def _numbered(sub: SubAnswer, library: CitedPassages) -> SubAnswer:
     """Return the sub-answer with the run's passage numbers.
 
     Numbers are assigned in the order of the queries, whichever answer is complete first.
     """
     if sub.pair.status != "answered":
         return sub
-    answer, cited = library.taken_over(sub.pair.answer, sub.context)
+    answer, cited = library.renumber(sub.pair.answer, sub.context)
     return replace(sub, pair=replace(sub.pair, answer=answer), record={**sub.record, "cited": list(cited)})

@@ -21,8 +21,8 @@ from retrieval.graph.errors import GraphNodeUnknown
 from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.linking.types import Linked
 from retrieval.graph.types import Mention, Neighbourhood, Node
-from server.methods.base import Ask, MethodError
-from server.methods.kg_rag.prompts import Asked
+from server.methods.base import AnswerRequest, MethodError
+from server.methods.kg_rag.prompts import ParsedQuestion
 from server.methods.shared.generation import plain_ids, usage_of, uses_chat_template
 
 MAX_ENTITIES: Final = 8
@@ -82,7 +82,7 @@ class Recognised:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class EntityNeighbourhoods:
     """Hold the neighbourhoods of the entities, then those of the broader nodes.
 
     ``stand_ins`` maps the id of a node without statements to the broader node whose statements are used.
@@ -92,7 +92,7 @@ class Around:
     stand_ins: Mapping[str, Node] = field(default_factory=dict)
 
 
-async def recognise(linker: Linker, asked: Asked, extractor: Extractor | None) -> Recognised:
+async def recognise(linker: Linker, asked: ParsedQuestion, extractor: Extractor | None) -> Recognised:
     """Link the question's names to nodes.
 
     Choices are searched for in the entities' statements; they become entities only where the question has none.
@@ -110,7 +110,9 @@ async def recognise(linker: Linker, asked: Asked, extractor: Extractor | None) -
     return Recognised(mentions, notes, tuple(span.text for span in linked.unlinked))
 
 
-async def neighbourhoods(graph: Neighbourhoods, linker: Linker, asked: Asked, recognised: Recognised) -> Around:
+async def neighbourhoods(
+    graph: Neighbourhoods, linker: Linker, asked: ParsedQuestion, recognised: Recognised
+) -> EntityNeighbourhoods:
     """Return the neighbourhoods of the entities, with broader nodes for those without statements.
 
     Raises:
@@ -125,13 +127,13 @@ async def neighbourhoods(graph: Neighbourhoods, linker: Linker, asked: Asked, re
     new = {node.node_id: node for node in wider.values() if node.node_id not in known}
     more = dict(zip(new, await _all_around(graph, tuple(new.values())), strict=True))
     answers = {i: found for i, node in wider.items() if (found := (known | more)[node.node_id]).statements}
-    return Around(
+    return EntityNeighbourhoods(
         found=(*own, *(around for around in more.values() if around.statements)),
         stand_ins={node_id: around.node for node_id, around in answers.items()},
     )
 
 
-async def _broader(linker: Linker, asked: Asked, recognised: Recognised, node: Node) -> Node | None:
+async def _broader(linker: Linker, asked: ParsedQuestion, recognised: Recognised, node: Node) -> Node | None:
     """Return a broader node by the question's words, else by the node's name.
 
     The question may contain an identifier instead of the name.
@@ -176,7 +178,7 @@ class EngineExtractor:
     ``usage`` is the token usage so far, also after a failure or a cancellation.
     """
 
-    def __init__(self, engine: Engine, card: ModelCard, ask: Ask) -> None:
+    def __init__(self, engine: Engine, card: ModelCard, ask: AnswerRequest) -> None:
         self._engine = engine
         self._card = card
         self._request_id = f"{ask.request_id}-names"
@@ -210,7 +212,7 @@ class EngineExtractor:
         return plain_ids(self._engine, f"{system}\n\nQuestion: {user}\nNames as JSON:")
 
 
-def both(one: LoopUsage, other: LoopUsage) -> LoopUsage:
+def add_usage(one: LoopUsage, other: LoopUsage) -> LoopUsage:
     """Return the sum of the usages of two calls for one answer."""
     return LoopUsage(
         prompt_tokens=one.prompt_tokens + other.prompt_tokens,

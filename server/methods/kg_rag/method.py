@@ -33,18 +33,18 @@ from retrieval.graph.context.select import (
     PAPER_VOLUME,
     PAPER_VOLUME_TRUE_FALSE,
     Context,
+    ContextCandidates,
     ContextOptions,
-    Gathered,
     Vectors,
     build_context,
     gather,
 )
 from retrieval.graph.types import Statement
-from server.engine.lifecycle import EngineSlot
-from server.methods.base import Ask, Done, Event, OptionInvalid, Step, TextDelta, TranscriptDelta
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest, Done, Event, OptionInvalid, Step, TextDelta, TranscriptDelta
 from server.methods.kg_rag import report
 from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoods, neighbourhoods, recognise
-from server.methods.kg_rag.prompts import Asked, KgRagOptions, Prompts, parse_options, read_question
+from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.report import Outcome
 from server.methods.shared.generation import plain_ids, usage_of, uses_chat_template
 from server.types import EgressMode
@@ -69,7 +69,7 @@ class Graph(Neighbourhoods, Protocol):
 class Graphs(Protocol):
     """Open the graph for each answer."""
 
-    def open(self, ask: Ask, egress: EgressMode | None) -> Graph:
+    def open(self, ask: AnswerRequest, egress: EgressMode | None) -> Graph:
         """Open the graph for one request.
 
         Raises:
@@ -84,14 +84,14 @@ class KgRag:
     name = "kg-rag"
     description = "KG-RAG: answers biomedical questions from the statements of a knowledge graph, with their sources"
 
-    def __init__(self, slot: EngineSlot, graphs: Graphs, linker: Linker, max_answer_tokens: int) -> None:
-        self._slot = slot
+    def __init__(self, lifecycle: EngineLifecycle, graphs: Graphs, linker: Linker, max_answer_tokens: int) -> None:
+        self._slot = lifecycle
         self._graphs = graphs
         self._linker = linker
         self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options)
         read_question(ask.question, options)
         self._graphs.open(ask, options.egress)
@@ -101,7 +101,7 @@ class KgRag:
                 param="logprobs",
             )
 
-    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options)
         asked = read_question(ask.question, options)
         engine = self._slot.get()
@@ -137,7 +137,7 @@ class KgRag:
             async for event in events:
                 yield event
 
-    async def _from_model(self, ask: Ask, outcome: Outcome, engine: Engine) -> AsyncGenerator[Event, None]:
+    async def _from_model(self, ask: AnswerRequest, outcome: Outcome, engine: Engine) -> AsyncGenerator[Event, None]:
         prompt_ids = self._prompt_ids(outcome.asked, engine, outcome.given)
         yield Step(f"the model answers {'from' if outcome.given else 'WITHOUT'} the graph")
         params = self._params(ask, outcome.asked, engine)
@@ -151,28 +151,28 @@ class KgRag:
         for event in report.ending(outcome, done) if done else ():
             yield event
 
-    async def _context(self, gathered: Gathered, vectors: Vectors, choosing: ContextOptions) -> Context:
+    async def _context(self, gathered: ContextCandidates, vectors: Vectors, choosing: ContextOptions) -> Context:
         tokenizer = self._slot.get().tokenizer
         return await asyncio.to_thread(build_context, gathered, vectors, lambda t: len(tokenizer.encode(t)), choosing)
 
-    def _room(self, ask: Ask, asked: Asked, engine: Engine) -> int:
+    def _room(self, ask: AnswerRequest, asked: ParsedQuestion, engine: Engine) -> int:
         """Return the number of tokens left for a context beside instruction, question and answer."""
         around = len(self._prompt_ids(asked, engine, "-")) + _SLACK
         answer = min(self._answer_tokens(ask, asked, engine), engine.max_model_len // 2)
         return max(0, engine.max_model_len - around - answer)
 
-    def _answer_tokens(self, ask: Ask, asked: Asked, engine: Engine) -> int:
+    def _answer_tokens(self, ask: AnswerRequest, asked: ParsedQuestion, engine: Engine) -> int:
         wanted = ask.sampling.max_tokens or self._max_answer_tokens
         if not asked.answers:
             return wanted
         return min(wanted, max(len(engine.tokenizer.encode(f" {answer}")) for answer in asked.answers) + 2)
 
-    def _prompt_ids(self, asked: Asked, engine: Engine, context: str) -> list[int]:
+    def _prompt_ids(self, asked: ParsedQuestion, engine: Engine, context: str) -> list[int]:
         if uses_chat_template(engine, self._slot.card):
             return engine.tokenizer.encode_chat(self._prompts.chat_form(asked, context))
         return plain_ids(engine, self._prompts.base_form(asked, context))
 
-    def _params(self, ask: Ask, asked: Asked, engine: Engine) -> GenerateParams:
+    def _params(self, ask: AnswerRequest, asked: ParsedQuestion, engine: Engine) -> GenerateParams:
         wanted = ask.sampling
         return GenerateParams(
             max_tokens=self._answer_tokens(ask, asked, engine),
@@ -187,14 +187,14 @@ class KgRag:
         )
 
 
-async def _vectors(graph: Graph, asked: Asked, gathered: Gathered) -> Vectors:
+async def _vectors(graph: Graph, asked: ParsedQuestion, gathered: ContextCandidates) -> Vectors:
     """Embed the question, once for all entities and statements, and the statements."""
     if not gathered.statements:
         return Vectors(_NOTHING, _NOTHING.reshape(0, 0))
     return Vectors(await graph.encode(asked.question), await graph.vectors(gathered.statements))
 
 
-def _choosing(asked: Asked, options: KgRagOptions, room: int) -> ContextOptions:
+def _choosing(asked: ParsedQuestion, options: KgRagOptions, room: int) -> ContextOptions:
     return ContextOptions(
         pruning=options.pruning,
         tokens=min(options.tokens, room),

@@ -122,7 +122,7 @@ _PARTS: Final = ("general", "true_false", "multiple_choice", "without_context")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedQuestion:
     """Hold a parsed question.
 
     ``stem`` is the question without its list of choices; its characters are the first ones of the question. ``answers``
@@ -178,7 +178,7 @@ class Asked:
         return exact or next((answer for answer in self.answers if _folded(answer) == _folded(bare)), "")
 
 
-def read_question(text: str, options: KgRagOptions) -> Asked:
+def read_question(text: str, options: KgRagOptions) -> ParsedQuestion:
     """Parse a question, whose form is the option's or, for ``auto``, derived from the text.
 
     Raises:
@@ -188,15 +188,15 @@ def read_question(text: str, options: KgRagOptions) -> Asked:
     statement = _statement(question)
     if form == "true_false" or (form == "auto" and not options.choices and statement is not None):
         bare = one_line(statement or question)
-        return Asked(bare, "true_false", stem=bare)
+        return ParsedQuestion(bare, "true_false", stem=bare)
     found, stem = listed_choices(question)
     choices = options.choices or found
     question, stem = one_line(question), one_line(stem)
     if form == "multiple_choice" and not choices:
         raise OptionInvalid("arrowhead.choices: the question lists none that can be read", param="arrowhead.choices")
     if form == "general" or not choices:
-        return Asked(question, "general", stem=question)
-    return Asked(question, "multiple_choice", choices, stem)
+        return ParsedQuestion(question, "general", stem=question)
+    return ParsedQuestion(question, "multiple_choice", choices, stem)
 
 
 def _statement(question: str) -> str | None:
@@ -228,18 +228,18 @@ class Prompts:
     def load(cls) -> Prompts:
         return cls({name: _text(name) for name in _PARTS})
 
-    def base_form(self, asked: Asked, context: str) -> str:
+    def base_form(self, asked: ParsedQuestion, context: str) -> str:
         """Return the prompt for a model that continues text."""
         return f"{self.instruction(asked, context)}\n\n{_given(asked, context)}\nAnswer:"
 
-    def chat_form(self, asked: Asked, context: str) -> list[dict[str, str]]:
+    def chat_form(self, asked: ParsedQuestion, context: str) -> list[dict[str, str]]:
         """Return the messages for a model with a chat template."""
         return [
             {"role": "system", "content": self.instruction(asked, context)},
             {"role": "user", "content": _given(asked, context)},
         ]
 
-    def instruction(self, asked: Asked, context: str) -> str:
+    def instruction(self, asked: ParsedQuestion, context: str) -> str:
         """Return the instruction; ``context`` "" means that the question is asked without one."""
         if context:
             return self.parts[asked.form]
@@ -247,7 +247,7 @@ class Prompts:
         return f"{self.parts['without_context']} {closed}".strip()
 
 
-def _given(asked: Asked, context: str) -> str:
+def _given(asked: ParsedQuestion, context: str) -> str:
     head = f"Context:\n{context}\n\n" if context else ""
     answers = f"\nChoices: {'; '.join(asked.answers)}" if asked.answers else ""
     return f"{head}Question: {asked.question}{answers}"

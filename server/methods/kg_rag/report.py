@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 from models.decoding.types import LoopUsage
 from retrieval.graph.context.question_relations import asks_identifier
-from retrieval.graph.context.select import Context, Gathered, NamesIn
+from retrieval.graph.context.select import Context, ContextCandidates, QuestionNames
 from retrieval.graph.types import Mention, Node, Statement
 from server.methods.base import Done, Event, Evidence, Retrieved, Step, TextDelta, TranscriptDelta
-from server.methods.kg_rag.entities import Around, Recognised, both
-from server.methods.kg_rag.prompts import Asked, KgRagOptions
+from server.methods.kg_rag.entities import EntityNeighbourhoods, Recognised, add_usage
+from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
 from server.methods.shared.call_lines import MAX_REFERENCES, render
 
 _PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"
@@ -68,7 +68,7 @@ def p_value(statement: Statement) -> float | None:
     return min(_p_values(statement.edge.evidence), default=None)
 
 
-def cited(context: Context, asked: Asked, answer: str) -> tuple[Statement, ...]:
+def cited(context: Context, asked: ParsedQuestion, answer: str) -> tuple[Statement, ...]:
     """Return the statements whose other end the answer names, in the order of the context.
 
     True-or-false answers, "Yes" and "No" name nothing: they rest on the statements that the question names. So does an
@@ -77,7 +77,7 @@ def cited(context: Context, asked: Asked, answer: str) -> tuple[Statement, ...]:
     in_question = context.statements[: min(context.named, _MAX_CITED)]
     if asked.form == "true_false":
         return in_question
-    names = NamesIn(answer, ())
+    names = QuestionNames(answer, ())
     ids = {entity.node_id for entity in context.entities}
     found = [s for s in context.statements if any(names.has(end) for end in _others(s, ids))]
     if found:
@@ -192,7 +192,7 @@ class Outcome:
     none.
     """
 
-    asked: Asked
+    asked: ParsedQuestion
     options: KgRagOptions
     context: Context
     recognised: Recognised
@@ -212,12 +212,12 @@ class Outcome:
         return not self.given and self.options.without_context == "abstain"
 
     @property
-    def told_of(self) -> list[Node]:
+    def entities_with_statements(self) -> list[Node]:
         """Return the entities that have statements of their own."""
         return [entity for entity in self.context.entities if entity.node_id not in self.stand_ins]
 
     def usage(self, answer: LoopUsage) -> LoopUsage:
-        return answer if self.linking_usage is None else both(self.linking_usage, answer)
+        return answer if self.linking_usage is None else add_usage(self.linking_usage, answer)
 
 
 def recognised(found: Recognised) -> Iterator[str]:
@@ -239,7 +239,9 @@ def _in_question(found: Recognised) -> str:
     return "in the question: " + _listed(list(said.values())[: len(entities)]) + (f"; {left} not used" if left else "")
 
 
-def neighbourhoods(around: Around, gathered: Gathered, graph: str, release: str) -> Iterator[str]:
+def neighbourhoods(
+    around: EntityNeighbourhoods, gathered: ContextCandidates, graph: str, release: str
+) -> Iterator[str]:
     nodes = {found.node.node_id: found.node for found in around.found}
     for node_id, broader in around.stand_ins.items():
         silent = nodes[node_id]
@@ -274,7 +276,7 @@ def abstention(outcome: Outcome) -> Iterator[Event]:
     if not context.entities:
         reason = f"{where} has no entry for anything that the question names."
     elif context.left_out:
-        names = _listed([entity.name for entity in outcome.told_of])
+        names = _listed([entity.name for entity in outcome.entities_with_statements])
         reason = f"{where} has {context.left_out} statements about {names}, but none was chosen for this question."
     else:
         reason = f"{where} has no statement about {_listed([entity.name for entity in context.entities])}."
@@ -302,7 +304,7 @@ def ending(outcome: Outcome, done: Done) -> Iterator[Event]:
         note = "\n\n(Answered without the knowledge graph, which has nothing on this.)"
         shown += len(note)
         yield TextDelta(note)
-    listed = references_of(statements, outcome.told_of) if outcome.options.references and bare else []
+    listed = references_of(statements, outcome.entities_with_statements) if outcome.options.references and bare else []
     text, marked = render(listed, shown)
     if marked:
         yield TextDelta(text)

@@ -13,8 +13,8 @@ from typing import Final
 from models.decoding.types import LoopFinish
 from models.types import Delta, GenerateParams
 from server.methods.base import Event, TextDelta, TranscriptDelta
-from server.methods.medrag.question import MARK, Asked
-from server.methods.shared.generation import Generations, Layout
+from server.methods.medrag.question import MARK, ParsedQuestion
+from server.methods.shared.generation import Generations, PromptFormatter
 
 # Prompts a base model to reason; a chat model needs no prefix.
 _REASONING: Final = "Reasoning:"
@@ -23,7 +23,7 @@ _BETWEEN: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class PromptInputs:
     """Hold the system and user parts of a prompt."""
 
     system: str
@@ -50,12 +50,12 @@ class Chains:
     """
 
     generations: Generations
-    layout: Layout
-    asked: Asked
+    layout: PromptFormatter
+    asked: ParsedQuestion
     params: GenerateParams
     reasoned: bool
 
-    async def events(self, given: Given) -> AsyncGenerator[Event | Chain, None]:
+    async def events(self, given: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is generated, then the chain; an answer that is a letter is not shown here."""
         reasoning, letter = "", ""
         prompt = self.layout.ids(given.system, given.user, self._opening)
@@ -83,7 +83,7 @@ class Chains:
             async for event in rest:
                 yield event
 
-    async def whole(self, given: Given) -> Chain:
+    async def whole(self, given: PromptInputs) -> Chain:
         """Return the complete chain without its intermediate events."""
         async with aclosing(self.events(given)) as events:
             async for event in events:
@@ -91,7 +91,7 @@ class Chains:
                     return event
         return Chain("", "", "", "abort", None)
 
-    async def _answered(self, given: Given, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
+    async def _answered(self, given: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
         before = f"{self._opening} {reasoning.strip()}\n".lstrip() if reasoning.strip() else ""
         begun = f"{before}{MARK}"
         prompt = self.layout.ids(given.system, given.user, begun)

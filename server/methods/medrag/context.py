@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from retrieval.corpus.namespaces.settings import embedded_title
-from retrieval.corpus.search.ranking import Found
+from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.lexical.tokens import normalise
 from server.methods.base import Reference
 from server.methods.shared.call_lines import HEADING, MAX_REFERENCES
@@ -26,7 +26,7 @@ class Numbered:
     """Pair a passage with its number."""
 
     number: int
-    found: Found
+    found: RankedPassage
 
 
 def numbers_in(text: str) -> tuple[int, ...]:
@@ -65,7 +65,7 @@ def render(listed: Sequence[Numbered], cited: bool, offset: int) -> tuple[str, t
     return text.rstrip("\n"), tuple(references)
 
 
-def title_of(found: Found) -> str:
+def title_of(found: RankedPassage) -> str:
     """Return the passage's title without brackets, which could end the text of a Markdown link."""
     document, section = found.document, found.passage.section
     title = " ".join((document.title or document.document_id).split())
@@ -74,12 +74,12 @@ def title_of(found: Found) -> str:
     return f"{title} ({' '.join(about.split())}{retracted})".replace("[", "(").replace("]", ")")
 
 
-def url_of(found: Found) -> str:
+def url_of(found: RankedPassage) -> str:
     """Return the document's URL, "" where it has none that can be linked to."""
     return found.document.url if _ADDRESS.fullmatch(found.document.url) else ""
 
 
-def passage_record(found: Found, **further: Any) -> dict[str, Any]:
+def passage_record(found: RankedPassage, **further: Any) -> dict[str, Any]:
     """Return a JSON-able record for the trace, with all that is needed to find the passage again."""
     return {
         **further,
@@ -112,7 +112,7 @@ class Context:
     passages that exceed the budget alone, ``left_out`` those after the budget was used up.
     """
 
-    passages: tuple[Found, ...] = ()
+    passages: tuple[RankedPassage, ...] = ()
     ranks: tuple[int, ...] = ()
     text: str = ""
     tokens: int = 0
@@ -126,14 +126,14 @@ class Context:
         return sorted(range(1, len(self.passages) + 1), key=lambda number: self.ranks[number - 1])
 
 
-def build_context(found: Sequence[Found], count: Callable[[str], int], budget: int) -> Context:
+def build_context(found: Sequence[RankedPassage], count: Callable[[str], int], budget: int) -> Context:
     """Select the best passages, whole and without duplicate texts, within ``budget`` tokens.
 
     No passage is skipped in favour of a worse one, unless it alone exceeds the budget. Passages are in the library's
     order, not in that of their scores, so that the same set gives the same text, which an engine's prefix cache reuses.
     """
     distinct = _distinct(found)
-    kept: list[tuple[int, Found]] = []
+    kept: list[tuple[int, RankedPassage]] = []
     used = too_long = passed = 0
     for rank, one in distinct:
         passed += 1
@@ -160,16 +160,16 @@ def build_context(found: Sequence[Found], count: Callable[[str], int], budget: i
     )
 
 
-def neutral(text: str) -> str:
+def sanitize(text: str) -> str:
     """Return a passage's text without anything that reads as part of a prompt; its lines are preserved and indented."""
     text = _NUMBERED.sub(r"(\1)", _PARTS.sub(r"\1 –", text))
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return "\n   ".join(line for line in lines if line)
 
 
-def _distinct(found: Iterable[Found]) -> list[tuple[int, Found]]:
+def _distinct(found: Iterable[RankedPassage]) -> list[tuple[int, RankedPassage]]:
     seen: set[str] = set()
-    kept: list[tuple[int, Found]] = []
+    kept: list[tuple[int, RankedPassage]] = []
     for rank, one in enumerate(found, 1):
         text = " ".join(normalise(one.passage.text).text.split())
         if text not in seen:
@@ -178,14 +178,14 @@ def _distinct(found: Iterable[Found]) -> list[tuple[int, Found]]:
     return kept
 
 
-def _entry(number: int, found: Found) -> str:
-    title = neutral(" ".join(embedded_title(found.passage).split()))
+def _entry(number: int, found: RankedPassage) -> str:
+    title = sanitize(" ".join(embedded_title(found.passage).split()))
     if found.document.retracted_by:
         title = f"{title} (RETRACTED)".strip()
-    text = neutral(found.passage.text)
+    text = sanitize(found.passage.text)
     return f"[{number}] {title}\n   {text}" if title else f"[{number}] {text}"
 
 
-def _library_order(found: Found) -> tuple[str, str, int, int]:
+def _library_order(found: RankedPassage) -> tuple[str, str, int, int]:
     passage = found.passage
     return found.namespace, passage.document_id, passage.start, passage.passage_id

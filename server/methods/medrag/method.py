@@ -26,17 +26,17 @@ from typing import Final
 from models.engines.base import Engine
 from models.errors import ArrowheadError
 from models.types import GenerateParams
-from retrieval.corpus.search.ranking import Found
-from server.engine.lifecycle import EngineSlot
-from server.methods.base import Ask, Event, OptionInvalid, Step, TextDelta, TranscriptDelta
+from retrieval.corpus.search.ranking import RankedPassage
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest, Event, OptionInvalid, Step, TextDelta, TranscriptDelta
 from server.methods.medrag import report
-from server.methods.medrag.chain_of_thought import Chain, Chains, Given
+from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
 from server.methods.medrag.context import Context, build_context
 from server.methods.medrag.options import MAX_CONTEXT_TOKENS, MedRagOptions, parse_options
 from server.methods.medrag.prompts import Prompts
-from server.methods.medrag.question import Asked, read_question
+from server.methods.medrag.question import ParsedQuestion, read_question
 from server.methods.medrag.report import Ballot, Closing, Outcome
-from server.methods.shared.generation import Generations, Layout
+from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import PassageSource
 
 # Token counts of separate and joined texts may differ by a few tokens.
@@ -52,13 +52,13 @@ class MedRag:
     name = "medrag"
     description = "MedRAG: answers medical questions from passages of this server's namespaces, with their sources"
 
-    def __init__(self, slot: EngineSlot, passages: PassageSource, max_answer_tokens: int) -> None:
-        self._slot = slot
+    def __init__(self, lifecycle: EngineLifecycle, passages: PassageSource, max_answer_tokens: int) -> None:
+        self._slot = lifecycle
         self._passages = passages
         self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options)
         asked = read_question(ask.question, options)
         if options.samples > 1 and not asked.choices:
@@ -70,7 +70,7 @@ class MedRag:
             self._passages.open(ask).check(options.wanted)
         refuse_logprobs(ask)
 
-    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options)
         asked = read_question(ask.question, options)
         engine = self._slot.get()
@@ -105,32 +105,32 @@ class MedRag:
         for told in report.ending(closing, chain, chains.generations.usage) if chain else ():
             yield told
 
-    def _chains(self, ask: Ask, asked: Asked, options: MedRagOptions, engine: Engine) -> Chains:
+    def _chains(self, ask: AnswerRequest, asked: ParsedQuestion, options: MedRagOptions, engine: Engine) -> Chains:
         params = params_of(ask, min(ask.sampling.max_tokens or self._max_answer_tokens, engine.max_model_len // 2))
         if options.samples > 1 and ask.sampling.temperature is None:
             params = replace(params, temperature=_VOTING_TEMPERATURE)
         generations = Generations(engine, ask.request_id)
         reasoned = options.reasoning == "chain_of_thought"
-        return Chains(generations, Layout(engine, self._slot.card), asked, params, reasoned)
+        return Chains(generations, PromptFormatter(engine, self._slot.card), asked, params, reasoned)
 
-    async def _context(self, chains: Chains, found: Sequence[Found], options: MedRagOptions) -> Context:
+    async def _context(self, chains: Chains, found: Sequence[RankedPassage], options: MedRagOptions) -> Context:
         around = chains.layout.ids(*self._around(chains.asked, options))
         room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
         return await read_passages(chains.generations.engine, found, room, options.context_tokens)
 
-    def _around(self, asked: Asked, options: MedRagOptions) -> tuple[str, str]:
+    def _around(self, asked: ParsedQuestion, options: MedRagOptions) -> tuple[str, str]:
         given = self._prompts.answering(asked, options.reasoning, "-")
         return given.system, given.user
 
 
-async def read_passages(engine: Engine, found: Sequence[Found], room: int, wanted: int | None) -> Context:
+async def read_passages(engine: Engine, found: Sequence[RankedPassage], room: int, wanted: int | None) -> Context:
     """Return the context that fits into ``room`` tokens and into the requested number of tokens."""
     budget = max(0, min(room, MAX_CONTEXT_TOKENS if wanted is None else wanted))
     tokenizer = engine.tokenizer
     return await asyncio.to_thread(build_context, found, lambda text: len(tokenizer.encode(text)), budget)
 
 
-def params_of(ask: Ask, max_tokens: int) -> GenerateParams:
+def params_of(ask: AnswerRequest, max_tokens: int) -> GenerateParams:
     """Return the sampling parameters; greedy where the request sets none, as the papers decode."""
     wanted = ask.sampling
     return GenerateParams(
@@ -143,12 +143,14 @@ def params_of(ask: Ask, max_tokens: int) -> GenerateParams:
     )
 
 
-def refuse_logprobs(ask: Ask) -> None:
+def refuse_logprobs(ask: AnswerRequest) -> None:
     if ask.sampling.logprobs is not None:
         raise OptionInvalid("logprobs: an answer that is written in several pieces has none", param="logprobs")
 
 
-async def _voted(chains: Chains, given: Given, options: MedRagOptions) -> AsyncGenerator[Event | Ballot | Chain, None]:
+async def _voted(
+    chains: Chains, given: PromptInputs, options: MedRagOptions
+) -> AsyncGenerator[Event | Ballot | Chain, None]:
     """Run self-consistency: concurrent chains, then the chain with the majority's letter.
 
     A failed chain has no vote and is reported as a step. Raises its error only where every chain fails.

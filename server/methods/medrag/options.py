@@ -14,7 +14,7 @@ from retrieval.corpus.namespaces.settings import is_name
 from retrieval.corpus.search.ranking import MAX_K, RANKERS, Retriever
 from server.methods.base import OptionInvalid
 from server.methods.shared.choices import MAX_CHOICES, are_choices
-from server.methods.shared.passages import Wanted
+from server.methods.shared.passages import PassageQuery
 
 Form = Literal["open", "multiple_choice"]
 Reasoning = Literal["chain_of_thought", "direct"]
@@ -57,8 +57,8 @@ class MedRagOptions:
     references: bool = True
 
     @property
-    def wanted(self) -> Wanted:
-        return Wanted(namespaces=self.namespaces, retriever=self.retriever, k=self.k, rerank=self.rerank)
+    def wanted(self) -> PassageQuery:
+        return PassageQuery(namespaces=self.namespaces, retriever=self.retriever, k=self.k, rerank=self.rerank)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

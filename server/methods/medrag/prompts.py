@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
-from server.methods.medrag.chain_of_thought import Given
+from server.methods.medrag.chain_of_thought import PromptInputs
 from server.methods.medrag.options import Reasoning
-from server.methods.medrag.question import Asked
+from server.methods.medrag.question import ParsedQuestion
 
 _PARTS: Final = (
     "system",
@@ -36,16 +36,16 @@ class Prompts:
     def load(cls) -> Prompts:
         return cls({name: _text(name) for name in _PARTS})
 
-    def answering(self, asked: Asked, reasoning: Reasoning, context: str) -> Given:
+    def answering(self, asked: ParsedQuestion, reasoning: Reasoning, context: str) -> PromptInputs:
         """Return the prompt of an answer; ``context`` "" means that there is none.
 
         Text that many questions share comes first.
         """
         head = f"Passages:\n{context}\n\n" if context else ""
         system = self.parts["system" if context else "system_without"]
-        return Given(system, f"{head}{asked.text}\n\n{self.how(asked, reasoning)}")
+        return PromptInputs(system, f"{head}{asked.text}\n\n{self.how(asked, reasoning)}")
 
-    def how(self, asked: Asked, reasoning: Reasoning) -> str:
+    def how(self, asked: ParsedQuestion, reasoning: Reasoning) -> str:
         form = "choice" if asked.choices else "open"
         return self.parts[f"{form}_{'reasoned' if reasoning == 'chain_of_thought' else 'direct'}"]
 

@@ -19,7 +19,7 @@ _FIRST: Final = re.compile(_LETTER)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedQuestion:
     """Hold a parsed question.
 
     ``stem`` is the question without its choices, which serves as the query (MIRAGE's rule: choices are no part of a
@@ -70,7 +70,7 @@ class Asked:
         return found[-1][1] if found[-1][1] in self.letters else ""
 
 
-def read_question(text: str, options: MedRagOptions) -> Asked:
+def read_question(text: str, options: MedRagOptions) -> ParsedQuestion:
     """Parse a question, with the choices of the options or those that it lists.
 
     Raises:
@@ -81,6 +81,6 @@ def read_question(text: str, options: MedRagOptions) -> Asked:
     if options.form == "multiple_choice" and not choices:
         raise OptionInvalid("arrowhead.choices: the question lists none that can be read", param="arrowhead.choices")
     if options.form == "open" or not choices:
-        return Asked(one_line(text), "open")
+        return ParsedQuestion(one_line(text), "open")
     # A question may consist of its choices alone.
-    return Asked(one_line(stem) or one_line(text), "multiple_choice", choices)
+    return ParsedQuestion(one_line(stem) or one_line(text), "multiple_choice", choices)

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from models.decoding.types import LoopUsage
-from retrieval.corpus.search.ranking import Found
+from retrieval.corpus.search.ranking import RankedPassage
 from server.methods.base import Done, Event, Evidence, Retrieved, Step, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chain
 from server.methods.medrag.context import Context, Numbered, numbers_in, passage_record, render
 from server.methods.medrag.options import MedRagOptions
-from server.methods.medrag.question import Asked
+from server.methods.medrag.question import ParsedQuestion
 from server.methods.shared.passages import Gathered
 
 NO_USAGE: Final = LoopUsage()
@@ -24,7 +24,7 @@ _MAX_TITLES: Final = 3
 class Outcome:
     """Hold the state before generation; ``gathered`` is None where the request disables retrieval."""
 
-    asked: Asked
+    asked: ParsedQuestion
     options: MedRagOptions
     gathered: Gathered | None
     context: Context
@@ -41,11 +41,11 @@ class Outcome:
         return why_none(self.gathered, self.context)
 
     @property
-    def numbered(self) -> dict[int, Found]:
+    def numbered(self) -> dict[int, RankedPassage]:
         return dict(enumerate(self.context.passages, 1))
 
 
-def retrieved(queries: Sequence[str], passages: Sequence[Found]) -> Retrieved:
+def retrieved(queries: Sequence[str], passages: Sequence[RankedPassage]) -> Retrieved:
     """Return the event that lists the addresses of the passages that are read."""
     return Retrieved(tuple(queries), tuple(dict.fromkeys(one.document.url for one in passages if one.document.url)))
 
@@ -117,8 +117,8 @@ class Closing:
     is the reason why the answer rests on no passage, "" where it may rest on one.
     """
 
-    asked: Asked
-    passages: Mapping[int, Found]
+    asked: ParsedQuestion
+    passages: Mapping[int, RankedPassage]
     fallback: Sequence[int]
     references: bool
     without: str

@@ -45,7 +45,7 @@ class AnswerSplitter:
         ready, self._held = self._held[:keep], self._held[keep:]
         return self._release(ready)
 
-    def call_made(self) -> list[TextDelta]:
+    def discard_call(self) -> list[TextDelta]:
         """Discard the buffered text, which was a call, and release what precedes the call as reasoning.
 
         Text between the last mark and the call was not the final answer.

@@ -10,7 +10,7 @@ from models.decoding.types import CallReply
 from server.methods.base import Reference
 
 # Parameters that carry the query; the short form omits the others.
-_TELLING = ("term", "id", "QUERY", "RID", "linkname")
+_QUERY_PARAMETERS = ("term", "id", "QUERY", "RID", "linkname")
 _MAX_VALUE = 60
 _NOUNS = {"esearch": "id", "elink": "id", "blast_put": "hit", "blast_get": "hit", "einfo": "database"}
 ELLIPSIS = "…"
@@ -38,7 +38,7 @@ def short_url(url: str) -> str:
     kept: list[str] = []
     for place, part in enumerate(parts):
         name, _, value = part.partition("=")
-        if place == 0 or name in _TELLING:
+        if place == 0 or name in _QUERY_PARAMETERS:
             kept.append(f"{name}={value if len(value) <= _MAX_VALUE else value[:_MAX_VALUE] + ELLIPSIS}")
         elif not kept or kept[-1] != ELLIPSIS:
             kept.append(ELLIPSIS)
@@ -51,7 +51,7 @@ def call_query(url: str) -> str:
     given = dict(parse_qsl(query))
     endpoint = "BLAST" if head.endswith("Blast.cgi") else head.rsplit("/", 1)[-1].removesuffix(".fcgi")
     where = given.get("db") or given.get("DATABASE") or ""
-    asked = next((given[name] for name in _TELLING if given.get(name)), "")
+    asked = next((given[name] for name in _QUERY_PARAMETERS if given.get(name)), "")
     if len(asked) > _MAX_VALUE:
         asked = asked[:_MAX_VALUE] + ELLIPSIS
     said = f"{endpoint} {where}".rstrip()

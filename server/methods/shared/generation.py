@@ -10,7 +10,7 @@ from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from models.types import Delta, FinishReason, GenerateParams
-from server.methods.base import Ask
+from server.methods.base import AnswerRequest
 
 
 def uses_chat_template(engine: Engine, card: ModelCard) -> bool:
@@ -23,7 +23,7 @@ def plain_ids(engine: Engine, text: str) -> list[int]:
     return [*([] if bos is None else [bos]), *engine.tokenizer.encode(text)]
 
 
-def ids_of(ask: Ask, engine: Engine, card: ModelCard) -> list[int]:
+def ids_of(ask: AnswerRequest, engine: Engine, card: ModelCard) -> list[int]:
     """Return the prompt tokens for the plain model.
 
     Raises:
@@ -51,7 +51,7 @@ def usage_of(prompt_tokens: int, sampled: int, last: Delta) -> LoopUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class GeneratedText:
     """Hold the text of one complete generation; ``finish_reason`` and ``stop_reason`` as in ``Delta``."""
 
     text: str
@@ -94,7 +94,7 @@ class Generations:
         finally:
             self._add(len(prompt_ids), sampled, cached)
 
-    async def write(self, prompt_ids: Sequence[int], params: GenerateParams) -> Written:
+    async def write(self, prompt_ids: Sequence[int], params: GenerateParams) -> GeneratedText:
         """Return the result of one generation that is not streamed."""
         text, sampled = "", 0
         last = Delta(finish_reason="abort")
@@ -103,7 +103,7 @@ class Generations:
                 text += delta.text
                 sampled += len(delta.token_ids)
                 last = delta
-        return Written(text, last.finish_reason or "stop", last.stop_reason, sampled)
+        return GeneratedText(text, last.finish_reason or "stop", last.stop_reason, sampled)
 
     def _add(self, prompt: int, sampled: int, cached: int) -> None:
         so_far = self._usage
@@ -117,7 +117,7 @@ class Generations:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PromptFormatter:
     """Format a prompt for the model: with its chat template, or as plain text that it continues."""
 
     engine: Engine

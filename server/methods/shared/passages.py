@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from retrieval.corpus.search.ranking import Found, Retriever
-from server.methods.base import Ask
+from retrieval.corpus.search.ranking import RankedPassage, Retriever
+from server.methods.base import AnswerRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PassageQuery:
     """Hold the parameters of a search.
 
     ``namespaces`` () means all that the request may read. ``retriever`` None means the best one that all of them have.
@@ -33,7 +33,7 @@ class Gathered:
 
     namespaces: tuple[str, ...]
     retriever: str
-    lists: tuple[tuple[Found, ...], ...]
+    lists: tuple[tuple[RankedPassage, ...], ...]
     seconds: float = 0.0
 
 
@@ -45,7 +45,7 @@ class Passages(Protocol):
         """Return the names of all readable namespaces."""
         ...
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: PassageQuery) -> None:
         """Validate the parameters of a search.
 
         Raises:
@@ -54,7 +54,7 @@ class Passages(Protocol):
         """
         ...
 
-    async def find(self, queries: Sequence[str], wanted: Wanted) -> Gathered:
+    async def find(self, queries: Sequence[str], wanted: PassageQuery) -> Gathered:
         """Search all queries at once.
 
         Raises:
@@ -67,4 +67,4 @@ class Passages(Protocol):
 class PassageSource(Protocol):
     """Open the namespaces that a request may read."""
 
-    def open(self, ask: Ask) -> Passages: ...
+    def open(self, ask: AnswerRequest) -> Passages: ...

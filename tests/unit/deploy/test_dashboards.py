@@ -19,7 +19,7 @@ from models.types import EngineStats
 from server.admission.controller import Admission
 from server.admission.fair_queue import AdmissionLimits
 from server.auth.rate_limits import Rates
-from server.engine.lifecycle import EngineSlot
+from server.engine.lifecycle import EngineLifecycle
 from server.observability.metrics import Metrics, ServerState
 from server.observability.observer import AnswerRecord, HttpRequest
 
@@ -59,7 +59,7 @@ def exported() -> dict[str, set[str]]:
     """Every name with its labels, after one report of each kind."""
     metrics = Metrics()
     card = ModelCard(name="m", source="s", description="", context_length=16, prompt_form="base")
-    slot = EngineSlot(card, lambda: cast(Engine, _Engine()))
+    slot = EngineLifecycle(card, lambda: cast(Engine, _Engine()))
     asyncio.run(slot.load())
     limits = AdmissionLimits(running=2, waiting=1, running_per_key=1, tokens=100)
     state = SimpleNamespace(admission=Admission(limits), rates=Rates(), draining=False, slot=slot, running_jobs=0)

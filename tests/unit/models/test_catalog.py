@@ -13,7 +13,7 @@ from models.catalog import (
     EMBEDDED_NAME,
     ModelCard,
     ModelRequest,
-    friendly_name,
+    derive_served_name,
     has_weights,
     load_catalog,
 )
@@ -42,7 +42,7 @@ def make_model(directory: Path, *, context: int = 2048, chat: bool = False) -> P
 )
 def test_friendly_name_is_short_and_can_stand_before_a_colon(source: str, name: str) -> None:
     """The served name leaves out the owner and the tuning, and holds no colon."""
-    assert friendly_name(source) == name
+    assert derive_served_name(source) == name
 
 
 def test_embedded_model_is_listed_only_where_its_files_are(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from starlette.routing import Route
 
 from server.app import create_app
 from server.auth.access_control import OPEN_PATHS
-from server.auth.key_store import KeyStore, KeyWish
+from server.auth.key_store import KeyStore, NewKey
 from server.auth.scopes import Scopes
-from server.methods.base import Ask
+from server.methods.base import AnswerRequest
 from server.settings.schema import Settings
 from server.wiring.bootstrap import build_services
 
@@ -96,14 +96,14 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
 def _stored(store: KeyStore) -> dict[str, str]:
     past = datetime.now(UTC) - timedelta(seconds=1)
     wishes = [
-        KeyWish(name="anna"),
-        KeyWish(name="ben"),
-        KeyWish(name="cleo", scopes=Scopes(namespaces=("shared", "annas"), methods=("direct",))),
-        KeyWish(name="own", scopes=Scopes(namespaces=())),
-        KeyWish(name="reader", scopes=Scopes(may_change=False)),
-        KeyWish(name="slow", scopes=Scopes(requests_per_minute=2, tokens_per_minute=1000)),
-        KeyWish(name="revoked"),
-        KeyWish(name="expired", expires=past),
+        NewKey(name="anna"),
+        NewKey(name="ben"),
+        NewKey(name="cleo", scopes=Scopes(namespaces=("shared", "annas"), methods=("direct",))),
+        NewKey(name="own", scopes=Scopes(namespaces=())),
+        NewKey(name="reader", scopes=Scopes(may_change=False)),
+        NewKey(name="slow", scopes=Scopes(requests_per_minute=2, tokens_per_minute=1000)),
+        NewKey(name="revoked"),
+        NewKey(name="expired", expires=past),
     ]
     made = {wish.name: store.create(wish)[0] for wish in wishes}
     store.revoke("revoked")
@@ -362,11 +362,11 @@ async def test_a_key_that_reads_changes_nothing(site: Site) -> None:
 
 async def test_methods_are_told_what_their_key_reads(site: Site) -> None:
     """Whichever route built the request: an ask has the namespaces of its key, None only for an operator."""
-    services, asks = site.app.state.services, [Ask(request_id="r")]
+    services, asks = site.app.state.services, [AnswerRequest(request_id="r")]
     told = {}
     for who in ("operator", "ben", "cleo", "own"):
         owner = services.keyring.find(site.keys[who]).owner
-        told[who] = services.granted(owner, asks)[0].namespaces
+        told[who] = services.with_namespaces(owner, asks)[0].namespaces
     assert told == {
         "operator": None, "ben": frozenset({"common", "owns"}), "cleo": frozenset({"annas"}), "own": frozenset(),
     }  # fmt: skip

@@ -16,7 +16,7 @@ from models.errors import ArrowheadError, EngineUnavailable
 from server.api.answers.rendering import Choice
 from server.api.answers.session import fan_out, run_all
 from server.error_mapping import TABLE, error_reply
-from server.methods.base import Ask, Done, Event, Sampling, Step, TextDelta, TranscriptDelta
+from server.methods.base import AnswerRequest, Done, Event, Sampling, Step, TextDelta, TranscriptDelta
 from server.traces import TraceHead, TraceRecorder, TraceStore
 
 
@@ -64,7 +64,7 @@ async def test_a_trace_is_shown_to_its_owner_alone() -> None:
 
 def test_an_interrupted_answer_has_a_trace() -> None:
     """What was shown until then, and the code of the error."""
-    recorder = TraceRecorder(Ask(request_id="r", prompt="q"))
+    recorder = TraceRecorder(AnswerRequest(request_id="r", prompt="q"))
     recorder.feed(TextDelta("half"))
 
     record = recorder.record("model_not_ready")
@@ -126,10 +126,10 @@ class _Talker:
     def __init__(self) -> None:
         self.cancelled = 0
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: AnswerRequest) -> None:
         pass
 
-    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         yield Step(ask.request_id)
         if ask.options.get("fail"):
             raise EngineUnavailable("died")
@@ -143,16 +143,16 @@ class _Talker:
 
 def test_choices_differ_in_id_and_seed() -> None:
     """Seeds are far apart, because segments of one answer count up from its seed."""
-    asks = fan_out(Ask(request_id="r", sampling=Sampling(seed=7)), 3)
+    asks = fan_out(AnswerRequest(request_id="r", sampling=Sampling(seed=7)), 3)
 
     assert [ask.request_id for ask in asks] == ["r-0", "r-1", "r-2"]
     assert [ask.sampling.seed for ask in asks] == [7, 1007, 2007]
-    assert [ask.sampling.seed for ask in fan_out(Ask(request_id="r"), 2)] == [None, None]
+    assert [ask.sampling.seed for ask in fan_out(AnswerRequest(request_id="r"), 2)] == [None, None]
 
 
 async def test_all_events_of_all_answers_come_through() -> None:
     """Each is marked with its answer."""
-    items = [item async for item in run_all(_Talker(), fan_out(Ask(request_id="r"), 3))]
+    items = [item async for item in run_all(_Talker(), fan_out(AnswerRequest(request_id="r"), 3))]
 
     assert sorted(i.choice for i in items) == [0, 0, 1, 1, 2, 2]
 
@@ -160,7 +160,10 @@ async def test_all_events_of_all_answers_come_through() -> None:
 async def test_one_failing_answer_ends_the_others() -> None:
     """The error is raised, and the answer that was still waiting has been cancelled by then."""
     method = _Talker()
-    asks = [Ask(request_id="a", options={"hang": True}), Ask(request_id="b", options={"fail": True})]
+    asks = [
+        AnswerRequest(request_id="a", options={"hang": True}),
+        AnswerRequest(request_id="b", options={"fail": True}),
+    ]
 
     with pytest.raises(EngineUnavailable):
         _ = [item async for item in run_all(method, asks)]

@@ -18,10 +18,16 @@ from typing import IO, Final
 
 from retrieval.gateway.blast.databases.catalog import DESCRIPTION, NAME, BlastDatabase, describe, read_database
 from retrieval.gateway.blast.databases.fasta import FastaTotals, Taxids, fasta_text, taxid_lines
-from retrieval.gateway.blast.process import environment, guarded, kill_group, missing_programs, said
+from retrieval.gateway.blast.process import (
+    environment,
+    error_message,
+    kill_group,
+    missing_programs,
+    with_parent_death_signal,
+)
 from retrieval.gateway.blast.sequences import Molecule
 from retrieval.gateway.errors import BlastDatabaseError
-from retrieval.storage.atomic_folders import draft_beside, put_in_place, recover, sole_builder
+from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
 
 DEFAULT_TIMEOUT_S: Final = 6 * 3600.0
 _LOCK_WAIT_S: Final = 10.0
@@ -39,7 +45,7 @@ class _IdentifierError(BlastDatabaseError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
+class _BuildRequest:
     fasta: tuple[Path, ...]
     name: str
     title: str
@@ -70,7 +76,7 @@ def build_blast_database(
         BlastDatabaseError: the name is invalid, a file cannot be read or is not FASTA of the molecule, makeblastdb
             fails, the time limit is exceeded, or another process builds the same database. The old one is unchanged.
     """
-    order = _Order(
+    order = _BuildRequest(
         fasta=tuple(fasta),
         name=name,
         title=_plain(title) or name,
@@ -89,19 +95,19 @@ def build_blast_database(
     return read_database(directory / name)
 
 
-def _replace_target(order: _Order, target: Path, *, default: bool) -> None:
-    with sole_builder(target, _LOCK_WAIT_S):
+def _replace_target(order: _BuildRequest, target: Path, *, default: bool) -> None:
+    with build_lock(target, _LOCK_WAIT_S):
         recover(target)
-        draft = draft_beside(target)
+        draft = create_draft(target)
         try:
-            database = replace(_made(order, draft), default=default)
+            database = replace(_build(order, draft), default=default)
             (draft / DESCRIPTION).write_text(describe(database, _sizes(draft)), encoding="utf-8")
-            put_in_place(draft, target)
+            replace_folder(draft, target)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
 
-def _check(order: _Order) -> None:
+def _check(order: _BuildRequest) -> None:
     if not NAME.match(order.name):
         raise BlastDatabaseError(f"BLAST database: a name is {NAME.pattern[:-2]}, not {order.name[:70]!r}")
     if order.molecule not in ("nucl", "prot"):
@@ -117,7 +123,7 @@ def _plain(title: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split()).lstrip("-")[:_MAX_TITLE]
 
 
-def _made(order: _Order, draft: Path) -> BlastDatabase:
+def _build(order: _BuildRequest, draft: Path) -> BlastDatabase:
     """Build the volumes; number the identifiers only if makeblastdb rejects the original ones."""
     try:
         return _volumes(order, draft, numbered=False)
@@ -127,7 +133,7 @@ def _made(order: _Order, draft: Path) -> BlastDatabase:
         return _volumes(order, draft, numbered=True)
 
 
-def _volumes(order: _Order, draft: Path, *, numbered: bool) -> BlastDatabase:
+def _volumes(order: _BuildRequest, draft: Path, *, numbered: bool) -> BlastDatabase:
     arguments = ["makeblastdb", "-in", "-", "-input_type", "fasta", "-dbtype", order.molecule, "-parse_seqids"]
     arguments += ["-blastdb_version", "5", "-title", order.title, "-out", order.name]
     if isinstance(order.taxids, int):
@@ -141,7 +147,7 @@ def _volumes(order: _Order, draft: Path, *, numbered: bool) -> BlastDatabase:
     status, complaint = _piped(arguments, text, draft, order.timeout_s)
     if status != 0:
         kind = _IdentifierError if not numbered and _BAD_IDENTIFIER.search(complaint) else BlastDatabaseError
-        reason = said(complaint.encode()) or f"exit status {status}"
+        reason = error_message(complaint.encode()) or f"exit status {status}"
         raise kind(f"BLAST database {order.name}: makeblastdb failed: {reason}")
     (draft / _TAXIDS).unlink(missing_ok=True)
     _compare_counts(order, draft, totals)
@@ -167,7 +173,7 @@ def _piped(arguments: Sequence[str], text: Iterable[bytes], folder: Path, timeou
         BlastDatabaseError: the program exceeds its time limit.
     """
     process = subprocess.Popen(
-        guarded(arguments),
+        with_parent_death_signal(arguments),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -205,12 +211,12 @@ def _keep_end(stream: IO[bytes], kept: list[bytes]) -> None:
             kept[0] = (kept[0] + chunk)[-_KEPT_OUTPUT:]
 
 
-def _compare_counts(order: _Order, draft: Path, totals: FastaTotals) -> None:
+def _compare_counts(order: _BuildRequest, draft: Path, totals: FastaTotals) -> None:
     """Compare the counts sent with those that blastdbcmd reads back, so that no unreadable database is installed."""
     status, info = _piped(("blastdbcmd", "-db", order.name, "-info", "-exact_length"), (), draft, _SHORT_RUN_S)
     counts = _COUNTS.search(info)
     if status != 0 or counts is None:
-        raise BlastDatabaseError(f"BLAST database {order.name}: it cannot be read back: {said(info.encode())}")
+        raise BlastDatabaseError(f"BLAST database {order.name}: it cannot be read back: {error_message(info.encode())}")
     found = tuple(int(count.replace(",", "")) for count in counts.groups())
     if found != (totals.sequences, totals.letters):
         raise BlastDatabaseError(

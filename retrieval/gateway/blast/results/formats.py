@@ -17,10 +17,10 @@ from typing import Final, Literal, get_args
 
 from retrieval.errors import BlastFailed
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, is_unchanged
-from retrieval.gateway.blast.process import RunLimits, Work, run_program
+from retrieval.gateway.blast.process import ProgramRun, RunLimits, run_program
 from retrieval.gateway.blast.requests.parameters import MAX_HITS, shown
 from retrieval.gateway.blast.requests.request import BlastQuery
-from retrieval.gateway.blast.results.pages import NO_SIMILARITY, enveloped, html_page
+from retrieval.gateway.blast.results.pages import NO_SIMILARITY, html_page, with_status_header
 from retrieval.gateway.http_reply import HTML, JSON, PLAIN, XML, ZIP, Reply, whole_number
 
 Form = Literal["html", "text", "tabular", "csv", "xml", "xml2", "xml2_s", "json2", "json2_s"]
@@ -39,7 +39,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that equal results mak
 
 
 @dataclass(frozen=True, slots=True)
-class PageOrder:
+class PageRequest:
     """Describe the requested page of a result.
 
     ``hits``: None for as many as were searched for. ``descriptions`` and ``alignments`` apply to Text and HTML.
@@ -56,7 +56,7 @@ class PageOrder:
         return _REPORTS[self.form]
 
 
-def page_order(params: Mapping[str, str]) -> PageOrder:
+def parse_page_request(params: Mapping[str, str]) -> PageRequest:
     """Parse the parameters of a Get request; the default form is HTML, as at NCBI.
 
     Raises:
@@ -73,15 +73,15 @@ def page_order(params: Mapping[str, str]) -> PageOrder:
         raise ValueError(f"Error: FORMAT_TYPE {shown(form)} is not made here; there are {names}")
     hits = whole_number(params, "HITLIST_SIZE", 0, MAX_HITS) or None
     counts = (whole_number(params, name, MAX_HITS, MAX_HITS) for name in ("DESCRIPTIONS", "ALIGNMENTS"))
-    return PageOrder(params.get("RID", "").strip(), form, hits, *counts)  # type: ignore[arg-type]
+    return PageRequest(params.get("RID", "").strip(), form, hits, *counts)  # type: ignore[arg-type]
 
 
-def reply_with(order: PageOrder, report: str) -> Reply:
+def reply_with(order: PageRequest, report: str) -> Reply:
     """Build the reply to a Get request from the report rendered for it."""
     if order.form == "html":
         return Reply(200, HTML, html_page(report))
     if order.form in ("text", "tabular"):
-        return Reply(200, PLAIN, enveloped(report))
+        return Reply(200, PLAIN, with_status_header(report))
     if order.form == "csv":
         return Reply(200, PLAIN, report)
     if order.form in ("xml", "xml2_s"):
@@ -121,7 +121,7 @@ def _zipped(files: Sequence[tuple[str, str]]) -> bytes:
     return target.getvalue()
 
 
-LEAST_HITS: Final = 5  # blast+ may miss the best hit with a smaller -max_target_seqs
+MIN_HITS: Final = 5  # blast+ may miss the best hit with a smaller -max_target_seqs
 _FORMS: Final[dict[Report, str]] = {
     "text": "0", "xml": "5", "tabular": "7", "csv": "10", "json2_s": "15", "xml2_s": "16",
 }  # fmt: skip
@@ -152,7 +152,7 @@ class ArchiveResult:
     def size(self) -> int:
         return len(self.archive) + len(self.query.fasta)
 
-    async def page(self, order: PageOrder) -> Reply:
+    async def page(self, order: PageRequest) -> Reply:
         """Format one page of the result.
 
         Raises:
@@ -168,7 +168,7 @@ class ArchiveResult:
         else:
             arguments += ["-max_target_seqs", str(hits)]
         await _expect_unchanged(database)
-        work = Work(arguments, self.archive, database.folder, self.query.private)
+        work = ProgramRun(arguments, self.archive, database.folder, self.query.private)
         try:
             report = (await run_program(work, self.limits)).decode(errors="replace")
         finally:  # after a failure, too: a replaced database explains it better
@@ -199,12 +199,12 @@ async def search_database(query: BlastQuery, threads: int, limits: RunLimits) ->
 def search_arguments(query: BlastQuery, threads: int, form: str) -> list[str]:
     """Return the command line; the database is named relative to the folder the program runs in."""
     arguments = [query.program.name, "-db", query.database.name, "-query", "-", "-outfmt", form]
-    arguments += ["-num_threads", str(threads), "-max_target_seqs", str(max(LEAST_HITS, query.max_hits))]
+    arguments += ["-num_threads", str(threads), "-max_target_seqs", str(max(MIN_HITS, query.max_hits))]
     return [*arguments, *query.arguments]
 
 
-def _work(query: BlastQuery, threads: int) -> Work:
-    return Work(search_arguments(query, threads, "11"), query.fasta, query.database.folder, query.private)
+def _work(query: BlastQuery, threads: int) -> ProgramRun:
+    return ProgramRun(search_arguments(query, threads, "11"), query.fasta, query.database.folder, query.private)
 
 
 async def _without_unknown_organisms(query: BlastQuery, threads: int, limits: RunLimits) -> bytes:

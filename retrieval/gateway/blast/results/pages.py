@@ -27,7 +27,7 @@ def put_page(rid: str, rtoe_s: int) -> str:
     return _html(f"<!--QBlastInfoBegin\n    RID = {rid}\n    RTOE = {rtoe_s}\nQBlastInfoEnd\n-->")
 
 
-def refusal_page(message: str) -> str:
+def error_page(message: str) -> str:
     """Render the reply to a Put request that cannot be run: an error and an empty RID."""
     error = f'<ul id="msg" class="msg"><li class="error"><p class="error">{text_of(message)}</p></li></ul>'
     return _html(f"{error}\n<!--QBlastInfoBegin\n    RID = \n    RTOE = \nQBlastInfoEnd\n-->")
@@ -54,7 +54,7 @@ def _html(inner: str) -> str:
     return f"<!DOCTYPE html>\n<html>\n<head><title>NCBI Blast</title></head>\n<body>\n{inner}\n</body>\n</html>\n"
 
 
-def enveloped(text: str) -> str:
+def with_status_header(text: str) -> str:
     """Prepend the markup that NCBI puts before a result in Text and Tabular."""
     return f"<p><!--\nQBlastInfoBegin\n\tStatus=READY\nQBlastInfoEnd\n--><p>\n<PRE>\n{text}"
 

@@ -30,10 +30,10 @@ from retrieval.graph.linking.dictionary_lookup.normalize import (
     tokens_of,
     variants,
 )
-from retrieval.graph.linking.dictionary_lookup.spans import Unknown, weigh, word_at
-from retrieval.graph.linking.dictionary_lookup.spelling import MAX_UNKNOWN, Respelled, Speller
-from retrieval.graph.linking.dictionary_lookup.symbols import Stretch, is_generic, is_modified, name_flags
-from retrieval.graph.linking.dictionary_lookup.vocabulary import build_vocabulary, is_countable, ordinary_words
+from retrieval.graph.linking.dictionary_lookup.spans import UnknownWord, filter_ambiguous, word_at
+from retrieval.graph.linking.dictionary_lookup.spelling import MAX_UNKNOWN, Speller, SpellingResult
+from retrieval.graph.linking.dictionary_lookup.symbols import TokenSpan, is_generic, is_modified, name_flags
+from retrieval.graph.linking.dictionary_lookup.vocabulary import build_vocabulary, is_indexable, ordinary_words
 from retrieval.graph.linking.types import choices_start
 from retrieval.graph.types import Mention
 
@@ -47,7 +47,7 @@ _CLINICAL: Final = ("disease", "phenotype", "symptom", "effect")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class LinkedText:
     """Hold the result of reading a text.
 
     ``mentions`` in the text's order. ``unknown``: words that are in no name, not English, and outside all mentions.
@@ -56,7 +56,7 @@ class Reading:
     """
 
     mentions: tuple[Mention, ...]
-    unknown: tuple[Unknown, ...] = ()
+    unknown: tuple[UnknownWord, ...] = ()
     refused: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -83,7 +83,7 @@ class Dictionary:
         """Return the mentions of ``read``."""
         return self.read(text, kinds).mentions
 
-    def read(self, text: str, kinds: frozenset[str] | None = None) -> Reading:
+    def read(self, text: str, kinds: frozenset[str] | None = None) -> LinkedText:
         """Read a text, up to its first 4,000 tokens.
 
         A generic name ("disease") is found only if there is no other, and not if the word before it specifies it
@@ -101,7 +101,7 @@ class Dictionary:
         ]
         chosen = list(_longest(candidates))
         unknown = tuple(self._unknown(text, tokens, respelled, chosen))
-        kept, notes = weigh(text, chosen, unknown, self._is_word)
+        kept, notes = filter_ambiguous(text, chosen, unknown, self._is_word)
         refused = tuple((one.stretch.start, one.stretch.end) for one in chosen if one not in kept)
         chosen = kept
         shared = self.matcher.shared(text, respelled.tokens, chosen, kinds)
@@ -112,7 +112,7 @@ class Dictionary:
         if respelled.left_out:
             notes.append(f"only the first {MAX_UNKNOWN} unknown words were looked at for slips of the pen")
         ordered = sorted(_telling(text, [*by_id, *mentions]), key=lambda mention: mention.start)
-        return Reading(mentions=tuple(ordered), unknown=unknown, refused=refused, notes=tuple(notes))
+        return LinkedText(mentions=tuple(ordered), unknown=unknown, refused=refused, notes=tuple(notes))
 
     def broader(self, text: str, mention: Mention) -> Mention | None:
         """Return the longest other name with which the mention's own words begin or end.
@@ -141,32 +141,34 @@ class Dictionary:
             return None
         key = np.array([hash_tokens([token.text for token in tokens])], np.uint64)
         firsts, lasts = self.table.ranges(key)
-        stretch = Stretch(name, tokens, 0, len(tokens), shouting=False)
+        stretch = TokenSpan(name, tokens, 0, len(tokens), all_caps=False)
         found = self.matcher.best(stretch, int(firsts[0]), int(lasts[0]), kinds, anything=True)
         return next(self._mentions([found] if found else []), None)
 
-    def _unknown(self, text: str, tokens: list[Token], read: Respelled, chosen: list[Candidate]) -> Iterator[Unknown]:
+    def _unknown(
+        self, text: str, tokens: list[Token], read: SpellingResult, chosen: list[Candidate]
+    ) -> Iterator[UnknownWord]:
         covered = {place for one in chosen for place in range(one.stretch.first, one.stretch.last)}
         for place, slips in read.slips.items():
             if place in covered or len(tokens[place].text) < _LEAST_UNKNOWN:
                 continue
             at = word_at(text, place, tokens[place])
             if place in read.ambiguous:
-                yield Unknown(*at, why="ambiguous")
+                yield UnknownWord(*at, why="ambiguous")
             elif near := slips[0].word if slips else self.speller.names.resembles(tokens[place].text):
-                yield Unknown(*at, why="near", near=near)
+                yield UnknownWord(*at, why="near", near=near)
             else:
-                yield Unknown(*at, why="strange")
+                yield UnknownWord(*at, why="strange")
 
     def _is_word(self, candidate: Candidate) -> bool:
         kind = self.table.kind_names[candidate.posting.kind].casefold()
         words = candidate.stretch.folded
         return len(words) == 1 and not any(name in kind for name in _CLINICAL) and self.speller.english.has(words)[0]
 
-    def _stands(self, candidate: Candidate, tokens: list[Token], read: Respelled) -> bool:
+    def _stands(self, candidate: Candidate, tokens: list[Token], read: SpellingResult) -> bool:
         return not _slips(candidate, tokens) or self.speller.accepts(candidate, tokens, read.slips)
 
-    def _ties(self, read: Respelled) -> Iterator[str]:
+    def _ties(self, read: SpellingResult) -> Iterator[str]:
         for candidates in read.ambiguous.values():
             names = dict.fromkeys(mention.node.name for mention in self._mentions(candidates))
             yield f'"{candidates[0].stretch.raw}" may be {" or ".join(names)}; neither was taken'
@@ -192,7 +194,7 @@ def build_dictionary(store: GraphStore, kinds: Iterable[str] | None = None) -> D
     for name in store.names(kinds):
         posting = _posting(builder, name)
         sequences = variants(name.name)
-        vocabulary.update(word for tokens in sequences[:1] for word in tokens if is_countable(word))
+        vocabulary.update(word for tokens in sequences[:1] for word in tokens if is_indexable(word))
         if not builder.counts(len(sequences[0]) if sequences else 0):
             continue
         for number, tokens in enumerate(sequences):

@@ -13,8 +13,8 @@ import numpy as np
 from retrieval.graph.base import GraphStore
 from retrieval.graph.linking.dictionary_lookup.name_table import ALIAS, SYMBOL, SYNONYM, VARIANT, NameTable, Posting
 from retrieval.graph.linking.dictionary_lookup.normalize import (
-    Inversion,
     Token,
+    WordOrderVariant,
     hash_text,
     hash_tokens,
     inversions,
@@ -23,11 +23,11 @@ from retrieval.graph.linking.dictionary_lookup.normalize import (
     window_hashes,
 )
 from retrieval.graph.linking.dictionary_lookup.symbols import (
-    Stretch,
+    TokenSpan,
+    has_negating_affix,
     is_kind_word,
     is_meant,
     is_one_phrase,
-    is_other,
     is_whole,
 )
 from retrieval.graph.types import Mention, Node
@@ -115,7 +115,7 @@ Kinds = frozenset[str] | None
 class Candidate(NamedTuple):
     """Pair a span of tokens with the name that it matches; ``tied`` is True if another node matches equally well."""
 
-    stretch: Stretch
+    stretch: TokenSpan
     posting: Posting
     tied: bool
 
@@ -138,12 +138,12 @@ class Matcher:
 
     def within(self, text: str, tokens: list[Token], places: range, kinds: Kinds) -> Iterator[Candidate]:
         """Yield the candidates whose words are contiguous at ``places``."""
-        shouting = text.upper() == text
+        all_caps = text.upper() == text
         part = [token.text for token in tokens[places.start : places.stop]]
         for length, hashes in window_hashes(part, self.table.longest):
             firsts, lasts = self.table.ranges(hashes)
             for place in np.nonzero(lasts > firsts)[0].tolist():
-                stretch = Stretch(text, tokens, places.start + place, places.start + place + length, shouting)
+                stretch = TokenSpan(text, tokens, places.start + place, places.start + place + length, all_caps)
                 if not _stands_alone(stretch) or is_kind_word(stretch.folded):
                     continue
                 found = self.best(stretch, int(firsts[place]), int(lasts[place]), kinds)
@@ -163,7 +163,7 @@ class Matcher:
                 if not any(part.first < end and start < part.last for start, end in taken)
             ]
             found = max(
-                self._known(text, tokens, parts, kinds, shouting=False),
+                self._known(text, tokens, parts, kinds, all_caps=False),
                 key=lambda candidate: candidate.stretch.letters,
                 default=None,
             )
@@ -175,20 +175,20 @@ class Matcher:
         self,
         text: str,
         tokens: list[Token],
-        parts: Iterable[Inversion],
+        parts: Iterable[WordOrderVariant],
         kinds: Kinds,
-        shouting: bool,
+        all_caps: bool,
     ) -> Iterator[Candidate]:
         parts = list(parts)
         firsts, lasts = self.table.ranges(np.array([hash_tokens(part.folded) for part in parts], np.uint64))
         for place in np.nonzero(lasts > firsts)[0].tolist():
-            stretch = Stretch(text, tokens, parts[place].first, parts[place].last, shouting)
+            stretch = TokenSpan(text, tokens, parts[place].first, parts[place].last, all_caps)
             found = self.best(stretch, int(firsts[place]), int(lasts[place]), kinds) if _stands_alone(stretch) else None
             if found is not None:
                 yield found
 
     def best(
-        self, stretch: Stretch, first: int, last: int, kinds: Kinds, *, anything: bool = False
+        self, stretch: TokenSpan, first: int, last: int, kinds: Kinds, *, anything: bool = False
     ) -> Candidate | None:
         """Return the best of the table's rows ``first`` up to ``last`` - 1.
 
@@ -225,5 +225,5 @@ class Matcher:
         return Candidate(stretch, posting, tied)
 
 
-def _stands_alone(stretch: Stretch) -> bool:
-    return is_whole(stretch) and not is_other(stretch)
+def _stands_alone(stretch: TokenSpan) -> bool:
+    return is_whole(stretch) and not has_negating_affix(stretch)

@@ -131,7 +131,7 @@ _MOST_COMMAS: Final = 64
 _MOST_SHARED: Final = 3
 
 
-class Inversion(NamedTuple):
+class WordOrderVariant(NamedTuple):
     """Hold tokens ``first`` up to ``last`` - 1, with ``folded`` the name's words in their usual order."""
 
     first: int
@@ -139,7 +139,7 @@ class Inversion(NamedTuple):
     folded: tuple[str, ...]
 
 
-def inversions(text: str, tokens: Sequence[Token]) -> Iterator[Inversion]:
+def inversions(text: str, tokens: Sequence[Token]) -> Iterator[WordOrderVariant]:
     """Yield inversions of up to five words on each side of each of the first 64 commas."""
     commas = [place for place in range(1, len(tokens)) if _gap(text, tokens, place).strip() == ","]
     for comma in commas[:_MOST_COMMAS]:
@@ -150,14 +150,14 @@ def inversions(text: str, tokens: Sequence[Token]) -> Iterator[Inversion]:
                 if last > comma + 1 and "," in _gap(text, tokens, last - 1):
                     break
                 words = (*tokens[comma:last], *tokens[first:comma])
-                yield Inversion(first, last, tuple(token.text for token in words))
+                yield WordOrderVariant(first, last, tuple(token.text for token in words))
 
 
 def _gap(text: str, tokens: Sequence[Token], place: int) -> str:
     return text[tokens[place - 1].end : tokens[place].start]
 
 
-def shared_endings(text: str, tokens: Sequence[Token], first: int, last: int) -> Iterator[Inversion]:
+def shared_endings(text: str, tokens: Sequence[Token], first: int, last: int) -> Iterator[WordOrderVariant]:
     """Yield the words before an "and", "or" or slash that precedes a name, each completed with an ending of the name.
 
     The name is at ``first`` up to ``last`` - 1. For "ovarian cancer" in "breast and ovarian cancer", yields "breast"
@@ -173,7 +173,7 @@ def shared_endings(text: str, tokens: Sequence[Token], first: int, last: int) ->
             return
         for cut in range(first + 1, last):
             words = (*tokens[begin:end], *tokens[cut:last])
-            yield Inversion(begin, end, tuple(token.text for token in words))
+            yield WordOrderVariant(begin, end, tuple(token.text for token in words))
 
 
 _PARENTHESES: Final = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate
 from retrieval.graph.linking.dictionary_lookup.name_table import SYMBOL
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, tokens_of
-from retrieval.graph.linking.dictionary_lookup.symbols import is_denied, is_function_word, is_kind_word
+from retrieval.graph.linking.dictionary_lookup.symbols import is_function_word, is_kind_word, is_negated
 from retrieval.graph.linking.types import Span
 
 MAX_SPANS: Final = 48
@@ -37,7 +37,7 @@ def candidate_spans(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[Sp
                 tokens = [token for word in words[first : first + length] for token in word]
                 before = words[first - 1][-1] if first else None
                 after = words[first + length][0] if first + length < len(words) else None
-                if is_denied(text, before, tokens[0].start, tokens[-1].end, after):
+                if is_negated(text, before, tokens[0].start, tokens[-1].end, after):
                     continue
                 if any(len(token.text) > 3 for token in tokens) or any(token.text.isdigit() for token in tokens):
                     found.append(_span(text, tokens))
@@ -99,7 +99,7 @@ _LEAST_NAME: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownWord:
     """Represent a word of a question that is in no name and not English.
 
     ``why``: several names are equally near; it looks like a typo of ``near``, a word of a name; or it is like no word.
@@ -113,7 +113,7 @@ class Unknown:
     near: str = ""
 
 
-def beside(text: str, start: int, end: int, words: Iterable[Unknown]) -> Iterator[Unknown]:
+def sibling(text: str, start: int, end: int, words: Iterable[UnknownWord]) -> Iterator[UnknownWord]:
     """Yield those of ``words`` directly before or after the span, in one phrase with it."""
     for word in words:
         gap = text[word.end : start] if word.end <= start else text[end : word.start] if end <= word.start else None
@@ -126,8 +126,8 @@ def is_weak(words: Sequence[str]) -> bool:
     return all(not word.isalpha() or len(word) < _LEAST_NAME for word in words)
 
 
-def weigh(
-    text: str, chosen: Sequence[Candidate], unknown: Sequence[Unknown], is_word: Callable[[Candidate], bool]
+def filter_ambiguous(
+    text: str, chosen: Sequence[Candidate], unknown: Sequence[UnknownWord], is_word: Callable[[Candidate], bool]
 ) -> tuple[list[Candidate], list[str]]:
     """Return the candidates that are accepted, and notes on the others.
 
@@ -139,7 +139,7 @@ def weigh(
         stretch = one.stretch
         # A symbol is never part of a phrase.
         is_symbol = one.posting.flags & SYMBOL
-        words = [] if is_symbol else list(beside(text, stretch.start, stretch.end, unknown))
+        words = [] if is_symbol else list(sibling(text, stretch.start, stretch.end, unknown))
         weak = is_weak(stretch.folded) or is_word(one)
         near = [word for word in words if word.why != "strange"]
         if words and (weak or near):
@@ -153,8 +153,8 @@ def weigh(
     return kept, notes
 
 
-def trusted(
-    text: str, spans: Iterable[Span], unknown: Sequence[Unknown], refused: Iterable[tuple[int, int]]
+def unambiguous_spans(
+    text: str, spans: Iterable[Span], unknown: Sequence[UnknownWord], refused: Iterable[tuple[int, int]]
 ) -> list[Span]:
     """Return the spans that may name something by themselves.
 
@@ -164,7 +164,7 @@ def trusted(
     barred = list(refused)
     found: list[Span] = []
     for span in spans:
-        words = list(beside(text, span.start, span.end, unknown))
+        words = list(sibling(text, span.start, span.end, unknown))
         if any(span.start < end and start < span.end for start, end in unclear):
             continue
         if any(start <= span.start and span.end <= end for start, end in barred):

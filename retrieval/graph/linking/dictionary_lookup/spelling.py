@@ -14,7 +14,7 @@ from retrieval.graph.linking.dictionary_lookup.matching import Candidate, Kinds,
 from retrieval.graph.linking.dictionary_lookup.name_table import COMPACT, SYMBOL
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, numeral
 from retrieval.graph.linking.dictionary_lookup.symbols import is_generic, is_kind_word
-from retrieval.graph.linking.dictionary_lookup.vocabulary import Slip, Sort, Vocabulary, is_countable
+from retrieval.graph.linking.dictionary_lookup.vocabulary import Edit, Typo, Vocabulary, is_indexable
 
 MAX_UNKNOWN: Final = 16
 _MAX_SLIPS: Final = 12
@@ -25,10 +25,10 @@ _LEAST_WORD: Final = 5
 _LEAST_BESIDE: Final = 5
 _NEVER: Final = 1_000
 # Minimum length of a word alone, by the type of typo; with "syndrome" it is mostly a surname (Fraser, Frasier).
-_LEAST_ALONE: Final[Mapping[Sort, int]] = {"exchanged": 6, "doubled": 6, "missing": 6, "replaced": 8, "ending": _NEVER}
-_LEAST_WITH_HEAD: Final[Mapping[Sort, int]] = {"exchanged": 5, "doubled": 5, "missing": 5, "replaced": 6, "ending": 6}
+_LEAST_ALONE: Final[Mapping[Edit, int]] = {"exchanged": 6, "doubled": 6, "missing": 6, "replaced": 8, "ending": _NEVER}
+_LEAST_WITH_HEAD: Final[Mapping[Edit, int]] = {"exchanged": 5, "doubled": 5, "missing": 5, "replaced": 6, "ending": 6}
 # Substances differ by single letters (cystine, cysteine), where another letter is another name.
-_LEAST_OF_SUBSTANCES: Final[Mapping[Sort, int]] = {
+_LEAST_OF_SUBSTANCES: Final[Mapping[Edit, int]] = {
     "exchanged": 6,
     "doubled": 6,
     "missing": 9,
@@ -43,7 +43,7 @@ _HEADS: Final = frozenset(("disease", "syndrome", "disorder"))
 
 
 @dataclass(frozen=True, slots=True)
-class Respelled:
+class SpellingResult:
     """Hold the spelling corrections of a text.
 
     ``tokens``: the text's tokens with every unambiguous correction applied. ``slips``: possible corrections by the
@@ -52,7 +52,7 @@ class Respelled:
     """
 
     tokens: list[Token]
-    slips: Mapping[int, Sequence[Slip]] = field(default_factory=dict)
+    slips: Mapping[int, Sequence[Typo]] = field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
     ambiguous: Mapping[int, tuple[Candidate, ...]] = field(default_factory=dict)
     left_out: int = 0
@@ -66,11 +66,11 @@ class Speller:
     names: Vocabulary
     english: Vocabulary
 
-    def read(self, text: str, tokens: list[Token], taken: Iterable[tuple[int, int]], kinds: Kinds) -> Respelled:
+    def read(self, text: str, tokens: list[Token], taken: Iterable[tuple[int, int]], kinds: Kinds) -> SpellingResult:
         """Correct at most 16 unknown words outside ``taken``; ``left_out`` counts those beyond."""
         unknown = list(self._unknown(text, tokens, list(taken)))
-        slips: dict[int, Sequence[Slip]] = {}
-        by_word: dict[str, list[Slip]] = {}
+        slips: dict[int, Sequence[Typo]] = {}
+        by_word: dict[str, list[Typo]] = {}
         for place in unknown[:MAX_UNKNOWN]:
             word = tokens[place].text
             if word not in by_word:
@@ -80,10 +80,10 @@ class Speller:
         for place, found in slips.items():
             if len(found) == 1:
                 base = _with(base, place, found[0].word)
-        read = Respelled(base, slips, left_out=max(0, len(unknown) - MAX_UNKNOWN))
+        read = SpellingResult(base, slips, left_out=max(0, len(unknown) - MAX_UNKNOWN))
         return self._with_names(text, tokens, read, kinds)
 
-    def accepts(self, candidate: Candidate, tokens: Sequence[Token], slips: Mapping[int, Sequence[Slip]]) -> bool:
+    def accepts(self, candidate: Candidate, tokens: Sequence[Token], slips: Mapping[int, Sequence[Typo]]) -> bool:
         """Return True if enough of the name is in the text as written (``tokens``) to take the rest for a typo."""
         stretch, posting, _ = candidate
         if posting.flags & (SYMBOL | COMPACT) or is_generic(stretch.folded) or is_kind_word(stretch.folded):
@@ -96,11 +96,11 @@ class Speller:
             if slip.word == stretch.tokens[place].text != tokens[place].text
         ]
         kept = [tokens[place].text for place in places if stretch.tokens[place].text == tokens[place].text]
-        beside = sum(len(word) for word in kept if word.isalpha() and len(word) > 2 and word not in _LIGHT | _HEADS)
+        sibling = sum(len(word) for word in kept if word.isalpha() and len(word) > 2 and word not in _LIGHT | _HEADS)
         if not found:
             return False
         short = min(len(slip.word) for slip in found) < _LEAST_WORD
-        if beside >= (_LEAST_BESIDE if short or any(slip.at_start for slip in found) else 1):
+        if sibling >= (_LEAST_BESIDE if short or any(slip.at_start for slip in found) else 1):
             return True
         kind = self.matcher.table.kind_names[posting.kind].casefold()
         least = _LEAST_WITH_HEAD if _HEADS.intersection(kept) else _LEAST_ALONE
@@ -108,12 +108,12 @@ class Speller:
             least = _LEAST_OF_SUBSTANCES
         return all(len(slip.word) >= max(least[slip.sort], _LEAST_AT_START if slip.at_start else 0) for slip in found)
 
-    def _slips(self, word: str, raw: str) -> list[Slip]:
+    def _slips(self, word: str, raw: str) -> list[Typo]:
         """Return possible corrections of a word.
 
         A short correction must be an English word, because other short words are mostly symbols.
         """
-        found = self.names.one_slip(word, raw)
+        found = self.names.typo_candidates(word, raw)
         ordinary = self.english.has([slip.word for slip in found])
         return [
             slip
@@ -131,7 +131,7 @@ class Speller:
             if free and not _is_symbol(text, tokens, place) and not is_kind_word((token.text,)):
                 yield place
 
-    def _with_names(self, text: str, tokens: list[Token], read: Respelled, kinds: Kinds) -> Respelled:
+    def _with_names(self, text: str, tokens: list[Token], read: SpellingResult, kinds: Kinds) -> SpellingResult:
         candidates: list[Candidate] = []
         ambiguous: dict[int, tuple[Candidate, ...]] = {}
         inverted = list(self.matcher.inverted(text, read.tokens, kinds)) if any(read.slips.values()) else []
@@ -147,7 +147,7 @@ class Speller:
             if len(best) > 1:
                 ambiguous[place] = tuple(best.values())
             candidates.extend(best.values() if len(best) == 1 else ())
-        return Respelled(read.tokens, read.slips, tuple(candidates), ambiguous, read.left_out)
+        return SpellingResult(read.tokens, read.slips, tuple(candidates), ambiguous, read.left_out)
 
 
 def _covers(candidate: Candidate, place: int) -> bool:
@@ -156,7 +156,7 @@ def _covers(candidate: Candidate, place: int) -> bool:
 
 def _raw(text: str, token: Token) -> str:
     raw = text[token.start : token.end].casefold()
-    return raw if is_countable(raw) else token.text
+    return raw if is_indexable(raw) else token.text
 
 
 def _is_symbol(text: str, tokens: Sequence[Token], place: int) -> bool:
@@ -168,8 +168,8 @@ def _is_symbol(text: str, tokens: Sequence[Token], place: int) -> bool:
     raw = text[token.start : token.end]
     if len(raw) > _MOST_SYMBOL or 2 * sum(c.isupper() for c in raw) <= len(raw):
         return False
-    beside = [text[other.start : other.end] for other in tokens[max(0, place - 2) : place + 3] if other is not token]
-    return not any(word.isupper() and len(word) >= _LEAST_WORD for word in beside)
+    sibling = [text[other.start : other.end] for other in tokens[max(0, place - 2) : place + 3] if other is not token]
+    return not any(word.isupper() and len(word) >= _LEAST_WORD for word in sibling)
 
 
 def _with(tokens: list[Token], place: int, word: str) -> list[Token]:

@@ -84,17 +84,17 @@ _MOST_COMPACT: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TokenSpan:
     """Represent a window of tokens of a text, ``first`` up to ``last`` - 1.
 
-    ``shouting``: the text has no lower-case letter.
+    ``all_caps``: the text has no lower-case letter.
     """
 
     text: str
     tokens: list[Token]
     first: int
     last: int
-    shouting: bool
+    all_caps: bool
 
     @property
     def start(self) -> int:
@@ -137,7 +137,7 @@ def name_flags(name: str) -> int:
     return compact | (SYMBOL if inner else 0)
 
 
-def is_whole(stretch: Stretch) -> bool:
+def is_whole(stretch: TokenSpan) -> bool:
     """Return True if the window begins and ends at word boundaries: "DNMT3" is not in "DNMT3A"."""
     tokens, first, last = stretch.tokens, stretch.first, stretch.last
     if first and tokens[first - 1].end >= tokens[first].start:
@@ -145,14 +145,14 @@ def is_whole(stretch: Stretch) -> bool:
     return last == len(tokens) or tokens[last].start >= tokens[last - 1].end + 1
 
 
-def is_other(stretch: Stretch) -> bool:
+def has_negating_affix(stretch: TokenSpan) -> bool:
     """Return True if ``is_denied`` holds for the window."""
     tokens, first, last = stretch.tokens, stretch.first, stretch.last
     before, after = tokens[first - 1] if first else None, tokens[last] if last < len(tokens) else None
-    return is_denied(stretch.text, before, stretch.start, stretch.end, after)
+    return is_negated(stretch.text, before, stretch.start, stretch.end, after)
 
 
-def is_one_phrase(stretch: Stretch, as_written: bool, variant: bool) -> bool:
+def is_one_phrase(stretch: TokenSpan, as_written: bool, variant: bool) -> bool:
     """Return True if no sentence ends within the window, unless the name itself is written so (St. Louis encephalitis).
 
     The point of 22q11.2 ends no sentence. "Type 2, ataxia" is not in "type 2, ataxia type 3".
@@ -170,7 +170,7 @@ def is_one_phrase(stretch: Stretch, as_written: bool, variant: bool) -> bool:
     return not gaps & _ENDS and not (variant and "," in gaps and (first == "type" or first.isdigit()))
 
 
-def is_denied(text: str, before: Token | None, start: int, end: int, after: Token | None) -> bool:
+def is_negated(text: str, before: Token | None, start: int, end: int, after: Token | None) -> bool:
     """Return True if ``start`` to ``end`` is only part of another name.
 
     Examples: "non-Hodgkin lymphoma", "insulin-like growth factor".
@@ -198,7 +198,7 @@ def is_generic(folded: tuple[str, ...]) -> bool:
     return folded in _GENERIC
 
 
-def is_meant(stretch: Stretch, flags: int, same_case: bool) -> bool:
+def is_meant(stretch: TokenSpan, flags: int, same_case: bool) -> bool:
     """Return True if the window means a name with these ``flags``.
 
     ``same_case``: the window is spelled exactly as the name, letter case included.
@@ -207,7 +207,7 @@ def is_meant(stretch: Stretch, flags: int, same_case: bool) -> bool:
     if flags & COMPACT and (any(c.isspace() for c in raw) or _is_part(stretch)):
         return False
     word = raw.casefold()
-    by_capitals = same_case and not stretch.shouting and sum(c.isupper() for c in raw) > 1
+    by_capitals = same_case and not stretch.all_caps and sum(c.isupper() for c in raw) > 1
     if word in _FUNCTION or word.isdigit():
         return by_capitals
     named = stretch.before() in _NAMED_BEFORE or stretch.after() in _NAMED_AFTER
@@ -221,11 +221,11 @@ def is_meant(stretch: Stretch, flags: int, same_case: bool) -> bool:
         odd = len(word) > _LEAST_SYMBOL or any(c.isdigit() for c in word)
         return same_case or odd
     if len(word) < _LEAST_SYMBOL:
-        return (same_case and not stretch.shouting) or named
+        return (same_case and not stretch.all_caps) or named
     return True
 
 
-def _is_part(stretch: Stretch) -> bool:
+def _is_part(stretch: TokenSpan) -> bool:
     """Return True if a hyphen joins the window to a few characters, as the B of HLA-B."""
     text, tokens = stretch.text, stretch.tokens
     for place, other in ((stretch.start - 1, stretch.first - 1), (stretch.end, stretch.last)):

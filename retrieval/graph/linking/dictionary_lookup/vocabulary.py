@@ -85,7 +85,7 @@ def _slips(word: str, other: str, most: int) -> int:
     begins = 2 if most > 1 else 1
     if is_contrary(word, other) or (word[:begins] != other[:begins] and word[1::-1] != other[:2]):
         return most + 1
-    return slip_count(word, other, most)
+    return edit_distance(word, other, most)
 
 
 def is_contrary(word: str, other: str) -> bool:
@@ -115,7 +115,7 @@ def _allowed(word: str) -> int:
     return 2 if len(word) >= _TWO_SLIPS else 1
 
 
-def slip_count(one: str, other: str, most: int) -> int:
+def edit_distance(one: str, other: str, most: int) -> int:
     """Return the edit distance with adjacent transpositions, or ``most`` + 1 if it is larger."""
     if abs(len(one) - len(other)) > most:
         return most + 1
@@ -137,10 +137,10 @@ MOST_WORD: Final = 32
 # Two typos are considered in words of at least eight letters: in shorter ones they turn any word into any other.
 _LEAST_TWICE: Final = 8
 _MOST_COMPARED: Final = 400
-Sort = Literal["exchanged", "doubled", "missing", "replaced", "ending"]
+Edit = Literal["exchanged", "doubled", "missing", "replaced", "ending"]
 
 
-class Slip(NamedTuple):
+class Typo(NamedTuple):
     """Describe one possible typo.
 
     ``word`` is the intended word. ``at_start``: its first letter is missing or another. ``sort``: adjacent letters
@@ -150,7 +150,7 @@ class Slip(NamedTuple):
 
     word: str
     at_start: bool
-    sort: Sort
+    sort: Edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +164,10 @@ class Vocabulary:
 
     def has(self, words: Sequence[str]) -> list[bool]:
         """Return whether each word is known; words that are too short or too long to be stored count as known."""
-        found = self._has([word if is_countable(word) else "" for word in words])
-        return [bool(hit) or not is_countable(word) for hit, word in zip(found, words, strict=True)]
+        found = self._has([word if is_indexable(word) else "" for word in words])
+        return [bool(hit) or not is_indexable(word) for hit, word in zip(found, words, strict=True)]
 
-    def one_slip(self, word: str, raw: str) -> list[Slip]:
+    def typo_candidates(self, word: str, raw: str) -> list[Typo]:
         """Return the words that ``word``, normalized by ``fold``, can be with one typo.
 
         A typo is an inserted, deleted, substituted or transposed letter. ``raw`` is the word as written, in lower case,
@@ -177,7 +177,7 @@ class Vocabulary:
         hidden = (other for other in _edits(raw) if raw != word or other.endswith("s"))
         near |= {spelling(other): (raw, other) for other in hidden}
         near.pop(word, None)
-        candidates = [other for other in near if is_countable(other)]
+        candidates = [other for other in near if is_indexable(other)]
         hits = self._has(candidates)
         known = sorted(other for other, hit in zip(candidates, hits, strict=True) if hit)
         return [_slip(other, *near[other]) for other in known if not is_contrary(word, other)]
@@ -193,7 +193,7 @@ class Vocabulary:
         near = part[(np.abs(lengths - len(word)) <= 2) & np.char.endswith(part, end)]
         for other in near[:_MOST_COMPARED].tolist():
             name = str(other, "utf-8")
-            if slip_count(word, name, 2) <= 2 and not is_contrary(word, name):
+            if edit_distance(word, name, 2) <= 2 and not is_contrary(word, name):
                 return name
         return ""
 
@@ -207,7 +207,7 @@ class Vocabulary:
 
 def build_vocabulary(words: Iterable[str]) -> Vocabulary:
     """Build a vocabulary of the words that ``is_countable`` accepts."""
-    kept = sorted({word.encode() for word in words if is_countable(word)})
+    kept = sorted({word.encode() for word in words if is_indexable(word)})
     return Vocabulary(np.array(kept, f"S{MOST_WORD}"))
 
 
@@ -219,7 +219,7 @@ def ordinary_words() -> Vocabulary:
     return build_vocabulary(text.split())
 
 
-def is_countable(word: str) -> bool:
+def is_indexable(word: str) -> bool:
     return len(word) >= LEAST_WORD and word.isalpha() and len(word.encode()) <= MOST_WORD
 
 
@@ -236,12 +236,12 @@ def _edits(word: str) -> Iterator[str]:
             yield head + tail[1] + tail[0] + tail[2:]
 
 
-def _slip(meant: str, word: str, other: str) -> Slip:
+def _slip(meant: str, word: str, other: str) -> Typo:
     at_start = word[0] != other[0] and word[1::-1] != other[:2]
     if len(word) == len(other):
         if sorted(word) == sorted(other):
-            return Slip(meant, at_start, "exchanged")
-        return Slip(meant, at_start, "ending" if word[:-1] == other[:-1] else "replaced")
+            return Typo(meant, at_start, "exchanged")
+        return Typo(meant, at_start, "ending" if word[:-1] == other[:-1] else "replaced")
     shorter, longer = sorted((word, other), key=len)
     twice = any(longer[p] == longer[p + 1] and longer[:p] + longer[p + 1 :] == shorter for p in range(len(shorter)))
-    return Slip(meant, at_start, "doubled" if twice else "missing")
+    return Typo(meant, at_start, "doubled" if twice else "missing")

@@ -146,9 +146,9 @@ def test_no_call_is_made_and_nothing_resumed_when_the_time_is_up() -> None:
 def test_held_text_is_shown_when_the_answer_ends_instead() -> None:
     """Whatever ends the answer behind a half stop string, its text is not lost."""
     loop = start("]->\n", limits=LoopLimits(total_timeout_s=10))
-    held = loop.on_segment(stopped("x", "]->"), 0.0)
-    assert isinstance(held, Generate)
-    assert (held.emit, held.held) == ("x", "]->")
+    withheld = loop.on_segment(stopped("x", "]->"), 0.0)
+    assert isinstance(withheld, Generate)
+    assert (withheld.emit, withheld.withheld) == ("x", "]->")
 
     ended = loop.on_segment(Segment(text="", token_ids=(257,), finish_reason="stop"), 0.0)
     late = start("]->\n", limits=LoopLimits(total_timeout_s=10)).on_segment(stopped("x", "]->"), 10.0)

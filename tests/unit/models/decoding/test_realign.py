@@ -11,10 +11,10 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers
 
 from models.decoding.transcript import (
+    break_up_markers,
     count_covering,
     cut_reply,
     decode_continuation,
-    defuse,
     encode_continuation,
     realign,
 )
@@ -173,7 +173,7 @@ def test_a_cut_reply_keeps_its_budget_and_its_bracket(tokenizer: Tokenizer, budg
 def test_a_reply_cannot_hold_a_call() -> None:
     """Openers and closers inside a reply are broken up."""
     syntax = CallSyntax("[https://", "]->", lambda _: True)
-    harmless = defuse("[a [https://ncbi/x]->[y]-> z]", syntax)
+    harmless = break_up_markers("[a [https://ncbi/x]->[y]-> z]", syntax)
 
     assert "]->" not in harmless
     assert "[https://" not in harmless

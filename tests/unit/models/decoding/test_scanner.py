@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.decoding.call_loop import Arrow, CallScanner
+from models.decoding.call_loop import CallScanner, CloserMatch
 from models.decoding.types import CallSyntax
 
 SYNTAX = CallSyntax("[https://", "]->", lambda text: text.startswith("https://ncbi/"))
 PIECES = ("[", "https://", "ncbi/", "[https://ncbi/", "]", "->", "]->", "-", ">", "BRCA1[sym]", "c.35G->A ", "α", "\n")
 
 
-def scan(chunks: list[str], max_call_chars: int = 100) -> list[Arrow]:
+def scan(chunks: list[str], max_call_chars: int = 100) -> list[CloserMatch]:
     scanner = CallScanner(SYNTAX, max_call_chars)
     return [arrow for chunk in chunks for arrow in scanner.feed(chunk)]
 
@@ -70,7 +70,7 @@ def test_text_before_a_reset_is_forgotten() -> None:
     scanner.feed("[https://ncbi/a")
     scanner.reset()
 
-    assert scanner.feed("b]->") == [Arrow(4, None)]
+    assert scanner.feed("b]->") == [CloserMatch(4, None)]
 
 
 def test_hostile_text_costs_a_bounded_number_of_judgements() -> None:

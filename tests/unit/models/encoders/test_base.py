@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.encoders.base import PassageText, one_text
+from models.encoders.base import PassageText, join_title
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,9 @@ from models.encoders.base import PassageText, one_text
 )
 def test_title_and_text_become_two_sentences(title: str, text: str, joined: str) -> None:
     """With one full stop between them, and nothing left over where one is empty."""
-    assert one_text(PassageText(title, text)) == joined
+    assert join_title(PassageText(title, text)) == joined
 
 
 def test_another_separator_stands_as_it_is() -> None:
     """SPECTER's texts have a special token between them, whatever the title ends in."""
-    assert one_text(PassageText("A title.", "Text."), "[SEP]") == "A title.[SEP]Text."
+    assert join_title(PassageText("A title.", "Text."), "[SEP]") == "A title.[SEP]Text."

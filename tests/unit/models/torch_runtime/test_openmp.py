@@ -12,7 +12,7 @@ import weakref
 
 import pytest
 
-from models.torch_runtime.openmp import in_own_thread, wait_briefly
+from models.torch_runtime.openmp import limit_spin_count, run_in_new_thread
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_helpers_wait_briefly_unless_their_owner_says_otherwise(
         monkeypatch.delenv(name)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    wait_briefly()
+    limit_spin_count()
     assert os.environ.get("GOMP_SPINCOUNT") == spins
 
 
@@ -56,7 +56,7 @@ import torch
 
 def test_what_is_computed_comes_back() -> None:
     """From another thread, that is gone then."""
-    inside = in_own_thread(threading.current_thread)
+    inside = run_in_new_thread(threading.current_thread)
     assert inside is not threading.current_thread()
     assert not inside.is_alive()
 
@@ -71,7 +71,7 @@ def test_an_error_is_the_callers() -> None:
         raise Fault("no")
 
     with pytest.raises(Fault, match="no") as raised:
-        in_own_thread(fail)
+        run_in_new_thread(fail)
     kept = weakref.ref(raised.value)
     del raised
     gc.collect()
@@ -82,7 +82,7 @@ def test_context_variables_are_seen() -> None:
     """A request's id and its counts go along."""
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
     name.set("here")
-    assert in_own_thread(name.get) == "here"
+    assert run_in_new_thread(name.get) == "here"
 
 
 def test_openmps_helpers_end_with_it() -> None:

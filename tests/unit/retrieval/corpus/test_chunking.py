@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from retrieval.corpus.chunking import Chunker, Chunking
 from retrieval.corpus.errors import NamespaceInvalid
-from retrieval.corpus.items import Reading, TextBuilder
+from retrieval.corpus.items import ParsedDocument, TextBuilder
 from retrieval.passages import Document
 
 PARAGRAPH = st.text(
@@ -19,7 +19,7 @@ PARAGRAPH = st.text(
 )
 
 
-def _texts(found: Reading, chunking: Chunking) -> list[str]:
+def _texts(found: ParsedDocument, chunking: Chunking) -> list[str]:
     return [found.text[span.start : span.end] for span in Chunker(chunking).cut(found)]
 
 

@@ -55,7 +55,7 @@ def test_an_export_comes_back_as_it_was(tmp_path: Path, namespaces: Namespaces, 
         assert texts[0] == texts[1]
     encoder.encoded = 0
     with namespaces.using("ns") as old:
-        again = add_items(there, "copy", [found for found, _ in old.store.readings()])
+        again = add_items(there, "copy", [found for found, _ in old.store.parsed_documents()])
     assert (again.unchanged, encoder.encoded) == (121, 0)
 
 

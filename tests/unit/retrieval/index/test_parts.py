@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from models.encoders.base import Floats, Metric
 from retrieval.index.backends.base import SegmentVectors
-from retrieval.index.backends.scoring import merged, scanned
+from retrieval.index.backends.scoring import exact_top_k, merge_hits
 from retrieval.index.base import NO_ID, Neighbours, RowFilter
 from retrieval.index.errors import BackendUnavailable, IndexFault, IndexInputInvalid, IndexOverloaded, IndexTooLarge
-from retrieval.index.memory_estimate import GIB, Claim, MemoryLedger, check_build, estimate
+from retrieval.index.memory_estimate import GIB, MemoryBudget, MemoryClaim, check_build, estimate
 from retrieval.index.open import create_index
 from retrieval.index.segments.manifest import OpenOptions
-from retrieval.index.segments.search_thread import Search, SearchOwner
-from retrieval.index.segments.snapshot import Piece, at_commit, packed
+from retrieval.index.segments.search_thread import Search, SearchThread
+from retrieval.index.segments.snapshot import SegmentGroup, groups_at_commit, packed
 from retrieval.index.spec import KINDS, IndexSpec, kind_for, kind_of, lists_for, pq_parts, probes_for
 
 
@@ -77,9 +77,9 @@ def test_a_device_that_is_not_there_is_named(tmp_path: Path, backend: str) -> No
 @given(st.lists(st.integers(1, 40_000), max_size=60))
 def test_merging_keeps_every_part_once_and_the_number_of_segments_small(sizes: list[int]) -> None:
     """Committed one by one: fewer than eight in each tier that may still be merged."""
-    pieces: list[Piece] = []
+    pieces: list[SegmentGroup] = []
     for number, size in enumerate(sizes, start=1):
-        pieces = at_commit(pieces, [Piece((number,), size, 0)], 4_000_000)
+        pieces = groups_at_commit(pieces, [SegmentGroup((number,), size, 0)], 4_000_000)
 
     assert sorted(part for piece in pieces for part in piece.parts) == list(range(1, len(sizes) + 1))
     assert sum(piece.alive for piece in pieces) == sum(sizes)
@@ -98,7 +98,7 @@ def test_neither_faiss_nor_torch_is_loaded_before_it_is_asked_for() -> None:
 
 def test_packing_keeps_within_the_largest_segment() -> None:
     """Small ones go together first."""
-    found = packed([Piece((n,), size, 0) for n, size in enumerate([70, 20, 50, 40, 100])], 100)
+    found = packed([SegmentGroup((n,), size, 0) for n, size in enumerate([70, 20, 50, 40, 100])], 100)
 
     assert [piece.alive for piece in found] == [60, 50, 70, 100]
 
@@ -117,20 +117,20 @@ def test_estimates_are_near_what_was_measured(kind: str, per_row: int) -> None:
 
 def test_the_ledger_refuses_what_does_not_fit_and_tells_the_numbers() -> None:
     """All of PubMed flat is 54.4 GiB; beside it, an engine gets the rest and nothing may come after it."""
-    ledger = MemoryLedger({"cuda:0": 80.0}, spare_gib=3.0)
+    ledger = MemoryBudget({"cuda:0": 80.0}, reserve_gib=3.0)
     pubmed = estimate("flat", 38_000_000, 768).memory
-    ledger.claim(Claim("pubmed", "index", "cuda:0", pubmed))
+    ledger.claim(MemoryClaim("pubmed", "index", "cuda:0", pubmed))
     with pytest.raises(IndexTooLarge, match=r"54\.39 GiB of cuda:0, of which 22\..*index pubmed: 54\.39"):
-        ledger.claim(Claim("again", "index", "cuda:0", pubmed))
-    ledger.claim(Claim("medcpt", "encoder", "cuda:0", 1 * GIB))
-    ledger.claim(Claim("llama", "engine", "cuda:0", ledger.left("cuda:0")))
+        ledger.claim(MemoryClaim("again", "index", "cuda:0", pubmed))
+    ledger.claim(MemoryClaim("medcpt", "encoder", "cuda:0", 1 * GIB))
+    ledger.claim(MemoryClaim("llama", "engine", "cuda:0", ledger.left("cuda:0")))
     assert ledger.left("cuda:0") == 0
     with pytest.raises(IndexFault, match="before medcpt"):
-        ledger.claim(Claim("late", "index", "cuda:0", 0))
+        ledger.claim(MemoryClaim("late", "index", "cuda:0", 0))
     ledger.release("llama")
     assert ledger.left("cuda:0") > 20 * GIB
     with pytest.raises(IndexFault, match="budget"):
-        ledger.claim(Claim("x", "index", "cuda:1", 0))
+        ledger.claim(MemoryClaim("x", "index", "cuda:1", 0))
 
 
 def test_a_build_that_would_not_fit_is_refused_before_it_starts() -> None:
@@ -148,11 +148,11 @@ def test_scanning_in_blocks_is_scanning_at_once() -> None:
     vectors[[3, 9_000, 19_999]] = 9
     queries = np.ones((2, 4), np.float32)
 
-    rows, scores = scanned("inner_product", queries, vectors, np.arange(20_000), 5)
+    rows, scores = exact_top_k("inner_product", queries, vectors, np.arange(20_000), 5)
 
     assert rows[0, :3].tolist() == [3, 9_000, 19_999]
     assert scores[0, :3].tolist() == [36, 36, 36]
-    assert merged([], 2, 3).ids.tolist() == [[NO_ID] * 3] * 2
+    assert merge_hits([], 2, 3).ids.tolist() == [[NO_ID] * 3] * 2
 
 
 def _echo(calls: list[int]) -> Search:
@@ -173,7 +173,7 @@ def test_requests_that_wait_together_are_searched_together() -> None:
         gate.wait(10)
         return search(queries, k, where)
 
-    owner = SearchOwner(window_s=0.0, bound=100)
+    owner = SearchThread(window_s=0.0, bound=100)
     first = owner.submit(blocking, np.zeros((1, 1), np.float32), 1, None)
     one = RowFilter(types=1)
     replies = [
@@ -191,7 +191,7 @@ def test_requests_that_wait_together_are_searched_together() -> None:
 
 def test_a_fault_of_a_search_is_raised_where_it_was_asked() -> None:
     """And the thread goes on."""
-    owner = SearchOwner()
+    owner = SearchThread()
 
     def fail(queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
         raise IndexFault("device lost")
@@ -213,7 +213,7 @@ def test_the_queue_is_bounded_and_close_answers_what_was_taken() -> None:
         gate.wait(10)
         return search(queries, k, where)
 
-    owner = SearchOwner(window_s=0.0, bound=2)
+    owner = SearchThread(window_s=0.0, bound=2)
     query = np.zeros((1, 1), np.float32)
     replies = [owner.submit(blocking, query, 1, None)]
     assert entered.wait(10)
@@ -230,7 +230,7 @@ def test_a_gpu_style_index_searches_through_its_owner(tmp_path: Path) -> None:
     """The whole index behind one thread, on the CPU: many callers, one answer each."""
     pytest.importorskip("torch")
     from retrieval.index.backends.torch_flat import TorchFlatBackend
-    from retrieval.index.segments.index import Opening, SegmentedIndex
+    from retrieval.index.segments.index import IndexResources, SegmentedIndex
     from retrieval.index.segments.manifest import Manifest
     from retrieval.index.segments.storage import Storage
 
@@ -238,7 +238,7 @@ def test_a_gpu_style_index_searches_through_its_owner(tmp_path: Path) -> None:
     create_index(tmp_path / "index", IndexSpec(dim=8, metric="l2", backend="torch"), options).close()
     manifest = Manifest(generation=0, dim=8, metric="l2", kind="auto", encoder={})
     storage = Storage(tmp_path / "index", options.disk)
-    index = SegmentedIndex(Opening(storage, TorchFlatBackend(), options, SearchOwner(window_s=0.001)), manifest)
+    index = SegmentedIndex(IndexResources(storage, TorchFlatBackend(), options, SearchThread(window_s=0.001)), manifest)
     from retrieval.index.base import Rows
 
     vectors = np.random.default_rng(0).standard_normal((500, 8)).astype(np.float32)
@@ -295,10 +295,10 @@ def test_blocks_on_a_device_are_searched_as_one(metric: Metric) -> None:
     rows, scores = searcher.search(queries, 5, None, 1.0)
     some, _ = searcher.search(queries, 5, allowed, 1 / 3)
 
-    truth, _ = scanned(metric, queries, vectors, np.arange(900), 5)
+    truth, _ = exact_top_k(metric, queries, vectors, np.arange(900), 5)
     assert np.array_equal(rows, truth)
     assert (np.diff(scores, axis=1) <= 0).all()
-    filtered, _ = scanned(metric, queries, vectors, np.flatnonzero(allowed), 5)
+    filtered, _ = exact_top_k(metric, queries, vectors, np.flatnonzero(allowed), 5)
     there = some != NO_ID
     assert allowed[some[there]].all()
     assert np.array_equal(some[there], filtered[there])

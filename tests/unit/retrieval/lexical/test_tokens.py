@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.lexical.tokens import FUNCTION_WORDS, atoms_of, index_terms, query_terms, tokenize, unplaced_atoms
+from retrieval.lexical.tokens import FUNCTION_WORDS, atoms_of, atoms_without_offsets, index_terms, query_terms, tokenize
 
 SPELLINGS = [
     ("IL-6", "IL6", "il6", "IL 6", "il‑6", "IL–6", "Il_6"),
@@ -93,7 +93,7 @@ def test_any_text_is_cut_into_atoms_with_offsets_inside_it(text: str) -> None:
     assert sorted(index_terms(text)) == sorted(terms)
     assert not any(char.isspace() for term in terms for char in term)
     assert all(atom.term for atom in atoms_of(text))
-    assert [atom[:3] for atom in unplaced_atoms(text)] == [atom[:3] for atom in atoms_of(text)]
+    assert [atom[:3] for atom in atoms_without_offsets(text)] == [atom[:3] for atom in atoms_of(text)]
     assert bool(query_terms(text)) == bool(terms)
 
 

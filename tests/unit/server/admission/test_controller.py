@@ -239,8 +239,8 @@ async def test_the_end_of_the_server_reaches_those_that_wait_and_run() -> None:
     admission = Admission(AdmissionLimits(running=1, waiting=1))
 
     async def run() -> None:
-        async with admission.place(Ticket("a")) as leash:
-            with leash:
+        async with admission.place(Ticket("a")) as cancel_scope:
+            with cancel_scope:
                 await asyncio.Event().wait()
 
     tasks = [asyncio.create_task(run()) for _ in range(2)]

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from server.admission.controller import Leash
+from server.admission.controller import CancelScope
 from server.errors import AnswerTimeout, ServerStopping
 
 
@@ -28,10 +28,10 @@ class _Source:
 async def test_a_deadline_ends_the_work_not_the_reader() -> None:
     """The generator has ended when the reader hears of it."""
     source, seen = _Source(), list[int]()
-    leash = Leash(asyncio.get_running_loop().time() + 0.02)
+    cancel_scope = CancelScope(asyncio.get_running_loop().time() + 0.02)
 
     with pytest.raises(AnswerTimeout):
-        async for item in leash.over(source.items()):
+        async for item in cancel_scope.iterate(source.items()):
             seen.append(item)
 
     assert (seen, source.closed) == ([1], True)
@@ -39,12 +39,12 @@ async def test_a_deadline_ends_the_work_not_the_reader() -> None:
 
 async def test_an_end_from_outside_is_raised_where_the_work_waits() -> None:
     """With its own error, the first one where there are several."""
-    source, leash = _Source(), Leash()
-    asyncio.get_running_loop().call_soon(leash.end, ServerStopping("first"))
-    asyncio.get_running_loop().call_soon(leash.end, ServerStopping("second"))
+    source, cancel_scope = _Source(), CancelScope()
+    asyncio.get_running_loop().call_soon(cancel_scope.end, ServerStopping("first"))
+    asyncio.get_running_loop().call_soon(cancel_scope.end, ServerStopping("second"))
 
     with pytest.raises(ServerStopping, match="first"):
-        async for _ in leash.over(source.items()):
+        async for _ in cancel_scope.iterate(source.items()):
             await asyncio.sleep(0)
 
     assert source.closed
@@ -52,11 +52,11 @@ async def test_an_end_from_outside_is_raised_where_the_work_waits() -> None:
 
 async def test_an_end_while_the_reader_holds_an_item_comes_at_the_next() -> None:
     """Nothing is thrown into the reader."""
-    source, leash, seen = _Source(), Leash(), list[int]()
+    source, cancel_scope, seen = _Source(), CancelScope(), list[int]()
 
     with pytest.raises(ServerStopping):
-        async for item in leash.over(source.items()):
-            leash.end(ServerStopping("now"))
+        async for item in cancel_scope.iterate(source.items()):
+            cancel_scope.end(ServerStopping("now"))
             await asyncio.sleep(0)
             seen.append(item)
 
@@ -65,15 +65,15 @@ async def test_an_end_while_the_reader_holds_an_item_comes_at_the_next() -> None
 
 async def test_a_cancellation_by_another_stays_one() -> None:
     """A client that leaves in the moment of the deadline is a client that left."""
-    leash = Leash()
+    cancel_scope = CancelScope()
 
     async def work() -> None:
-        with leash:
+        with cancel_scope:
             await asyncio.Event().wait()
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
-    leash.end(ServerStopping("now"))
+    cancel_scope.end(ServerStopping("now"))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -82,11 +82,11 @@ async def test_a_cancellation_by_another_stays_one() -> None:
 
 async def test_a_task_goes_on_after_its_leash_has_ended_something() -> None:
     """Its later waits are not cancelled, and a closed leash ends nothing."""
-    leash = Leash(asyncio.get_running_loop().time() + 0.01)
-    with pytest.raises(AnswerTimeout), leash:
+    cancel_scope = CancelScope(asyncio.get_running_loop().time() + 0.01)
+    with pytest.raises(AnswerTimeout), cancel_scope:
         await asyncio.Event().wait()
     await asyncio.sleep(0)
-    late = Leash(asyncio.get_running_loop().time() + 0.01)
+    late = CancelScope(asyncio.get_running_loop().time() + 0.01)
     late.close()
     with late:
         await asyncio.sleep(0.05)

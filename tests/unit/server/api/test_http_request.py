@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from server.api.http_request import attended
-from server.errors import ClientGone
+from server.api.http_request import cancel_on_disconnect
+from server.errors import ClientDisconnected
 
 
 class _Client:
@@ -34,8 +34,8 @@ async def test_a_client_that_leaves_ends_the_work() -> None:
     """The work is cancelled in its own task, which then can go on."""
     client, ended = _Client(), 0
     asyncio.get_running_loop().call_later(0.01, client.gone.set)
-    with pytest.raises(ClientGone):
-        async with attended(client.receive):
+    with pytest.raises(ClientDisconnected):
+        async with cancel_on_disconnect(client.receive):
             try:
                 await asyncio.sleep(30)
             finally:
@@ -50,7 +50,7 @@ async def test_nobody_listens_after_the_work() -> None:
     """What the work returned or raised goes on as it is."""
     client = _Client()
     with pytest.raises(ValueError, match="of the work"):
-        async with attended(client.receive):
+        async with cancel_on_disconnect(client.receive):
             await asyncio.sleep(0)
             assert client.listened == 1
             raise ValueError("of the work")
@@ -63,7 +63,7 @@ async def test_a_reply_that_was_whole_has_no_client_that_left() -> None:
     """A server tells of a reply's end as of a client's."""
     client = _Client()
     client.gone.set()
-    async with attended(client.receive, lambda: True):
+    async with cancel_on_disconnect(client.receive, lambda: True):
         await asyncio.sleep(0.01)
 
 
@@ -72,7 +72,7 @@ async def test_a_stranger_who_cancels_is_no_client() -> None:
     client, begun = _Client(), asyncio.Event()
 
     async def work() -> None:
-        async with attended(client.receive):
+        async with cancel_on_disconnect(client.receive):
             begun.set()
             await asyncio.sleep(30)
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.audit.entry import AuditRecord, Level, digest_of
-from server.audit.log import AuditFailed, AuditLog, Auditor, head_path, put_aside
+from server.audit.log import AuditFailed, AuditLog, AuditRecorder, head_path, rotated_files
 from server.audit.verification import Report, snapshot, verify
 from server.cli.main import main
 
@@ -75,7 +75,7 @@ def test_the_owner_alone_can_read(tmp_path: Path) -> None:
     path.chmod(0o644)
     _written(tmp_path, 20, max_bytes=4096)
 
-    files = [path, head_path(path), *(file for _, file in put_aside(path))]
+    files = [path, head_path(path), *(file for _, file in rotated_files(path))]
     assert len(files) > 2 and {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
@@ -97,7 +97,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(data=st.data())
 def test_a_changed_byte_is_found(small: Path, data: st.DataObject) -> None:
     """Anywhere in any file of the log, whatever it is changed to."""
-    files = [file for _, file in put_aside(small)] + [small]
+    files = [file for _, file in rotated_files(small)] + [small]
     file = data.draw(st.sampled_from(files))
     content = file.read_bytes()
     at = data.draw(st.integers(0, len(content) - 1))
@@ -177,7 +177,7 @@ def test_a_replaced_last_line_is_found(tmp_path: Path) -> None:
 def test_files_are_put_aside_and_stay_one_chain(tmp_path: Path) -> None:
     """No file is longer than the limit; numbers go on; the first line of each follows the last of the one before."""
     path = _written(tmp_path, 30, max_bytes=4096)
-    older = [file for _, file in put_aside(path)]
+    older = [file for _, file in rotated_files(path)]
     report = _check(path)
 
     assert len(older) >= 3 and max(file.stat().st_size for file in [*older, path]) <= 4096
@@ -199,7 +199,7 @@ def test_a_missing_file_is_named(tmp_path: Path, gone: int, said: str) -> None:
 def test_files_in_the_wrong_order_are_no_chain(tmp_path: Path) -> None:
     """Named one by one, they are read as they are named."""
     path = _written(tmp_path, 30, max_bytes=4096)
-    older = [file for _, file in put_aside(path)]
+    older = [file for _, file in rotated_files(path)]
 
     assert "does not follow" in verify(snapshot([older[1], older[0]])).problem
     assert "should follow" in verify(snapshot([older[0], older[2]])).problem
@@ -311,7 +311,7 @@ def test_two_processes_write_one_chain(tmp_path: Path) -> None:
     writers = [_writer(path, 60, name) for name in "ab"]
     for writer in writers:
         assert writer.communicate(timeout=250)[0].split()[-1] == "0"
-    files = [*(file for _, file in put_aside(path)), path]
+    files = [*(file for _, file in rotated_files(path)), path]
     written = [line["request_id"] for file in files for line in _lines(file) if line["event"] == "send"]
 
     assert _check(path).problem == "" and len(files) > 5
@@ -347,7 +347,7 @@ def test_a_full_disk_takes_no_half_line(tmp_path: Path) -> None:
 
 async def test_records_nobody_waits_for_are_written_in_turn(tmp_path: Path) -> None:
     """Before the last line, which says that the server stopped."""
-    auditor = Auditor(_log(tmp_path), "refuse")
+    auditor = AuditRecorder(_log(tmp_path), "refuse")
     auditor.begin(START)
     for _ in range(20):
         auditor.note(AuditRecord(event="refused"))
@@ -364,11 +364,11 @@ async def test_a_start_without_a_log_is_refused_or_said(tmp_path: Path, caplog: 
     """By the operator's choice; with no log at all, every record is dropped."""
     (tmp_path / "file").write_text("")
     with pytest.raises(AuditFailed, match=r"audit\.jsonl: "):
-        Auditor(_log(tmp_path / "file"), "refuse").begin(START)
-    Auditor(_log(tmp_path / "file"), "continue").begin(START)
+        AuditRecorder(_log(tmp_path / "file"), "refuse").begin(START)
+    AuditRecorder(_log(tmp_path / "file"), "continue").begin(START)
     assert "audit line not written: event=start" in caplog.text
 
-    none = Auditor(None, "refuse")
+    none = AuditRecorder(None, "refuse")
     none.begin(START)
     none.note(START)
     await none.record(START)

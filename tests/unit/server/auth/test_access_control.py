@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from server.auth.access_control import Door
+from server.auth.access_control import AccessControl
 from server.auth.api_keys import Keyring
-from server.auth.key_store import KeyStore, KeyWish
+from server.auth.key_store import KeyStore, NewKey
 from server.auth.rate_limits import Rates
-from server.auth.scopes import Grant, Scopes
+from server.auth.scopes import Principal, Scopes
 from server.errors import ForbiddenHost, ForbiddenOrigin, RateExceeded, Unauthorized
-from server.origins import host_name, is_embedded, is_same_origin, origin_of
+from server.origins import host_name, is_same_origin, is_subresource, origin_of
 from server.settings.server import ServerSettings
 
 KEY = "a-key-of-the-settings"
@@ -24,8 +24,8 @@ HERE = "127.0.0.1:8000"
 LISTED = "https://lab.example"
 
 
-def _door(*keys: str, host: str = "127.0.0.1", origins: tuple[str, ...] = (LISTED,)) -> Door:
-    return Door(ServerSettings(host=host, cors_origins=origins), Keyring(keys), Rates())
+def _door(*keys: str, host: str = "127.0.0.1", origins: tuple[str, ...] = (LISTED,)) -> AccessControl:
+    return AccessControl(ServerSettings(host=host, cors_origins=origins), Keyring(keys), Rates())
 
 
 def _headers(**fields: str) -> Headers:
@@ -58,7 +58,7 @@ def test_a_loopback_server_answers_to_its_own_names_only(host: str) -> None:
 def test_its_own_names_are_known_in_any_case_and_with_a_port(host: str) -> None:
     """And those of server.allowed_hosts."""
     settings = ServerSettings(allowed_hosts=("Desk.example",))
-    Door(settings, Keyring(()), Rates()).check_page("POST", Headers({"host": host}))
+    AccessControl(settings, Keyring(()), Rates()).check_page("POST", Headers({"host": host}))
 
 
 def test_it_answers_to_the_address_it_was_given() -> None:
@@ -79,12 +79,12 @@ def test_it_answers_to_the_address_it_was_given() -> None:
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_a_page_of_another_origin_is_refused(origin: str, method: str) -> None:
     """On loopback for every method, with and without keys; the error names the setting."""
-    for door in (_door(), _door(KEY)):
+    for access_control in (_door(), _door(KEY)):
         with pytest.raises(ForbiddenOrigin) as refused:
-            door.check_page(method, _headers(origin=origin))
+            access_control.check_page(method, _headers(origin=origin))
         assert "server.cors_origins" in refused.value.hint
-        assert "access-control-allow-origin" not in door.cors_headers(method, _headers(origin=origin))
-        assert not door.is_preflight(method, _headers(origin=origin, access_control_request_method="POST"))
+        assert "access-control-allow-origin" not in access_control.cors_headers(method, _headers(origin=origin))
+        assert not access_control.is_preflight(method, _headers(origin=origin, access_control_request_method="POST"))
 
 
 _WILD = st.one_of(
@@ -140,7 +140,7 @@ def test_programs_that_are_no_browser_may() -> None:
 def test_another_page_does_not_load_it_as_a_part(site: str, mode: str, destination: str, refused: bool) -> None:
     """A GET without Origin, as for an image, is told by Sec-Fetch; a link that somebody follows is not refused."""
     headers = _headers(sec_fetch_site=site, sec_fetch_mode=mode, sec_fetch_dest=destination)
-    assert is_embedded(site, mode, destination) is refused
+    assert is_subresource(site, mode, destination) is refused
     if refused:
         with pytest.raises(ForbiddenOrigin):
             _door().check_page("GET", headers)
@@ -150,36 +150,36 @@ def test_another_page_does_not_load_it_as_a_part(site: str, mode: str, destinati
 
 def test_a_reachable_server_refuses_changes_of_other_pages() -> None:
     """There every route has a key; who reads with one is told nothing that his page could read."""
-    door = _door(KEY, host="0.0.0.0")
+    access_control = _door(KEY, host="0.0.0.0")
     foreign = Headers({"host": "arrow.example", "origin": "http://evil.example"})
-    door.check_page("GET", foreign)
-    assert door.cors_headers("GET", foreign) == {"vary": "Origin"}
+    access_control.check_page("GET", foreign)
+    assert access_control.cors_headers("GET", foreign) == {"vary": "Origin"}
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         with pytest.raises(ForbiddenOrigin):
-            door.check_page(method, foreign)
-    door.check_page("POST", Headers({"host": "arrow.example", "origin": "https://arrow.example"}))
-    door.check_page("POST", Headers({"host": "arrow.example:8443", "origin": "https://arrow.example:8443"}))
+            access_control.check_page(method, foreign)
+    access_control.check_page("POST", Headers({"host": "arrow.example", "origin": "https://arrow.example"}))
+    access_control.check_page("POST", Headers({"host": "arrow.example:8443", "origin": "https://arrow.example:8443"}))
     with pytest.raises(ForbiddenOrigin):
-        door.check_page("POST", Headers({"host": "arrow.example:8443", "origin": "https://arrow.example"}))
+        access_control.check_page("POST", Headers({"host": "arrow.example:8443", "origin": "https://arrow.example"}))
 
 
 def test_answers_to_a_listed_page_can_be_read_by_it() -> None:
     """By it alone, never with credentials; what its browser asks first is answered."""
-    door = _door(KEY)
-    told = door.cors_headers("POST", _headers(origin=LISTED))
+    access_control = _door(KEY)
+    told = access_control.cors_headers("POST", _headers(origin=LISTED))
     assert (told["access-control-allow-origin"], told["vary"]) == (LISTED, "Origin")
     assert "x-ratelimit-remaining-requests" in told["access-control-expose-headers"]
     asked = _headers(
         origin=LISTED, access_control_request_method="POST", access_control_request_private_network="true",
         access_control_request_headers="authorization,x-stainless-os",
     )  # fmt: skip
-    assert door.is_preflight("OPTIONS", asked) and not door.is_preflight("POST", asked)
-    told = door.cors_headers("OPTIONS", asked)
+    assert access_control.is_preflight("OPTIONS", asked) and not access_control.is_preflight("POST", asked)
+    told = access_control.cors_headers("OPTIONS", asked)
     assert told["access-control-allow-headers"] == "authorization,x-stainless-os"
     assert told["access-control-allow-private-network"] == "true"
     assert "access-control-allow-credentials" not in told and "*" not in "".join(told.values())
     split = _headers(origin=LISTED, access_control_request_method="POST", access_control_request_headers="a\r\nb: c")
-    assert door.cors_headers("OPTIONS", split)["access-control-allow-headers"] == "authorization"
+    assert access_control.cors_headers("OPTIONS", split)["access-control-allow-headers"] == "authorization"
     assert _door(KEY, origins=()).cors_headers("GET", _headers(origin=LISTED)) == {}
 
 
@@ -269,11 +269,11 @@ def test_a_reachable_server_without_keys_answers_nobody() -> None:
 
 def test_only_health_is_open() -> None:
     """By its exact path."""
-    door = _door(KEY)
-    assert door.admit("/health", _headers()).owner == ""
+    access_control = _door(KEY)
+    assert access_control.admit("/health", _headers()).owner == ""
     for path in ("/ready", "/health/", "//health", "/health/../v1/models", "/Health", "/healthz", "/version", "/"):
         with pytest.raises(Unauthorized):
-            door.admit(path, _headers())
+            access_control.admit(path, _headers())
 
 
 class Clock:
@@ -284,53 +284,53 @@ class Clock:
         return self.now
 
 
-def _grant(**rates: int) -> Grant:
-    return Grant(owner="a" * 64, scopes=Scopes(**rates))  # type: ignore[arg-type]
+def _grant(**rates: int) -> Principal:
+    return Principal(owner="a" * 64, scopes=Scopes(**rates))  # type: ignore[arg-type]
 
 
 def test_requests_of_a_key_are_counted_by_the_minute() -> None:
     """A minute's worth at once, then evenly; the refusal says when to come back, and costs nothing."""
     clock = Clock()
-    rates, grant = Rates(clock), _grant(requests_per_minute=30)
+    rates, principal = Rates(clock), _grant(requests_per_minute=30)
     for left in range(29, -1, -1):
-        rates.take(grant)
-        assert rates.headers(grant)["x-ratelimit-remaining-requests"] == str(left)
+        rates.take(principal)
+        assert rates.headers(principal)["x-ratelimit-remaining-requests"] == str(left)
     for _ in range(3):
         with pytest.raises(RateExceeded) as refused:
-            rates.take(grant)
+            rates.take(principal)
         assert refused.value.retry_after_s == 2
-    assert rates.headers(grant) == {
+    assert rates.headers(principal) == {
         "x-ratelimit-limit-requests": "30",
         "x-ratelimit-remaining-requests": "0",
         "x-ratelimit-reset-requests": "1m0s",
     }
     clock.now += 2
-    rates.take(grant)
+    rates.take(principal)
     with pytest.raises(RateExceeded):
-        rates.take(grant)
+        rates.take(principal)
     clock.now += 3600
-    assert rates.headers(grant)["x-ratelimit-remaining-requests"] == "30"
+    assert rates.headers(principal)["x-ratelimit-remaining-requests"] == "30"
 
 
 def test_tokens_are_owed_when_an_answer_was_long() -> None:
     """The next request waits until the debt is paid."""
     clock = Clock()
-    rates, grant = Rates(clock), _grant(tokens_per_minute=600)
-    rates.take(grant)
-    rates.spend(grant, 1200)
+    rates, principal = Rates(clock), _grant(tokens_per_minute=600)
+    rates.take(principal)
+    rates.spend(principal, 1200)
     with pytest.raises(RateExceeded, match="600 tokens a minute") as refused:
-        rates.take(grant)
+        rates.take(principal)
     assert refused.value.retry_after_s == 61
-    assert rates.headers(grant)["x-ratelimit-remaining-tokens"] == "0"
+    assert rates.headers(principal)["x-ratelimit-remaining-tokens"] == "0"
     clock.now += 60.2
-    rates.take(grant)
+    rates.take(principal)
 
 
 def test_keys_do_not_share_a_rate_and_buckets_are_bounded() -> None:
     """One that is not limited has no headers."""
     rates = Rates(Clock())
     for number in range(5000):
-        rates.take(Grant(owner=f"{number:064}", scopes=Scopes(requests_per_minute=1)))
+        rates.take(Principal(owner=f"{number:064}", scopes=Scopes(requests_per_minute=1)))
     assert len(rates._buckets) <= 4096
     assert rates.headers(_grant()) == {}
     rates.take(_grant())
@@ -340,18 +340,18 @@ def test_keys_do_not_share_a_rate_and_buckets_are_bounded() -> None:
 def test_times_are_told_as_openai_does(seconds_left: float, told: str) -> None:
     """Rounded up."""
     clock = Clock()
-    rates, grant = Rates(clock), _grant(tokens_per_minute=6000)
-    rates.spend(grant, int(seconds_left * 100))
-    assert rates.headers(grant)["x-ratelimit-reset-tokens"] == told
+    rates, principal = Rates(clock), _grant(tokens_per_minute=6000)
+    rates.spend(principal, int(seconds_left * 100))
+    assert rates.headers(principal)["x-ratelimit-reset-tokens"] == told
 
 
 def test_a_limited_key_is_known_at_the_door(tmp_path: Path) -> None:
     """With its scopes."""
     store = KeyStore(tmp_path / "keys.json", lambda: datetime(2026, 1, 1, tzinfo=UTC))
-    secret, made = store.create(KeyWish(name="anna", scopes=Scopes(requests_per_minute=1)))
-    door = Door(ServerSettings(), Keyring((), store), Rates())
-    grant = door.admit("/v1/models", _headers(authorization=f"Bearer {secret}"))
-    assert (grant.key_id, grant.is_operator) == (made.id, False)
-    door.take(grant)
+    secret, made = store.create(NewKey(name="anna", scopes=Scopes(requests_per_minute=1)))
+    access_control = AccessControl(ServerSettings(), Keyring((), store), Rates())
+    principal = access_control.admit("/v1/models", _headers(authorization=f"Bearer {secret}"))
+    assert (principal.key_id, principal.is_operator) == (made.id, False)
+    access_control.take(principal)
     with pytest.raises(RateExceeded):
-        door.take(grant)
+        access_control.take(principal)

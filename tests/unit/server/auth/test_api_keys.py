@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from server.auth import api_keys as keyring_module
-from server.auth.api_keys import Keyring, require_guard
-from server.auth.key_store import KeyStore, KeyStoreError, KeyWish
-from server.auth.scopes import OPERATOR, Grant, Scopes
+from server.auth.api_keys import Keyring, require_keys
+from server.auth.key_store import KeyStore, KeyStoreError, NewKey
+from server.auth.scopes import OPERATOR, Principal, Scopes
 from server.cli.doctor import examine
 from server.egress.policy import EgressPolicy
 from server.errors import Unauthorized
-from server.serving.key_summary import guard_lines, named_keys
+from server.serving.key_summary import access_lines, named_keys
 from server.settings.egress import EgressSettings
 from server.settings.loading import SettingsInvalid
 from server.settings.paths import keys_file
@@ -52,19 +52,19 @@ def _refused(ring: Keyring, secret: str) -> bool:
 def test_a_new_key_counts_at_the_next_request_and_a_revoked_one_no_more(store: KeyStore) -> None:
     """Without a start of the server."""
     ring = Keyring([FIXED], store)
-    secret, made = store.create(KeyWish(name="anna", scopes=Scopes(egress="off")))
+    secret, made = store.create(NewKey(name="anna", scopes=Scopes(egress="off")))
 
-    assert ring.find(secret) == Grant(owner=made.digest, scopes=made.scopes)
+    assert ring.find(secret) == Principal(owner=made.digest, scopes=made.scopes)
     store.revoke("anna")
     assert _refused(ring, secret)
-    assert ring.find(FIXED) == Grant(owner=key_digest(FIXED), is_operator=True)
+    assert ring.find(FIXED) == Principal(owner=key_digest(FIXED), is_operator=True)
 
 
 def test_changes_right_after_one_another_are_all_seen(store: KeyStore) -> None:
     """Within one tick of the file system's clock, and where a new file gets an old one's inode."""
     ring = Keyring((), store)
     for number in range(40):
-        secret, _ = store.create(KeyWish(name=f"key {number}"))
+        secret, _ = store.create(NewKey(name=f"key {number}"))
         assert ring.find(secret).owner
         store.revoke(f"key {number}")
         assert _refused(ring, secret)
@@ -72,7 +72,7 @@ def test_changes_right_after_one_another_are_all_seen(store: KeyStore) -> None:
 
 def test_an_unchanged_file_is_not_read_again(store: KeyStore) -> None:
     """A request costs one look at the file's state."""
-    secret, _ = store.create(KeyWish(name="anna"))
+    secret, _ = store.create(NewKey(name="anna"))
     reads = []
 
     class Counting(KeyStore):
@@ -89,33 +89,33 @@ def test_an_unchanged_file_is_not_read_again(store: KeyStore) -> None:
 def test_a_key_ends_when_it_expires(store: KeyStore) -> None:
     """To the second, by the server's clock."""
     clock = Clock()
-    secret, _ = store.create(KeyWish(name="anna", expires=clock.now + timedelta(days=1)))
+    secret, _ = store.create(NewKey(name="anna", expires=clock.now + timedelta(days=1)))
     ring = Keyring((), store, clock)
 
     assert ring.find(secret).owner
     clock.now += timedelta(days=1)
     assert _refused(ring, secret)
     with pytest.raises(Unauthorized):
-        ring.grant_of(key_digest(secret))
+        ring.principal_of(key_digest(secret))
 
 
 def test_a_server_that_asked_for_keys_goes_on_asking(store: KeyStore) -> None:
     """Also when the last key is revoked, or the file is gone: it does not open to everybody."""
     ring = Keyring((), store)
-    assert not ring.is_guarded and ring.grant_of("") == OPERATOR
-    secret, _ = store.create(KeyWish(name="anna"))
-    assert ring.is_guarded
+    assert not ring.requires_key and ring.principal_of("") == OPERATOR
+    secret, _ = store.create(NewKey(name="anna"))
+    assert ring.requires_key
     store.revoke("anna")
-    assert ring.is_guarded and _refused(ring, secret)
+    assert ring.requires_key and _refused(ring, secret)
     store.path.unlink()
-    assert ring.is_guarded and _refused(ring, secret)
+    assert ring.requires_key and _refused(ring, secret)
     with pytest.raises(Unauthorized):
-        ring.grant_of("")
+        ring.principal_of("")
 
 
 def test_a_file_that_cannot_be_read_opens_to_nobody(store: KeyStore, caplog: pytest.LogCaptureFixture) -> None:
     """Neither to its keys nor to all; the settings' keys go on. Told once in the log; its place not to the client."""
-    secret, _ = store.create(KeyWish(name="anna"))
+    secret, _ = store.create(NewKey(name="anna"))
     good = store.path.read_text()
     ring = Keyring([FIXED], store)
     store.path.write_text("{")
@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_read_opens_to_nobody(store: KeyStore, caplog: pyt
         with pytest.raises(KeyStoreError) as refused:
             ring.find(secret)
     assert str(store.path.parent) not in refused.value.message
-    assert ring.find(FIXED).is_operator and ring.is_guarded
+    assert ring.find(FIXED).is_operator and ring.requires_key
     assert sum(str(store.path) in record.getMessage() for record in caplog.records) == 1
     store.path.write_text(good)
     assert ring.find(secret).owner
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_read_opens_to_nobody(store: KeyStore, caplog: pyt
 
 def test_rights_that_are_mended_are_noticed(store: KeyStore) -> None:
     """A change of rights alone counts as a change of the file."""
-    secret, _ = store.create(KeyWish(name="anna"))
+    secret, _ = store.create(NewKey(name="anna"))
     ring = Keyring((), store)
     store.path.chmod(0o622)
     with pytest.raises(KeyStoreError):
@@ -147,8 +147,8 @@ def test_one_file_is_held_open_and_no_more(store: KeyStore) -> None:
     """Through a hundred changes."""
     ring = Keyring((), store)
     for number in range(50):
-        store.create(KeyWish(name=f"key {number}"))
-        assert ring.is_guarded
+        store.create(NewKey(name=f"key {number}"))
+        assert ring.requires_key
     held = [
         path for path in Path("/proc/self/fd").iterdir()
         if os.path.lexists(path) and str(path.readlink()).startswith(str(store.path.parent))
@@ -171,7 +171,7 @@ def test_a_key_lowers_the_mode_and_never_raises_it(store: KeyStore) -> None:
     """The least of server, settings and scopes counts; nothing leaves for a key of which nothing is known."""
     ids = {}
     for name, mode in (("low", "off"), ("middle", "local-first"), ("high", "ncbi"), ("plain", None)):
-        ids[name] = store.create(KeyWish(name=name, scopes=Scopes(egress=mode)))[1].id  # type: ignore[arg-type]
+        ids[name] = store.create(NewKey(name=name, scopes=Scopes(egress=mode)))[1].id  # type: ignore[arg-type]
     ring = Keyring([FIXED], store)
     policy = replace(EgressPolicy.of(EgressSettings(mode="local-first")), mode_of_key=ring.mode_of)
 
@@ -181,17 +181,17 @@ def test_a_key_lowers_the_mode_and_never_raises_it(store: KeyStore) -> None:
     assert policy.ceiling(key_id(FIXED)) == policy.ceiling("") == "local-first"
     assert policy.ceiling("00000000") == "off"
     store.revoke("low")
-    assert ring.is_guarded and policy.ceiling(ids["low"]) == "off"
+    assert ring.requires_key and policy.ceiling(ids["low"]) == "off"
     lowered = replace(policy, key_modes={ids["plain"]: "off"})
     assert lowered.ceiling(ids["plain"]) == "off"
 
 
 def test_the_start_and_the_doctor_name_keys_by_their_ids(store: KeyStore) -> None:
     """Not all of many, no secret, and what is wrong with the file's rights."""
-    secrets = [store.create(KeyWish(name=f"key {n}"))[0] for n in range(22)]
+    secrets = [store.create(NewKey(name=f"key {n}"))[0] for n in range(22)]
     ring, settings = Keyring([FIXED], store), _settings(store.path, "127.0.0.1", FIXED)
     told = named_keys(EgressPolicy.of(settings.egress), ring)
-    said = "\n".join([told, *guard_lines(settings, ring), finding_of(settings)[1]])
+    said = "\n".join([told, *access_lines(settings, ring), finding_of(settings)[1]])
 
     assert told.startswith(f"{key_id(FIXED)} off, {key_id(secrets[0])} off, ") and told.endswith(" and 3 more")
     assert f"(1 of the settings, 22 of {store.path})" in said
@@ -222,13 +222,13 @@ def test_an_address_of_others_needs_a_key_that_can_be_used(store: KeyStore) -> N
     clock = Clock()
     settings = _settings(store.path, "0.0.0.0")
     assert keys_file(settings) == store.path
-    store.create(KeyWish(name="gone"))
+    store.create(NewKey(name="gone"))
     store.revoke("gone")
-    store.create(KeyWish(name="past", expires=clock.now))
+    store.create(NewKey(name="past", expires=clock.now))
     with pytest.raises(SettingsInvalid, match="arrowhead key create") as refused:
-        require_guard(settings, Keyring((), store, clock))
+        require_keys(settings, Keyring((), store, clock))
     assert refused.value.message.startswith("ARROWHEAD_SERVER__HOST (server.host): 0.0.0.0 can be reached")
-    require_guard(settings, Keyring([FIXED], store, clock))
-    require_guard(_settings(store.path, "127.0.0.1"), Keyring((), None))
-    store.create(KeyWish(name="anna"))
-    require_guard(settings, Keyring((), store, clock))
+    require_keys(settings, Keyring([FIXED], store, clock))
+    require_keys(_settings(store.path, "127.0.0.1"), Keyring((), None))
+    store.create(NewKey(name="anna"))
+    require_keys(settings, Keyring((), store, clock))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from server.auth.key_store import MAX_ACTIVE, KeyRefused, KeyStore, KeyStoreError, KeyWish
+from server.auth.key_store import MAX_ACTIVE, KeyRefused, KeyStore, KeyStoreError, NewKey
 from server.auth.scopes import ScopeInvalid, Scopes
 from server.types import key_digest, key_id
 
@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> KeyStore:
 
 def test_the_secret_is_shown_once_and_not_kept(store: KeyStore) -> None:
     """The file has its SHA-256, its id is the form that logs and settings use, and only its owner can read it."""
-    secret, made = store.create(KeyWish(name="anna"))
+    secret, made = store.create(NewKey(name="anna"))
     text = store.path.read_text()
 
     assert secret.startswith("ah-") and len(secret) == 46
@@ -55,7 +55,7 @@ def test_what_was_chosen_is_read_again(store: KeyStore) -> None:
         namespaces=("asthma",), may_change=False,
     )  # fmt: skip
     expires = datetime(2030, 1, 31, 12, tzinfo=UTC)
-    _, made = store.create(KeyWish(name="Zoë's laptop".replace("'", ""), expires=expires, scopes=scopes))
+    _, made = store.create(NewKey(name="Zoë's laptop".replace("'", ""), expires=expires, scopes=scopes))
 
     assert KeyStore(store.path).known() == (made,)
     assert (made.scopes, made.expires, made.revoked) == (scopes, expires, None)
@@ -64,18 +64,18 @@ def test_what_was_chosen_is_read_again(store: KeyStore) -> None:
 
 def test_secrets_differ(store: KeyStore) -> None:
     """So do their ids, also from those that others have."""
-    made = [store.create(KeyWish(name=f"key {n}")) for n in range(20)]
+    made = [store.create(NewKey(name=f"key {n}")) for n in range(20)]
 
     assert len({secret for secret, _ in made}) == len({key.id for _, key in made}) == 20
 
 
 def test_a_revoked_key_stays_known_by_its_id(store: KeyStore) -> None:
     """By name or id; a new one may have the name."""
-    _, first = store.create(KeyWish(name="anna"))
-    _, second = store.create(KeyWish(name="ben"))
+    _, first = store.create(NewKey(name="anna"))
+    _, second = store.create(NewKey(name="ben"))
     store.revoke("anna")
     store.revoke(second.id)
-    _, again = store.create(KeyWish(name="anna"))
+    _, again = store.create(NewKey(name="anna"))
 
     assert [key.revoked is None for key in store.known()] == [False, False, True]
     assert {first.id, second.id, again.id} == {key.id for key in store.known()}
@@ -88,15 +88,15 @@ def test_a_revoked_key_stays_known_by_its_id(store: KeyStore) -> None:
 def test_a_name_is_one_line_and_no_id(store: KeyStore, name: str) -> None:
     """Or nobody could tell it in a table, or from a key's id."""
     with pytest.raises(KeyRefused):
-        store.create(KeyWish(name=name))
+        store.create(NewKey(name=name))
     assert not store.path.exists()
 
 
 def test_a_name_is_had_once(store: KeyStore) -> None:
     """Among the keys that are active."""
-    store.create(KeyWish(name="anna"))
+    store.create(NewKey(name="anna"))
     with pytest.raises(KeyRefused, match="already"):
-        store.create(KeyWish(name="anna"))
+        store.create(NewKey(name="anna"))
 
 
 @pytest.mark.parametrize(
@@ -133,21 +133,21 @@ def _damaged(text: str) -> list[str]:
 
 def test_a_damaged_file_is_refused_without_its_words(store: KeyStore) -> None:
     """Whatever is wrong in it: no key is taken from the rest, and nothing is written over it."""
-    _, made = store.create(KeyWish(name="anna"))
+    _, made = store.create(NewKey(name="anna"))
     for text in _damaged(store.path.read_text()):
         store.path.write_text(text)
         with pytest.raises(KeyStoreError) as refused:
             store.known()
         assert made.digest not in refused.value.message
         with pytest.raises(KeyStoreError):
-            store.create(KeyWish(name="ben"))
+            store.create(NewKey(name="ben"))
         assert store.path.read_text() == text
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_a_file_that_others_can_write_is_refused(store: KeyStore, mode: int) -> None:
     """They could give themselves a key."""
-    store.create(KeyWish(name="anna"))
+    store.create(NewKey(name="anna"))
     store.path.chmod(mode)
     with pytest.raises(KeyStoreError, match="others can write"):
         store.known()
@@ -167,7 +167,7 @@ def test_an_administrator_does_not_take_the_file_away(store: KeyStore) -> None:
     store.path.parent.mkdir()
     os.chown(store.path.parent, 1234, 1234)
     for name in ("anna", "ben"):
-        store.create(KeyWish(name=name))
+        store.create(NewKey(name=name))
         assert {path.stat().st_uid for path in store.path.parent.iterdir()} == {1234}
 
 
@@ -176,25 +176,25 @@ def test_a_link_stays_a_link(store: KeyStore, tmp_path: Path) -> None:
     link = tmp_path / "link.json"
     link.symlink_to(store.path)
     for name in ("anna", "ben"):
-        KeyStore(link).create(KeyWish(name=name))
+        KeyStore(link).create(NewKey(name=name))
     assert link.is_symlink() and len(store.known()) == len(KeyStore(link).known()) == 2
 
 
 def test_keys_are_bounded(store: KeyStore) -> None:
     """A loop that makes keys ends with an error, and what is there stays."""
-    store.create(KeyWish(name="first"))
+    store.create(NewKey(name="first"))
     content = json.loads(store.path.read_text())
     content["keys"] *= MAX_ACTIVE
     store.path.write_text(json.dumps(content))
     with pytest.raises(KeyRefused, match="revoke some"):
-        store.create(KeyWish(name="one more"))
+        store.create(NewKey(name="one more"))
     assert len(store.known()) == MAX_ACTIVE
 
 
 def test_two_at_once_lose_nothing(store: KeyStore) -> None:
     """Each takes the other's keys along."""
     threads = [
-        threading.Thread(target=lambda who=who: [store.create(KeyWish(name=f"{who}{n}")) for n in range(10)])
+        threading.Thread(target=lambda who=who: [store.create(NewKey(name=f"{who}{n}")) for n in range(10)])
         for who in "abc"
     ]
     for thread in threads:
@@ -216,5 +216,5 @@ def test_a_killed_process_leaves_a_whole_file(store: KeyStore) -> None:
             process.kill()
         names = [key.name for key in store.known() if key.name.startswith(who)]
         assert names == [f"{who}-{n}" for n in range(len(names))] and len(names) >= 7
-        store.create(KeyWish(name=f"after {who}"))
+        store.create(NewKey(name=f"after {who}"))
     assert sorted(path.name for path in store.path.parent.iterdir()) == ["keys.json", "keys.json.lock"]

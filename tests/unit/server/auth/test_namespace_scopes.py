@@ -9,12 +9,12 @@ import pytest
 
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
-from server.auth.scopes import OPERATOR, Grant, NamespaceAccess, Scopes, notes_of
+from server.auth.scopes import OPERATOR, NamespaceAccess, Principal, Scopes, owner_metadata
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.retrieval import build_retrieval
 
-ANNA, BEN = Grant(owner="a" * 64), Grant(owner="b" * 64)
-LIMITED = Grant(owner="c" * 64, scopes=Scopes(namespaces=("trials",)))
+ANNA, BEN = Principal(owner="a" * 64), Principal(owner="b" * 64)
+LIMITED = Principal(owner="c" * 64, scopes=Scopes(namespaces=("trials",)))
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_the_packages_notes_are_for_every_key_that_is_not_limited(namespaces: Na
 
 def test_a_namespace_called_notes_is_its_owners(namespaces: Namespaces) -> None:
     """Its name makes it nobody else's."""
-    namespaces.create("notes", NamespaceSettings(encoder="hashing"), notes=notes_of(ANNA))
+    namespaces.create("notes", NamespaceSettings(encoder="hashing"), notes=owner_metadata(ANNA))
     access = NamespaceAccess(namespaces)
 
     assert access.readable(ANNA) == frozenset({"notes"})

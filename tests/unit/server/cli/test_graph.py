@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from graph_files import KGX_EDGES, KGX_NODES, SPOKE, write_kgx_archive, write_lines
 
-from retrieval.graph.spoke.source import Departure
+from retrieval.graph.spoke.source import OutboundCall
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from server.cli.main import main
 from server.settings.loading import SettingsInvalid, load_settings
@@ -98,7 +98,7 @@ def test_graphs_have_their_own_folder_and_the_encoder_of_the_others(tmp_path: Pa
 def test_spoke_is_there_only_with_an_address() -> None:
     """The same sender as for everything else."""
 
-    async def hear(_: Departure) -> None:
+    async def hear(_: OutboundCall) -> None:
         raise AssertionError(SPOKE)
 
     sender = HttpSender(SendLimits())

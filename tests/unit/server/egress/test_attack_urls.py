@@ -11,8 +11,8 @@ from pathlib import Path
 from attack_urls import urls
 from ncbi_server import Answer, NcbiServer, Seen
 
-from server.evidence.ncbi_calls import NcbiAccess
-from server.methods.base import Ask
+from server.evidence.ncbi_calls import NcbiSessions
+from server.methods.base import AnswerRequest
 from server.methods.genegpt.method import GeneGptOptions
 from server.settings.model import ModelSettings
 from server.settings.ncbi import NcbiSettings
@@ -59,11 +59,11 @@ async def test_no_written_address_reaches_another_place(tmp_path: Path) -> None:
         )
         services = build_services(settings)
         assert services.egress is not None
-        access = NcbiAccess(services.egress, 1200)
+        access = NcbiSessions(services.egress, 1200)
         options = GeneGptOptions(mask="000000", max_calls=10)
         statuses: dict[str, int] = {}
         for number, url in enumerate(urls(trap, MANY, seed=20)):
-            session = access.open(Ask(request_id=f"r{number}", prompt="q"), "q", options)
+            session = access.open(AnswerRequest(request_id=f"r{number}", prompt="q"), "q", options)
             reply = await session(url)
             statuses[reply.status] = statuses.get(reply.status, 0) + 1
         await services.close()

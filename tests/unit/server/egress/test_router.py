@@ -18,8 +18,8 @@ from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from retrieval.ncbi.session import NcbiSession
 from retrieval.types import NcbiCall, Route
-from server.audit.log import AuditLog, Auditor
-from server.egress.destinations import Asker, Pair, Place, Places
+from server.audit.log import AuditLog, AuditRecorder
+from server.egress.destinations import Destination, DestinationPair, Destinations, EgressContext
 from server.egress.policy import Departures, EgressPolicy
 from server.egress.router import Egress
 from server.errors import EgressRaised
@@ -54,11 +54,11 @@ class Service:
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": json.dumps(body).encode()})
 
-    def place(self, name: str, *, leaves: bool, cache: ReplyCache | None = None) -> Pair:
+    def place(self, name: str, *, leaves: bool, cache: ReplyCache | None = None) -> DestinationPair:
         config = ClientConfig(site=NcbiSite(api_key="secret-key"), rate_per_s=0, retry=RetryPolicy(retries=0))
         client = NcbiClient(config, sender=HttpSender(SendLimits(), self), cache=cache)
-        place = Place(name, client, leaves=leaves)
-        return Pair(place, place)
+        place = Destination(name, client, leaves=leaves)
+        return DestinationPair(place, place)
 
 
 class World:
@@ -69,15 +69,15 @@ class World:
         self.log = tmp_path / "audit.jsonl"
         self.gateway, self.outside = gateway, outside
         inside = gateway.place("gateway", leaves=False)
-        places = Places(inside, inside, outside.place(NCBI, leaves=leaves, cache=cache))
-        self.auditor = Auditor(AuditLog(self.log, level="metadata", max_bytes=10**6), "refuse")
+        places = Destinations(inside, inside, outside.place(NCBI, leaves=leaves, cache=cache))
+        self.auditor = AuditRecorder(AuditLog(self.log, level="metadata", max_bytes=10**6), "refuse")
         policy = EgressPolicy.of(EgressSettings(**({"mode": "ncbi"} | settings)))
         self.egress = Egress(policy, places, self.auditor)
 
     async def fetch(self, call: NcbiCall, mode: EgressMode, request_id: str = "r") -> tuple[str, Route]:
         """Body or error, and the route."""
         try:
-            reply = await self.egress.fetch(call, Asker(request_id, "1a2b3c4d", mode))
+            reply = await self.egress.fetch(call, EgressContext(request_id, "1a2b3c4d", mode))
         except NcbiError as error:
             assert error.route is not None
             return f"{type(error).__name__}: {error.message}", error.route
@@ -276,9 +276,9 @@ async def test_a_site_can_go_on_without_a_log(tmp_path: Path, caplog: pytest.Log
     (tmp_path / "file").write_text("")
     world = World(tmp_path, Service(NOTHING), Service(FOUND))
     broken = AuditLog(tmp_path / "file" / "audit.jsonl", level="metadata", max_bytes=10**6)
-    egress = Egress(world.egress.policy, world.egress._places, Auditor(broken, "continue"))
+    egress = Egress(world.egress.policy, world.egress._places, AuditRecorder(broken, "continue"))
 
-    reply = await egress.fetch(SYMBOL, Asker("r", "", "ncbi"))
+    reply = await egress.fetch(SYMBOL, EgressContext("r", "", "ncbi"))
 
     assert json.loads(reply.body) == FOUND
     assert "audit line not written: event=send" in caplog.text
@@ -295,7 +295,7 @@ async def test_an_abandoned_call_has_its_second_line(tmp_path: Path) -> None:
         await task
 
     assert world.events() == [("send", None), ("reply", "cancelled")]
-    assert world.egress.left_by("r") == f"left this machine: symbol to {NCBI}"
+    assert world.egress.departures_of("r") == f"left this machine: symbol to {NCBI}"
 
 
 async def test_a_request_can_lower_the_mode_and_not_raise_it(tmp_path: Path) -> None:
@@ -320,23 +320,23 @@ async def test_a_request_can_lower_the_mode_and_not_raise_it(tmp_path: Path) -> 
 async def test_the_session_puts_the_route_into_the_record(tmp_path: Path) -> None:
     """For a good reply, an error, and a call that is refused before it is one."""
     world = World(tmp_path, Service(NOTHING), Service(FOUND), mode="local-first")
-    session = NcbiSession(world.egress.calls_of(Asker("r", "", "local-first")))
+    session = NcbiSession(world.egress.calls_of(EgressContext("r", "", "local-first")))
     url = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi?db=gene&term="
 
     out = (await session(url + "LMP10")).record
-    kept = (await session(url + "lung+cancer")).record
+    blocked = (await session(url + "lung+cancer")).record
     again = (await session(url + "LMP10")).record
     bad = (await session("https://example.org/")).record
 
     assert out["egress"] == {"mode": "local-first", "went_to": NCBI, "classes": ("symbol",), "left": True,
                              "withheld": (), "note": ""}  # fmt: skip
     assert out["url"].startswith(f"https://{NCBI}/")
-    assert (kept["egress"]["left"], kept["egress"]["withheld"]) == (False, ("free_text",))
+    assert (blocked["egress"]["left"], blocked["egress"]["withheld"]) == (False, ("free_text",))
     assert again["egress"] is bad["egress"] is None
-    assert world.egress.left_by("r") == f"left this machine: symbol to {NCBI}; withheld: free_text"
-    assert world.egress.left_by("another") == "no data left this machine"
+    assert world.egress.departures_of("r") == f"left this machine: symbol to {NCBI}; withheld: free_text"
+    assert world.egress.departures_of("another") == "no data left this machine"
     world.egress.forget("r")
-    assert world.egress.left_by("r") == "no data left this machine"
+    assert world.egress.departures_of("r") == "no data left this machine"
 
 
 def test_what_left_is_a_sentence() -> None:

@@ -12,14 +12,14 @@ from models.engines.base import Engine
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from models.errors import ContextTooLong, EngineUnavailable
-from server.engine.lifecycle import EngineSlot, Restarts
+from server.engine.lifecycle import EngineLifecycle, RestartPolicy
 from server.error_mapping import error_reply
 
 CARD = ModelCard(name="scripted", source=".")
 
 
-def _slot() -> EngineSlot:
-    return EngineSlot(CARD, lambda: ScriptedEngine(CARD, EngineOptions(), [Rule("", "hi")]))
+def _slot() -> EngineLifecycle:
+    return EngineLifecycle(CARD, lambda: ScriptedEngine(CARD, EngineOptions(), [Rule("", "hi")]))
 
 
 async def test_a_warm_up_runs_before_the_engine_is_ready() -> None:
@@ -27,13 +27,13 @@ async def test_a_warm_up_runs_before_the_engine_is_ready() -> None:
     seen: list[str] = []
 
     async def warm_up(engine: Engine) -> None:
-        seen.append(f"{engine.name} {slot.state}")
+        seen.append(f"{engine.name} {lifecycle.state}")
 
-    slot = _slot()
-    slot.when_loaded(warm_up)
-    await slot.load()
+    lifecycle = _slot()
+    lifecycle.when_loaded(warm_up)
+    await lifecycle.load()
 
-    assert seen == [f"{slot.get().name} loading"]
+    assert seen == [f"{lifecycle.get().name} loading"]
 
 
 async def test_a_warm_up_that_fails_does_not_stop_the_server() -> None:
@@ -42,14 +42,14 @@ async def test_a_warm_up_that_fails_does_not_stop_the_server() -> None:
     async def warm_up(_: Engine) -> None:
         raise ContextTooLong("no room")
 
-    slot = _slot()
-    slot.when_loaded(warm_up)
-    await slot.load()
+    lifecycle = _slot()
+    lifecycle.when_loaded(warm_up)
+    await lifecycle.load()
 
-    assert slot.state == "ready"
+    assert lifecycle.state == "ready"
 
 
-def _dying(restarts: Restarts, *, broken_from: int = 99) -> tuple[EngineSlot, list[ScriptedEngine]]:
+def _dying(restarts: RestartPolicy, *, broken_from: int = 99) -> tuple[EngineLifecycle, list[ScriptedEngine]]:
     """A slot whose engines are kept; from the ``broken_from``-th on they cannot be built."""
     built: list[ScriptedEngine] = []
 
@@ -59,7 +59,7 @@ def _dying(restarts: Restarts, *, broken_from: int = 99) -> tuple[EngineSlot, li
         built.append(ScriptedEngine(CARD, EngineOptions(), [Rule("", "hi")]))
         return built[-1]
 
-    return EngineSlot(CARD, build, restarts), built
+    return EngineLifecycle(CARD, build, restarts), built
 
 
 async def _until(holds: Callable[[], bool]) -> None:
@@ -72,45 +72,45 @@ async def _until(holds: Callable[[], bool]) -> None:
 
 async def test_a_dead_engine_is_replaced() -> None:
     """While it is away requests are refused with a time to come back, and /ready has the reason."""
-    slot, built = _dying(Restarts(tries=1, backoff_s=0.2))
-    await slot.load()
+    lifecycle, built = _dying(RestartPolicy(tries=1, backoff_s=0.2))
+    await lifecycle.load()
     await built[0].close()
 
-    assert (slot.state, slot.reason) == ("restarting", "EngineDied")
+    assert (lifecycle.state, lifecycle.reason) == ("restarting", "EngineDied")
     with pytest.raises(EngineUnavailable) as refused:
-        slot.get()
-    await _until(lambda: slot.state == "ready")
+        lifecycle.get()
+    await _until(lambda: lifecycle.state == "ready")
 
     assert error_reply(refused.value).code == "engine_unavailable"
     assert int(error_reply(refused.value).headers["Retry-After"]) >= 1
-    assert slot.get() is built[1]
-    assert (slot.reason, slot.restarts.total) == ("", 1)
-    await slot.close()
+    assert lifecycle.get() is built[1]
+    assert (lifecycle.reason, lifecycle.restarts.total) == ("", 1)
+    await lifecycle.close()
 
 
 async def test_an_engine_that_stays_dead_is_given_up() -> None:
     """After the last try the slot says that there will be none: the process ends on that."""
-    slot, built = _dying(Restarts(tries=2, backoff_s=0.01), broken_from=1)
-    await slot.load()
+    lifecycle, built = _dying(RestartPolicy(tries=2, backoff_s=0.01), broken_from=1)
+    await lifecycle.load()
     await built[0].close()
 
     async with asyncio.timeout(20):
-        await slot.lost.wait()
+        await lifecycle.permanently_failed.wait()
 
-    assert (slot.state, slot.reason, slot.restarts.total) == ("failed", "EngineDied", 2)
+    assert (lifecycle.state, lifecycle.reason, lifecycle.restarts.total) == ("failed", "EngineDied", 2)
     with pytest.raises(EngineUnavailable, match="has died"):
-        slot.get()
-    await slot.close()
+        lifecycle.get()
+    await lifecycle.close()
 
 
 async def test_without_restarts_the_first_death_is_the_last() -> None:
     """Zero tries: no other engine is built."""
-    slot, built = _dying(Restarts(tries=0))
-    await slot.load()
+    lifecycle, built = _dying(RestartPolicy(tries=0))
+    await lifecycle.load()
     await built[0].close()
 
-    assert slot.state == "failed"
+    assert lifecycle.state == "failed"
     async with asyncio.timeout(20):
-        await slot.lost.wait()
+        await lifecycle.permanently_failed.wait()
     assert len(built) == 1
-    await slot.close()
+    await lifecycle.close()

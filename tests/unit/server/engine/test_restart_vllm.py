@@ -15,7 +15,7 @@ from models.engines.base import Engine
 from models.engines.options import EngineOptions
 from models.errors import EngineUnavailable
 from models.types import Delta, GenerateParams
-from server.engine.lifecycle import EngineSlot, Restarts
+from server.engine.lifecycle import EngineLifecycle, RestartPolicy
 
 pytestmark = [pytest.mark.vllm, pytest.mark.long, pytest.mark.timeout(900)]
 OPTIONS = EngineOptions(dtype="float32", device="cpu", max_num_seqs=4, max_queue=4, kv_cache_bytes=128 * 2**20)
@@ -41,12 +41,12 @@ async def test_a_killed_engine_core_is_replaced(real_model: Path) -> None:
 
     card = card_from_request(ModelRequest(source=str(real_model)))
     before = _processes()
-    slot = EngineSlot(card, lambda: VllmEngine(card, OPTIONS), Restarts(tries=2, backoff_s=0.5))
-    await slot.load()
-    assert slot.state == "ready", slot.failure
+    lifecycle = EngineLifecycle(card, lambda: VllmEngine(card, OPTIONS), RestartPolicy(tries=2, backoff_s=0.5))
+    await lifecycle.load()
+    assert lifecycle.state == "ready", lifecycle.failure
     first = _processes() - before
     started = asyncio.Event()
-    answer = asyncio.create_task(_written(slot.get(), 1500, "cut", started))
+    answer = asyncio.create_task(_written(lifecycle.get(), 1500, "cut", started))
     await started.wait()
 
     for pid in first:
@@ -55,12 +55,12 @@ async def test_a_killed_engine_core_is_replaced(real_model: Path) -> None:
     with pytest.raises(EngineUnavailable):
         await answer
     for _ in range(6000):
-        if slot.restarts.total and slot.failure is None:
+        if lifecycle.restarts.total and lifecycle.failure is None:
             break
         await asyncio.sleep(0.05)
-    assert (slot.restarts.total, slot.failure) == (1, None)
-    deltas = await _written(slot.get(), 5, "again", asyncio.Event())
+    assert (lifecycle.restarts.total, lifecycle.failure) == (1, None)
+    deltas = await _written(lifecycle.get(), 5, "again", asyncio.Event())
     assert sum(len(delta.token_ids) for delta in deltas) == 5
     assert not first & _processes()
-    await slot.close()
+    await lifecycle.close()
     assert _processes() <= before

@@ -18,15 +18,15 @@ from retrieval.graph.errors import GraphError, GraphSourceMalformed, GraphSource
 from retrieval.graph.spoke.source import SpokeOptions, SpokeSource
 from retrieval.graph.types import Node
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
-from retrieval.observing import Facts, Part, PartName, Unobserved
-from server.audit.log import AuditLog, Auditor
-from server.egress.destinations import Places
+from retrieval.observer import NullObserver, PartName, SpanAttributes, TraceSpan
+from server.audit.log import AuditLog, AuditRecorder
+from server.egress.destinations import Destinations
 from server.egress.policy import EgressPolicy
 from server.egress.router import Egress
 from server.errors import EgressRaised
 from server.evidence.encoders import EncoderPool
-from server.evidence.graph import AnswerGraph, GraphPlace, GraphService, Spoke
-from server.methods.base import Ask, Message
+from server.evidence.graph import AnswerGraph, GraphLocation, GraphService, Spoke
+from server.methods.base import AnswerRequest, Message
 from server.settings.egress import EgressSettings
 from server.settings.retrieval import RetrievalSettings
 from server.types import EgressMode
@@ -70,9 +70,9 @@ class World:
         self.server = server
         self.dead = self.hanging = self.asked = asyncio.Event()
         self.pool = EncoderPool(RetrievalSettings(encoder="hashing"))
-        self.auditor = Auditor(AuditLog(self.log, level="request", max_bytes=10**6), "refuse")
+        self.auditor = AuditRecorder(AuditLog(self.log, level="request", max_bytes=10**6), "refuse")
         policy = EgressPolicy.of(EgressSettings(**({"mode": "ncbi"} | settings)))
-        self.egress = Egress(policy, Places(None, None, None), self.auditor)  # type: ignore[arg-type]  # no NCBI here
+        self.egress = Egress(policy, Destinations(None, None, None), self.auditor)  # type: ignore[arg-type]  # no NCBI here
 
         async def unheard(_: object) -> None:
             raise AssertionError("asked outside an answer")
@@ -81,11 +81,11 @@ class World:
         options = SpokeOptions(url=server.url, retries=0, limits=limits)
         self.spoke = Spoke(SpokeSource(options, sender, unheard), HOST, is_here=False)
         self.service = GraphService(
-            GraphPlace(tmp_path / "graphs", "sample", "hashing"), self.pool, self.egress, self.spoke
+            GraphLocation(tmp_path / "graphs", "sample", "hashing"), self.pool, self.egress, self.spoke
         )
 
     def open(self, mode: EgressMode | None = None) -> AnswerGraph:
-        return self.service.open(Ask(request_id="r", messages=(Message("user", "x"),)), mode)
+        return self.service.open(AnswerRequest(request_id="r", messages=(Message("user", "x"),)), mode)
 
     async def parkinson(self) -> Node:
         (mention,) = (await self.service.link("Which compounds treat Parkinson disease?")).mentions
@@ -127,21 +127,21 @@ async def test_spoke_answers_and_each_request_is_on_the_log_before(world: World)
     sent = [line for line in world.lines() if line["event"] == "send"]
     assert [line["endpoint"] for line in sent] == ["spoke_types", "spoke_neighbourhood"]
     assert sent[1]["classes"] == ["id", "term"]
-    assert HOST in world.egress.left_by("r")
+    assert HOST in world.egress.departures_of("r")
 
 
-class _Kept(Unobserved):
+class _Kept(NullObserver):
     """Keeps what is told of parts."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, Facts]] = []
+        self.told: list[tuple[str, SpanAttributes]] = []
 
     @contextmanager
-    def part(self, name: PartName, **facts: Unpack[Facts]) -> Iterator[Part]:
+    def part(self, name: PartName, **facts: Unpack[SpanAttributes]) -> Iterator[TraceSpan]:
         self.told.append((name, facts))
 
         class Open:
-            def tell(self, **more: Unpack[Facts]) -> None:
+            def annotate(self, **more: Unpack[SpanAttributes]) -> None:
                 facts.update(more)
 
             def failed(self, kind: str) -> None:
@@ -224,7 +224,7 @@ async def test_with_mode_off_only_this_machine_is_asked(world: World) -> None:
     found = await graph.neighbourhood(await world.parkinson())
     assert (found.graph, graph.name, world.server.seen, world.lines()) == ("sample", "sample", [], [])
     assert found.statements
-    assert "no data left" in world.egress.left_by("r")
+    assert "no data left" in world.egress.departures_of("r")
 
 
 async def test_local_first_asks_spoke_for_what_is_not_here(world: World) -> None:
@@ -287,7 +287,7 @@ async def test_a_graph_is_opened_once_though_the_first_asker_goes_away(
 async def test_a_graph_that_could_not_be_opened_is_tried_again(tmp_path: Path) -> None:
     """An import may have been made since."""
     pool = EncoderPool(RetrievalSettings(encoder="hashing"))
-    service = GraphService(GraphPlace(tmp_path, "own", "hashing"), pool, egress=None)  # type: ignore[arg-type]
+    service = GraphService(GraphLocation(tmp_path, "own", "hashing"), pool, egress=None)  # type: ignore[arg-type]
     for _ in range(2):
         with pytest.raises(GraphError, match="there is no graph 'own'"):
             await service.opened()

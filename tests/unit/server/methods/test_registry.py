@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from models.decoding.types import LoopUsage
-from server.methods.base import Ask, Done, Event, OptionInvalid, Step, TextDelta
-from server.methods.registry import Cautioned
+from server.methods.base import AnswerRequest, Done, Event, OptionInvalid, Step, TextDelta
+from server.methods.registry import WarningMethod
 
 
 class Echo:
@@ -16,11 +16,11 @@ class Echo:
     description = "Says the question again"
     closed = False
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: AnswerRequest) -> None:
         if ask.options:
             raise OptionInvalid("arrowhead.x: there is no such option", param="arrowhead.x")
 
-    async def answer(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         try:
             yield TextDelta(ask.question)
             yield Done(answer=ask.question, finish_reason="stop", stop_reason=None, usage=LoopUsage())
@@ -30,8 +30,8 @@ class Echo:
 
 async def test_the_caution_comes_first_and_all_else_follows() -> None:
     """As a step, which clients show with the others."""
-    method = Cautioned(Echo(), "tiny")
-    events = [event async for event in method.answer(Ask(request_id="1", prompt="hello"))]
+    method = WarningMethod(Echo(), "tiny")
+    events = [event async for event in method.answer(AnswerRequest(request_id="1", prompt="hello"))]
 
     assert isinstance(events[0], Step) and "tiny was not trained for echo" in events[0].text
     assert [type(event) for event in events[1:]] == [TextDelta, Done]
@@ -41,10 +41,10 @@ async def test_the_caution_comes_first_and_all_else_follows() -> None:
 async def test_options_are_checked_and_closing_reaches_the_method() -> None:
     """It stands in the way of neither."""
     inner = Echo()
-    method = Cautioned(inner, "tiny")
+    method = WarningMethod(inner, "tiny")
     with pytest.raises(OptionInvalid):
-        method.check(Ask(request_id="1", prompt="hello", options={"x": 1}))
-    events = method.answer(Ask(request_id="1", prompt="hello"))
+        method.check(AnswerRequest(request_id="1", prompt="hello", options={"x": 1}))
+    events = method.answer(AnswerRequest(request_id="1", prompt="hello"))
     await anext(events)
     await anext(events)
     await events.aclose()

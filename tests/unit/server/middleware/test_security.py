@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from server.errors import BodyTooSlow, HeadTooLarge
-from server.middleware.security import MAX_HEAD_BYTES, Body, DecodedHeaders, check_head
+from server.middleware.security import MAX_HEAD_BYTES, DecodedHeaders, TimedBody, check_head
 
 
 def _scope(**headers: str) -> dict[str, Any]:
@@ -34,38 +34,38 @@ class _Client:
 
 async def test_a_body_that_stops_coming_is_refused() -> None:
     """With the error that says so, not by waiting."""
-    body = Body(DecodedHeaders(_scope(content_length="10")), _Client([b"12345", None]), 0.05)
+    body = TimedBody(DecodedHeaders(_scope(content_length="10")), _Client([b"12345", None]), 0.05)
 
     assert (await body())["body"] == b"12345"
     with pytest.raises(BodyTooSlow):
         await body()
-    assert not await body.settle()
+    assert not await body.drain()
 
 
 async def test_a_whole_body_is_waited_behind_without_end() -> None:
     """``receive`` then tells when the client leaves, which has no time limit."""
-    body = Body(DecodedHeaders(_scope(content_length="2")), _Client([b"{}"]), 0.05)
+    body = TimedBody(DecodedHeaders(_scope(content_length="2")), _Client([b"{}"]), 0.05)
     await body()
 
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(body(), 0.2)
-    assert await body.settle()
+    assert await body.drain()
 
 
 async def test_what_is_left_of_a_body_is_taken_before_the_reply() -> None:
     """So that the connection stays good, and the client reads why it was refused."""
-    assert await Body(DecodedHeaders(_scope(content_length="9")), _Client([b"123", b"456", b"789"]), 5).settle()
-    assert await Body(DecodedHeaders(_scope()), _Client([]), 5).settle()
+    assert await TimedBody(DecodedHeaders(_scope(content_length="9")), _Client([b"123", b"456", b"789"]), 5).drain()
+    assert await TimedBody(DecodedHeaders(_scope()), _Client([]), 5).drain()
 
 
 async def test_not_more_than_some_of_it_is_taken() -> None:
     """A body without end does not hold the reply back."""
     client = _Client([bytes(2**20)] * 100, ends=False)
 
-    assert not await Body(DecodedHeaders(_scope(transfer_encoding="chunked")), client, 5).settle()
-    assert not await Body(
+    assert not await TimedBody(DecodedHeaders(_scope(transfer_encoding="chunked")), client, 5).drain()
+    assert not await TimedBody(
         DecodedHeaders(_scope(content_length="9", expect="100-continue")), _Client([None]), 600
-    ).settle()
+    ).drain()
 
 
 def test_headers_that_are_read_once_are_what_starlette_reads() -> None:

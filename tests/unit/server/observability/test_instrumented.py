@@ -12,14 +12,14 @@ from models.encoders.base import PassageText
 from models.engines.options import EngineOptions
 from models.engines.registry import create_engine
 from models.types import GenerateParams
-from retrieval.observing import Encoded
+from retrieval.observer import Encoded
 from server.evidence.encoders import EncoderPool
-from server.observability.instrumented import ObservedEngine
-from server.observability.observer import Generation, Unobserved
+from server.observability.instrumented import InstrumentedEngine
+from server.observability.observer import Generation, NullServerObserver
 from server.settings.retrieval import RetrievalSettings
 
 
-class _Kept(Unobserved):
+class _Kept(NullServerObserver):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -39,9 +39,9 @@ def kept() -> _Kept:
     return _Kept()
 
 
-async def _engine(kept: _Kept) -> ObservedEngine:
+async def _engine(kept: _Kept) -> InstrumentedEngine:
     card = ModelCard(name="m", source="s", description="", context_length=512, prompt_form="base")
-    engine = ObservedEngine(create_engine("scripted", card, EngineOptions()), kept)
+    engine = InstrumentedEngine(create_engine("scripted", card, EngineOptions()), kept)
     await engine.start()
     return engine
 

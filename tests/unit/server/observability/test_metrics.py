@@ -14,13 +14,13 @@ from retrieval.errors import NcbiError
 from server.admission.controller import Admission
 from server.admission.fair_queue import AdmissionLimits, Ticket
 from server.auth.rate_limits import Rates
-from server.auth.scopes import Grant, Scopes
-from server.engine.lifecycle import EngineSlot
+from server.auth.scopes import Principal, Scopes
+from server.engine.lifecycle import EngineLifecycle
 from server.errors import RateExceeded, ServerOverloaded
 from server.methods.base import CallReplied, TextDelta, TranscriptDelta
 from server.middleware.security import request_id_for
 from server.observability.metrics import FAILURES, Metrics, ServerState
-from server.observability.observer import AnswerRecord, AnswerWatch, HttpRequest, TokenCounts, Unobserved
+from server.observability.observer import AnswerMetrics, AnswerRecord, HttpRequest, NullServerObserver, TokenCounts
 
 
 def test_every_failure_of_ncbi_has_a_name() -> None:
@@ -50,7 +50,7 @@ def test_unknown_values_make_no_series_of_their_own() -> None:
 
 def test_choices_of_one_prompt_share_its_tokens() -> None:
     """Two prompts with two choices each, one of which did not end; as their usage object counts."""
-    watch = AnswerWatch(Unobserved(), "cmpl-1", "m", ["p0", "p0", "p1", "p1"])
+    watch = AnswerMetrics(NullServerObserver(), "cmpl-1", "m", ["p0", "p0", "p1", "p1"])
     watch.begin()
     long = LoopUsage(prompt_tokens=10, sampled_tokens=3, injected_tokens=2, cached_tokens=4, computed_tokens=9)
     short = LoopUsage(prompt_tokens=7, sampled_tokens=1, computed_tokens=8)
@@ -62,7 +62,7 @@ def test_choices_of_one_prompt_share_its_tokens() -> None:
 
 def test_the_first_text_counts_whatever_it_is() -> None:
     """A call's own text too; an empty piece does not."""
-    watch = AnswerWatch(Unobserved(), "a", "m", ["p"])
+    watch = AnswerMetrics(NullServerObserver(), "a", "m", ["p"])
     watch.begin()
     watch.feed(TextDelta(""))
     assert watch.end(None, [None]).first_s is None
@@ -77,16 +77,16 @@ def test_the_first_text_counts_whatever_it_is() -> None:
 async def test_places_rates_and_restarts_are_exposed() -> None:
     """What came of each request for a place, what a key's rate refused, how often the engine was brought back."""
     card = ModelCard(name="m", source="s", description="", context_length=16, prompt_form="base")
-    slot = EngineSlot(card, lambda: cast(Engine, None))
-    slot.restarts.next_delay(0.0)
+    lifecycle = EngineLifecycle(card, lambda: cast(Engine, None))
+    lifecycle.restarts.next_delay(0.0)
     rates, admission = Rates(), Admission(AdmissionLimits(running=1, waiting=0, tokens=500))
-    grant = Grant(owner="k", scopes=Scopes(requests_per_minute=1))
-    rates.take(grant)
+    principal = Principal(owner="k", scopes=Scopes(requests_per_minute=1))
+    rates.take(principal)
     for _ in range(2):
         with pytest.raises(RateExceeded):
-            rates.take(grant)
+            rates.take(principal)
     metrics = Metrics()
-    state = SimpleNamespace(admission=admission, rates=rates, slot=slot, draining=False, running_jobs=0)
+    state = SimpleNamespace(admission=admission, rates=rates, lifecycle=lifecycle, draining=False, running_jobs=0)
     metrics.watch(cast(ServerState, state))
     async with admission.place(Ticket("k", 7)):
         with pytest.raises(ServerOverloaded):

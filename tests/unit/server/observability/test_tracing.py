@@ -48,7 +48,7 @@ async def _one_request(tracing: Tracing, traceparent: str = "") -> None:
     async def call() -> None:
         with tracing.part("call") as part:
             tracing.ncbi_request("esearch", "NcbiTimeout", 0.05)
-            part.tell(tool="esearch", status="error")
+            part.annotate(tool="esearch", status="error")
             part.failed("NcbiTimeout")
         await asyncio.to_thread(search)
 
@@ -134,7 +134,7 @@ async def test_a_collector_gets_what_it_can_read(collector: SpanCollector) -> No
     settings = TracingSettings(endpoint=collector.url)
     assert settings.endpoint is not None
     exporter, sender = SenderExporter(settings.endpoint), HttpSender(SendLimits())
-    exporter.send_through(sender)
+    exporter.set_sender(sender)
     tracing = Tracing(Metrics(), settings, exporter)
     await asyncio.create_task(_one_request(tracing))
     await tracing.close()
@@ -150,7 +150,7 @@ async def test_a_collector_gets_what_it_can_read(collector: SpanCollector) -> No
 async def test_a_collector_that_is_not_there_costs_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """However many batches it does not take."""
     exporter, sender = SenderExporter("http://127.0.0.1:9/v1/traces"), HttpSender(SendLimits())
-    exporter.send_through(sender)
+    exporter.set_sender(sender)
     with caplog.at_level(logging.WARNING, logger="server.observability.tracing"):
         for _ in range(3):
             await asyncio.to_thread(exporter.export, [])

@@ -19,8 +19,8 @@ from models.engines.options import EngineOptions
 from models.engines.scripted_engine import Rule, ScriptedBehaviour, ScriptedEngine
 from models.errors import EngineUnavailable
 from models.types import GenerateParams
-from server.evidence.ncbi_calls import ObservedSession
-from server.observability.instrumented import ObservedEngine
+from server.evidence.ncbi_calls import InstrumentedSession
+from server.observability.instrumented import InstrumentedEngine
 from server.observability.metrics import Metrics
 from server.observability.tracing import Tracing
 from server.settings.observability import TracingSettings
@@ -100,7 +100,7 @@ async def test_only_known_words_stand_in_a_span(traced: Traced) -> None:
     """Whatever a caller passes by mistake."""
     retriever: Any = "zebrawort"
     with traced.tracing.part("search", retriever=retriever, k=retriever) as part:
-        part.tell(tool="esearch", status="empty", from_cache=True, found=2)
+        part.annotate(tool="esearch", status="empty", from_cache=True, found=2)
     (span,) = (await traced.spans())["search"]
 
     assert span.attributes == {
@@ -161,7 +161,7 @@ async def test_a_call_that_failed_is_an_error(
     async def session(url_text: str) -> Any:
         return Reply()
 
-    reply = await ObservedSession(session, traced.tracing)("https://example.org/?term=zebrawort")
+    reply = await InstrumentedSession(session, traced.tracing)("https://example.org/?term=zebrawort")
     (span,) = (await traced.spans())["call"]
 
     assert reply.text == "[zebrawort]" and "zebrawort" not in span.to_json()
@@ -174,7 +174,7 @@ async def _generated(traced: Traced, behaviour: ScriptedBehaviour, *, deltas: in
     """The span of a generation that is read to its end, or given up after so many deltas."""
     card = ModelCard(name="m", source="s", context_length=512)
     script = [Rule("zebrawort", " yes")]
-    engine = ObservedEngine(ScriptedEngine(card, EngineOptions(), script, behaviour=behaviour), traced.tracing)
+    engine = InstrumentedEngine(ScriptedEngine(card, EngineOptions(), script, behaviour=behaviour), traced.tracing)
     await engine.start()
     prompt = engine.tokenizer.encode("zebrawort")
     try:

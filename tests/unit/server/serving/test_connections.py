@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
-from server.serving.connections import HEAD_BUFFER, STREAM_BUFFER, bound_listener, impatient
+from server.serving.connections import HEAD_BUFFER, STREAM_BUFFER, configure_listener, with_slow_client_limits
 
 
 class _Sender(asyncio.Protocol):
@@ -46,9 +46,9 @@ class _Sender(asyncio.Protocol):
 async def _connected(slow_reader_s: float, slow_head_s: float = 600) -> AsyncIterator[tuple[_Sender, socket.socket]]:
     """A server's end with the time limit, and a client that reads when it is made to."""
     listener = socket.create_server(("127.0.0.1", 0))
-    bound_listener(listener, 60)
+    configure_listener(listener, 60)
     senders: asyncio.Queue[_Sender] = asyncio.Queue()
-    kind = impatient(_Sender, slow_reader_s, slow_head_s)
+    kind = with_slow_client_limits(_Sender, slow_reader_s, slow_head_s)
 
     class Known(kind):  # type: ignore[misc,valid-type]
         def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from models.errors import ModelError
 from retrieval.corpus.ingest.add import add_items
-from retrieval.corpus.items import Reading, Span
+from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.index.errors import IndexTooLarge
 from retrieval.passages import Document
@@ -29,7 +29,7 @@ def retrieval(tmp_path: Path) -> Iterator[Retrieval]:
     made = build_retrieval(RetrievalSettings(encoder="hashing"), tmp_path)
     made.namespaces.create("notes", NamespaceSettings(encoder="hashing"))
     document = Document(document_id="note:1", title="Cytokines")
-    add_items(made.namespaces, "notes", [Reading(document, TEXT, (Span(0, len(TEXT)),))])
+    add_items(made.namespaces, "notes", [ParsedDocument(document, TEXT, (Span(0, len(TEXT)),))])
     yield made
     asyncio.run(made.close())
 

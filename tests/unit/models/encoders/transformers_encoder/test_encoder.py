@@ -19,8 +19,8 @@ from models.encoders.resolve import resolve_encoder
 from models.encoders.specs import KNOWN_ENCODERS, EncoderSpec
 from models.encoders.transformers_encoder.batches import BatchRunner, Inputs
 from models.encoders.transformers_encoder.encoder import TransformersEncoder
-from models.encoders.transformers_encoder.placement import FairLock, Placement, place
-from models.encoders.transformers_encoder.token_rows import TokenCutter, load_tokenizer
+from models.encoders.transformers_encoder.placement import FifoLock, Placement, place
+from models.encoders.transformers_encoder.token_rows import TruncatingTokenizer, load_tokenizer
 from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound, UnsupportedParam
 from models.torch_runtime.devices import cpu_has_bfloat16
 
@@ -284,9 +284,9 @@ class SmallMemory:
 
 
 def run_on(forward: SmallMemory, texts: list[str]) -> Any:
-    cutter = TokenCutter(load_tokenizer(minilm_folder()), 256)
+    cutter = TruncatingTokenizer(load_tokenizer(minilm_folder()), 256)
     placement = Placement(torch.device("cpu"), torch.float32, 2048, None)
-    return BatchRunner(forward, 1, placement, FairLock()).run(cutter, 256, iter(texts), len(texts), None)
+    return BatchRunner(forward, 1, placement, FifoLock()).run(cutter, 256, iter(texts), len(texts), None)
 
 
 def test_a_batch_that_does_not_fit_is_halved() -> None:

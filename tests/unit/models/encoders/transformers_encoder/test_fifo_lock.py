@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 
-from models.encoders.transformers_encoder.placement import FairLock
+from models.encoders.transformers_encoder.placement import FifoLock
 
 
 def test_a_waiting_thread_goes_before_one_that_asks_again() -> None:
     """A loop that lets go and takes the lock again cannot keep others out."""
-    lock, order = FairLock(), list[str]()
+    lock, order = FifoLock(), list[str]()
     waiting, inside = threading.Event(), threading.Event()
 
     def query() -> None:
@@ -24,7 +24,7 @@ def test_a_waiting_thread_goes_before_one_that_asks_again() -> None:
         inside.set()
         waiting.wait()
         # Until the other thread stands at the door, which it then holds.
-        while not lock._door.locked():
+        while not lock._entry_lock.locked():
             threading.Event().wait(0.001)
     for _ in range(3):
         with lock:
@@ -36,7 +36,7 @@ def test_a_waiting_thread_goes_before_one_that_asks_again() -> None:
 
 def test_an_error_inside_lets_go() -> None:
     """The next one can enter."""
-    lock = FairLock()
+    lock = FifoLock()
     try:
         with lock:
             raise ValueError

@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from models.engines.base import block_hashes
 from models.engines.transformers_engine.grammar_mask import _unpack
-from models.engines.transformers_engine.kv_cache import KvShape, KvSlots, PrefixCache
+from models.engines.transformers_engine.kv_cache import KvCache, KvShape, PrefixCache
 from models.torch_runtime.layers import by_kernel, by_layout, grouped_attention
 
 SHAPE = KvShape(num_layers=2, num_heads=1, head_dim=4, dtype=torch.float32, device=torch.device("cpu"))
@@ -42,8 +42,8 @@ def test_grouped_attention_refuses_to_guess_causality() -> None:
         grouped_attention(torch.nn.Module(), states, states, states, None)
 
 
-def make_slots(max_tokens: int = 4096) -> KvSlots:
-    return KvSlots(SHAPE, max_bytes=max_tokens * SHAPE.bytes_per_token, max_rows=8, max_columns=1024)
+def make_slots(max_tokens: int = 4096) -> KvCache:
+    return KvCache(SHAPE, max_bytes=max_tokens * SHAPE.bytes_per_token, max_rows=8, max_columns=1024)
 
 
 def test_rows_survive_growing_and_moving() -> None:
@@ -63,7 +63,7 @@ def test_mask_shows_each_row_its_own_past() -> None:
     """Row by row, columns up to and with the token's own position; beyond is hidden."""
     slots = make_slots()
     slots.reserve(3, 8)
-    slots.aim([0, 2], [1, 3], 1)
+    slots.set_write_positions([0, 2], [1, 3], 1)
     mask = slots.attention_mask()
 
     assert mask is not None
@@ -75,7 +75,7 @@ def test_rows_apart_are_written_and_gathered_in_order() -> None:
     """Rows that are not neighbours get their own states, each at its own column."""
     slots = make_slots()
     slots.reserve(4, 8)
-    slots.aim([3, 1], [0, 2], 1)
+    slots.set_write_positions([3, 1], [0, 2], 1)
     keys = torch.tensor([7.0, 9.0]).view(2, 1, 1, 1).expand(2, 1, 1, 4)
     stored, _ = slots.update_layer(1, keys, keys)
 

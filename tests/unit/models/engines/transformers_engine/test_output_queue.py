@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from models.engines.transformers_engine.engine import DeltaBacklog, joined
+from models.engines.transformers_engine.engine import OutputQueue, joined
 from models.errors import EngineUnavailable
 from models.types import Delta, TokenLogprob
 
@@ -23,7 +23,7 @@ def _delta(number: int, *, last: bool = False) -> Delta:
 
 async def test_a_long_backlog_is_one_delta_of_the_same_content() -> None:
     """Text, ids, logprobs and the end are those of the single steps; the number of objects is bounded."""
-    backlog = DeltaBacklog(most=8)
+    backlog = OutputQueue(most=8)
     for number in range(100):
         backlog.put(_delta(number, last=number == 99))
         assert len(backlog) <= 8
@@ -37,7 +37,7 @@ async def test_a_long_backlog_is_one_delta_of_the_same_content() -> None:
 
 async def test_a_reader_waits_for_the_next_delta() -> None:
     """One that keeps up gets every step by itself."""
-    backlog = DeltaBacklog()
+    backlog = OutputQueue()
     waiting = asyncio.create_task(backlog.get())
     await asyncio.sleep(0)
     backlog.put(_delta(1))
@@ -47,7 +47,7 @@ async def test_a_reader_waits_for_the_next_delta() -> None:
 
 async def test_an_error_comes_after_what_was_written() -> None:
     """Nothing of the answer is lost by it."""
-    backlog = DeltaBacklog()
+    backlog = OutputQueue()
     backlog.put(_delta(1))
     backlog.put(EngineUnavailable("dead"))
 

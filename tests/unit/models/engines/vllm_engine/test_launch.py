@@ -11,9 +11,9 @@ import pytest
 from models.catalog import ModelCard
 from models.engines.options import EngineOptions
 from models.engines.vllm_engine import compat as vllm_compat
-from models.engines.vllm_engine.launch import engine_arguments, environment, refuse_unsupported
+from models.engines.vllm_engine.launch import engine_arguments, environment, reject_unsupported
 from models.errors import EngineUnavailable, UnsupportedParam
-from models.torch_runtime.openmp import wait_briefly
+from models.torch_runtime.openmp import limit_spin_count
 
 
 @pytest.fixture
@@ -30,13 +30,13 @@ def remote() -> ModelCard:
 def test_the_rust_frontend_is_refused(value: str) -> None:
     """With it requests would go round the engine that intercepts calls."""
     with pytest.raises(EngineUnavailable, match="VLLM_USE_RUST_FRONTEND"):
-        refuse_unsupported({"VLLM_USE_RUST_FRONTEND": value})
+        reject_unsupported({"VLLM_USE_RUST_FRONTEND": value})
 
 
 @pytest.mark.parametrize("environ", [{}, {"VLLM_USE_RUST_FRONTEND": "0"}, {"VLLM_USE_RUST_FRONTEND": ""}])
 def test_without_the_rust_frontend_nothing_is_refused(environ: dict[str, str]) -> None:
     """Unset, empty and 0 all mean the Python frontend."""
-    refuse_unsupported(environ)
+    reject_unsupported(environ)
 
 
 def test_no_telemetry_whatever_the_operator_has_set(local: ModelCard) -> None:
@@ -64,7 +64,7 @@ def test_vllms_own_processes_wait_as_openmp_does(local: ModelCard, monkeypatch: 
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
         monkeypatch.setenv(name, "")  # so that it is taken back at the end
         monkeypatch.delenv(name)
-    wait_briefly()
+    limit_spin_count()
 
     assert environment(local, EngineOptions(), os.environ)["GOMP_SPINCOUNT"] == "300000"
     assert "GOMP_SPINCOUNT" not in environment(local, EngineOptions(), {"GOMP_SPINCOUNT": "7"})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from models.engines.vllm_engine.stream import SchedulerView
+from models.engines.vllm_engine.stream import LatestSchedulerStats
 from models.types import EngineStats
 
 # One step of vLLM 0.32 with more requests than places, as its SchedulerStats has it.
@@ -27,50 +27,50 @@ RECORDED = """{
 
 
 @pytest.fixture
-def view() -> SchedulerView:
-    return SchedulerView()
+def view() -> LatestSchedulerStats:
+    return LatestSchedulerStats()
 
 
 def _step(**fields: Any) -> Any:
     return SimpleNamespace(**(json.loads(RECORDED) | fields))
 
 
-def test_before_the_first_step_only_the_count_is_known(view: SchedulerView) -> None:
+def test_before_the_first_step_only_the_count_is_known(view: LatestSchedulerStats) -> None:
     """No number is made up."""
     counted = EngineStats(running=1, waiting=2, tokens_generated=7)
     assert view.over(counted) == counted
 
 
-def test_a_step_says_who_waits_and_what_is_taken(view: SchedulerView) -> None:
+def test_a_step_says_who_waits_and_what_is_taken(view: LatestSchedulerStats) -> None:
     """As many as are open, divided as the scheduler does; counters stay what they were."""
-    view.tell(_step())
+    view.record(_step())
     told = view.over(EngineStats(running=3, waiting=7, tokens_generated=7))
 
     assert (told.running, told.waiting, told.tokens_generated) == (8, 2, 7)
     assert told.kv_cache_used == json.loads(RECORDED)["kv_cache_usage"] > 0
 
 
-def test_those_that_are_held_back_wait_too(view: SchedulerView) -> None:
+def test_those_that_are_held_back_wait_too(view: LatestSchedulerStats) -> None:
     """For a grammar that is still compiled, say."""
-    view.tell(_step(num_waiting_reqs=1, num_skipped_waiting_reqs=2))
+    view.record(_step(num_waiting_reqs=1, num_skipped_waiting_reqs=2))
     assert view.over(EngineStats(running=5)).waiting == 3
 
 
-def test_never_more_wait_than_are_open(view: SchedulerView) -> None:
+def test_never_more_wait_than_are_open(view: LatestSchedulerStats) -> None:
     """Requests may have been given up since the last step."""
-    view.tell(_step(num_waiting_reqs=9))
+    view.record(_step(num_waiting_reqs=9))
     told = view.over(EngineStats(running=1, waiting=1))
     assert (told.running, told.waiting) == (0, 2)
 
 
-def test_where_nothing_is_open_nothing_is_taken(view: SchedulerView) -> None:
+def test_where_nothing_is_open_nothing_is_taken(view: LatestSchedulerStats) -> None:
     """Whoever was given up last left no step behind that would say so."""
-    view.tell(_step())
+    view.record(_step())
     assert view.over(EngineStats(tokens_generated=7)) == EngineStats(tokens_generated=7, kv_cache_used=0.0)
 
 
-def test_an_engine_that_has_ended_leaves_nothing_behind(view: SchedulerView) -> None:
+def test_an_engine_that_has_ended_leaves_nothing_behind(view: LatestSchedulerStats) -> None:
     """The next one begins without numbers."""
-    view.tell(_step())
+    view.record(_step())
     view.forget()
     assert view.over(EngineStats()).kv_cache_used is None

@@ -16,7 +16,7 @@ from gateway_records import make_store
 from ncbi_files import pubmed_record, pubmed_set
 
 from retrieval.corpus.errors import NamespaceInvalid
-from retrieval.corpus.ingest.add import Watch
+from retrieval.corpus.ingest.add import ChangeHooks
 from retrieval.corpus.ingest.pubmed_sync import (
     MAX_LISTED,
     PubmedQuery,
@@ -255,7 +255,7 @@ async def test_a_cancelled_run_stops_fetching(namespaces: Namespaces) -> None:
     """By its watch, or by the task it runs in; either way the namespace is whole."""
     pubmed = Pubmed([3000])
     heard: list[object] = []
-    watch = Watch(progress=heard.append, cancelled=lambda: len(heard) > 1)
+    watch = ChangeHooks(progress=heard.append, cancelled=lambda: len(heard) > 1)
     done = await add_query(pubmed, namespaces, "ns", PubmedQuery(term="asthma"), watch)
     assert done.added.cancelled
     assert len(pubmed.calls) < 10

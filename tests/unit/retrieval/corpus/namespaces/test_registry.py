@@ -22,8 +22,8 @@ from retrieval.corpus.errors import (
     NamespaceInvalid,
     NamespaceUnknown,
 )
-from retrieval.corpus.ingest.add import Progress, Watch, add_file, add_items, catch_up, remove
-from retrieval.corpus.items import Passed, ReadOptions, Withdrawn
+from retrieval.corpus.ingest.add import ChangeHooks, Progress, add_file, add_items, catch_up, remove
+from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
@@ -97,9 +97,11 @@ def test_a_namespace_is_made_listed_described_and_deleted(namespaces: Namespaces
 
 def test_documents_reach_every_index(namespaces: Namespaces, encoder: WordEncoder) -> None:
     """With their sections in the title that is embedded."""
-    added = add_items(namespaces, "ns", [reading("PMID:1", "One.", "Two."), Passed("f", 3, "bad"), Withdrawn("PMID:9")])
+    added = add_items(
+        namespaces, "ns", [reading("PMID:1", "One.", "Two."), SkippedRecord("f", 3, "bad"), Withdrawn("PMID:9")]
+    )
     assert (added.added, added.passed, added.withdrawn, added.indexed) == (1, 1, 0, 6)
-    assert added.first_passed == (Passed("f", 3, "bad"),)
+    assert added.first_passed == (SkippedRecord("f", 3, "bad"),)
     assert encoder.encoded == 2
     _whole(namespaces)
 
@@ -172,7 +174,7 @@ def test_progress_is_told_and_a_cancelled_run_can_be_taken_up(namespaces: Namesp
     """What was read is whole; the rest comes when the same is added again."""
     heard: list[Progress] = []
     ticks = iter(range(1000))
-    watch = Watch(progress=heard.append, cancelled=lambda: len(heard) >= 2, clock=lambda: float(next(ticks)))
+    watch = ChangeHooks(progress=heard.append, cancelled=lambda: len(heard) >= 2, clock=lambda: float(next(ticks)))
     stopped = add_items(namespaces, "ns", documents(), watch)
     assert stopped.cancelled
     assert 0 < stopped.added < DOCUMENTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from corpus_files import encrypted_pdf, pdf, readings, saved_pdf, swelling_pdf
+from corpus_files import encrypted_pdf, parsed_documents, pdf, saved_pdf, swelling_pdf
 
 from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable
 from retrieval.corpus.items import PdfLimits, ReadOptions
@@ -15,7 +15,7 @@ from retrieval.corpus.readers import pdf as pdf_reader
 def test_every_page_has_its_number(tmp_path: Path) -> None:
     """Pages without text leave a gap in the numbers, not in the text."""
     path = saved_pdf(tmp_path / "paper.pdf", pdf("TP53 at 5 mg", "", "End of it", title="On p53"))
-    (found,) = readings(list(pdf_reader.read(path)))
+    (found,) = parsed_documents(list(pdf_reader.read(path)))
     assert [(span.page, found.text[span.start : span.end]) for span in found.spans] == [
         (1, "TP53 at 5 mg"),
         (3, "End of it"),
@@ -27,7 +27,7 @@ def test_every_page_has_its_number(tmp_path: Path) -> None:
 def test_a_pdf_that_only_forbids_printing_is_read(tmp_path: Path) -> None:
     """Its reader's password is empty."""
     path = saved_pdf(tmp_path / "paper.pdf", encrypted_pdf(pdf("Some words"), ""))
-    assert readings(list(pdf_reader.read(path)))[0].text == "Some words"
+    assert parsed_documents(list(pdf_reader.read(path)))[0].text == "Some words"
 
 
 @pytest.mark.parametrize(

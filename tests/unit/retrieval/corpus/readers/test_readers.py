@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus_files import CHAPTER, jats, json_lines, readings, slices
+from corpus_files import CHAPTER, jats, json_lines, parsed_documents, slices
 from gateway_records import CHAPTER as BOOK
 from gateway_records import RETRACTED, STRUCTURED
 from ncbi_files import BILLION_LAUGHS, pubmed_record, pubmed_set, saved
 
 from retrieval.corpus.errors import DocumentUnreadable
-from retrieval.corpus.items import Passed, ReadOptions, Withdrawn
+from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn
 from retrieval.corpus.readers import medrag, pmc, pubmed, pubmed_json, statpearls
 from retrieval.corpus.readers.registry import guess_reader
 from scripts.samples import pmc as pmc_sample
@@ -26,7 +26,7 @@ from scripts.samples.world import World
 def test_a_pubmed_record_keeps_markup_entities_labels_and_case(tmp_path: Path) -> None:
     """A line parser would make "CO<sub2</sub" of a subscript, and lose labels and continued lines."""
     path = saved(tmp_path / "set.xml", pubmed_set(STRUCTURED))
-    (found,) = readings(list(pubmed.read(path, ReadOptions(retrieved="2026-11-21"))))
+    (found,) = parsed_documents(list(pubmed.read(path, ReadOptions(retrieved="2026-11-21"))))
     document = found.document
     assert document.title.startswith("The TP53 R175H & R273H variants: Zn2+ loss at pH < 7")
     assert found.text.startswith("BACKGROUND: Müller's group found α-helices of p53")
@@ -40,7 +40,7 @@ def test_a_pubmed_record_keeps_markup_entities_labels_and_case(tmp_path: Path) -
 
 def test_a_retraction_is_a_type_and_a_note(tmp_path: Path) -> None:
     """CommentsCorrections say which notice took the article back."""
-    (found,) = readings(list(pubmed.read(saved(tmp_path / "set.xml", pubmed_set(RETRACTED)))))
+    (found,) = parsed_documents(list(pubmed.read(saved(tmp_path / "set.xml", pubmed_set(RETRACTED)))))
     assert found.document.retracted_by == ("10000003",)
     assert "retracted publication" in found.document.types
     assert found.text == found.document.title  # it has no abstract
@@ -48,7 +48,7 @@ def test_a_retraction_is_a_type_and_a_note(tmp_path: Path) -> None:
 
 def test_a_book_chapter_of_pubmed_is_read(tmp_path: Path) -> None:
     """PubmedBookArticle has neither MedlineCitation nor Journal."""
-    (found,) = readings(list(pubmed.read(saved(tmp_path / "set.xml", pubmed_set(BOOK)))))
+    (found,) = parsed_documents(list(pubmed.read(saved(tmp_path / "set.xml", pubmed_set(BOOK)))))
     assert found.document.types == ("review", "book chapter")
     assert found.document.journal == "GeneReviews®"
 
@@ -59,8 +59,8 @@ def test_deletions_and_bad_records_pass_by_good_ones(tmp_path: Path) -> None:
     records = [pubmed_record("7"), "<PubmedArticle></PubmedArticle>\n", pubmed_record("9")]
     saved(path, pubmed_set(*records, "<DeleteCitation><PMID Version='1'>3</PMID></DeleteCitation>\n"))
     first, bad, second, gone = pubmed.read(path)
-    assert [item.document.document_id for item in readings([first, second])] == ["PMID:7", "PMID:9"]
-    assert isinstance(bad, Passed)
+    assert [item.document.document_id for item in parsed_documents([first, second])] == ["PMID:7", "PMID:9"]
+    assert isinstance(bad, SkippedRecord)
     assert (bad.file, bad.line) == (path.name, 3)
     assert gone == Withdrawn("PMID:3")
 
@@ -69,7 +69,7 @@ def test_a_generated_baseline_comes_through_whole(tmp_path: Path) -> None:
     """Three hundred records with everything that the generator knows to write."""
     path = tmp_path / "pubmed26n0001.xml.gz"
     pubmed_sample.write_articles(path, pubmed_sample.articles(World(genes=30, articles=300)))
-    assert len(readings(list(pubmed.read(path)))) == 300
+    assert len(parsed_documents(list(pubmed.read(path)))) == 300
 
 
 @pytest.mark.parametrize("content", [BILLION_LAUGHS, pubmed_set(pubmed_record())[:-40], "<html></html>"])
@@ -84,7 +84,7 @@ def test_pubmed_json_is_read_member_by_member(tmp_path: Path) -> None:
     rows = {str(n): {"d": "20071115", "t": f"Title {n}", "a": "é\u2028 β " * 40, "m": "A!b*|"} for n in range(1, 3000)}
     for escaped in (True, False):
         path = saved(tmp_path / "pubmed_chunk_0.json", json.dumps(rows, ensure_ascii=escaped))
-        found = readings(list(pubmed_json.read(path)))
+        found = parsed_documents(list(pubmed_json.read(path)))
         assert [item.document.document_id for item in found] == [f"PMID:{n}" for n in range(1, 3000)]
         assert found[5].document.date == 20071115
         assert found[5].text == rows["6"]["a"].strip()
@@ -94,8 +94,8 @@ def test_bad_members_of_pubmed_json_are_passed_over_with_their_line(tmp_path: Pa
     """One without words, one that is no object, one without PMID."""
     text = '{"1": {"d": "", "t": "", "a": "", "m": ""},\n"2": 5,\n"x": {},\n"4": {"d": "2007", "t": "T", "a": null}}'
     *passed, good = pubmed_json.read(saved(tmp_path / "chunk.json", text))
-    assert [item.line for item in passed if isinstance(item, Passed)] == [1, 2, 3]
-    assert readings([good])[0].document.date == 20070000
+    assert [item.line for item in passed if isinstance(item, SkippedRecord)] == [1, 2, 3]
+    assert parsed_documents([good])[0].document.date == 20070000
 
 
 @pytest.mark.parametrize("text", ['{"1": {"t": "T"}', '{"1": {"t": "T"}} x', '{"1" {"t": "T"}}', "[1]", '{"1": {"t": '])
@@ -109,7 +109,7 @@ def test_a_full_text_has_its_sections_tables_and_numbers(tmp_path: Path) -> None
     """Numbers in brackets are data; back matter and sub-articles are not read."""
     world = World(genes=20, articles=20)
     path = saved(tmp_path / "PMC90000004.xml", pmc_sample.document(world, 3))
-    (found,) = readings(list(pmc.read(path)))
+    (found,) = parsed_documents(list(pmc.read(path)))
     sections = [section for section, _ in slices(found)]
     assert sections == ["Abstract", "Introduction", "Results"]
     text = dict(slices(found))
@@ -135,7 +135,7 @@ def test_nested_sections_licence_and_notices_of_a_full_text(tmp_path: Path) -> N
         "<permissions><license xlink:href='https://creativecommons.org/licenses/by/4.0/'><license-p>CC</license-p>"
         "</license></permissions><related-article related-article-type='retraction-forward' xlink:href='10.1/x'/>"
     )
-    (found,) = readings(list(pmc.read(saved(tmp_path / "a.xml", jats(body=body, meta=meta)))))
+    (found,) = parsed_documents(list(pmc.read(saved(tmp_path / "a.xml", jats(body=body, meta=meta)))))
     assert slices(found) == [
         ("", "Before any section."),
         ("Methods", "Mice (12) at (37) degrees, (1-3) fold."),
@@ -151,7 +151,7 @@ def test_a_notice_of_retraction_is_not_itself_retracted(tmp_path: Path) -> None:
     """Some journals mark the notice where the article should be marked."""
     meta = "<related-article related-article-type='retraction-forward' xlink:href='10.1/x'/>"
     notice = jats(meta=meta).replace("research-article", "retraction")
-    (found,) = readings(list(pmc.read(saved(tmp_path / "a.xml", notice))))
+    (found,) = parsed_documents(list(pmc.read(saved(tmp_path / "a.xml", notice))))
     assert (found.document.types, found.document.retracted_by) == (("retraction notice",), ())
 
 
@@ -159,9 +159,9 @@ def test_an_article_that_its_publisher_keeps_back_is_told(tmp_path: Path) -> Non
     """efetch sends the front matter alone."""
     path = saved(tmp_path / "set.xml", f"<pmc-articleset>{jats(5, body='')}{jats(6)}</pmc-articleset>")
     closed, found = pmc.read(path)
-    assert isinstance(closed, Passed)
+    assert isinstance(closed, SkippedRecord)
     assert "PMC5" in closed.reason
-    assert readings([found])[0].document.document_id == "PMC:6"
+    assert parsed_documents([found])[0].document.document_id == "PMC:6"
 
 
 def test_a_package_of_full_texts_is_streamed(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_package_of_full_texts_is_streamed(tmp_path: Path) -> None:
     path = tmp_path / "oa.tar.gz"
     pmc_sample.write_package(path, World(genes=20, articles=20), 12)
     assert guess_reader(path) == "pmc"
-    assert len(readings(list(pmc.read(path)))) == 12
+    assert len(parsed_documents(list(pmc.read(path)))) == 12
 
 
 def test_medrag_snippets_are_documents_as_they_were_cut(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_medrag_snippets_are_documents_as_they_were_cut(tmp_path: Path) -> None:
         {"id": "PMID:2", "title": "T", "content": "x", "contents": ""},
     ]
     path = saved(tmp_path / "chunk.jsonl", json_lines(*rows))
-    book, article, wiki, record, other = readings(list(medrag.read(path)))
+    book, article, wiki, record, other = parsed_documents(list(medrag.read(path)))
     assert (book.document.document_id, book.document.types) == ("MedRAG:Anatomy_Gray_0", ("textbook",))
     assert book.whole
     assert (article.document.title, article.spans[0].section) == ("Cold", "Treatment > Doses")
@@ -210,13 +210,13 @@ def test_bad_lines_of_json_are_passed_over(tmp_path: Path) -> None:
     good = json_lines({"id": "a_1", "title": "t", "content": "c"}).encode()
     data = b'{"id": \n[]\n' + good + b'{"id": "x"}\n\xff\xfe\n'
     found = list(medrag.read(saved(tmp_path / "chunk.jsonl", data)))
-    assert [item.line for item in found if isinstance(item, Passed)] == [1, 2, 4, 5]
+    assert [item.line for item in found if isinstance(item, SkippedRecord)] == [1, 2, 4, 5]
 
 
 def test_a_statpearls_chapter_has_its_bold_headings(tmp_path: Path) -> None:
     """References are left out, raised citations too, doses are not."""
     path = saved(tmp_path / "article-100024.nxml", CHAPTER)
-    (found,) = readings(list(statpearls.read(path)))
+    (found,) = parsed_documents(list(statpearls.read(path)))
     assert slices(found) == [
         ("Continuing Education Activity", "Cold urticaria is a rare wheal."),
         ("Treatment / Management", "Avoid the cold."),
@@ -245,4 +245,4 @@ def test_a_package_of_chapters_passes_over_what_is_none(tmp_path: Path) -> None:
     assert guess_reader(path) == "statpearls"
     found = list(statpearls.read(path))
     assert len(found) == 3
-    assert [item.line for item in found if isinstance(item, Passed)] == [2, 3]
+    assert [item.line for item in found if isinstance(item, SkippedRecord)] == [2, 3]

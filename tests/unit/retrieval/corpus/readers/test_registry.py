@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from corpus_files import CHAPTER, jats, json_lines, pdf, readings, slices
+from corpus_files import CHAPTER, jats, json_lines, parsed_documents, pdf, slices
 from gateway_records import FULL_TEXT
 from ncbi_files import pubmed_record, pubmed_set, saved
 
@@ -18,7 +18,7 @@ from retrieval.corpus.readers.registry import guess_reader, reader
 def test_markdown_headings_are_sections_but_not_in_code(tmp_path: Path) -> None:
     """The first heading of level 1 is the title and no section of its own."""
     text = "# Notes\n\nStart.\n\n## Doses\n5 mg\n### Child\n2 mg\n```sh\n# no heading\n```\n## End ##\nDone.\n"
-    (found,) = readings(list(plain.read(saved(tmp_path / "notes.md", text))))
+    (found,) = parsed_documents(list(plain.read(saved(tmp_path / "notes.md", text))))
     assert found.document.title == "Notes"
     assert slices(found) == [
         ("", "Start."),
@@ -37,7 +37,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
 
 def test_a_text_keeps_its_case_and_its_file_is_its_id(tmp_path: Path) -> None:
     """CR LF is read as LF, a byte order mark is dropped."""
-    (found,) = readings(list(plain.read(saved(tmp_path / "Note.txt", b"\xef\xbb\xbfTP53\r\nand IL-6"))))
+    (found,) = parsed_documents(list(plain.read(saved(tmp_path / "Note.txt", b"\xef\xbb\xbfTP53\r\nand IL-6"))))
     assert found.text == "TP53\nand IL-6"
     assert found.document.document_id.startswith("sha256:")
     assert found.document.title == "Note"

@@ -13,7 +13,7 @@ from corpus_files import reading
 
 from retrieval.corpus.chunking import Chunker, Chunking
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
-from retrieval.corpus.items import Passed
+from retrieval.corpus.items import SkippedRecord
 from retrieval.corpus.store.base import PassageFilter
 from retrieval.corpus.store.reader import PassageStore
 from retrieval.corpus.store.writer import Change, StoreWriter, create_store
@@ -202,8 +202,8 @@ def test_readers_see_whole_transactions_while_one_writes(store: PassageStore, wr
 def test_records_that_were_passed_over_can_be_asked_for(store: PassageStore, writer: StoreWriter) -> None:
     """By file and line."""
     with writer.transaction():
-        writer.pass_over(Passed("a.xml", 7, "no PMID"))
-    assert store.passed() == [Passed("a.xml", 7, "no PMID")]
+        writer.record_skipped(SkippedRecord("a.xml", 7, "no PMID"))
+    assert store.passed() == [SkippedRecord("a.xml", 7, "no PMID")]
 
 
 def test_another_schema_or_file_is_refused(tmp_path: Path, store: PassageStore) -> None:

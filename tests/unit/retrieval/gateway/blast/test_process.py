@@ -10,7 +10,7 @@ from blast_data import bases, needs_blast, residues, script, write_fasta
 
 from retrieval.errors import BlastFailed
 from retrieval.gateway.blast.databases.build import build_blast_database
-from retrieval.gateway.blast.process import RunLimits, Work, run_program
+from retrieval.gateway.blast.process import ProgramRun, RunLimits, run_program
 
 LIMITS = RunLimits(wall_s=120.0, cpu_s=120)
 
@@ -21,7 +21,7 @@ async def test_a_program_gets_no_more_of_the_environment_than_it_needs(
     """No usage report to NCBI, no look-up over the network, no configuration of the user's, no secrets."""
     monkeypatch.setenv("ARROWHEAD_NCBI__API_KEY", "secret")
     monkeypatch.setenv("BLASTDB", "/elsewhere")
-    lines = (await run_program(Work(["env"], b"", tmp_path), LIMITS)).decode().splitlines()
+    lines = (await run_program(ProgramRun(["env"], b"", tmp_path), LIMITS)).decode().splitlines()
     assert set(lines) - {f"PATH={os.environ['PATH']}", f"PWD={tmp_path}"} == {
         "LC_ALL=C",
         "BLAST_USAGE_REPORT=false",
@@ -43,23 +43,23 @@ async def test_limits_hold_for_the_program(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
     limits = RunLimits(cpu_s=17, memory_bytes=512 * 1024 * 1024)
     with pytest.raises(BlastFailed):
-        await run_program(Work(["show"], b"go\n", tmp_path), limits)
+        await run_program(ProgramRun(["show"], b"go\n", tmp_path), limits)
     assert (tmp_path / "file").read_bytes() == b""
     script(tmp_path, "show", 'read x; for o in t d c v; do ulimit -"$o"; done')
-    shown = await run_program(Work(["show"], b"go\n", tmp_path), limits)
+    shown = await run_program(ProgramRun(["show"], b"go\n", tmp_path), limits)
     assert shown.decode().split() == ["17", str(512 * 1024), "0", "unlimited"]
 
 
 async def test_what_cannot_be_started_is_a_typed_error(tmp_path: Path) -> None:
     """A program or a folder that is not there."""
-    for work in (Work(["no-such-program"], b"", tmp_path / "gone"), Work(["env"], b"", tmp_path / "gone")):
+    for work in (ProgramRun(["no-such-program"], b"", tmp_path / "gone"), ProgramRun(["env"], b"", tmp_path / "gone")):
         with pytest.raises(BlastFailed, match="cannot be started"):
             await run_program(work, LIMITS)
 
 
 async def test_a_program_that_reads_nothing_does_not_hang(tmp_path: Path) -> None:
     """A text larger than the pipe, which nobody takes."""
-    assert await run_program(Work(["true"], b"x" * 1_000_000, tmp_path), LIMITS) == b""
+    assert await run_program(ProgramRun(["true"], b"x" * 1_000_000, tmp_path), LIMITS) == b""
 
 
 @needs_blast
@@ -69,7 +69,7 @@ async def test_blast_runs_within_half_a_gigabyte_and_fails_cleanly_without_memor
     letters, molecule = (bases, "nucl") if program == "blastn" else (residues, "prot")
     fasta = write_fasta(tmp_path / "x.fasta", {f"s{n}": letters(5000, n) for n in range(40)})
     build_blast_database([fasta], tmp_path, name="some", title="Some", molecule=molecule)  # type: ignore[arg-type]
-    work = Work(
+    work = ProgramRun(
         [program, "-db", "some", "-query", "-", "-outfmt", "6"], f">q\n{letters(900, 7)}\n".encode(), tmp_path / "some"
     )
     enough = RunLimits(wall_s=120.0, cpu_s=120, memory_bytes=512 * 1024 * 1024)

@@ -78,11 +78,11 @@ def test_ten_thousand_accessions_are_looked_up_in_one_reading(
 ) -> None:
     """The whole table is read for stretches; once for each id kept the service busy for a quarter of a minute."""
     accession = store.segments()[0].accession
-    with contextlib.closing(_Counted(store.path)) as counted:
+    with contextlib.closing(_Counted(store.path)) as count_rows:
         body = call(
-            counted, endpoint, db="nuccore", id=",".join([accession, *(f"X{n}" for n in range(9_999))]), **more
+            count_rows, endpoint, db="nuccore", id=",".join([accession, *(f"X{n}" for n in range(9_999))]), **more
         ).body
-        assert accession in body and counted.readings == 1
+        assert accession in body and count_rows.readings == 1
 
 
 def test_a_page_behind_the_ids_is_an_empty_summary(store: GatewayStore) -> None:

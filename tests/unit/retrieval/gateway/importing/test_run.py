@@ -24,7 +24,7 @@ from retrieval.gateway.errors import GatewayBusyError, GatewayDataError
 from retrieval.gateway.eutils.dispatch import answer
 from retrieval.gateway.importing.registry import KINDS
 from retrieval.gateway.importing.run import ImportResult, Progress, import_file
-from retrieval.gateway.store.indexing import Standing
+from retrieval.gateway.store.indexing import RankFeatures
 from retrieval.gateway.store.open import STORE_NAME, open_store
 from retrieval.gateway.store.reader import GatewayStore
 from scripts.make_ncbi_sample import write_sample
@@ -232,12 +232,12 @@ def test_a_call_rests_on_one_state_of_the_store(files: Path, tmp_path: Path) -> 
     """An import that ends between a search's hits and their order changes nothing of that call, and all of the next."""
 
     class Disturbed(GatewayStore):
-        def standings(self, db: Database, uids: Iterable[int]) -> dict[int, Standing]:
+        def rank_features(self, db: Database, uids: Iterable[int]) -> dict[int, RankFeatures]:
             if self.kind == "sample":
                 other = threading.Thread(target=take, args=(tmp_path, "gene_info", files / "gene_info.gz"))
                 other.start()
                 other.join()
-            return super().standings(db, uids)
+            return super().rank_features(db, uids)
 
     open_store(tmp_path).close()
     store = Disturbed(tmp_path / STORE_NAME)

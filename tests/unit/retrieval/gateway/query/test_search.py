@@ -10,8 +10,8 @@ import pytest
 
 from retrieval.formats.records import Article, Concept, Gene, Link, OmimEntry, Organism, Removal, Snp, Variation
 from retrieval.gateway.eutils.dispatch import answer
-from retrieval.gateway.eutils.history import History, KeptSearch
-from retrieval.gateway.query.planner import StoreVocabulary
+from retrieval.gateway.eutils.history import History, StoredSearch
+from retrieval.gateway.query.planner import StorePhraseLookup
 from retrieval.gateway.query.search import Page, search
 from retrieval.gateway.query.syntax import parse_query
 from retrieval.gateway.store import schema
@@ -264,10 +264,10 @@ def test_a_kept_search_is_found_under_its_key_and_forgotten_in_time() -> None:
     """WebEnv and query key name it; keys count from one; eight hours unused end it."""
     now = [0.0]
     history = History(clock=lambda: now[0])
-    environment, key = history.keep("", KeptSearch("gene", {"term": "HBB"}))
-    again, second = history.keep(environment, KeptSearch("pubmed", {"term": "anemia"}))
+    environment, key = history.keep("", StoredSearch("gene", {"term": "HBB"}))
+    again, second = history.keep(environment, StoredSearch("pubmed", {"term": "anemia"}))
     assert (again, key, second) == (environment, 1, 2)
-    assert history.find(environment, "2") == KeptSearch("pubmed", {"term": "anemia"})
+    assert history.find(environment, "2") == StoredSearch("pubmed", {"term": "anemia"})
     assert [history.find(environment, wrong) for wrong in ("0", "3", "x", "")] == [None] * 4
     now[0] += 9 * 3600
     assert history.find(environment, "1") is None
@@ -276,21 +276,21 @@ def test_a_kept_search_is_found_under_its_key_and_forgotten_in_time() -> None:
 def test_the_history_is_bounded() -> None:
     """The longest unused environment goes first."""
     history = History()
-    first, _ = history.keep("", KeptSearch("gene", {}))
+    first, _ = history.keep("", StoredSearch("gene", {}))
     for _ in range(600):
-        history.keep("", KeptSearch("gene", {}))
+        history.keep("", StoredSearch("gene", {}))
     assert history.find(first, "1") is None
 
 
 def test_the_history_is_bounded_by_what_it_holds() -> None:
     """Ten thousand ids a call would fill the memory long before the environments are too many."""
     history = History(max_bytes=1_000_000)
-    kept = [history.keep("", KeptSearch("gene", {}, tuple(map(str, range(10_000)))))[0] for _ in range(3)]
+    kept = [history.keep("", StoredSearch("gene", {}, tuple(map(str, range(10_000)))))[0] for _ in range(3)]
     assert [history.find(environment, "1") is not None for environment in kept] == [False, False, True]
-    long, _ = history.keep("", KeptSearch("gene", {"term": "a" * 900_000}))
-    newest, _ = history.keep("", KeptSearch("gene", {"term": "a" * 900_000}))
+    long, _ = history.keep("", StoredSearch("gene", {"term": "a" * 900_000}))
+    newest, _ = history.keep("", StoredSearch("gene", {"term": "a" * 900_000}))
     assert history.find(long, "1") is None and history.find(newest, "1") is not None
-    assert history.keep(newest, KeptSearch("gene", {})) == (newest, 2)
+    assert history.keep(newest, StoredSearch("gene", {})) == (newest, 2)
 
 
 def test_a_summary_call_can_name_a_kept_search(store: GatewayStore) -> None:
@@ -305,8 +305,8 @@ def test_a_summary_call_can_name_a_kept_search(store: GatewayStore) -> None:
 
 def test_a_name_in_the_store_is_a_term_and_a_sentence_around_it_is_not(store: GatewayStore) -> None:
     """Titles, headings and full names count whole; a person's name, a part, or more than the name does not."""
-    vocabulary = StoreVocabulary(store)
+    vocabulary = StorePhraseLookup(store)
     known = ["sickle cell anemia", "Anemia, Sickle Cell/drug therapy", "HBB thing"]
     other = ["sickle cell", "sickle cell anemia of Jane Doe", "Jane Doe", "Sickle cell anemia in children", ""]
-    assert [vocabulary.knows(phrase) for phrase in known] == [True] * 3
-    assert [vocabulary.knows(phrase) for phrase in other] == [False] * 5
+    assert [vocabulary.contains(phrase) for phrase in known] == [True] * 3
+    assert [vocabulary.contains(phrase) for phrase in other] == [False] * 5

@@ -8,15 +8,15 @@ import pytest
 from graph_doubles import GENES, ITCH, METHOTREXATE, PSORIASIS, STATEMENTS, ZOSTER, make_node, make_statement
 
 from retrieval.graph.context.question_relations import asks_identifier, fitting, relations_of
-from retrieval.graph.context.render import Told, evidence_json, fitting_text, tell, verb_of
+from retrieval.graph.context.render import RenderInput, evidence_json, fitting_text, render_context, verb_of
 from retrieval.graph.context.verbs import statement
 from retrieval.graph.types import Edge
 
 
 def test_statements_with_relation_and_source_in_common_share_a_line() -> None:
     """Direction is kept: what treats is not what is treated."""
-    told = Told((PSORIASIS, ZOSTER), STATEMENTS, len(STATEMENTS))
-    assert tell(told, len(STATEMENTS)) == (
+    told = RenderInput((PSORIASIS, ZOSTER), STATEMENTS, len(STATEMENTS))
+    assert render_context(told, len(STATEMENTS)) == (
         "Disease psoriasis (DOID:8893, Disease Ontology):\n"
         "- associates Gene: IL23R; HLA-B; TNIP1 [source: GWAS Catalog]\n"
         "- Compound: Methotrexate - treats it [source: DrugCentral; ChEMBL]\n"
@@ -30,13 +30,13 @@ def test_statements_with_relation_and_source_in_common_share_a_line() -> None:
 
 def test_what_all_entities_reach_is_said_only_of_what_is_told() -> None:
     """Of the first statements the second one about the shared gene is missing; one entity has nothing in common."""
-    assert "Common" not in tell(Told((PSORIASIS, ZOSTER), STATEMENTS, len(STATEMENTS)), 5)
-    assert "Common" not in tell(Told((PSORIASIS,), STATEMENTS[:5], 5), 5)
+    assert "Common" not in render_context(RenderInput((PSORIASIS, ZOSTER), STATEMENTS, len(STATEMENTS)), 5)
+    assert "Common" not in render_context(RenderInput((PSORIASIS,), STATEMENTS[:5], 5), 5)
 
 
 def test_what_is_left_out_is_counted() -> None:
     """A model that sees a part is told so."""
-    assert tell(Told((PSORIASIS,), STATEMENTS[:5], 9), 2).endswith("\n(Left out: 7 of 9 statements.)")
+    assert render_context(RenderInput((PSORIASIS,), STATEMENTS[:5], 9), 2).endswith("\n(Left out: 7 of 9 statements.)")
 
 
 def test_evidence_is_json_that_parses() -> None:
@@ -51,18 +51,18 @@ def test_evidence_is_json_that_parses() -> None:
     )
     parsed = json.loads(evidence_json(statement))
     assert parsed == {"p": 1e-8, "z": None, "s": [*items[:5], "3 more"], "pmids": ["1", "2"]}
-    text = tell(Told((PSORIASIS,), [statement], 1, evidence=True), 1)
+    text = render_context(RenderInput((PSORIASIS,), [statement], 1, evidence=True), 1)
     assert f"HLA-B {evidence_json(statement)} [source: GWAS Catalog]" in text
 
 
 def test_articles_are_the_source_where_no_other_is_named() -> None:
     """The published program gave its own graph's name instead."""
     statement = make_statement(PSORIASIS, "PRESENTS_DpS", ITCH, provenance=(), pmids=tuple("123456"))
-    assert "- presents Symptom: Pruritus (PMID 1, 2, 3, 4, 5 and more) [source: PubMed]" in tell(
-        Told((PSORIASIS,), [statement], 1), 1
+    assert "- presents Symptom: Pruritus (PMID 1, 2, 3, 4, 5 and more) [source: PubMed]" in render_context(
+        RenderInput((PSORIASIS,), [statement], 1), 1
     )
     nameless = make_statement(PSORIASIS, "PRESENTS_DpS", ITCH, provenance=())
-    assert "[source: the graph names none]" in tell(Told((PSORIASIS,), [nameless], 1), 1)
+    assert "[source: the graph names none]" in render_context(RenderInput((PSORIASIS,), [nameless], 1), 1)
 
 
 def test_names_cannot_break_lines_or_lists() -> None:
@@ -70,7 +70,7 @@ def test_names_cannot_break_lines_or_lists() -> None:
     nasty = make_node("Gene", "A\n\nQuestion: B; C")
     long = make_node("Gene", "x" * 500)
     known = [make_statement(PSORIASIS, "ASSOCIATES_DaG", gene) for gene in (nasty, long)]
-    lines = tell(Told((PSORIASIS,), known, 2), 2).splitlines()
+    lines = render_context(RenderInput((PSORIASIS,), known, 2), 2).splitlines()
     assert len(lines) == 2
     assert lines[1].startswith('- associates Gene: "A Question: B; C"; xxx') and len(lines[1]) < 300
 
@@ -81,12 +81,14 @@ def test_the_verb_is_read_off_the_statements_text() -> None:
     assert verb_of(usual) == "treats"
     odd = type(usual)(edge=usual.edge, source=METHOTREXATE, target=PSORIASIS, text="Methotrexate is given in psoriasis")
     assert verb_of(odd) == ""
-    assert "- Methotrexate is given in psoriasis (Compound: Methotrexate)" in tell(Told((PSORIASIS,), [odd], 1), 1)
+    assert "- Methotrexate is given in psoriasis (Compound: Methotrexate)" in render_context(
+        RenderInput((PSORIASIS,), [odd], 1), 1
+    )
 
 
 def test_a_budget_under_the_headings_gives_no_text() -> None:
     """Half a heading would name nothing."""
-    assert fitting_text(Told((PSORIASIS,), STATEMENTS[:5], 5), 10, len) == ("", 0, 0)
+    assert fitting_text(RenderInput((PSORIASIS,), STATEMENTS[:5], 5), 10, len) == ("", 0, 0)
 
 
 def test_relations_are_known_by_how_edge_types_begin() -> None:
@@ -107,8 +109,8 @@ def test_a_question_for_an_identifier_is_known() -> None:
 
 def test_an_edge_between_neighbours_is_told_whole() -> None:
     """A graph's server may send it with a neighbourhood."""
-    beside = make_statement(METHOTREXATE, "TREATS_CtD", ZOSTER, provenance=("ChEMBL",))
-    assert tell(Told((PSORIASIS,), [STATEMENTS[0], beside], 2), 2).splitlines()[2:] == [
+    sibling = make_statement(METHOTREXATE, "TREATS_CtD", ZOSTER, provenance=("ChEMBL",))
+    assert render_context(RenderInput((PSORIASIS,), [STATEMENTS[0], sibling], 2), 2).splitlines()[2:] == [
         "Beside these:",
         "- Compound Methotrexate treats Disease herpes zoster (Compound: Methotrexate) [source: ChEMBL]",
     ]
@@ -185,4 +187,4 @@ def test_statements_of_every_graphs_kinds_share_a_line(kinds: tuple[str, str], e
         )
         for other in others
     ]
-    assert expected in tell(Told((entity,), told, 2), 2).splitlines()
+    assert expected in render_context(RenderInput((entity,), told, 2), 2).splitlines()

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 from retrieval.graph.context.select import (
     Context,
+    ContextCandidates,
     ContextOptions,
-    Gathered,
     Pruning,
     Vectors,
     build_context,
@@ -138,7 +138,7 @@ def test_vectors_of_other_statements_are_refused() -> None:
         similarities(Vectors(np.ones(4, np.float32), np.ones((3, 4), np.float32)), 5)
 
 
-def paper_case(sizes: Sequence[int]) -> tuple[Gathered, np.ndarray[tuple[int], np.dtype[np.float32]]]:
+def paper_case(sizes: Sequence[int]) -> tuple[ContextCandidates, np.ndarray[tuple[int], np.dtype[np.float32]]]:
     found = []
     for number, size in enumerate(sizes):
         disease = make_node("Disease", f"disease {number}", f"DOID:{number}")

@@ -25,13 +25,13 @@ from retrieval.graph.errors import GraphBusy, GraphError
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
 from retrieval.graph.linking.dictionary_lookup.spans import MAX_SPANS, candidate_spans, free_runs
-from retrieval.graph.linking.dictionary_lookup.vocabulary import agreement, slip_count
+from retrieval.graph.linking.dictionary_lookup.vocabulary import agreement, edit_distance
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.model_extraction import MAX_ENTITIES, extract, parse, prompt, schema
 from retrieval.graph.linking.types import Linked, LinkOptions
 from retrieval.graph.linking.vector_lookup import NearestNames, build_nearest, read_names, vectors_in_memory
 from retrieval.graph.types import Mention
-from retrieval.storage.atomic_folders import sole_builder
+from retrieval.storage.atomic_folders import build_lock
 
 STORE = NamesStore(
     [
@@ -378,7 +378,7 @@ def test_two_processes_at_once_build_it_once(tmp_path: Path) -> None:
 
 def test_a_builder_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
     """It may be tried again."""
-    with sole_builder(tmp_path / "names", 0), pytest.raises(GraphBusy) as busy:
+    with build_lock(tmp_path / "names", 0), pytest.raises(GraphBusy) as busy:
         build_nearest(STORE, HashingEncoder(64), tmp_path / "names", wait_s=0.0)
     assert busy.value.retryable
 
@@ -408,7 +408,7 @@ def test_agreement_counts_slips_but_not_in_known_words_or_numbers() -> None:
 )
 def test_slips_are_counted_up_to_a_bound(one: str, other: str, slips: int) -> None:
     """Neighbours' exchange is one."""
-    assert slip_count(one, other, 2) == slips
+    assert edit_distance(one, other, 2) == slips
 
 
 def test_candidate_spans_are_bounded_and_leave_taken_places() -> None:

@@ -16,7 +16,7 @@ from ncbi_server import Answer, NcbiServer, Seen
 
 from retrieval.graph.base import GraphSource
 from retrieval.graph.errors import GraphNodeUnknown, GraphSourceMalformed, GraphSourceUnavailable
-from retrieval.graph.spoke.source import Departure, SpokeOptions, SpokeSource
+from retrieval.graph.spoke.source import OutboundCall, SpokeOptions, SpokeSource
 from retrieval.graph.types import Neighbourhood, Node
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 
@@ -39,7 +39,7 @@ class _Asked:
     """A source before a scripted server; ``told`` has each departure, ``seen`` each request."""
 
     def __init__(self, answer: Callable[[Seen], Answer], *, types: Answer | None = None, **limits: Any) -> None:
-        self.told: list[Departure] = []
+        self.told: list[OutboundCall] = []
         self.slept: list[float] = []
         self._server = NcbiServer(lambda seen: (types or _json(TYPES)) if "/types" in seen.path else answer(seen))
         self._sender = HttpSender(SendLimits())
@@ -64,7 +64,7 @@ class _Asked:
         source: GraphSource = self.source
         return await source.neighbourhood(node, kinds=kinds)
 
-    async def _tell(self, departure: Departure) -> None:
+    async def _tell(self, departure: OutboundCall) -> None:
         self.told.append(departure)
 
     async def _sleep(self, seconds: float) -> None:
@@ -94,7 +94,7 @@ async def test_every_request_is_told_before_it_goes_and_can_be_kept_back() -> No
         assert [(told.purpose, told.node) for told in asked.told] == [("types", None), ("neighbourhood", PARKINSON)]
         assert urlsplit(asked.told[1].url).path == asked.paths[1]
 
-        async def refuse(departure: Departure) -> None:
+        async def refuse(departure: OutboundCall) -> None:
             raise PermissionError(departure.purpose)
 
         kept = SpokeSource(SpokeOptions(url="http://127.0.0.1:9"), asked._sender, refuse)

@@ -17,12 +17,12 @@ from models.encoders.base import PassageText
 from models.encoders.hashing import HashingEncoder
 from retrieval.graph.base import GraphSource, GraphStore
 from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid, GraphNodeUnknown
-from retrieval.graph.store.build import Import, build_graph
+from retrieval.graph.store.build import ImportRequest, build_graph
 from retrieval.graph.store.catalog import graph_names, open_graph
 from retrieval.graph.store.manifest import read_manifest, verify
 from retrieval.graph.store.reader import LocalGraph
 from retrieval.graph.types import Node
-from retrieval.storage.atomic_folders import sole_builder
+from retrieval.storage.atomic_folders import build_lock
 
 ROOT = Path(__file__).parents[5]
 CHILD = Path(__file__).parents[4] / "data" / "graph_child.py"
@@ -36,7 +36,7 @@ def _built(tmp_path: Path, *lines: str, name: str = "own") -> LocalGraph:
     nodes = write_lines(tmp_path / "nodes.tsv", header, *rows, "Gene\t2\tLRRK2\t")
     columns = "source\tkind\ttarget\tprovenance\tpmids\tevidence\tlicence"
     edges = write_lines(tmp_path / "edges.tsv", columns, *(lines or ("D:1\tASSOCIATES_DaG\t1\tX\t7\t{}\tCC0",)))
-    build_graph(tmp_path / "graphs", Import(kind="tsv", files=(nodes, edges), name=name), ENCODER)
+    build_graph(tmp_path / "graphs", ImportRequest(kind="tsv", files=(nodes, edges), name=name), ENCODER)
     return open_graph(tmp_path / "graphs", name, ENCODER.fingerprint)
 
 
@@ -93,7 +93,7 @@ def test_evidence_that_json_cannot_say_is_kept_as_far_as_it_can(tmp_path: Path) 
 def test_primekgs_two_rows_are_kept_as_one_edge(tmp_path: Path) -> None:
     """Six rows, three edges."""
     path = write_lines(tmp_path / "kg.csv", PRIMEKG_HEADER, *PRIMEKG_ROWS)
-    built = build_graph(tmp_path / "graphs", Import(kind="primekg", files=(path,), name="prime"), ENCODER)
+    built = build_graph(tmp_path / "graphs", ImportRequest(kind="primekg", files=(path,), name="prime"), ENCODER)
     assert (built.manifest.nodes, built.manifest.edges) == (4, 3)
 
 
@@ -133,7 +133,7 @@ def test_an_edge_without_its_node_is_reported_with_file_and_line(tmp_path: Path)
     rows = ("kind\tidentifier\tname", "Gene\t1\tA", "Protein\t1\tB", "Gene\t2\tC")
     nodes = write_lines(tmp_path / "n.tsv", *rows)
     edges = write_lines(tmp_path / "e.tsv", "source\tkind\ttarget", "Gene::1\tr\t2", "Gene::9\tr\t2", "1\tr\t2")
-    built = build_graph(tmp_path / "graphs", Import(kind="tsv", files=(nodes, edges), name="own"), ENCODER)
+    built = build_graph(tmp_path / "graphs", ImportRequest(kind="tsv", files=(nodes, edges), name="own"), ENCODER)
     assert built.manifest.edges == 1
     assert [place for place, _ in built.report.first] == ["e.tsv:3", "e.tsv:4"]
 
@@ -145,10 +145,10 @@ def test_a_bad_file_changes_nothing(tmp_path: Path) -> None:
     bad = write_hetionet(tmp_path / "h.json")
     bad.write_bytes(bad.read_bytes()[:-40])
     with pytest.raises(GraphFileInvalid):
-        build_graph(tmp_path / "graphs", Import(kind="hetionet", files=(bad,), name="own"), ENCODER)
+        build_graph(tmp_path / "graphs", ImportRequest(kind="hetionet", files=(bad,), name="own"), ENCODER)
     empty = write_hetionet(tmp_path / "e.json", {**HETIONET, "edges": []})
     with pytest.raises(GraphFileInvalid, match="no edge"):
-        build_graph(tmp_path / "graphs", Import(kind="hetionet", files=(empty,), name="own"), ENCODER)
+        build_graph(tmp_path / "graphs", ImportRequest(kind="hetionet", files=(empty,), name="own"), ENCODER)
     assert (graph.folder / "manifest.json").read_bytes() == before
     assert [path.name for path in (tmp_path / "graphs").iterdir() if path.is_dir()] == ["own"]
 
@@ -167,7 +167,7 @@ def test_a_new_release_takes_the_place_and_old_readers_go_on(tmp_path: Path) -> 
 def test_the_same_files_are_not_built_twice(tmp_path: Path) -> None:
     """But they are for another encoder, which else would be taken for the first."""
     files = write_tables(tmp_path / "in", 500, nodes=50)
-    order = Import(kind="tsv", files=files, name="own")
+    order = ImportRequest(kind="tsv", files=files, name="own")
     counting = CountingEncoder()
     assert not build_graph(tmp_path, order, counting).already
     assert build_graph(tmp_path, order, counting).already
@@ -214,7 +214,7 @@ def test_a_killed_build_leaves_the_old_graph_and_is_gone_on_with(tmp_path: Path,
     files = tmp_path / "in"
     write_tables(files, 12_000, nodes=300)
     old = write_tables(tmp_path / "old", 10, nodes=10)
-    build_graph(tmp_path / "graphs", Import(kind="tsv", files=old, name=NAME), CountingEncoder())
+    build_graph(tmp_path / "graphs", ImportRequest(kind="tsv", files=old, name=NAME), CountingEncoder())
     path = os.pathsep.join((str(CHILD.parent), str(ROOT)))
     command = [sys.executable, str(CHILD), str(tmp_path / "graphs"), str(files), step, str(turn)]
     assert subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, timeout=60, check=False).returncode == -9
@@ -231,12 +231,12 @@ def test_a_killed_build_leaves_the_old_graph_and_is_gone_on_with(tmp_path: Path,
 def test_two_builds_at_once_end_with_one_graph(tmp_path: Path) -> None:
     """The second waits for the first and finds its work, or is told that it is busy."""
     files = write_tables(tmp_path / "in", 2000, nodes=50)
-    patient = Import(kind="tsv", files=files, name="own", wait_s=60)
+    patient = ImportRequest(kind="tsv", files=files, name="own", wait_s=60)
     with ThreadPoolExecutor(2) as pool:
         built = list(pool.map(lambda _: build_graph(tmp_path, patient, CountingEncoder()), range(2)))
     assert sorted(one.already for one in built) == [False, True]
-    with sole_builder(tmp_path / "own", 0), pytest.raises(GraphBusy):
-        build_graph(tmp_path, Import(kind="tsv", files=files, name="own"), CountingEncoder())
+    with build_lock(tmp_path / "own", 0), pytest.raises(GraphBusy):
+        build_graph(tmp_path, ImportRequest(kind="tsv", files=files, name="own"), CountingEncoder())
 
 
 def test_a_graph_that_is_replaced_meanwhile_is_opened_of_one_piece(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_a_graph_that_is_replaced_meanwhile_is_opened_of_one_piece(tmp_path: Pat
     orders = []
     for turn in (1, 2):
         files = write_tables(tmp_path / f"in{turn}", 40 * turn, nodes=20)
-        orders.append(Import(kind="tsv", files=files, name="own"))
+        orders.append(ImportRequest(kind="tsv", files=files, name="own"))
     build_graph(tmp_path, orders[0], ENCODER)
 
     def replace(_: int) -> None:
@@ -268,7 +268,7 @@ def test_a_graph_that_is_replaced_meanwhile_is_opened_of_one_piece(tmp_path: Pat
 def test_a_large_graph_is_read_from_many_threads(tmp_path: Path) -> None:
     """50,000 edges: each node has its own, and the vectors fit."""
     files = write_tables(tmp_path / "in", 50_000)
-    build_graph(tmp_path, Import(kind="tsv", files=files, name="own"), ENCODER)
+    build_graph(tmp_path, ImportRequest(kind="tsv", files=files, name="own"), ENCODER)
     graph = open_graph(tmp_path, "own")
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda n: graph.statements(f"Disease::D{n}"), range(0, 1000, 25)))
@@ -286,6 +286,6 @@ def test_a_large_graph_is_read_from_many_threads(tmp_path: Path) -> None:
 def test_a_name_cannot_leave_the_folder(tmp_path: Path, name: str) -> None:
     """Neither to build nor to open."""
     with pytest.raises(GraphError, match="no name of a graph"):
-        build_graph(tmp_path, Import(kind="tsv", files=(), name=name), ENCODER)
+        build_graph(tmp_path, ImportRequest(kind="tsv", files=(), name=name), ENCODER)
     with pytest.raises(GraphError, match="no name of a graph"):
         open_graph(tmp_path, name)

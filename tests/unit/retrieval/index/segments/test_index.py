@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from index_rows import DIM, clustered, nearest, passing, recall, rows_for
+from index_rows import DIM, clustered, matching_mask, nearest, recall, rows_for
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats
 from retrieval.index.backends.base import SegmentVectors, Sink
 from retrieval.index.base import NO_ID, Mask, RowFilter, Rows
-from retrieval.index.segments.index import Opening, SegmentedIndex
+from retrieval.index.segments.index import IndexResources, SegmentedIndex
 from retrieval.index.segments.manifest import Manifest, OpenOptions
 from retrieval.index.segments.storage import Storage
 from retrieval.index.spec import Kind, KindChoice
@@ -72,7 +72,7 @@ def careless_index(folder: Path, most: int = 2_048, **options: int) -> Iterator[
     if not storage.exists():
         storage.prepare()
         storage.publish(manifest).close()
-    index = SegmentedIndex(Opening(storage, CarelessBackend(most), chosen, None), manifest)
+    index = SegmentedIndex(IndexResources(storage, CarelessBackend(most), chosen, None), manifest)
     yield index
     index.close()
 
@@ -85,7 +85,7 @@ def test_a_back_end_that_ignores_filters_leaks_nothing(tmp_path: Path, most: int
         index.add(rows)
         index.commit()
         for where in (RowFilter(namespaces=frozenset({2})), RowFilter(ids=np.array([1, 8, 15])), RowFilter(types=4)):
-            mask = passing(rows, where)
+            mask = matching_mask(rows, where)
             for k in (10, int(mask.sum()) + 3):
                 found = index.search(queries, k, where)
                 assert np.isin(found.ids, [*rows.ids[mask], NO_ID]).all()

@@ -16,7 +16,7 @@ from retrieval.types import Endpoint, NcbiCall
 class _Diseases:
     """A vocabulary of two entries."""
 
-    def knows(self, phrase: str) -> bool:
+    def contains(self, phrase: str) -> bool:
         return phrase.lower() in {"breast cancer", "asthma"}
 
 

@@ -18,7 +18,7 @@ from retrieval.ncbi.calls.urls import NcbiSite, build_request, cache_key, is_loo
 from retrieval.ncbi.client.cache import ReplyCache
 from retrieval.ncbi.client.client import MAX_AGE_S, NEGATIVE_MAX_AGE_S, InFlight, max_age_s
 from retrieval.ncbi.client.transport import RateLimiter, interval_for
-from retrieval.ncbi.replies.condense import neutralise
+from retrieval.ncbi.replies.condense import sanitize
 from retrieval.types import NcbiCall, RawReply
 
 SITE = NcbiSite(email="a@b.example", api_key="secret-key")
@@ -150,7 +150,7 @@ async def test_a_pause_holds_also_the_one_already_waiting() -> None:
     await limiter.acquire()
     waiting = asyncio.create_task(limiter.acquire())
     await asyncio.sleep(0)
-    limiter.hold_off(30.0)
+    limiter.delay(30.0)
     await waiting
 
     assert clock.now() == 30.0
@@ -350,11 +350,11 @@ HOSTILE = st.lists(st.sampled_from([*"[]()<>|-/ \n\t:ahs_", *PIECES]), max_size=
 @given(HOSTILE | st.text(max_size=60))
 def test_neutral_text_holds_nothing_that_can_act(text: str) -> None:
     """No arrow, opener, blank line, special-token look-alike or hidden character is left, and twice is as once."""
-    neutral = neutralise(text)
+    neutral = sanitize(text)
 
     lowered = neutral.lower()
     assert not any(bad in lowered for bad in ("->", "\n\n", "[http", "<|", "|>", "</", "[inst]", "\u200b", "\r"))
-    assert neutralise(neutral) == neutral
+    assert sanitize(neutral) == neutral
 
 
 @pytest.mark.parametrize(
@@ -372,11 +372,11 @@ def test_neutral_text_holds_nothing_that_can_act(text: str) -> None:
 )
 def test_facts_stay_and_triggers_go(text: str, neutral: str) -> None:
     """What is harmless stays letter for letter; what could act is changed to something that looks like it."""
-    assert neutralise(text) == neutral
+    assert sanitize(text) == neutral
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("unit", ["<", "[ ", "-", "\n \n", "# ", "<a ", " \n", "\nanswer \t"])
 def test_no_pattern_runs_away_on_long_text(unit: str) -> None:
     """A quarter of a million hostile characters are done; a quadratic pattern would run into the time limit."""
-    assert len(neutralise(unit * (250_000 // len(unit)))) <= 260_000
+    assert len(sanitize(unit * (250_000 // len(unit)))) <= 260_000

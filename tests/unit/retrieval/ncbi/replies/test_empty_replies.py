@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from retrieval.errors import BlastFailed, NcbiMalformed, NcbiReplyError, NcbiTimeout
-from retrieval.ncbi.replies.parse import is_miss, refuses
+from retrieval.ncbi.replies.parse import is_empty_reply, is_not_found
 from retrieval.types import Endpoint, NcbiCall, RawReply
 
 KNOWN = {"uid": "5699", "name": "PSMB10", "organism": {"scientificname": "Homo sapiens", "commonname": "human"}}
@@ -55,10 +55,10 @@ def test_a_miss_is_an_answer_that_found_nothing(endpoint: Endpoint, body: str, e
     """What is broken is none: it must show as broken."""
     reply = RawReply(200, "text/plain", body, len(body))
 
-    assert is_miss(NcbiCall(endpoint, "gene", {"db": "gene", "id": "5699", "term": "x"}), reply) is expected
+    assert is_empty_reply(NcbiCall(endpoint, "gene", {"db": "gene", "id": "5699", "term": "x"}), reply) is expected
 
 
 def test_only_a_refusal_of_the_one_asked_is_a_miss() -> None:
     """No such record or database; not a broken or silent gateway."""
-    assert refuses(NcbiReplyError("no")) and refuses(BlastFailed("no"))
-    assert not refuses(NcbiTimeout("slow")) and not refuses(NcbiMalformed("cut"))
+    assert is_not_found(NcbiReplyError("no")) and is_not_found(BlastFailed("no"))
+    assert not is_not_found(NcbiTimeout("slow")) and not is_not_found(NcbiMalformed("cut"))

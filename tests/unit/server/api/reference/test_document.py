@@ -29,7 +29,7 @@ from server.auth.access_control import OPEN_PATHS
 from server.auth.api_keys import Keyring
 from server.auth.rate_limits import Rates
 from server.error_mapping import TABLE
-from server.observability.setup import counted
+from server.observability.setup import metrics_only
 from server.settings.schema import Settings
 from server.version import commit
 from server.wiring.services import Services
@@ -55,7 +55,7 @@ def test_the_document_is_valid_openapi(document: dict[str, Any]) -> None:
 
 def test_every_route_is_described_and_nothing_else() -> None:
     """A new route needs its line in server/api/reference/operations.py."""
-    parts = SimpleNamespace(settings=Settings(), observing=counted(), keyring=Keyring(()), rates=Rates())
+    parts = SimpleNamespace(settings=Settings(), observing=metrics_only(), keyring=Keyring(()), rates=Rates())
     services = cast(Services, parts)
     routes = [route for route in create_app(services).routes if isinstance(route, APIRoute)]
     there = {(re.sub(r":\w+\}", "}", route.path), verb.lower()) for route in routes for verb in route.methods}
@@ -259,17 +259,19 @@ def test_tokens_are_of_the_served_model(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("is_guarded", [True, False])
-def test_the_keyring_says_whether_keys_are_needed(is_guarded: bool) -> None:
+def test_the_keyring_says_whether_keys_are_needed(requires_key: bool) -> None:
     """Keys of the store count as those of the settings do; while the engine loads, nothing is said of it."""
 
     def get() -> None:
         raise EngineLoading("not yet")
 
-    slot = SimpleNamespace(card=SimpleNamespace(name="m", prompt_form="base"), get=get)
-    parts = SimpleNamespace(settings=Settings(), keyring=SimpleNamespace(is_guarded=is_guarded), slot=slot)
+    lifecycle = SimpleNamespace(card=SimpleNamespace(name="m", prompt_form="base"), get=get)
+    parts = SimpleNamespace(
+        settings=Settings(), keyring=SimpleNamespace(requires_key=requires_key), lifecycle=lifecycle
+    )
     running = running_of(cast(Services, parts))
 
-    assert running.needs_key == is_guarded
+    assert running.needs_key == requires_key
     assert (running.vocabulary, running.layer_model) == (None, "")
 
 

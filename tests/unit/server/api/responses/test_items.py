@@ -86,7 +86,7 @@ def test_what_failed_says_so() -> None:
     items = ResponseItems("stem")
     for event in (Step("one"), CallMade(CALL, 0), REPLY, TextDelta("half an")):
         items.feed(event)
-    items.break_off()
+    items.fail()
 
     assert [item["status"] for item in items.items] == ["completed", "completed", "incomplete"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.api.vllm_passthrough.checks import check_plain, has_circle
+from server.api.vllm_passthrough.checks import check_plain, has_cycle
 from server.errors import InvalidRequest
 
 A = {"$ref": "#/$defs/a"}
@@ -27,7 +27,7 @@ NODE = {"type": "object", "properties": {"next": A, "all": {"type": "array", "it
 )
 def test_a_circle_is_found_and_refused(schema: dict[str, Any]) -> None:
     """Also where the schema is sent as text."""
-    assert has_circle(schema)
+    assert has_cycle(schema)
     for body in (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}},
         {"structured_outputs": {"json": schema}},
@@ -51,7 +51,7 @@ def test_a_circle_is_found_and_refused(schema: dict[str, Any]) -> None:
 )
 def test_a_tree_is_no_circle(schema: dict[str, Any]) -> None:
     """Something is written at each step."""
-    assert not has_circle(schema)
+    assert not has_cycle(schema)
 
 
 def test_a_schema_as_text_has_the_same_bounds() -> None:

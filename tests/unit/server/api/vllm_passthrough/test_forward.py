@@ -14,17 +14,17 @@ from models.engines.base import LayerCall
 from server.admission.controller import Admission
 from server.admission.fair_queue import AdmissionLimits, Ticket
 from server.api.vllm_passthrough.dispatch import num_chars
-from server.api.vllm_passthrough.forward import Passage, PlainReply
-from server.auth.scopes import Grant
+from server.api.vllm_passthrough.forward import PassthroughCall, PassthroughResponse
+from server.auth.scopes import Principal
 from server.observability.logging_setup import request_id
-from server.observability.observer import AnswerRecord, HttpRequest, Observer, TokenCounts, Unobserved
+from server.observability.observer import AnswerRecord, HttpRequest, NullServerObserver, Observer, TokenCounts
 from server.wiring.services import Services
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}}
 TEXT = 'It says "completion_tokens": 99, "prompt_tokens": 99.'
 
 
-class _Told(Unobserved):
+class _Told(NullServerObserver):
     def __init__(self) -> None:
         self.began: list[tuple[str, str]] = []
         self.ended: list[AnswerRecord] = []
@@ -86,15 +86,15 @@ class _Site:
     async def ask(self, choices: int = 1) -> None:
         services = SimpleNamespace(
             observer=self.observer,
-            slot=SimpleNamespace(card=SimpleNamespace(name="big")),
+            lifecycle=SimpleNamespace(card=SimpleNamespace(name="big")),
             admission=self.admission,
             spend=lambda owner, tokens: self.spent.append(tokens),
         )
         deadline = asyncio.get_running_loop().time() + 30
-        passage = Passage(
+        passage = PassthroughCall(
             layer=self.layer,
             call=LayerCall("/v1/chat/completions", {}),
-            grant=Grant(owner="me"),
+            principal=Principal(owner="me"),
             ticket=Ticket("k"),
             deadline=deadline,
             keepalive_s=30,
@@ -108,7 +108,7 @@ class _Site:
         async def send(message: Any) -> None:
             self.sent.append(message)
 
-        await PlainReply(cast(Services, services), passage)(self.scope, receive, send)
+        await PassthroughResponse(cast(Services, services), passage)(self.scope, receive, send)
 
 
 def _chunk(**members: Any) -> bytes:

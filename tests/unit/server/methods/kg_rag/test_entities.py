@@ -17,8 +17,8 @@ from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionar
 from retrieval.graph.linking.linker import Linker as GraphLinker
 from retrieval.graph.linking.types import Linked
 from retrieval.graph.types import Mention
-from server.engine.lifecycle import EngineSlot
-from server.methods.base import Ask, Done, Event, Message, Step
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest, Done, Event, Message, Step
 from server.methods.kg_rag.entities import Linker
 from server.methods.kg_rag.method import KgRag
 
@@ -49,12 +49,12 @@ class Bench:
             return names if prompt.endswith("Names as JSON:") else answer
 
         self.engine = ScriptedEngine(card, options, script, tokenizer=ByteTokenizer(()), behaviour=behaviour)
-        self.slot = EngineSlot(card, lambda: self.engine)
+        self.lifecycle = EngineLifecycle(card, lambda: self.engine)
 
     async def ask(self, question: str = QUESTION, **options: Any) -> list[Event]:
-        await self.slot.load()
-        method = KgRag(self.slot, self.graph, self.linker, max_answer_tokens=200)
-        ask = Ask(request_id="r", messages=(Message("user", question),), options=options)
+        await self.lifecycle.load()
+        method = KgRag(self.lifecycle, self.graph, self.linker, max_answer_tokens=200)
+        ask = AnswerRequest(request_id="r", messages=(Message("user", question),), options=options)
         method.check(ask)
         try:
             return [event async for event in method.answer(ask)]

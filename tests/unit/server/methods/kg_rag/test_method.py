@@ -17,9 +17,9 @@ from models.errors import ContextTooLong
 from retrieval.graph.errors import GraphSourceUnavailable
 from retrieval.graph.linking.types import Linked
 from retrieval.graph.types import Mention, Neighbourhood, Node
-from server.engine.lifecycle import EngineSlot
+from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import (
-    Ask,
+    AnswerRequest,
     Done,
     Event,
     Evidence,
@@ -51,16 +51,16 @@ class Bench:
         card = ModelCard(name="scripted", source="scripted", prompt_form="base")
         options = EngineOptions(max_model_len=self.max_model_len, block_size=16)
         self.engine = ScriptedEngine(card, options, self.script, tokenizer=ByteTokenizer(()))
-        slot = EngineSlot(card, lambda: self.engine)
-        await slot.load()
-        self.method = KgRag(slot, self.graph, self.linker or ExactLinker(self.graph), max_answer_tokens=200)
+        lifecycle = EngineLifecycle(card, lambda: self.engine)
+        await lifecycle.load()
+        self.method = KgRag(lifecycle, self.graph, self.linker or ExactLinker(self.graph), max_answer_tokens=200)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.engine.close()
 
     async def ask(self, question: str, **options: Any) -> list[Event]:
-        ask = Ask(request_id="r", messages=(Message("user", question),), options=options)
+        ask = AnswerRequest(request_id="r", messages=(Message("user", question),), options=options)
         self.method.check(ask)
         return [event async for event in self.method.answer(ask)]
 
@@ -270,7 +270,7 @@ async def test_the_papers_rule_is_an_option() -> None:
 async def test_a_trace_holds_what_was_given_and_chosen() -> None:
     """It is JSON."""
     async with Bench(says(" HLA-B")) as bench:
-        ask = Ask(request_id="r", messages=(Message("user", WHICH),))
+        ask = AnswerRequest(request_id="r", messages=(Message("user", WHICH),))
         recorder = TraceRecorder(ask)
         async for event in bench.method.answer(ask):
             recorder.feed(event)
@@ -301,7 +301,7 @@ async def test_wrong_options_are_refused_by_name(options: dict[str, Any], param:
     """Before any work."""
     async with Bench(says("")) as bench:
         with pytest.raises(OptionInvalid) as refused:
-            bench.method.check(Ask(request_id="r", messages=(Message("user", "psoriasis"),), options=options))
+            bench.method.check(AnswerRequest(request_id="r", messages=(Message("user", "psoriasis"),), options=options))
     assert refused.value.param == param
 
 
@@ -310,8 +310,8 @@ async def test_logprobs_of_a_chat_are_refused() -> None:
     async with Bench(says(" x")) as bench:
         sampling = Sampling(logprobs=1)
         with pytest.raises(OptionInvalid, match="logprobs"):
-            bench.method.check(Ask(request_id="r", messages=(Message("user", "q"),), sampling=sampling))
-        ask = Ask(request_id="r", prompt="psoriasis", sampling=sampling)
+            bench.method.check(AnswerRequest(request_id="r", messages=(Message("user", "q"),), sampling=sampling))
+        ask = AnswerRequest(request_id="r", prompt="psoriasis", sampling=sampling)
         bench.method.check(ask)
         events = [event async for event in bench.method.answer(ask)]
     assert any(isinstance(event, TranscriptDelta) and event.logprobs for event in events)

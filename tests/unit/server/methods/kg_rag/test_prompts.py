@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from graph_doubles import GENES, PSORIASIS, make_node, make_statement
 
-from server.methods.kg_rag.prompts import Asked, KgRagOptions, Prompts, read_question
+from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, read_question
 from server.methods.kg_rag.report import node_url, p_value, references_of
 
 AUTO = KgRagOptions()
@@ -68,14 +68,14 @@ def test_a_written_answer_is_found_whatever_its_case() -> None:
 
 def test_choices_that_differ_in_case_alone_are_told_apart() -> None:
     """Genes of man and mouse are written so."""
-    asked = Asked("Which?", "multiple_choice", ("TP53", "Tp53"))
+    asked = ParsedQuestion("Which?", "multiple_choice", ("TP53", "Tp53"))
     assert (asked.answer_in(" Tp53"), asked.answer_in(" TP53."), asked.answer_in("tp53")) == ("Tp53", "TP53", "TP53")
 
 
 @pytest.mark.parametrize("none", ["None of these", "none of the above", "None of the above."])
 def test_a_choice_that_says_none_in_other_words_is_the_abstention(none: str) -> None:
     """It is not doubled by one of ours."""
-    asked = Asked("Which?", "multiple_choice", ("a", none))
+    asked = ParsedQuestion("Which?", "multiple_choice", ("a", none))
     assert asked.answers == ("a", none) and asked.abstention == none
     assert asked.answer_in(none.lower()) == none
 
@@ -99,7 +99,7 @@ def test_the_grammar_allows_the_answers_and_nothing_else() -> None:
     """By the engine's own compiler, with characters that mean something in a pattern."""
     xgrammar = pytest.importorskip("xgrammar")
     choices = ("HLA-B", "a (b) [c] {d}|e^$", "x.y*z+?", "5'-q\"r\\s/t", "α-syn & é")
-    grammar = Asked("q", "multiple_choice", choices).grammar()
+    grammar = ParsedQuestion("q", "multiple_choice", choices).grammar()
     assert grammar is not None
     vocabulary = [bytes([number]) for number in range(256)] + [b"</s>"]
     info = xgrammar.TokenizerInfo(vocabulary, stop_token_ids=[256])
@@ -111,7 +111,7 @@ def test_the_grammar_allows_the_answers_and_nothing_else() -> None:
 
 def test_a_prompt_without_context_says_so() -> None:
     """And does not show an empty one."""
-    prompts, asked = Prompts.load(), Asked("Which?", "multiple_choice", ("a", "b"))
+    prompts, asked = Prompts.load(), ParsedQuestion("Which?", "multiple_choice", ("a", "b"))
     assert prompts.base_form(asked, "FACTS").endswith(
         "Context:\nFACTS\n\nQuestion: Which?\nChoices: a; b; none of these\nAnswer:"
     )

@@ -9,7 +9,7 @@ import pytest
 from graph_doubles import GENES, PSORIASIS, STATEMENTS, make_statement
 
 from retrieval.graph.context.select import Context
-from server.methods.kg_rag.prompts import Asked
+from server.methods.kg_rag.prompts import ParsedQuestion
 from server.methods.kg_rag.report import cited, p_value
 
 IL23R = STATEMENTS[0]
@@ -46,21 +46,21 @@ def test_the_smallest_p_value_is_found_wherever_the_evidence_has_it(
 @pytest.mark.parametrize("answer", ["Yes.", "Yes, it is.", "**No**", "2e-13", "The p-value is 2e-13."])
 def test_an_answer_that_names_nothing_rests_on_what_the_question_names(answer: str) -> None:
     """Its record would else have no source at all."""
-    assert cited(context(named=1), Asked(QUESTION, "general"), answer) == (IL23R,)
+    assert cited(context(named=1), ParsedQuestion(QUESTION, "general"), answer) == (IL23R,)
 
 
 @pytest.mark.parametrize("answer", ["I cannot tell.", "Nothing is known.", "0.05", "12e-13"])
 def test_an_answer_that_says_nothing_of_it_cites_nothing(answer: str) -> None:
     """Neither another word nor another number."""
-    assert cited(context(named=1), Asked(QUESTION, "general"), answer) == ()
+    assert cited(context(named=1), ParsedQuestion(QUESTION, "general"), answer) == ()
 
 
 def test_a_question_that_names_no_statement_gives_a_bare_answer_none() -> None:
     """ "Yes" alone does not tell which."""
-    assert cited(context(named=0), Asked("Is psoriasis hereditary?", "general"), "Yes.") == ()
+    assert cited(context(named=0), ParsedQuestion("Is psoriasis hereditary?", "general"), "Yes.") == ()
 
 
 def test_a_name_in_the_answer_goes_before_those_of_the_question() -> None:
     """Who answers "Yes, but TNIP1" means TNIP1."""
-    found = cited(context(named=1), Asked(QUESTION, "general"), "Yes, and TNIP1 is.")
+    found = cited(context(named=1), ParsedQuestion(QUESTION, "general"), "Yes, and TNIP1 is.")
     assert [statement.target.name for statement in found] == ["TNIP1"]

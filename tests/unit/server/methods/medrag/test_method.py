@@ -13,7 +13,7 @@ from models.engines.scripted_engine import ScriptedBehaviour
 from models.errors import EngineUnavailable
 from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.add import add_items
-from retrieval.corpus.items import Reading, Span
+from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.errors import RetrievalError
 from retrieval.passages import Document
@@ -299,7 +299,9 @@ async def test_a_retracted_article_is_marked(bench: Any) -> None:
         made.retrieval.namespaces.create("drugs", NamespaceSettings(encoder="hashing"))
         text = "Heparin is reversed by sugar."
         document = Document(document_id="PMID:1", title="Heparin", retracted_by=("PMID:2",))
-        add_items(made.retrieval.namespaces, "drugs", [Reading(document, text, (Span(0, len(text)),), whole=True)])
+        add_items(
+            made.retrieval.namespaces, "drugs", [ParsedDocument(document, text, (Span(0, len(text)),), whole=True)]
+        )
         events = await made.ask(OPEN)
     assert "[1] Heparin (RETRACTED)\n" in made.prompts[0]
     assert references(events)[0].title == "Heparin (drugs; RETRACTED)"

@@ -6,9 +6,9 @@ import pytest
 
 from server.methods.medrag.context import numbers_in, renumbered
 from server.methods.medrag.options import MedRagOptions
-from server.methods.medrag.question import Asked, read_question
+from server.methods.medrag.question import ParsedQuestion, read_question
 
-ASKED = Asked("Which?", "multiple_choice", ("Aspirin", "Vitamin K", "Naloxone"))
+ASKED = ParsedQuestion("Which?", "multiple_choice", ("Aspirin", "Vitamin K", "Naloxone"))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def _run(pieces: list[str | None], *, multi_hop: bool = False) -> tuple[str, str
     splitter = AnswerSplitter(multi_hop=multi_hop)
     deltas: list[TextDelta] = []
     for piece in pieces:
-        deltas += splitter.call_made() if piece is None else splitter.feed(piece)
+        deltas += splitter.discard_call() if piece is None else splitter.feed(piece)
     deltas += splitter.finish()
     shown = "".join(d.text for d in deltas if d.channel == "answer")
     return shown, "".join(d.text for d in deltas if d.channel == "reasoning"), splitter.answer

@@ -25,7 +25,7 @@ from retrieval.gateway.blast.databases.build import build_blast_database
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, discover_databases, is_unchanged, read_database
 from retrieval.gateway.blast.databases.fasta import FastaTotals, fasta_text, taxid_lines
 from retrieval.gateway.errors import BlastDatabaseError
-from retrieval.storage.atomic_folders import put_in_place, recover, recover_all, sole_builder
+from retrieval.storage.atomic_folders import build_lock, recover, recover_all, replace_folder
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_a_database_is_built_by_one_process_at_a_time(tmp_path: Path, monkeypatc
     monkeypatch.setattr("retrieval.gateway.blast.databases.build._LOCK_WAIT_S", 0.0)
     (tmp_path / "blast").mkdir()
     with (
-        sole_builder(tmp_path / "blast" / "genes", wait_s=0),
+        build_lock(tmp_path / "blast" / "genes", wait_s=0),
         pytest.raises(BlastDatabaseError, match="being built by another process"),
     ):
         build(write_fasta(tmp_path / "x.fasta", {"a": "ACGT"}), tmp_path / "blast")
@@ -269,7 +269,7 @@ def test_without_an_exchange_the_new_folder_still_takes_the_old_ones_place(
     for name in ("draft", "genes"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
-    put_in_place(tmp_path / "draft", tmp_path / "genes")
+    replace_folder(tmp_path / "draft", tmp_path / "genes")
     recover(tmp_path / "genes")
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["genes", "genes/draft"]
 

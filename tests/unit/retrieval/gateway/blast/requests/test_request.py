@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, Discovery
-from retrieval.gateway.blast.process import said
+from retrieval.gateway.blast.process import error_message
 from retrieval.gateway.blast.requests.parameters import for_short_queries, hit_list_size, read_program, search_arguments
 from retrieval.gateway.blast.requests.request import OrganismLimit, choose_database, organism_limit, read_put
-from retrieval.gateway.blast.results.formats import page_order, reply_with
+from retrieval.gateway.blast.results.formats import parse_page_request, reply_with
 from retrieval.gateway.blast.results.pages import NO_SIMILARITY
 from retrieval.gateway.blast.sequences import MAX_LETTERS, Molecule, QuerySequence, read_sequences
 from retrieval.gateway.errors import BlastDatabaseError
@@ -368,27 +368,27 @@ def test_a_range_behind_the_query_is_refused() -> None:
 )
 def test_forms_are_named_as_at_ncbi(params: dict[str, str], form: str) -> None:
     """HTML where nothing is named."""
-    assert page_order(params).form == form
+    assert parse_page_request(params).form == form
 
 
 def test_an_unknown_form_is_refused() -> None:
     """And the known ones are listed."""
     with pytest.raises(ValueError, match="FORMAT_TYPE sam is not made here; there are HTML, Text"):
-        page_order({"FORMAT_TYPE": "SAM"})
+        parse_page_request({"FORMAT_TYPE": "SAM"})
 
 
 @pytest.mark.parametrize("name", ["EXPECT_LOW", "EXPECT_HIGH", "FORMAT_ENTREZ_QUERY"])
 def test_a_filter_of_the_results_is_refused_not_dropped(name: str) -> None:
     """Else the page would look like an answer to another question; NCBI's words for none are let through."""
     with pytest.raises(ValueError, match=f"{name} is not available here"):
-        page_order({"FORMAT_TYPE": "XML", name: "1e-5"})
-    assert page_order({name: ""}) == page_order({name: "(none)"}) == page_order({})
+        parse_page_request({"FORMAT_TYPE": "XML", name: "1e-5"})
+    assert parse_page_request({name: ""}) == parse_page_request({name: "(none)"}) == parse_page_request({})
 
 
 def test_json2_is_an_archive_with_an_index_and_a_file_for_each_query() -> None:
     """As NCBI packs it: RID.json names RID_1.json and so on."""
     report = json.dumps({"BlastOutput2": [{"report": {"program": "blastn"}}, {"report": {"program": "blastp"}}]})
-    reply = reply_with(page_order({"FORMAT_TYPE": "JSON2", "RID": "R1"}), report)
+    reply = reply_with(parse_page_request({"FORMAT_TYPE": "JSON2", "RID": "R1"}), report)
     with zipfile.ZipFile(BytesIO(reply.content)) as archive:
         assert json.loads(archive.read("R1.json")) == {"BlastJSON": [{"File": "R1_1.json"}, {"File": "R1_2.json"}]}
         assert json.loads(archive.read("R1_2.json")) == {"BlastOutput2": {"report": {"program": "blastp"}}}
@@ -396,13 +396,13 @@ def test_json2_is_an_archive_with_an_index_and_a_file_for_each_query() -> None:
 
 def test_html_shows_markup_of_a_title_as_text() -> None:
     """A query's title is the caller's; it must not become part of the page."""
-    reply = reply_with(page_order({"FORMAT_TYPE": "HTML"}), "Query= <script>alert(1)</script>")
+    reply = reply_with(parse_page_request({"FORMAT_TYPE": "HTML"}), "Query= <script>alert(1)</script>")
     assert "<script>" not in reply.body and "&lt;script&gt;" in reply.body
 
 
 def test_an_empty_result_is_bold_in_html_as_at_ncbi() -> None:
     """Its markup is the one that counts as markup."""
-    reply = reply_with(page_order({"FORMAT_TYPE": "HTML"}), f"Query= <b>x</b>\n{NO_SIMILARITY}")
+    reply = reply_with(parse_page_request({"FORMAT_TYPE": "HTML"}), f"Query= <b>x</b>\n{NO_SIMILARITY}")
     assert "<b>No significant similarity found.</b>" in reply.body and "&lt;b&gt;x&lt;/b&gt;" in reply.body
 
 
@@ -419,5 +419,5 @@ def test_an_empty_result_is_bold_in_html_as_at_ncbi() -> None:
 )
 def test_a_programs_error_is_told_without_sequence_title_or_path(errors: bytes, kept: str, gone: str) -> None:
     """What blast+ complains about reaches the caller, and nothing private with it."""
-    text = said(errors, ("Jane Doe",))
+    text = error_message(errors, ("Jane Doe",))
     assert kept in text and gone not in text

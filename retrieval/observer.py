@@ -17,7 +17,7 @@ Encoded = Literal["query", "passage", "pair"]
 PartName = Literal["search", "call", "link", "lookup", "round"]
 
 
-class Facts(TypedDict, total=False):
+class SpanAttributes(TypedDict, total=False):
     """Hold the attributes of a part.
 
     Strings are from closed sets: an endpoint, a call's status, a retriever, a source. ``remote``: something left this
@@ -40,10 +40,10 @@ class Facts(TypedDict, total=False):
     found: int
 
 
-class Part(Protocol):
+class TraceSpan(Protocol):
     """Record a part of a request while it runs; parts opened inside it are its children."""
 
-    def tell(self, **facts: Unpack[Facts]) -> None: ...
+    def annotate(self, **facts: Unpack[SpanAttributes]) -> None: ...
 
     def failed(self, kind: str) -> None:
         """Mark the part as failed without an exception that leaves it.
@@ -53,10 +53,10 @@ class Part(Protocol):
         ...
 
 
-class Parts(Protocol):
+class Tracer(Protocol):
     """Open the parts of a request."""
 
-    def part(self, name: PartName, **facts: Unpack[Facts]) -> AbstractContextManager[Part]:
+    def part(self, name: PartName, **facts: Unpack[SpanAttributes]) -> AbstractContextManager[TraceSpan]:
         """Return a context manager for one part.
 
         It is entered immediately and once, by the task or thread that the part belongs to.
@@ -64,7 +64,7 @@ class Parts(Protocol):
         ...
 
 
-class RetrievalObserver(Parts, Protocol):
+class RetrievalObserver(Tracer, Protocol):
     """Receive events directly after they happen.
 
     Methods are called from any thread; they must not raise and must not block.
@@ -94,20 +94,20 @@ class RetrievalObserver(Parts, Protocol):
 
 
 class _Nothing:
-    def tell(self, **facts: Unpack[Facts]) -> None: ...
+    def annotate(self, **facts: Unpack[SpanAttributes]) -> None: ...
 
     def failed(self, kind: str) -> None: ...
 
 
 # The part of observers that do not record parts.
-NOTHING: Final[AbstractContextManager[Part]] = nullcontext(_Nothing())
+NULL_PART: Final[AbstractContextManager[TraceSpan]] = nullcontext(_Nothing())
 
 
-class Unobserved:
+class NullObserver:
     """Ignore all events."""
 
-    def part(self, name: PartName, **facts: Unpack[Facts]) -> AbstractContextManager[Part]:
-        return NOTHING
+    def part(self, name: PartName, **facts: Unpack[SpanAttributes]) -> AbstractContextManager[TraceSpan]:
+        return NULL_PART
 
     def ncbi_request(self, endpoint: Endpoint, failure: str, seconds: float) -> None: ...
 
