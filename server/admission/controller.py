@@ -24,8 +24,8 @@ class CancelScope:
     """Cancel the work of one answer at a deadline or on demand.
 
     A cancellation scope for one task at a time: ``with cancel_scope`` encloses work that it can cancel. One timer
-    serves all blocks, as an answer has thousands of steps; ``close`` stops it. ``deadline`` is a time of the event loop's clock,
-    None for no deadline.
+    serves all blocks, as an answer has thousands of steps; ``close`` stops it. ``deadline`` is a time of the event
+    loop's clock, None for no deadline.
     """
 
     def __init__(self, deadline: float | None = None) -> None:

@@ -32,20 +32,20 @@ class Direct:
     name = "direct"
 
     def __init__(self, lifecycle: EngineLifecycle) -> None:
-        self._slot = lifecycle
+        self._lifecycle = lifecycle
 
     @property
     def description(self) -> str:
-        return self._slot.card.description or f"{self._slot.card.name}, without any method"
+        return self._lifecycle.card.description or f"{self._lifecycle.card.name}, without any method"
 
     def check(self, ask: AnswerRequest) -> None:
         for key in ask.options:
             raise OptionInvalid(f"arrowhead.{key}: the plain model has no such option", param=f"arrowhead.{key}")
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        engine = self._slot.get()
-        prompt_ids = ids_of(ask, engine, self._slot.card)
-        params = _params(ask, engine, len(prompt_ids), stop=_stops(ask, self._slot.card))
+        engine = self._lifecycle.get()
+        prompt_ids = ids_of(ask, engine, self._lifecycle.card)
+        params = _params(ask, engine, len(prompt_ids), stop=_stops(ask, self._lifecycle.card))
         written, sampled = "", 0
         last = Delta(finish_reason="abort")
         async with aclosing(engine.generate(prompt_ids, params, ask.request_id)) as deltas:  # type: ignore[type-var]

@@ -179,7 +179,7 @@ class GeneGpt:
     def __init__(
         self, lifecycle: EngineLifecycle, lookups: Lookups, limits: LoopLimits, max_answer_tokens: int
     ) -> None:
-        self._slot = lifecycle
+        self._lifecycle = lifecycle
         self._lookups = lookups
         self._limits = limits
         self._max_answer_tokens = max_answer_tokens
@@ -204,7 +204,7 @@ class GeneGpt:
         options = self._options(ask)
         question = _with_trigger(ask.question, options)
         multi_hop = COT_TRIGGER in question
-        engine = self._slot.get()
+        engine = self._lifecycle.get()
         request = self._request(ask, options, question, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=multi_hop)
@@ -226,7 +226,7 @@ class GeneGpt:
                     yield _done(step, splitter.answer, options)
 
     def _options(self, ask: AnswerRequest) -> GeneGptOptions:
-        return parse_options(ask.options, card=self._slot.card, max_calls=self._limits.max_calls)
+        return parse_options(ask.options, card=self._lifecycle.card, max_calls=self._limits.max_calls)
 
     def _request(self, ask: AnswerRequest, options: GeneGptOptions, question: str, engine: Engine) -> LoopRequest:
         wanted = ask.sampling
@@ -250,7 +250,7 @@ class GeneGpt:
         )
 
     def _prompt_ids(self, options: GeneGptOptions, question: str, engine: Engine) -> list[int]:
-        if uses_chat_template(engine, self._slot.card):
+        if uses_chat_template(engine, self._lifecycle.card):
             return engine.tokenizer.encode_chat(self._prompt.chat_form(options.mask, question))
         return plain_ids(engine, self._prompt.base_form(options.mask, question))
 
@@ -260,7 +260,7 @@ class GeneGpt:
         With demonstrations, a multi-hop answer may have blank lines between its sub-questions and ends where the next
         demonstration would begin; a chat model stops by itself.
         """
-        if uses_chat_template(engine, self._slot.card):
+        if uses_chat_template(engine, self._lifecycle.card):
             return ("\n\nQuestion:",)
         by_sub_questions = COT_TRIGGER in question and options.mask != MASKS["none"]
         return ("\n\nQuestion:",) if by_sub_questions else ("\n\n",)

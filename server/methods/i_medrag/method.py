@@ -59,7 +59,7 @@ class IMedRag:
     def __init__(
         self, lifecycle: EngineLifecycle, passages: PassageSource, max_answer_tokens: int, parts: Tracer | None = None
     ) -> None:
-        self._slot = lifecycle
+        self._lifecycle = lifecycle
         self._passages = passages
         self._parts = parts or NullObserver()
         self._max_answer_tokens = max_answer_tokens
@@ -82,14 +82,14 @@ class IMedRag:
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_iterated(ask.options)
         asked = read_question(ask.question, options)
-        engine = self._slot.get()
+        engine = self._lifecycle.get()
         answer = min(ask.sampling.max_tokens or self._max_answer_tokens, engine.max_model_len // 3)
         run = _Run(
             asked=asked,
             options=options,
             params=params_of(ask, answer),
             generations=Generations(engine, ask.request_id),
-            layout=PromptFormatter(engine, self._slot.card),
+            layout=PromptFormatter(engine, self._lifecycle.card),
             passages=self._passages.open(ask),
             prompts=IteratedPrompts(self._prompts, asked, options),
             parts=self._parts,

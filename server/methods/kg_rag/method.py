@@ -85,7 +85,7 @@ class KgRag:
     description = "KG-RAG: answers biomedical questions from the statements of a knowledge graph, with their sources"
 
     def __init__(self, lifecycle: EngineLifecycle, graphs: Graphs, linker: Linker, max_answer_tokens: int) -> None:
-        self._slot = lifecycle
+        self._lifecycle = lifecycle
         self._graphs = graphs
         self._linker = linker
         self._max_answer_tokens = max_answer_tokens
@@ -104,9 +104,9 @@ class KgRag:
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options)
         asked = read_question(ask.question, options)
-        engine = self._slot.get()
+        engine = self._lifecycle.get()
         graph = self._graphs.open(ask, options.egress)
-        extractor = EngineExtractor(engine, self._slot.card, ask) if options.linking == "model" else None
+        extractor = EngineExtractor(engine, self._lifecycle.card, ask) if options.linking == "model" else None
         recognised = await recognise(self._linker, asked, extractor)
         for line in report.recognised(recognised):
             yield Step(line)
@@ -152,7 +152,7 @@ class KgRag:
             yield event
 
     async def _context(self, gathered: ContextCandidates, vectors: Vectors, choosing: ContextOptions) -> Context:
-        tokenizer = self._slot.get().tokenizer
+        tokenizer = self._lifecycle.get().tokenizer
         return await asyncio.to_thread(build_context, gathered, vectors, lambda t: len(tokenizer.encode(t)), choosing)
 
     def _room(self, ask: AnswerRequest, asked: ParsedQuestion, engine: Engine) -> int:
@@ -168,7 +168,7 @@ class KgRag:
         return min(wanted, max(len(engine.tokenizer.encode(f" {answer}")) for answer in asked.answers) + 2)
 
     def _prompt_ids(self, asked: ParsedQuestion, engine: Engine, context: str) -> list[int]:
-        if uses_chat_template(engine, self._slot.card):
+        if uses_chat_template(engine, self._lifecycle.card):
             return engine.tokenizer.encode_chat(self._prompts.chat_form(asked, context))
         return plain_ids(engine, self._prompts.base_form(asked, context))
 

@@ -53,7 +53,7 @@ class MedRag:
     description = "MedRAG: answers medical questions from passages of this server's namespaces, with their sources"
 
     def __init__(self, lifecycle: EngineLifecycle, passages: PassageSource, max_answer_tokens: int) -> None:
-        self._slot = lifecycle
+        self._lifecycle = lifecycle
         self._passages = passages
         self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
@@ -73,7 +73,7 @@ class MedRag:
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options)
         asked = read_question(ask.question, options)
-        engine = self._slot.get()
+        engine = self._lifecycle.get()
         chains = self._chains(ask, asked, options, engine)
         gathered, context = None, Context()
         if options.retrieval:
@@ -111,7 +111,7 @@ class MedRag:
             params = replace(params, temperature=_VOTING_TEMPERATURE)
         generations = Generations(engine, ask.request_id)
         reasoned = options.reasoning == "chain_of_thought"
-        return Chains(generations, PromptFormatter(engine, self._slot.card), asked, params, reasoned)
+        return Chains(generations, PromptFormatter(engine, self._lifecycle.card), asked, params, reasoned)
 
     async def _context(self, chains: Chains, found: Sequence[RankedPassage], options: MedRagOptions) -> Context:
         around = chains.layout.ids(*self._around(chains.asked, options))

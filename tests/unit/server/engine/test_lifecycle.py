@@ -18,7 +18,7 @@ from server.error_mapping import error_reply
 CARD = ModelCard(name="scripted", source=".")
 
 
-def _slot() -> EngineLifecycle:
+def _lifecycle() -> EngineLifecycle:
     return EngineLifecycle(CARD, lambda: ScriptedEngine(CARD, EngineOptions(), [Rule("", "hi")]))
 
 
@@ -29,7 +29,7 @@ async def test_a_warm_up_runs_before_the_engine_is_ready() -> None:
     async def warm_up(engine: Engine) -> None:
         seen.append(f"{engine.name} {lifecycle.state}")
 
-    lifecycle = _slot()
+    lifecycle = _lifecycle()
     lifecycle.when_loaded(warm_up)
     await lifecycle.load()
 
@@ -42,7 +42,7 @@ async def test_a_warm_up_that_fails_does_not_stop_the_server() -> None:
     async def warm_up(_: Engine) -> None:
         raise ContextTooLong("no room")
 
-    lifecycle = _slot()
+    lifecycle = _lifecycle()
     lifecycle.when_loaded(warm_up)
     await lifecycle.load()
 
