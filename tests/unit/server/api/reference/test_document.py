@@ -258,7 +258,7 @@ def test_tokens_are_of_the_served_model(document: dict[str, Any]) -> None:
     assert not any(Draft202012Validator(schema).is_valid(body) for body in bodies)
 
 
-@pytest.mark.parametrize("is_guarded", [True, False])
+@pytest.mark.parametrize("requires_key", [True, False])
 def test_the_keyring_says_whether_keys_are_needed(requires_key: bool) -> None:
     """Keys of the store count as those of the settings do; while the engine loads, nothing is said of it."""
 
