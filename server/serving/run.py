@@ -113,7 +113,7 @@ def run_server(settings: Settings) -> int:
     """
     keyring = open_keyring(settings)
     require_keys(settings, keyring)
-    listener = _listen(settings.server)
+    listener = listen(settings.server)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(settings, keyring, listener))
@@ -135,7 +135,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _listen(server: ServerSettings) -> socket.socket:
+def listen(server: ServerSettings) -> socket.socket:
     """Bind the address before anything is loaded, so that a port in use is reported at once."""
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     try:
