@@ -18,13 +18,7 @@ from models.decoding.types import Call, CallFinished, CallHandler, CallReply, Ca
 from models.engines.base import Engine
 from models.types import Delta, TokenLogprob
 
-__all__ = ["LoopRequest", "run", "run_many"]
-
 log = logging.getLogger(__name__)
-
-# Far enough apart that the segments of one choice never use the seeds of the next.
-_SEEDS_PER_CHOICE = 1000
-_QUEUED_EVENTS = 256
 
 
 async def run(engine: Engine, request: LoopRequest, handler: CallHandler) -> AsyncGenerator[LoopEvent, None]:
@@ -59,35 +53,6 @@ async def run(engine: Engine, request: LoopRequest, handler: CallHandler) -> Asy
             yield CallFinished(action.call, reply, resumed.injected, resumed.num_tokens, seconds)
             action = resumed.then
     yield action.done
-
-
-async def run_many(
-    engine: Engine, request: LoopRequest, handlers: Sequence[CallHandler]
-) -> AsyncGenerator[tuple[int, LoopEvent], None]:
-    """Generate one answer per handler concurrently and yield events as they occur, each with its answer's index.
-
-    Answer ``i`` has seed ``seed + 1000 * i``. When one answer raises, the others are cancelled and the error
-    propagates.
-    """
-    queue: asyncio.Queue[tuple[int, LoopEvent | Exception | None]] = asyncio.Queue(_QUEUED_EVENTS)
-    tasks = [
-        asyncio.create_task(_pump(queue, index, run(engine, _choice(request, index), handler)))
-        for index, handler in enumerate(handlers)
-    ]
-    try:
-        num_open = len(tasks)
-        while num_open:
-            index, event = await queue.get()
-            if isinstance(event, Exception):
-                raise event
-            if event is None:
-                num_open -= 1
-            else:
-                yield index, event
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _Timer:
@@ -193,26 +158,6 @@ async def _ask(handler: CallHandler, call: Call, request: LoopRequest, timer: _T
         log.warning("call failed request_id=%s ordinal=%d error=%s", request.request_id, call.ordinal, kind)
         text = "[error: the call took too long]" if overran else "[error: the call failed]"
         return CallReply(text, "error", {"error_type": kind})
-
-
-async def _pump(
-    queue: asyncio.Queue[tuple[int, LoopEvent | Exception | None]],
-    index: int,
-    events: AsyncGenerator[LoopEvent, None],
-) -> None:
-    try:
-        async with aclosing(events):
-            async for event in events:
-                await queue.put((index, event))
-        await queue.put((index, None))
-    except Exception as error:
-        await queue.put((index, error))
-
-
-def _choice(request: LoopRequest, index: int) -> LoopRequest:
-    seed = request.params.seed
-    params = replace(request.params, seed=None if seed is None else seed + _SEEDS_PER_CHOICE * index)
-    return replace(request, params=params, request_id=f"{request.request_id}-c{index}")
 
 
 def _as_event(delta: Delta) -> TextSampled:

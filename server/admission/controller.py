@@ -35,12 +35,14 @@ class CancelScope:
         self._cancelled = False
         self._timer: asyncio.TimerHandle | None = None
         if deadline is not None:
-            overdue = AnswerTimeout("the answer was not complete at its deadline")
-            self._timer = asyncio.get_running_loop().call_at(deadline, self.end, overdue)
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._expire)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+    def _expire(self) -> None:
+        self.end(AnswerTimeout("the answer was not complete at its deadline"))
 
     def end(self, error: ArrowheadError) -> None:
         """Raise ``error`` in the enclosed work at its current ``await``, or else when the next block starts.
@@ -123,7 +125,7 @@ class Admission:
         self.draining = False
         self._queue = FairQueue(limits)
         self._turns: dict[Ticket, asyncio.Future[None]] = {}
-        self._leashes: set[CancelScope] = set()
+        self._scopes: set[CancelScope] = set()
         self._mean_s = _GUESS_S
 
     @property
@@ -183,7 +185,7 @@ class Admission:
 
     def end_all(self) -> None:
         """End all running and waiting requests with ServerStopping."""
-        for cancel_scope in list(self._leashes):
+        for cancel_scope in list(self._scopes):
             cancel_scope.end(ServerStopping("the server stopped before the answer was complete"))
 
     def retry_after_s(self, places: int) -> int:
@@ -193,11 +195,11 @@ class Admission:
 
     def _in_scope(self, deadline: float | None) -> CancelScope:
         cancel_scope = CancelScope(deadline)
-        self._leashes.add(cancel_scope)
+        self._scopes.add(cancel_scope)
         return cancel_scope
 
     def _unregister(self, cancel_scope: CancelScope) -> None:
-        self._leashes.discard(cancel_scope)
+        self._scopes.discard(cancel_scope)
         cancel_scope.close()
 
     async def _enter(self, ticket: Ticket, cancel_scope: CancelScope) -> None:

@@ -108,10 +108,11 @@ class AccessControl:
         Raises:
             RateExceeded: the limit is reached.
         """
-        self._rates.take(principal)
+        if not principal.is_operator:
+            self._rates.take(principal)
 
     def rate_headers(self, principal: Principal) -> dict[str, str]:
-        return self._rates.headers(principal)
+        return {} if principal.is_operator else self._rates.headers(principal)
 
     def _listed(self, origin: str) -> bool:
         try:

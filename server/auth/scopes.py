@@ -76,7 +76,7 @@ class Principal:
 
     @property
     def key_id(self) -> str:
-        return id_of_digest(self.owner)
+        return id_of_digest(self.owner) if self.owner else ""
 
     def may_use(self, method: str) -> bool:
         return self.is_operator or self.scopes.methods is None or method in self.scopes.methods

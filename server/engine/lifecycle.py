@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from models.catalog import ModelCard
-from models.engines.base import Engine
+from models.engines.base import Engine, ServesOpenAi
 from models.errors import ArrowheadError, EngineLoading, EngineUnavailable
 
 MAX_DELAY_S: Final = 60.0
@@ -145,6 +145,11 @@ class EngineLifecycle:
         if self.failure is not None:
             raise EngineUnavailable(f"{self.card.name} could not be loaded")
         raise EngineUnavailable(f"{self.card.name} has stopped")
+
+    @property
+    def may_serve_openai(self) -> bool:
+        """Return whether the engine has an OpenAI layer of its own; true as long as no engine is known."""
+        return self._engine is None or isinstance(self._engine, ServesOpenAi)
 
     async def load(self) -> None:
         """Build, start and supervise the engine.

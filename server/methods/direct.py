@@ -33,10 +33,7 @@ class Direct:
 
     def __init__(self, lifecycle: EngineLifecycle) -> None:
         self._lifecycle = lifecycle
-
-    @property
-    def description(self) -> str:
-        return self._lifecycle.card.description or f"{self._lifecycle.card.name}, without any method"
+        self.description = lifecycle.card.description or f"{lifecycle.card.name}, without any method"
 
     def check(self, ask: AnswerRequest) -> None:
         for key in ask.options:

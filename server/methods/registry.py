@@ -1,4 +1,4 @@
-"""Prefix the answers of a method with a warning where its model was not trained for the method."""
+"""Name the methods, and warn in the answers of one that the served model was not trained for."""
 
 from __future__ import annotations
 
@@ -19,14 +19,8 @@ class WarningMethod:
     def __init__(self, inner: Method, model: str) -> None:
         self._inner = inner
         self._caution = f"{model} was not trained for {inner.name}: what it writes here is no answer to rely on"
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def description(self) -> str:
-        return f"{self._inner.description} ({self._caution})"
+        self.name = inner.name
+        self.description = f"{inner.description} ({self._caution})"
 
     def check(self, ask: AnswerRequest) -> None:
         self._inner.check(ask)
@@ -41,5 +35,6 @@ class WarningMethod:
 METHOD_NAMES = (GeneGpt.name, KgRag.name, MedRag.name, IMedRag.name)
 
 
-def _for_model(method: Method, card: ModelCard) -> Method:
+def for_model(method: Method, card: ModelCard) -> Method:
+    """Return the method, with a warning in its answers if the model was trained, but not for this method."""
     return WarningMethod(method, card.name) if card.trained_for and method.name not in card.trained_for else method

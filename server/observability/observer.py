@@ -130,50 +130,55 @@ log = logging.getLogger(__name__)
 
 
 class AnswerMetrics:
-    """Collect the metrics of one answer.
+    """Collect the metrics of one request's answers, ``choices`` of them, and report their beginning and end."""
 
-    ``groups`` names for each choice the prompt that it answers; choices of one prompt share its tokens.
-    """
-
-    def __init__(self, observer: Observer, answer_id: str, model: str, groups: Sequence[str]) -> None:
+    def __init__(self, observer: Observer, answer_id: str, model: str, choices: int) -> None:
+        self.id = answer_id
         self._observer = observer
-        self._id = answer_id
         self._model = model
-        self._groups = groups
+        self._choices = choices
         self._calls: Counter[tuple[str, str]] = Counter()
         self._began = 0.0
         self._first: float | None = None
 
     def begin(self) -> None:
         self._began = time.monotonic()
-        self._observer.answer_began(self._id, self._model)
+        self._observer.answer_began(self.id, self._model)
 
     def feed(self, event: Event) -> None:
+        """Count a method's event: its first text, its calls."""
         if self._first is None and isinstance(event, TextDelta | TranscriptDelta) and event.text:
-            self._first = time.monotonic()
+            self.text_began(time.monotonic())
         if isinstance(event, CallReplied):
             self._calls[str(event.record.get("endpoint") or ""), event.status] += 1
 
-    def end(self, failure: str | None, usages: Sequence[LoopUsage | None]) -> AnswerRecord:
-        """Report the finished answer to the observer and return its record.
+    def text_began(self, at: float) -> None:
+        """Record the monotonic time of the first text; later calls change nothing."""
+        if self._first is None:
+            self._first = at
 
-        ``usages`` has one entry per choice, None for a choice that did not finish.
-        """
+    def end(self, outcome: str, tokens: TokenCounts) -> AnswerRecord:
+        """Report the finished answers to the observer and return their record."""
         record = AnswerRecord(
-            id=self._id,
+            id=self.id,
             model=self._model,
-            outcome=failure or "ok",
+            outcome=outcome,
             seconds=time.monotonic() - self._began,
-            first_s=None if self._first is None else self._first - self._began,
-            choices=len(self._groups),
+            first_s=None if self._first is None else max(0.0, self._first - self._began),
+            choices=self._choices,
             calls=dict(self._calls),
-            tokens=_counted(self._groups, usages),
+            tokens=tokens,
         )
         self._observer.answer_ended(record)
         return record
 
 
-def _counted(groups: Sequence[str], usages: Sequence[LoopUsage | None]) -> TokenCounts:
+def token_counts(groups: Sequence[str], usages: Sequence[LoopUsage | None]) -> TokenCounts:
+    """Return the tokens of all choices.
+
+    ``groups`` names for each choice the prompt that it answers; choices of one prompt share its tokens. ``usages`` has
+    one entry per choice, None for a choice that did not finish.
+    """
     by_prompt: dict[str, list[LoopUsage]] = {}
     for group, usage in zip(groups, usages, strict=True):
         if usage is not None:

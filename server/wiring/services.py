@@ -95,7 +95,8 @@ class Services:
 
     def models(self, principal: Principal) -> list[ServedModel]:
         """Return the models that a key may use."""
-        return [served for served in self._served.values() if principal.may_use(served.name)]
+        every = self._served.values()
+        return list(every) if principal.is_operator else [one for one in every if principal.may_use(one.name)]
 
     def find(self, model: str, principal: Principal) -> ServedModel:
         """Return the entry of a model.
@@ -121,7 +122,9 @@ class Services:
     def spend(self, owner: str, tokens: int) -> None:
         """Charge the tokens of an answer to the rate limit of its key."""
         with suppress(Unauthorized):  # the key was revoked during the answer
-            self.rates.spend(self.keyring.principal_of(owner), tokens)
+            principal = self.keyring.principal_of(owner)
+            if not principal.is_operator:
+                self.rates.spend(principal, tokens)
 
     @property
     def in_flight(self) -> int:

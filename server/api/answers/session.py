@@ -1,17 +1,19 @@
-"""Run the answers of one request with their events and traces.
+"""Run the answers of one request: admission, deadline, events, traces, accounting.
 
-Shared by the routes; knows no wire format.
+Every answer has an ``AnswerSession``, also one that vLLM's own layer writes; ``Answers`` runs those of a method in one.
+Knows no wire format.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from server.admission.controller import CancelScope
 from server.admission.fair_queue import Ticket, estimated_tokens
 from server.api.answers.rendering import Choice
 from server.api.answers.sanitize import EventSanitizer
@@ -19,12 +21,95 @@ from server.error_mapping import error_reply
 from server.errors import AnswerTimeout, InvalidRequest
 from server.methods.base import AnswerRequest, Done, Event, Method
 from server.observability.logging_setup import request_id
-from server.observability.observer import AnswerMetrics, log_answer
+from server.observability.observer import AnswerMetrics, TokenCounts, log_answer, token_counts
 from server.traces import TraceHead, TraceRecorder
 from server.wiring.services import DIRECT, ServedModel, Services
 
+TIMEOUT_HEADER: Final = "X-Request-Timeout"
 # Distance between the seeds of choices: the segments of one answer use consecutive seeds from its own.
-_SEED_STRIDE = 1000
+_SEED_STRIDE: Final = 1000
+
+
+def deadline_of(services: Services, timeout: str | None) -> float:
+    """Return the deadline of a request, on the event loop's clock.
+
+    ``timeout`` is the client's ``X-Request-Timeout``, which can only shorten the server's.
+
+    Raises:
+        InvalidRequest: the value is not a positive finite number.
+    """
+    seconds = services.settings.server.request_timeout_s
+    if timeout is not None:
+        seconds = min(seconds, _positive_seconds(timeout))
+    return asyncio.get_running_loop().time() + seconds
+
+
+def _positive_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise InvalidRequest(f"{TIMEOUT_HEADER}: a number of seconds above 0", param=TIMEOUT_HEADER)
+    return seconds
+
+
+class Account(NamedTuple):
+    """State what an answer has used when it ends.
+
+    ``sampled`` is charged to the key. ``outcome`` is that of a session whose block raised nothing. ``fields`` are
+    added to the log line.
+    """
+
+    tokens: TokenCounts
+    sampled: int
+    outcome: str = "ok"
+    fields: Mapping[str, str] = {}
+
+
+class AnswerSession:
+    """Admit the answers of one request, and account for them however they end.
+
+    ``metrics`` has the answer's id. ``owner`` is the digest of the key that is charged.
+    """
+
+    def __init__(self, services: Services, metrics: AnswerMetrics, owner: str) -> None:
+        self.metrics = metrics
+        self.is_admitted = False
+        self.outcome = "cancelled"
+        self._services = services
+        self._owner = owner
+
+    @asynccontextmanager
+    async def admitted(
+        self, ticket: Ticket, deadline: float, account: Callable[[], Account]
+    ) -> AsyncIterator[CancelScope]:
+        """Hold a place for the block, in which log lines have the answer's id.
+
+        At its end, reports the answer to the observer, charges its key and writes its log line. ``account`` is called
+        once then; a cancelled block has the outcome ``cancelled``.
+
+        Raises:
+            ArrowheadError: whatever ``Admission.place`` raises, before the block.
+        """
+        request = request_id.get()
+        async with self._services.admission.place(ticket, deadline) as cancel_scope:
+            self.is_admitted = True
+            request_id.set(self.metrics.id)
+            self.metrics.begin()
+            failure: str | None = "cancelled"
+            try:
+                yield cancel_scope
+                failure = None
+            except Exception as error:
+                failure = error_reply(error).code
+                raise
+            finally:
+                request_id.set(request)  # the request's access-log line follows later
+                used = account()
+                self.outcome = failure or used.outcome
+                self._services.spend(self._owner, used.sampled)
+                log_answer(self.metrics.end(self.outcome, used.tokens), request, used.fields)
 
 
 class Indexed(NamedTuple):
@@ -87,13 +172,10 @@ async def run_all(method: Method, asks: Sequence[AnswerRequest]) -> AsyncGenerat
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-TIMEOUT_HEADER: Final = "X-Request-Timeout"
+class Answers:
+    """Run a method's answers to one request.
 
-
-class AnswerSession:
-    """Run the answers of one request.
-
-    Feeds every event to its choice and its trace, and stores the trace however the answer ends.
+    Feeds every event to its choice and its trace, and stores the trace however the answers end.
     """
 
     def __init__(self, services: Services, served: ServedModel, asks: Sequence[AnswerRequest], head: TraceHead) -> None:
@@ -103,11 +185,17 @@ class AnswerSession:
         self._served = served
         self._asks = services.with_namespaces(head.owner, asks)
         self._recorders = [TraceRecorder(ask) for ask in self._asks]
-        unsafe = served.name == DIRECT or services.settings.server.answer_images == "on"
+        is_plain = served.name == DIRECT
+        self._egress = None if is_plain else services.egress
+        unsafe = is_plain or services.settings.server.answer_images == "on"
         self._safe = None if unsafe else [EventSanitizer() for _ in asks]
-        self._watch = AnswerMetrics(services.observer, head.id, served.id, [prompt_of(ask) for ask in asks])
-        self._deadline = asyncio.get_running_loop().time() + services.settings.server.request_timeout_s
-        self.is_admitted = False
+        metrics = AnswerMetrics(services.observer, head.id, served.id, len(self._asks))
+        self._session = AnswerSession(services, metrics, head.owner)
+        self._deadline = math.inf
+
+    @property
+    def is_admitted(self) -> bool:
+        return self._session.is_admitted
 
     def set_side_job(self, job: str | None) -> None:
         """Set the side job's name in every choice."""
@@ -115,17 +203,14 @@ class AnswerSession:
             choice.side_job = job
 
     def check(self, timeout: str | None = None) -> None:
-        """Check the request as far as possible before any work.
-
-        ``timeout`` is the client's ``X-Request-Timeout``, which can only shorten the server's.
+        """Check the request as far as possible before any work, and set its deadline.
 
         Raises:
             InvalidRequest: the timeout or the number of choices is not valid.
             ArrowheadError: the server stops, the model is not available, or the method refuses the request.
         """
         self._services.admission.check()
-        if timeout is not None:
-            self._deadline = min(self._deadline, asyncio.get_running_loop().time() + timeout_seconds(timeout))
+        self._deadline = deadline_of(self._services, timeout)
         limit = self._services.settings.server.max_n
         if len(self._asks) > limit:
             raise InvalidRequest(f"n: at most {limit} choices are served at once", param="n")
@@ -133,7 +218,7 @@ class AnswerSession:
         self._served.method.check(self._asks[0])
 
     async def events(self) -> AsyncGenerator[Indexed, None]:
-        """Yield the events of all choices.
+        """Yield the events of all choices; ``check`` comes first.
 
         Raises:
             ArrowheadError: whatever ``Admission.place`` raises, before the first event.
@@ -141,20 +226,11 @@ class AnswerSession:
             ServerStopping: the server stops, at any time.
         """
         failure: str | None = "cancelled"
-        request = request_id.get()
-        async with self._services.admission.place(self._ticket(), self._deadline) as cancel_scope:
-            self.is_admitted = True
-            request_id.set(self.head.id)
-            self._watch.begin()
+        async with self._session.admitted(self._ticket(), self._deadline, self._account) as cancel_scope:
             try:
                 async with aclosing(cancel_scope.iterate(run_all(self._served.method, self._asks))) as merged:
                     async for item in merged:
-                        self._watch.feed(item.event)
-                        self._recorders[item.choice].feed(item.event)
-                        if isinstance(item.event, Done):
-                            self._record_egress(item.choice)
-                        for event in self._safe[item.choice].of(item.event) if self._safe else (item.event,):
-                            self.choices[item.choice].feed(event)
+                        for event in self._fed(item):
                             yield Indexed(item.choice, event)
                 failure = None
             except AnswerTimeout as error:
@@ -166,8 +242,6 @@ class AnswerSession:
                 raise
             finally:
                 self._release_egress_records()
-                request_id.set(request)  # the request's access-log line follows later
-                self._log(failure, request)
                 await asyncio.shield(self._store(failure))
 
     async def collect(self) -> None:
@@ -175,6 +249,18 @@ class AnswerSession:
         async with aclosing(self.events()) as events:
             async for _ in events:
                 pass
+
+    def _fed(self, item: Indexed) -> Sequence[Event]:
+        """Feed one event of a method to metrics, trace and choice, and return the events that may be shown."""
+        index, event = item
+        self._session.metrics.feed(event)
+        self._recorders[index].feed(event)
+        if isinstance(event, Done):
+            self._record_egress(index)
+        shown = list(self._safe[index].of(event)) if self._safe else (event,)
+        for one in shown:
+            self.choices[index].feed(one)
+        return shown
 
     def _ticket(self) -> Ticket:
         """Return the queue ticket with the estimated tokens of all choices.
@@ -193,35 +279,20 @@ class AnswerSession:
         await self._services.traces.put(self.head, [recorder.record(failure, choice.left) for recorder, choice in both])
 
     def _record_egress(self, index: int) -> None:
-        if self._services.egress is not None:
-            self.choices[index].left = self._services.egress.departures_of(self._asks[index].request_id)
+        if self._egress is not None:
+            self.choices[index].left = self._egress.departures_of(self._asks[index].request_id)
 
     def _release_egress_records(self) -> None:
         """Record the outbound calls of all answers, including those that ended early, then clear the egress records."""
         for index, ask in enumerate(self._asks):
             self._record_egress(index)
-            if self._services.egress is not None:
-                self._services.egress.forget(ask.request_id)
+            if self._egress is not None:
+                self._egress.forget(ask.request_id)
 
-    def _log(self, failure: str | None, request: str) -> None:
-        self._services.spend(self.head.owner, sum(choice.sampled for choice in self.choices))
-        record = self._watch.end(failure, [choice.done.usage if choice.done else None for choice in self.choices])
-        log_answer(record, request)
-
-
-def timeout_seconds(text: str) -> float:
-    """Parse the value of ``X-Request-Timeout``.
-
-    Raises:
-        InvalidRequest: the value is not a positive finite number.
-    """
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise InvalidRequest(f"{TIMEOUT_HEADER}: a number of seconds above 0", param=TIMEOUT_HEADER)
-    return seconds
+    def _account(self) -> Account:
+        usages = [choice.done.usage if choice.done else None for choice in self.choices]
+        tokens = token_counts([prompt_of(ask) for ask in self._asks], usages)
+        return Account(tokens, sum(choice.sampled for choice in self.choices))
 
 
 def _num_chars(ask: AnswerRequest) -> int:

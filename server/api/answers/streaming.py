@@ -18,7 +18,7 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from server.api.answers.session import AnswerSession
+from server.api.answers.session import Answers
 from server.api.http_request import cancel_on_disconnect
 from server.error_mapping import ErrorReply, error_reply
 from server.middleware.security import log_failure
@@ -140,11 +140,11 @@ class _EventStream(StreamingResponse):
 
 
 async def stream_reply(
-    request: Request, exchange: AnswerSession, chunks: _Chunks, framing: Framing = CHUNKS
+    request: Request, answers: Answers, chunks: _Chunks, framing: Framing = CHUNKS
 ) -> StreamingResponse:
     """Return the streaming reply; errors before the first chunk are raised, so that they get their HTTP status.
 
-    The reply begins after admission of the exchange, with the first chunk or after one keep-alive interval without it.
+    The reply begins after admission of the answers, with the first chunk or after one keep-alive interval without it.
 
     Raises:
         ClientGone: the client disconnected while waiting.
@@ -154,7 +154,7 @@ async def stream_reply(
     opening = asyncio.ensure_future(_first(chunks))
     try:
         async with cancel_on_disconnect(request.receive):
-            await _begins(opening, exchange, keepalive_s)
+            await _begins(opening, answers, keepalive_s)
     except BaseException:
         await _close(opening, chunks)
         raise
@@ -165,7 +165,7 @@ async def _first(chunks: _Chunks) -> Chunk | None:
     return await anext(chunks, None)
 
 
-async def _begins(opening: _Opening, exchange: AnswerSession, patience_s: float) -> None:
+async def _begins(opening: _Opening, answers: Answers, patience_s: float) -> None:
     """Wait for the first chunk, or until the reply begins without it.
 
     Raises:
@@ -173,7 +173,7 @@ async def _begins(opening: _Opening, exchange: AnswerSession, patience_s: float)
     """
     while not opening.done():
         await asyncio.wait({opening}, timeout=patience_s)
-        if exchange.is_admitted:
+        if answers.is_admitted:
             break
     if opening.done():
         opening.result()

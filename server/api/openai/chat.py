@@ -23,7 +23,7 @@ from server.api.answers.rendering import (
     side_job,
     usage_object,
 )
-from server.api.answers.session import TIMEOUT_HEADER, AnswerSession, fan_out
+from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
 from server.api.answers.streaming import Chunk, stream_reply
 from server.api.http_request import RawRoute, cancel_on_disconnect, read_json
 from server.api.openai.schemas import ChatRequest, parse_chat
@@ -40,25 +40,24 @@ router = APIRouter(route_class=RawRoute)
 async def chat_completions(request: Request) -> Response:
     services: Services = request.app.state.services
     sent = await read_json(request, services.settings.server.max_body_bytes)
-    plain = await dispatch_plain(request, sent)
-    if plain is not None:
+    if services.lifecycle.may_serve_openai and (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body = parse_chat(sent)
     shown, options = renderer_for(request.headers, body.arrowhead or {})
     job = side_job(request.headers, body.messages[-1].text)
-    exchange = _exchange(services, body, request.state.principal, job, options)
-    exchange.check(request.headers.get(TIMEOUT_HEADER))
+    answers = _answers(services, body, request.state.principal, job, options)
+    answers.check(request.headers.get(TIMEOUT_HEADER))
     decode = services.lifecycle.get().tokenizer.decode
     if body.stream:
-        return await stream_reply(request, exchange, _chunks(exchange, body, decode, shown))
+        return await stream_reply(request, answers, _chunks(answers, body, decode, shown))
     async with cancel_on_disconnect(request.receive):
-        await exchange.collect()
-    return JSONResponse(_completion(exchange, body, decode))
+        await answers.collect()
+    return JSONResponse(_completion(answers, body, decode))
 
 
-def _exchange(
+def _answers(
     services: Services, body: ChatRequest, principal: Principal, job: str | None, options: Mapping[str, Any]
-) -> AnswerSession:
+) -> Answers:
     head = TraceHead(f"chatcmpl-{uuid.uuid4().hex}", body.model, principal.owner, int(time.time()))
     ask = AnswerRequest(
         request_id=head.id,
@@ -67,12 +66,12 @@ def _exchange(
         options={} if job else options,
         key_id=principal.key_id,
     )
-    exchange = AnswerSession(services, model_for(services, body.model, job, principal), fan_out(ask, body.n or 1), head)
-    exchange.set_side_job(job)
-    return exchange
+    answers = Answers(services, model_for(services, body.model, job, principal), fan_out(ask, body.n or 1), head)
+    answers.set_side_job(job)
+    return answers
 
 
-def _completion(exchange: AnswerSession, body: ChatRequest, decode: Decode) -> dict[str, Any]:
+def _completion(answers: Answers, body: ChatRequest, decode: Decode) -> dict[str, Any]:
     choices = [
         {
             "index": index,
@@ -80,44 +79,44 @@ def _completion(exchange: AnswerSession, body: ChatRequest, decode: Decode) -> d
             "logprobs": chat_logprobs(choice.logprobs, decode) if body.logprobs else None,
             "finish_reason": choice.finish_reason,
         }
-        for index, choice in enumerate(exchange.choices)
+        for index, choice in enumerate(answers.choices)
     ]
-    usage = usage_object([choice.done.usage for choice in exchange.choices if choice.done])
-    return _envelope(exchange, "chat.completion") | {"choices": choices, "usage": usage}
+    usage = usage_object([choice.done.usage for choice in answers.choices if choice.done])
+    return _envelope(answers, "chat.completion") | {"choices": choices, "usage": usage}
 
 
-def _envelope(exchange: AnswerSession, kind: str) -> dict[str, Any]:
-    head = exchange.head
+def _envelope(answers: Answers, kind: str) -> dict[str, Any]:
+    head = answers.head
     return {"id": head.id, "object": kind, "created": head.created, "model": head.model}
 
 
 async def _chunks(
-    exchange: AnswerSession, body: ChatRequest, decode: Decode, shown: OpenWebUiRenderer | None
+    answers: Answers, body: ChatRequest, decode: Decode, shown: OpenWebUiRenderer | None
 ) -> AsyncGenerator[Chunk, None]:
     """Yield the chunks of the reply; ``shown`` renders Open WebUI's additional events for the first choice."""
-    base = _envelope(exchange, "chat.completion.chunk") | ({"usage": None} if body.include_usage else {})
+    base = _envelope(answers, "chat.completion.chunk") | ({"usage": None} if body.include_usage else {})
     greeted: set[int] = set()
-    async with aclosing(exchange.events()) as events:
+    async with aclosing(answers.events()) as events:
         async for index, event in events:
             if index not in greeted:
                 greeted.add(index)
                 yield base | {"choices": [_choice(index, {"role": "assistant", "content": ""})]}
             if shown is not None and index == 0:
-                for told in shown.of(event, exchange.choices[0]):
+                for told in shown.of(event, answers.choices[0]):
                     yield base | {"choices": [_choice(0, {})], "event": told}
                 if isinstance(event, Evidence):
                     continue  # Open WebUI makes a source of each annotation, which would duplicate it
-            for choice in _choices(index, event, exchange, decode if body.logprobs else None):
+            for choice in _choices(index, event, answers, decode if body.logprobs else None):
                 yield base | {"choices": [choice]}
     if body.include_usage:
-        usage = usage_object([choice.done.usage for choice in exchange.choices if choice.done])
+        usage = usage_object([choice.done.usage for choice in answers.choices if choice.done])
         yield base | {"choices": [], "usage": usage}
 
 
-def _choices(index: int, event: Event, exchange: AnswerSession, decode: Decode | None) -> list[dict[str, Any]]:
+def _choices(index: int, event: Event, answers: Answers, decode: Decode | None) -> list[dict[str, Any]]:
     """Return the chunk of one event; ``decode`` is None where no logprobs are requested."""
     if isinstance(event, Done):
-        choice = exchange.choices[index]
+        choice = answers.choices[index]
         return [_choice(index, {"arrowhead": choice.extra}) | {"finish_reason": choice.finish_reason}]
     delta = chat_delta(event)
     logprobs: tuple[TokenLogprob, ...] = ()

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from server.api.answers.rendering import Choice, CompletionLogprobs, Decode, usage_object
-from server.api.answers.session import TIMEOUT_HEADER, AnswerSession, fan_out
+from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
 from server.api.answers.streaming import Chunk, stream_reply
 from server.api.http_request import RawRoute, cancel_on_disconnect, read_json
 from server.api.openai.schemas import CompletionRequest, parse_completion
@@ -32,21 +32,20 @@ router = APIRouter(route_class=RawRoute)
 async def completions(request: Request) -> Response:
     services: Services = request.app.state.services
     sent = await read_json(request, services.settings.server.max_body_bytes)
-    plain = await dispatch_plain(request, sent)
-    if plain is not None:
+    if services.lifecycle.may_serve_openai and (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body = parse_completion(sent)
-    exchange = _exchange(services, body, request.state.principal)
-    exchange.check(request.headers.get(TIMEOUT_HEADER))
+    answers = _answers(services, body, request.state.principal)
+    answers.check(request.headers.get(TIMEOUT_HEADER))
     decode = services.lifecycle.get().tokenizer.decode
     if body.stream:
-        return await stream_reply(request, exchange, _chunks(exchange, body, decode))
+        return await stream_reply(request, answers, _chunks(answers, body, decode))
     async with cancel_on_disconnect(request.receive):
-        await exchange.collect()
-    return JSONResponse(_completion(exchange, body, decode))
+        await answers.collect()
+    return JSONResponse(_completion(answers, body, decode))
 
 
-def _exchange(services: Services, body: CompletionRequest, principal: Principal) -> AnswerSession:
+def _answers(services: Services, body: CompletionRequest, principal: Principal) -> Answers:
     """Build the requests of all choices, numbered prompt by prompt: all of the first, then all of the second."""
     head = TraceHead(f"cmpl-{uuid.uuid4().hex}", body.model, principal.owner, int(time.time()))
     asks: list[AnswerRequest] = []
@@ -59,10 +58,10 @@ def _exchange(services: Services, body: CompletionRequest, principal: Principal)
             key_id=principal.key_id,
         )
         asks += fan_out(ask, body.n or 1)
-    return AnswerSession(services, services.find(body.model, principal), asks, head)
+    return Answers(services, services.find(body.model, principal), asks, head)
 
 
-def _completion(exchange: AnswerSession, body: CompletionRequest, decode: Decode) -> dict[str, Any]:
+def _completion(answers: Answers, body: CompletionRequest, decode: Decode) -> dict[str, Any]:
     choices = [
         {
             "index": index,
@@ -71,9 +70,9 @@ def _completion(exchange: AnswerSession, body: CompletionRequest, decode: Decode
             "finish_reason": choice.finish_reason,
             "arrowhead": choice.extra,
         }
-        for index, choice in enumerate(exchange.choices)
+        for index, choice in enumerate(answers.choices)
     ]
-    return _envelope(exchange) | {"choices": choices, "usage": _usage(exchange, body)}
+    return _envelope(answers) | {"choices": choices, "usage": _usage(answers, body)}
 
 
 def _logprobs(choice: Choice, decode: Decode) -> dict[str, Any]:
@@ -86,12 +85,12 @@ def _logprobs(choice: Choice, decode: Decode) -> dict[str, Any]:
     return merged
 
 
-def _usage(exchange: AnswerSession, body: CompletionRequest) -> dict[str, Any]:
+def _usage(answers: Answers, body: CompletionRequest) -> dict[str, Any]:
     """Return the total usage; each prompt counts once, however many choices it has."""
     n = body.n or 1
     total: dict[str, Any] = {}
-    for first in range(0, len(exchange.choices), n):
-        group = [choice.done.usage for choice in exchange.choices[first : first + n] if choice.done]
+    for first in range(0, len(answers.choices), n):
+        group = [choice.done.usage for choice in answers.choices[first : first + n] if choice.done]
         total = _sum(total, usage_object(group))
     return total
 
@@ -102,17 +101,17 @@ def _sum(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
     return {k: _sum(left[k], v) if isinstance(v, dict) else left[k] + v for k, v in right.items()}
 
 
-def _envelope(exchange: AnswerSession) -> dict[str, Any]:
-    head = exchange.head
+def _envelope(answers: Answers) -> dict[str, Any]:
+    head = answers.head
     return {"id": head.id, "object": "text_completion", "created": head.created, "model": head.model}
 
 
-async def _chunks(exchange: AnswerSession, body: CompletionRequest, decode: Decode) -> AsyncGenerator[Chunk, None]:
-    base = _envelope(exchange) | ({"usage": None} if body.include_usage else {})
-    renderings = [CompletionLogprobs(decode) for _ in exchange.choices]
-    async with aclosing(exchange.events()) as events:
+async def _chunks(answers: Answers, body: CompletionRequest, decode: Decode) -> AsyncGenerator[Chunk, None]:
+    base = _envelope(answers) | ({"usage": None} if body.include_usage else {})
+    renderings = [CompletionLogprobs(decode) for _ in answers.choices]
+    async with aclosing(answers.events()) as events:
         async for index, event in events:
-            choice = exchange.choices[index]
+            choice = answers.choices[index]
             if isinstance(event, Done):
                 last = _choice(index, "") | {"finish_reason": choice.finish_reason, "arrowhead": choice.extra}
                 yield base | {"choices": [last]}
@@ -121,7 +120,7 @@ async def _chunks(exchange: AnswerSession, body: CompletionRequest, decode: Deco
                 part = {"logprobs": logprobs if body.logprobs is not None else None}
                 yield base | {"choices": [_choice(index, event.text) | part]}
     if body.include_usage:
-        yield base | {"choices": [], "usage": _usage(exchange, body)}
+        yield base | {"choices": [], "usage": _usage(answers, body)}
 
 
 def _choice(index: int, text: str) -> dict[str, Any]:

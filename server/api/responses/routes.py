@@ -17,7 +17,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from server.api.answers.rendering import Choice, model_for, side_job, usage_object
-from server.api.answers.session import TIMEOUT_HEADER, AnswerSession, Indexed, fan_out
+from server.api.answers.session import TIMEOUT_HEADER, Answers, Indexed, fan_out
 from server.api.answers.streaming import EVENTS, Chunk, stream_reply
 from server.api.http_request import cancel_on_disconnect, read_json
 from server.api.responses.items import Ending, ResponseItems, Wire
@@ -109,16 +109,15 @@ router = APIRouter()
 async def create_response(request: Request) -> Response:
     services: Services = request.app.state.services
     sent = await read_json(request, services.settings.server.max_body_bytes)
-    plain = await dispatch_plain(request, sent)
-    if plain is not None:
+    if services.lifecycle.may_serve_openai and (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body = parse_responses(sent)
     job = side_job(request.headers, body.messages[-1].content)
-    exchange = _exchange(services, body, request.state.principal, job)
-    exchange.check(request.headers.get(TIMEOUT_HEADER))
-    answer = _Answer(exchange, body, services)
+    answers = _answers(services, body, request.state.principal, job)
+    answers.check(request.headers.get(TIMEOUT_HEADER))
+    answer = _Answer(answers, body, services)
     if body.fields.stream:
-        return await stream_reply(request, exchange, answer.events(), EVENTS)
+        return await stream_reply(request, answers, answer.events(), EVENTS)
     async with cancel_on_disconnect(request.receive):
         await answer.collect()
     return JSONResponse(answer.ended())
@@ -130,7 +129,7 @@ async def stored_response(response_id: str) -> Response:
     raise ResponseNotStored("responses are not stored here", param="response_id")
 
 
-def _exchange(services: Services, body: ResponsesRequest, principal: Principal, job: str | None) -> AnswerSession:
+def _answers(services: Services, body: ResponsesRequest, principal: Principal, job: str | None) -> Answers:
     head = TraceHead(f"resp_{uuid.uuid4().hex}", body.fields.model, principal.owner, int(time.time()))
     ask = AnswerRequest(
         request_id=head.id,
@@ -139,25 +138,25 @@ def _exchange(services: Services, body: ResponsesRequest, principal: Principal, 
         options={} if job else body.fields.arrowhead or {},
         key_id=principal.key_id,
     )
-    exchange = AnswerSession(services, model_for(services, head.model, job, principal), fan_out(ask, 1), head)
-    exchange.set_side_job(job)
-    return exchange
+    answers = Answers(services, model_for(services, head.model, job, principal), fan_out(ask, 1), head)
+    answers.set_side_job(job)
+    return answers
 
 
 class _Answer:
     """Build one response, complete or as a stream of events."""
 
-    def __init__(self, exchange: AnswerSession, body: ResponsesRequest, services: Services) -> None:
-        self._exchange = exchange
-        self._choice = exchange.choices[0]
+    def __init__(self, answers: Answers, body: ResponsesRequest, services: Services) -> None:
+        self._answers = answers
+        self._choice = answers.choices[0]
         self._body = body
         self._tokenizer = services.lifecycle.get().tokenizer
         decode = self._tokenizer.decode if body.wants_logprobs else None
-        self._items = ResponseItems(exchange.head.id.removeprefix("resp_"), decode)
+        self._items = ResponseItems(answers.head.id.removeprefix("resp_"), decode)
         self._numbers = count()
 
     async def collect(self) -> None:
-        async with aclosing(self._exchange.events()) as events:
+        async with aclosing(self._answers.events()) as events:
             async for _, event in events:
                 self._items.feed(event)
         self._items.end(self._status)
@@ -170,7 +169,7 @@ class _Answer:
 
         Errors before the answer's first event are raised; later errors are the stream's last events.
         """
-        async with aclosing(self._exchange.events()) as events:
+        async with aclosing(self._answers.events()) as events:
             first = await anext(events, None)
             begun = self._object("in_progress")
             for wire in self._numbered([{"type": f"response.{name}"} for name in ("created", "in_progress")]):
@@ -212,7 +211,7 @@ class _Answer:
         return "completed" if self._choice.finish_reason == "stop" else "incomplete"
 
     def _object(self, status: Status) -> dict[str, Any]:
-        made = response_object(self._exchange.head, self._body, status)
+        made = response_object(self._answers.head, self._body, status)
         if status == "in_progress":
             return made
         usage = usage_of_response(self._choice, self._tokenizer.encode)

@@ -6,7 +6,6 @@ fetch an address, read a file, bypass the queue, or cost far more than the reque
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from fastapi import APIRouter, Request, Response
 
 from models.engines.base import LayerCall, ServesOpenAi
 from server.admission.fair_queue import CHARS_PER_TOKEN, Ticket, estimated_tokens
-from server.api.answers.session import TIMEOUT_HEADER, timeout_seconds
+from server.api.answers.session import TIMEOUT_HEADER, deadline_of
 from server.api.http_request import RawRoute, read_json
 from server.api.vllm_passthrough.checks import check_plain
 from server.api.vllm_passthrough.forward import PassthroughCall, PassthroughResponse
@@ -49,9 +48,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     principal: Principal = request.state.principal
     services.find(services.lifecycle.card.name, principal)
     services.admission.check()
-    seconds = services.settings.server.request_timeout_s
-    if (given := request.headers.get(TIMEOUT_HEADER)) is not None:
-        seconds = min(seconds, timeout_seconds(given))
+    deadline = deadline_of(services, request.headers.get(TIMEOUT_HEADER))
     call = LayerCall(
         path=request.scope["path"],
         body=plain_body(check_plain(body, services.settings.server.max_n), principal.key_id),
@@ -62,7 +59,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
         call=call,
         principal=principal,
         ticket=Ticket(principal.key_id, _tokens(services, body)),
-        deadline=asyncio.get_running_loop().time() + seconds,
+        deadline=deadline,
         keepalive_s=services.settings.server.keepalive_s,
         choices=0 if request.scope["path"].endswith("/count_tokens") else _choices(body),
     )

@@ -7,22 +7,28 @@ import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import Response
 
 from models.engines.base import LayerCall, OpenAiLayer
+from server.admission.controller import CancelScope
 from server.admission.fair_queue import Ticket
+from server.api.answers.session import Account, AnswerSession
 from server.api.answers.streaming import DONE, KeepAlive, error_event, is_stream
 from server.api.http_request import cancel_on_disconnect
 from server.auth.scopes import Principal
 from server.error_mapping import error_reply
 from server.errors import ClientDisconnected
 from server.middleware.security import log_failure, new_id, send_error
-from server.observability.logging_setup import request_id
-from server.observability.observer import AnswerRecord, Observer, TokenCounts, log_answer
+from server.observability.observer import AnswerMetrics, TokenCounts
 from server.wiring.services import Services
+
+log = logging.getLogger(__name__)
+_Receive = Callable[[], Awaitable[Any]]
+_Send = Callable[[Any], Awaitable[None]]
 
 _ENDS_BYTES: Final = 8192
 # Texts of the reply have escaped quotation marks, so they cannot contain the names of these members.
@@ -102,45 +108,11 @@ def _usage(reply: bytes, start: int) -> dict[str, int]:
     return {name: int(number[1]) for name, number in found.items() if number is not None}
 
 
-class PassthroughMetrics:
-    """Report one answer to the observer; ``id`` is ours, since the layer's own id is known only from the reply."""
-
-    def __init__(self, observer: Observer, model: str, choices: int) -> None:
-        self.id = f"plain-{new_id()}"
-        self._observer = observer
-        self._model = model
-        self._choices = choices
-        self._began = 0.0
-
-    def begin(self) -> None:
-        self._began = time.monotonic()
-        self._observer.answer_began(self.id, self._model)
-
-    def end(self, outcome: str, first: float | None, tokens: TokenCounts) -> AnswerRecord:
-        """Report the end of the answer; ``first`` is the time of the first text, as ``began_text``."""
-        record = AnswerRecord(
-            id=self.id,
-            model=self._model,
-            outcome=outcome,
-            seconds=time.monotonic() - self._began,
-            first_s=None if first is None else max(0.0, first - self._began),
-            choices=self._choices,
-            tokens=tokens if outcome == "ok" else TokenCounts(),
-        )
-        self._observer.answer_ended(record)
-        return record
-
-
 def outcome_of(status: int, reading: ReplyReading) -> str:
     """Return the outcome of a complete reply: ``ok``, or our error code for the layer's status."""
     if 200 <= status < 300:
         return "model_error" if reading.has_failed else "ok"
     return _CODES.get(status, "invalid_value" if status < 500 else "model_error")
-
-
-log = logging.getLogger(__name__)
-_Receive = Callable[[], Awaitable[Any]]
-_Send = Callable[[Any], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,34 +142,32 @@ class PassthroughResponse(Response):
 
     async def __call__(self, scope: Any, receive: _Receive, send: _Send) -> None:
         kept = KeepAlive(send, self._passage.keepalive_s, scope["state"].get("send_piece"))
-        wire = _Wire(kept)
-        watch = PassthroughMetrics(self._services.observer, self._services.lifecycle.card.name, self._passage.choices)
-        outcome, is_admitted, request = "cancelled", False, request_id.get()
+        wire, code = _Wire(kept), ""
         try:
-            place = self._services.admission.place(self._passage.ticket, self._passage.deadline)
-            async with cancel_on_disconnect(receive, lambda: wire.ended), place as cancel_scope, kept:
-                is_admitted = self._passage.choices > 0
-                if is_admitted:
-                    request_id.set(watch.id)
-                    watch.begin()
+            async with cancel_on_disconnect(receive, lambda: wire.ended), self._admitted(wire) as cancel_scope, kept:
                 with cancel_scope:
                     await self._passage.layer(self._passage.call, wire.send)
-            outcome = outcome_of(wire.status, wire.reading) if wire.ended else "cancelled"
+            code = outcome_of(wire.status, wire.reading)
         except ClientDisconnected:
             log.info("a client went away before its answer was complete")
         except Exception as error:
             log_failure(error)
-            outcome = error_reply(error).code
+            code = error_reply(error).code
             await wire.fail(error)
         finally:
-            request_id.set(request)  # the request's access-log line follows later
             if wire.status >= 400:
-                scope.setdefault("state", {})["error_code"] = outcome
-            if is_admitted:
-                tokens = wire.reading.tokens
-                self._services.spend(self._passage.principal.owner, tokens.sampled)
-                record = watch.end(outcome, wire.reading.began_text, tokens)
-                log_answer(record, request, {"reply": wire.reading.id or "-"})
+                scope.setdefault("state", {})["error_code"] = code or "cancelled"
+
+    def _admitted(self, wire: _Wire) -> AbstractAsyncContextManager[CancelScope]:
+        """Return the block that holds the request's place: an answer session, or a place alone for a token count."""
+        passage = self._passage
+        if not passage.choices:
+            return self._services.admission.place(passage.ticket, passage.deadline)
+        # The layer's own id is known only from its reply.
+        model = self._services.lifecycle.card.name
+        metrics = AnswerMetrics(self._services.observer, f"plain-{new_id()}", model, passage.choices)
+        session = AnswerSession(self._services, metrics, passage.principal.owner)
+        return session.admitted(passage.ticket, passage.deadline, lambda: wire.account(metrics))
 
 
 class _Wire:
@@ -217,6 +187,15 @@ class _Wire:
             self.reading.feed(message.get("body", b""))
             self.ended = not message.get("more_body", False)
         await self._send(message)
+
+    def account(self, metrics: AnswerMetrics) -> Account:
+        """Return what the reply says that it used, and report the time of its first text."""
+        if self.reading.began_text is not None:
+            metrics.text_began(self.reading.began_text)
+        outcome = outcome_of(self.status, self.reading) if self.ended else "cancelled"
+        tokens = self.reading.tokens
+        counted = tokens if outcome == "ok" else TokenCounts()
+        return Account(counted, tokens.sampled, outcome, {"reply": self.reading.id or "-"})
 
     async def fail(self, error: Exception) -> None:
         reply = error_reply(error)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError, EngineUnavailable
 from server.api.answers.rendering import Choice
-from server.api.answers.session import fan_out, run_all
 from server.error_mapping import TABLE, error_reply
-from server.methods.base import AnswerRequest, Done, Event, Sampling, Step, TextDelta, TranscriptDelta
+from server.methods.base import AnswerRequest, Done, TextDelta, TranscriptDelta
 from server.traces import TraceHead, TraceRecorder, TraceStore
 
 
@@ -115,60 +111,6 @@ def test_tokens_of_an_answer_that_was_given_up_count_too() -> None:
     assert choice.sampled == 2
     choice.feed(Done(answer="", finish_reason="stop", stop_reason=None, usage=LoopUsage(sampled_tokens=7)))
     assert choice.sampled == 7
-
-
-class _Talker:
-    """Yields one step and its end; ``fail`` raises instead, ``hang`` waits until it is cancelled."""
-
-    name = "talker"
-    description = "test"
-
-    def __init__(self) -> None:
-        self.cancelled = 0
-
-    def check(self, ask: AnswerRequest) -> None:
-        pass
-
-    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        yield Step(ask.request_id)
-        if ask.options.get("fail"):
-            raise EngineUnavailable("died")
-        if ask.options.get("hang"):
-            try:
-                await asyncio.Event().wait()
-            finally:
-                self.cancelled += 1
-        yield Done(answer="", finish_reason="stop", stop_reason=None, usage=LoopUsage())
-
-
-def test_choices_differ_in_id_and_seed() -> None:
-    """Seeds are far apart, because segments of one answer count up from its seed."""
-    asks = fan_out(AnswerRequest(request_id="r", sampling=Sampling(seed=7)), 3)
-
-    assert [ask.request_id for ask in asks] == ["r-0", "r-1", "r-2"]
-    assert [ask.sampling.seed for ask in asks] == [7, 1007, 2007]
-    assert [ask.sampling.seed for ask in fan_out(AnswerRequest(request_id="r"), 2)] == [None, None]
-
-
-async def test_all_events_of_all_answers_come_through() -> None:
-    """Each is marked with its answer."""
-    items = [item async for item in run_all(_Talker(), fan_out(AnswerRequest(request_id="r"), 3))]
-
-    assert sorted(i.choice for i in items) == [0, 0, 1, 1, 2, 2]
-
-
-async def test_one_failing_answer_ends_the_others() -> None:
-    """The error is raised, and the answer that was still waiting has been cancelled by then."""
-    method = _Talker()
-    asks = [
-        AnswerRequest(request_id="a", options={"hang": True}),
-        AnswerRequest(request_id="b", options={"fail": True}),
-    ]
-
-    with pytest.raises(EngineUnavailable):
-        _ = [item async for item in run_all(method, asks)]
-
-    assert method.cancelled == 1
 
 
 def test_the_application_imports_no_model_library() -> None:

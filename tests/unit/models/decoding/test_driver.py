@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing
 
 import pytest
 from hypothesis import given, settings
@@ -12,20 +10,16 @@ from hypothesis import strategies as st
 from loop_scripts import HOSTILE, Replies, done, following, make_engine, make_request, pairs, play, shown
 
 from models.catalog import ModelCard
-from models.decoding.driver import run_many
 from models.decoding.types import (
     Call,
     CallFinished,
-    CallHandler,
-    CallReply,
     CallStarted,
     LoopDone,
     LoopLimits,
     TextSampled,
 )
 from models.engines.options import EngineOptions
-from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
-from models.errors import EngineUnavailable
+from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 
 PARTS = ("A ", "α€ ", "x[1]->y ", "c.35G->A ", "]->", "[https://other]->", "\n\n", "->", "[https://ncbi/", "STOP", "]")
 TEXT = st.lists(st.sampled_from(PARTS), max_size=6).map("".join)
@@ -182,49 +176,3 @@ def test_held_text_is_shown_when_the_stop_string_does_not_come() -> None:
 
     assert shown(events) == "x[1]->"
     assert done(events).stop_reason is None
-
-
-async def test_many_answers_run_at_once_with_their_own_seeds() -> None:
-    """Each answer has its own handler, seeds and ids; their events interleave and all end."""
-    engine = make_engine([Rule("Q\n", "[https://ncbi/1]->"), Rule("", "ok")])
-    await engine.start()
-    handlers = [Replies(f"[reply {n}]") for n in range(3)]
-    waiting = asyncio.Barrier(3)
-
-    def together(handler: Replies) -> CallHandler:
-        async def ask(call: Call) -> CallReply:
-            await asyncio.wait_for(waiting.wait(), 5)
-            return await handler(call)
-
-        return ask
-
-    events = [item async for item in run_many(engine, make_request(engine, seed=1), [together(h) for h in handlers])]
-    by_answer = [[event for index, event in events if index == n] for n in range(3)]
-
-    assert [len(handler.calls) for handler in handlers] == [1, 1, 1]
-    assert [done(answer).spans[1].text for answer in by_answer] == [f"[reply {n}]\n" for n in range(3)]
-    assert {r.params.seed for r in engine.requests} == {1, 2, 1001, 1002, 2001, 2002}
-    assert {r.request_id for r in engine.requests} == {f"r-c{n}-s{k}" for n in range(3) for k in range(2)}
-
-
-async def test_one_failing_answer_ends_the_others() -> None:
-    """The first error reaches the reader and nothing keeps running."""
-    engine = make_engine([Rule("", "x" * 50)], behaviour=ScriptedBehaviour(fail_after_tokens=3))
-    await engine.start()
-
-    with pytest.raises(EngineUnavailable):
-        async for _ in run_many(engine, make_request(engine), [Replies("")] * 3):
-            pass
-    assert engine.stats().running == 0
-
-
-async def test_closing_many_answers_frees_the_engine() -> None:
-    """A reader that goes away ends all answers."""
-    engine = make_engine([Rule("", "x" * 5000)])
-    await engine.start()
-    async with aclosing(run_many(engine, make_request(engine), [Replies("")] * 3)) as events:
-        async for _ in events:
-            if engine.stats().running == 3:
-                break
-
-    assert engine.stats().running == 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import runpy
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import pytest_asyncio
 
 from models.catalog import ModelCard
 from models.decoding.call_loop import LoopRequest
-from models.decoding.driver import run, run_many
+from models.decoding.driver import run
 from models.decoding.grammar import forced_call_grammar
 from models.decoding.types import Call, CallFinished, CallReply, CallSyntax, LoopDone, LoopEvent, LoopLimits
 from models.engines.options import EngineOptions
@@ -66,9 +68,16 @@ async def test_a_random_model_writes_only_allowed_calls(engine: TransformersEngi
 
     texts: list[str] = []
     request = make_request(engine, max_calls=8, seed=11)
-    async for _, event in run_many(engine, request, [note] * 25):
-        if isinstance(event, LoopDone):
-            texts += [span.text for span in event.spans if span.kind == "sampled"]
+    seeded = [
+        replace(request, params=replace(request.params, seed=11 + 1000 * n), request_id=f"r{n}") for n in range(25)
+    ]
+
+    async def answer(one: LoopRequest) -> None:
+        async for event in run(engine, one, note):
+            if isinstance(event, LoopDone):
+                texts.extend(span.text for span in event.spans if span.kind == "sampled")
+
+    await asyncio.gather(*(answer(one) for one in seeded))
 
     assert len(calls) == 200
     assert all(re.fullmatch(CALLS, call) for call in calls)

@@ -19,7 +19,7 @@ from models.torch_runtime.openmp import limit_spin_count, run_in_new_thread
     ("given", "spins"),
     [({}, "20000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
 )
-def test_helpers_wait_briefly_unless_their_owner_says_otherwise(
+def test_helpers_limit_spin_count_unless_their_owner_says_otherwise(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], spins: str | None
 ) -> None:
     """OpenMP's own variables win."""
@@ -36,8 +36,8 @@ def test_helpers_wait_briefly_unless_their_owner_says_otherwise(
 def test_openmp_reads_it() -> None:
     """GNU's OpenMP tells what it took when it is loaded. vLLM's CPU build has later children load it at their start."""
     program = """
-from models.torch_runtime.openmp import wait_briefly
-wait_briefly()
+from models.torch_runtime.openmp import limit_spin_count
+limit_spin_count()
 import torch
 """
     done = subprocess.run(
@@ -89,13 +89,13 @@ def test_openmps_helpers_end_with_it() -> None:
     """Otherwise every thread that ever computed would keep as many helpers as there are cores."""
     program = """
 import os, time, torch
-from models.torch_runtime.openmp import in_own_thread
+from models.torch_runtime.openmp import run_in_new_thread
 torch.set_num_threads(2)
 a = torch.randn(600, 600)
 def tasks(): return set(os.listdir("/proc/self/task"))
-in_own_thread(lambda: a @ a)
+run_in_new_thread(lambda: a @ a)
 before = tasks()
-inside = [in_own_thread(lambda: ((a @ a), tasks())[1]) for _ in range(20)]
+inside = [run_in_new_thread(lambda: ((a @ a), tasks())[1]) for _ in range(20)]
 assert all(len(seen - before) >= 2 for seen in inside), (before, inside)
 helpers = set.union(*inside) - before
 end = time.monotonic() + 20

@@ -22,10 +22,10 @@ ROOT = Path(__file__).parents[4]
 WRITER = """
 import sys
 from pathlib import Path
-from server.auth.key_store import KeyStore, KeyWish
+from server.auth.key_store import KeyStore, NewKey
 store = KeyStore(Path(sys.argv[1]))
 for number in range(100_000):
-    store.create(KeyWish(name=f"{sys.argv[2]}-{number}"))
+    store.create(NewKey(name=f"{sys.argv[2]}-{number}"))
     store.revoke(f"{sys.argv[2]}-{number}")
     print(number, flush=True)
 """

@@ -20,7 +20,14 @@ from server.errors import RateExceeded, ServerOverloaded
 from server.methods.base import CallReplied, TextDelta, TranscriptDelta
 from server.middleware.security import request_id_for
 from server.observability.metrics import FAILURES, Metrics, ServerState
-from server.observability.observer import AnswerMetrics, AnswerRecord, HttpRequest, NullServerObserver, TokenCounts
+from server.observability.observer import (
+    AnswerMetrics,
+    AnswerRecord,
+    HttpRequest,
+    NullServerObserver,
+    TokenCounts,
+    token_counts,
+)
 
 
 def test_every_failure_of_ncbi_has_a_name() -> None:
@@ -50,11 +57,11 @@ def test_unknown_values_make_no_series_of_their_own() -> None:
 
 def test_choices_of_one_prompt_share_its_tokens() -> None:
     """Two prompts with two choices each, one of which did not end; as their usage object counts."""
-    watch = AnswerMetrics(NullServerObserver(), "cmpl-1", "m", ["p0", "p0", "p1", "p1"])
+    watch = AnswerMetrics(NullServerObserver(), "cmpl-1", "m", 4)
     watch.begin()
     long = LoopUsage(prompt_tokens=10, sampled_tokens=3, injected_tokens=2, cached_tokens=4, computed_tokens=9)
     short = LoopUsage(prompt_tokens=7, sampled_tokens=1, computed_tokens=8)
-    record = watch.end("cancelled", [long, long, short, None])
+    record = watch.end("cancelled", token_counts(["p0", "p0", "p1", "p1"], [long, long, short, None]))
 
     assert record.tokens == TokenCounts(prompt=17, sampled=7, injected=4, cached=4, computed=26)
     assert record.outcome == "cancelled" and record.first_s is None
@@ -62,13 +69,13 @@ def test_choices_of_one_prompt_share_its_tokens() -> None:
 
 def test_the_first_text_counts_whatever_it_is() -> None:
     """A call's own text too; an empty piece does not."""
-    watch = AnswerMetrics(NullServerObserver(), "a", "m", ["p"])
+    watch = AnswerMetrics(NullServerObserver(), "a", "m", 1)
     watch.begin()
     watch.feed(TextDelta(""))
-    assert watch.end(None, [None]).first_s is None
+    assert watch.end("ok", TokenCounts()).first_s is None
     watch.feed(TranscriptDelta("["))
     watch.feed(CallReplied("u", 1, "ok", "", 0.1, 1, {"endpoint": "esearch"}))
-    record = watch.end(None, [None])
+    record = watch.end("ok", TokenCounts())
 
     assert record.first_s is not None
     assert record.calls == {("esearch", "ok"): 1}

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="th
 # A server whose "engine" has a worker of its own; the engine ignores SIGTERM, as a busy one may.
 SERVER = """
 import multiprocessing, signal, sys, time
-from models.engines.vllm_engine.child_reaper import ProcessGuard
+from models.engines.vllm_engine.child_reaper import ProcessReaper
 def worker():
     time.sleep(600)
 def engine(pipe):
@@ -30,7 +30,7 @@ def engine(pipe):
 if __name__ == "__main__":
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
-    guard = ProcessGuard()
+    guard = ProcessReaper()
     child = context.Process(target=engine, args=(theirs,))
     child.start()
     guard.watch()

@@ -35,7 +35,7 @@ from server.version import commit
 from server.wiring.services import Services
 
 RUNNING = Running(version="1.2.3", needs_key=True, vocabulary=1000, has_turns=False)
-STATIC = Path(__file__).parents[5] / "server" / "api_docs" / "static"
+STATIC = Path(__file__).parents[5] / "server" / "api" / "reference" / "static"
 LOGPROBS = "message.output_text.logprobs"
 SAID = [{"role": "user", "content": "hello"}]
 
