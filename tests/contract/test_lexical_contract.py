@@ -364,7 +364,7 @@ def test_a_damaged_folder_is_refused(open_index: Open, tmp_path: Path) -> None:
 WRITE_FOREVER = """
 import sys
 from pathlib import Path
-from retrieval.lexical.{module} import {opener}
+from retrieval.lexical.bm25.{module} import {opener}
 from retrieval.passages import Passage
 index = {opener}(Path(sys.argv[1]))
 for batch in range(1, 10_000):
@@ -375,7 +375,7 @@ for batch in range(1, 10_000):
 """
 
 
-@pytest.mark.parametrize(("module", "opener"), [("tantivy_index", "open_tantivy"), ("fts_index", "open_fts")])
+@pytest.mark.parametrize(("module", "opener"), [("tantivy_index", "open_tantivy"), ("fts5_index", "open_fts")])
 @pytest.mark.parametrize("after_s", [0.0, 0.013])
 def test_a_killed_writer_leaves_what_it_committed(module: str, opener: str, after_s: float, tmp_path: Path) -> None:
     """No batch that was acknowledged is lost, none is there in part, and the next one can write."""

@@ -59,10 +59,12 @@ def exported() -> dict[str, set[str]]:
     """Every name with its labels, after one report of each kind."""
     metrics = Metrics()
     card = ModelCard(name="m", source="s", description="", context_length=16, prompt_form="base")
-    slot = EngineLifecycle(card, lambda: cast(Engine, _Engine()))
-    asyncio.run(slot.load())
+    lifecycle = EngineLifecycle(card, lambda: cast(Engine, _Engine()))
+    asyncio.run(lifecycle.load())
     limits = AdmissionLimits(running=2, waiting=1, running_per_key=1, tokens=100)
-    state = SimpleNamespace(admission=Admission(limits), rates=Rates(), draining=False, slot=slot, running_jobs=0)
+    state = SimpleNamespace(
+        admission=Admission(limits), rates=Rates(), draining=False, lifecycle=lifecycle, running_jobs=0
+    )
     metrics.watch(cast(ServerState, state))
     metrics.replied(HttpRequest(route="/x", method="GET", status=404, code="unknown_url", seconds=0.1))
     calls = {("esearch", "ok"): 1}

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.errors import ImportFileError
+from retrieval.errors import ImportFileError, RetrievalError
 from retrieval.formats.sources import BGZIP_END, Source
-from retrieval.gateway.errors import GatewayError
 from scripts.samples.packing import write_bgzip
 
 TEXT = "".join(f"line {number} é β\n" for number in range(5000))
@@ -93,10 +92,10 @@ def test_utf16_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """The error is a GatewayError with a hint and the path."""
+    """The error is a RetrievalError with a hint and the path."""
     with pytest.raises(ImportFileError, match=r"nothing\.gz.*No such file") as caught:
         Source(tmp_path / "nothing.gz")
-    assert isinstance(caught.value, GatewayError)
+    assert isinstance(caught.value, RetrievalError)
     assert caught.value.hint
     assert caught.value.path == tmp_path / "nothing.gz"
 
