@@ -1,7 +1,8 @@
 """Count the files and functions of our own code that one request enters.
 
 The server runs in this process with the default settings and a real socket. The request is sent twice, and the second
-one is traced, so that nothing of the start is counted. Comprehensions and lambdas belong to the function around them.
+one is traced, so that nothing of the start is counted; what runs without any request is subtracted. Comprehensions and
+lambdas belong to the function around them.
 
     python scripts/dev/trace_request.py                    a table of the requests below
     python scripts/dev/trace_request.py genegpt --list     one of them, with every file and its functions
@@ -12,20 +13,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import sys
 import threading
 import urllib.request
-from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FrameType
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 PACKAGES: Final = ("server", "retrieval", "models")
 TIMEOUT_S: Final = 120.0
+# Longer than the periods of what runs without requests.
+IDLE_S: Final = 3.0
+_SENDER: Final = "HttpSender.send"
 _QUESTION: Final = "What is the official gene symbol of LMP10?"
 
 
@@ -53,10 +57,13 @@ REQUESTS: Final = {
 
 @dataclass(slots=True)
 class Trace:
-    """Record which code runs while ``recording`` is set, in every thread."""
+    """Record which code runs while ``recording`` is set, in every thread.
+
+    ``in_line`` holds the classes of the objects between the interception loop and the sender of NCBI calls.
+    """
 
     recording: bool = False
-    entered: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    entered: set[tuple[str, str]] = field(default_factory=set)
     in_line: list[str] = field(default_factory=list)
     _names: dict[CodeType, tuple[str, str] | None] = field(default_factory=dict)
 
@@ -69,22 +76,22 @@ class Trace:
         name = self._names[code]
         if name is None:
             return
-        self.entered[name[0]].add(name[1])
-        if name[1].endswith("HttpSender.send"):
-            line = _objects_in_line(frame)
-            self.in_line = max(self.in_line, line, key=len)
+        self.entered.add(name)
+        if name[1] == _SENDER:
+            self.in_line = self.in_line or _objects_in_line(frame)
 
     @property
-    def num_functions(self) -> int:
-        return sum(len(names) for names in self.entered.values())
+    def files(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for path, function in sorted(self.entered):
+            found.setdefault(path, []).append(function)
+        return found
 
 
 def _own_name(code: CodeType) -> tuple[str, str] | None:
     """Return the file and the function of ``code``, or None where it is not our own."""
     path = Path(code.co_filename)
-    if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in PACKAGES:
-        return None
-    if code.co_name == "<module>":
+    if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in PACKAGES or code.co_name == "<module>":
         return None
     parts = code.co_qualname.split(".")
     while parts and parts[-1].startswith("<"):
@@ -93,18 +100,48 @@ def _own_name(code: CodeType) -> tuple[str, str] | None:
 
 
 def _objects_in_line(frame: FrameType) -> list[str]:
-    """Return the classes of the objects that wait for this frame, from the interception loop inwards."""
-    found: list[object] = []
+    """Return the classes of our objects that wait for ``frame``, from the interception loop inwards.
+
+    A task that another one waits for, as in a shared request, is in line behind it.
+    """
+    waiting = [_frames_of(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    loops = [frames for frames in waiting if any(_is_loop(one) for one in frames)]
+    stack: list[FrameType] = []
     at: FrameType | None = frame
     while at is not None:
-        if at.f_code.co_filename.endswith("decoding/driver.py"):
-            break
-        owner = at.f_locals.get("self")
-        is_own = _own_name(at.f_code) is not None
-        if is_own and owner is not None and all(owner is not one for one in found):
-            found.append(owner)
+        stack.insert(0, at)
         at = at.f_back
-    return [type(one).__name__ for one in reversed(found)]
+    found: list[object] = []
+    for one in (*(loops[0] if loops else ()), *stack):
+        if _is_loop(one):
+            found = []
+        owner = one.f_locals.get("self")
+        if _own_name(one.f_code) is not None and owner is not None and all(owner is not known for known in found):
+            found.append(owner)
+    return [type(one).__name__ for one in found]
+
+
+def _is_loop(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.endswith("decoding/driver.py")
+
+
+def _frames_of(task: asyncio.Task[Any]) -> list[FrameType]:
+    """Return the frames of a suspended task, the outermost first."""
+    frames: list[FrameType] = []
+    at: Any = task.get_coro()
+    while at is not None:
+        match at:
+            case CoroutineType(cr_frame=frame, cr_await=awaited):
+                pass
+            case AsyncGeneratorType(ag_frame=frame, ag_await=awaited):
+                pass
+            case _:  # the awaitable of a step of an asynchronous generator, which only the collector sees through
+                frame = None
+                awaited = next((one for one in gc.get_referents(at) if isinstance(one, AsyncGeneratorType)), None)
+        if frame is not None:
+            frames.append(frame)
+        at = awaited
+    return frames
 
 
 async def trace(requests: dict[str, Request]) -> dict[str, Trace]:
@@ -121,17 +158,24 @@ async def trace(requests: dict[str, Request]) -> dict[str, Trace]:
     server = DrainingServer(http_config(services), services)
     running = asyncio.create_task(server.serve(sockets=[listener]))
     base, traces = address_of(listener), {}
-    while not server.started:
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.05)
     await services.loaded()
-    for name, request in requests.items():
+    for request in requests.values():
         await asyncio.to_thread(_send, base, request)
+    now = Trace(recording=True)
+    sys.setprofile(now)
+    await asyncio.sleep(IDLE_S)
+    sys.setprofile(None)
+    idle = now.entered
+    for name, request in requests.items():
         now = traces[name] = Trace(recording=True)
         sys.setprofile(now)
         await asyncio.to_thread(_send, base, request)
         await asyncio.sleep(0.2)  # for what ends after the last byte
         sys.setprofile(None)
         now.recording = False
+        now.entered -= idle
     server.should_exit = True
     await running
     return traces
@@ -149,11 +193,13 @@ def _send(base: str, request: Request) -> bytes:
 def report(traces: dict[str, Trace], *, listed: bool) -> str:
     """Return a Markdown table, and below it each file with its functions if ``listed``."""
     lines = ["| request | files | functions |", "| --- | --- | --- |"]
-    lines += [f"| {name} | {len(one.entered)} | {one.num_functions} |" for name, one in traces.items()]
-    lines += [f"\n{name}, from the arrow to the reply: {' > '.join(one.in_line)}" for name, one in traces.items() if one.in_line]
+    lines += [f"| {name} | {len(one.files)} | {len(one.entered)} |" for name, one in traces.items()]
+    for name, one in traces.items():
+        if one.in_line:
+            lines.append(f"\n{name}, objects in line from the arrow to NCBI's body: {' > '.join(one.in_line)}")
     for name, one in traces.items() if listed else ():
         lines.append(f"\n{name}:")
-        lines += [f"  {path}: {', '.join(sorted(names))}" for path, names in sorted(one.entered.items())]
+        lines += [f"  {path}: {', '.join(names)}" for path, names in one.files.items()]
     return "\n".join(lines)
 
 
