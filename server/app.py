@@ -12,6 +12,7 @@ from dataclasses import replace
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
@@ -28,6 +29,15 @@ from server.middleware.security import SecurityMiddleware, log_failure
 from server.wiring.services import Services
 
 
+class _Application(FastAPI):
+    """Let a stream's chunks bypass the middleware, all of which handles only the start of a reply."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope.setdefault("state", {})["send_piece"] = send
+        await super().__call__(scope, receive, send)
+
+
 def create_app(services: Services) -> FastAPI:
     """Return the FastAPI application, which starts to load the model at its own start.
 
@@ -42,7 +52,7 @@ def create_app(services: Services) -> FastAPI:
         finally:
             await services.close()
 
-    app = FastAPI(title="Arrowhead", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
+    app = _Application(title="Arrowhead", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
     for module in (chat, completions, responses, dispatch, tokenize, models):
         app.include_router(module.router)

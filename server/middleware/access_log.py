@@ -44,8 +44,6 @@ class AccessLogMiddleware:
                 status = message["status"]
             await send(message)
 
-        # Every middleware handles only a reply's start, so a stream's chunks may bypass them all.
-        scope.setdefault("state", {})["send_piece"] = send
         span = self._begin(scope)
         try:
             await self._app(scope, receive, watched)

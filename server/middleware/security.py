@@ -141,18 +141,18 @@ class SecurityMiddleware:
 
     def __init__(self, app: ASGIApp, access_control: AccessControl, body_timeout_s: float) -> None:
         self._app = app
-        self._door = access_control
+        self._access_control = access_control
         self._body_timeout_s = body_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await self._requires_key(scope, receive, send)
+            await self._secured(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
-    async def _requires_key(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _secured(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = DecodedHeaders(scope)
         rid = request_id_for(headers.get("x-request-id", ""))
         request_id.set(rid)
@@ -169,17 +169,17 @@ class SecurityMiddleware:
 
         try:
             check_head(scope)
-            further |= self._door.cors_headers(scope["method"], headers)
-            self._door.check_page(scope["method"], headers)
-            if self._door.is_preflight(scope["method"], headers):
+            further |= self._access_control.cors_headers(scope["method"], headers)
+            self._access_control.check_page(scope["method"], headers)
+            if self._access_control.is_preflight(scope["method"], headers):
                 await _send(204, b"", {}, send_with_headers)
                 return
-            principal = self._door.admit(scope["path"], headers)
+            principal = self._access_control.admit(scope["path"], headers)
             scope.setdefault("state", {}).update(owner=principal.owner, principal=principal)
             try:
-                self._door.take(principal)
+                self._access_control.take(principal)
             finally:
-                further |= self._door.rate_headers(principal)
+                further |= self._access_control.rate_headers(principal)
             await self._app(scope, body, send_with_headers)
         except Exception as error:
             log_failure(error)

@@ -29,13 +29,21 @@ class KeepAlive:
     """Replace ``send`` for one reply, each piece of which must consist of whole lines.
 
     Within ``async with``, a stream that has begun and not ended sends a comment after each ``every_s`` seconds of
-    silence. ``send_piece`` is a faster path for the messages after the start.
+    silence. ``send_piece`` is a faster path for the messages after the start. ``observe`` is called with each message
+    before it is sent.
     """
 
-    def __init__(self, send: Send, every_s: float, send_piece: Send | None = None) -> None:
+    def __init__(
+        self,
+        send: Send,
+        every_s: float,
+        send_piece: Send | None = None,
+        observe: Callable[[Any], None] | None = None,
+    ) -> None:
         self._send = send
         self._send_piece = send_piece or send
         self._every_s = every_s
+        self._observe = observe
         self._is_stream = False
         self._is_busy = False
         self._last = 0.0
@@ -44,6 +52,8 @@ class KeepAlive:
 
     async def __call__(self, message: Any) -> None:
         self._is_busy = True
+        if self._observe is not None:
+            self._observe(message)
         try:
             if message["type"] == "http.response.start":
                 await self._send(message)

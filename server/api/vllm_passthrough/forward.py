@@ -31,6 +31,7 @@ _Receive = Callable[[], Awaitable[Any]]
 _Send = Callable[[Any], Awaitable[None]]
 
 _ENDS_BYTES: Final = 8192
+_LAST_PIECES: Final = 16
 # Texts of the reply have escaped quotation marks, so they cannot contain the names of these members.
 _USAGE: Final = b'"usage":'
 _USAGE_BYTES: Final = 1024
@@ -59,17 +60,14 @@ class ReplyReading:
         self.has_failed = False
         self.began_text: float | None = None
         self._head = b""
-        self._pieces: deque[bytes] = deque()
-        self._num_kept = 0
+        # The usage is in one of the last pieces; each has at least one whole event of a stream.
+        self._last: deque[bytes] = deque(maxlen=_LAST_PIECES)
         self._events = 0
 
     def feed(self, body: bytes) -> None:
         if len(self._head) < _ENDS_BYTES:
             self._head += body[: _ENDS_BYTES - len(self._head)]
-        self._pieces.append(body)
-        self._num_kept += len(body)
-        while self._num_kept - len(self._pieces[0]) >= _ENDS_BYTES:
-            self._num_kept -= len(self._pieces.popleft())
+        self._last.append(body)
         if not self.is_stream:
             return
         # A substring search is faster than the pattern for most pieces.
@@ -94,7 +92,7 @@ class ReplyReading:
         """
         # The last usage counts, since a stream repeats it with growing numbers. Anthropic's form has the prompt's
         # tokens at its beginning.
-        tail = b"".join(self._pieces)
+        tail = b"".join(self._last)
         told = _usage(self._head, self._head.find(_USAGE)) | _usage(tail, tail.rfind(_USAGE))
         prompt, cached, sampled = told.get("prompt", 0), told.get("cached", 0), told.get("sampled", 0) or self._events
         computed = prompt - cached + sampled if prompt else 0
@@ -141,19 +139,19 @@ class PassthroughResponse(Response):
         self._passage = passage
 
     async def __call__(self, scope: Any, receive: _Receive, send: _Send) -> None:
-        kept = KeepAlive(send, self._passage.keepalive_s, scope["state"].get("send_piece"))
-        wire, code = _Wire(kept), ""
+        wire, code = _Wire(), ""
+        kept = KeepAlive(send, self._passage.keepalive_s, scope["state"].get("send_piece"), wire.observe)
         try:
             async with cancel_on_disconnect(receive, lambda: wire.ended), self._admitted(wire) as cancel_scope, kept:
                 with cancel_scope:
-                    await self._passage.layer(self._passage.call, wire.send)
+                    await self._passage.layer(self._passage.call, kept)
             code = outcome_of(wire.status, wire.reading)
         except ClientDisconnected:
             log.info("a client went away before its answer was complete")
         except Exception as error:
             log_failure(error)
             code = error_reply(error).code
-            await wire.fail(error)
+            await wire.fail(error, kept)
         finally:
             if wire.status >= 400:
                 scope.setdefault("state", {})["error_code"] = code or "cancelled"
@@ -171,22 +169,20 @@ class PassthroughResponse(Response):
 
 
 class _Wire:
-    """Forward the layer's messages to the client and read the reply from them."""
+    """Read the reply from the layer's messages, and end it where the layer fails."""
 
-    def __init__(self, send: _Send) -> None:
-        self._send = send
+    def __init__(self) -> None:
         self.reading = ReplyReading()
         self.ended = False
         self.status = 0
 
-    async def send(self, message: Any) -> None:
+    def observe(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.reading.is_stream = is_stream(message)
         else:
             self.reading.feed(message.get("body", b""))
             self.ended = not message.get("more_body", False)
-        await self._send(message)
 
     def account(self, metrics: AnswerMetrics) -> Account:
         """Return what the reply says that it used, and report the time of its first text."""
@@ -197,13 +193,13 @@ class _Wire:
         counted = tokens if outcome == "ok" else TokenCounts()
         return Account(counted, tokens.sampled, outcome, {"reply": self.reading.id or "-"})
 
-    async def fail(self, error: Exception) -> None:
+    async def fail(self, error: Exception, send: _Send) -> None:
         reply = error_reply(error)
         if not self.status:
             self.status = reply.status
-            await send_error(reply, self._send)
+            await send_error(reply, send)
         elif self.reading.is_stream and not self.ended:
             last = error_event(reply) + DONE
-            await self._send({"type": "http.response.body", "body": last, "more_body": False})
+            await send({"type": "http.response.body", "body": last, "more_body": False})
         elif not self.ended:
             raise error
