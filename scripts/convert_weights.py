@@ -1,10 +1,10 @@
-"""Makes model.safetensors of a model folder's pytorch_model.bin, once; the server itself reads no pickled weights.
+"""Convert a model folder's pytorch_model.bin to model.safetensors, once; the server itself reads no pickled weights.
 
     hf download ncbi/MedCPT-Cross-Encoder --revision 71caf65d4927987813984f54c284405a13fcca49 --local-dir FOLDER
     python scripts/convert_weights.py FOLDER [--sha256 HEX]
 
-The file is read by torch's restricted loader, which builds tensors and calls nothing else: a file that asks for more is
-refused. ``--sha256`` is the digest that the publisher gives for pytorch_model.bin; another file is refused unread.
+torch's restricted loader reads the file; it builds tensors and calls nothing else, and refuses a file that requires
+more. ``--sha256`` is the publisher's digest of pytorch_model.bin; a file with another digest is refused unread.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Kills imports at random moments and looks at what is left: the store as it was, or with the whole file.
+"""Kill imports at random moments and check that the store is unchanged or contains the whole file.
 
     python -m scripts.crash_import --kills 500
 
-Each child imports the files of an invented site, one after the other, and is killed with SIGKILL somewhere on the way;
-the next one goes on in the same folder until everything is in, then a new folder is begun. After every kill the store
-must be sound, each file must be in it whole or not at all, and a finished folder must hold what an import without kills
-gives.
+Each child imports the files of an invented site in sequence and is killed with SIGKILL at a random moment; the next
+child continues in the same folder until everything is imported, then a new folder is started. After every kill the
+store must be intact, each file must be imported completely or not at all, and a finished folder must have the content
+of an import without kills.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Kills a process that builds and changes a vector index, again and again, and looks for what was lost or mixed.
+"""Kill a process that builds and changes a vector index, repeatedly, and check for lost or mixed rows.
 
-A child adds, replaces and deletes rows and commits, and tells each commit when it has returned. It is killed with
-SIGKILL at a random moment. The folder must then hold exactly the rows of the last commit that was told, or of the one
-after it: every id, every column, every vector; every file with its digest.
+A child adds, replaces and deletes rows, commits, and reports each commit when it has returned. It is killed with
+SIGKILL at a random moment. The folder must then have exactly the rows of the last reported commit, or of the one after
+it: every id, every column, every vector; every file with its digest.
 
     python scripts/crash_index.py [--trials 1000] [--kind flat] [--ids 400] [--window 0.12] [--seed 0] [--folder DIR]
 

@@ -1,4 +1,4 @@
-"""How the figures of docs/figures are drawn. matplotlib is imported where one is: runs without --plot need none."""
+"""Draw the figures of docs/figures. matplotlib is imported only for that: runs without --plot need none."""
 
 from __future__ import annotations
 

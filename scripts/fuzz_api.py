@@ -1,10 +1,10 @@
-"""Requests made out of ``/openapi.json`` by schemathesis, right and wrong ones, against a server of one's own.
+"""Send requests that schemathesis generates from ``/openapi.json``, valid and invalid, to a server started for the run.
 
     python scripts/fuzz_api.py [--cases 100000] [--max-seconds 900] [--seed 1] [--path PATH] [--report FILE]
 
-The server has the scripted engine and encoders without weights, so what is tried is the server. Exit status 1 where a
-reply is a server error that the document does not name as possible, or does not conform to the document; what failed is
-printed with a request that does it again.
+The server has the scripted engine and encoders without weights, so that only the server is tested. Exit status 1 where
+a reply is a server error that the document does not list, or does not conform to the document; each failure is printed
+with a request that reproduces it.
 """
 
 from __future__ import annotations

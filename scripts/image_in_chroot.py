@@ -1,8 +1,8 @@
-"""Carries out a Dockerfile's commands in a directory, for a machine without a container engine. Needs root and chroot.
+"""Run a Dockerfile's commands in a directory, for a machine without a container engine. Needs root and chroot.
 
-Owns the reading of a Dockerfile: stages, ``ARG``, ``ENV``, ``COPY`` and ``RUN``. All stages share the one directory, so
-``COPY --from`` of the same path is nothing to do. What an engine adds (layers, isolation, users at run time) is not
-shown by it; that the commands work on a bare root is.
+Supports stages, ``ARG``, ``ENV``, ``COPY`` and ``RUN``. All stages share the one directory, so ``COPY --from`` of the
+same path does nothing. It does not test what an engine adds (layers, isolation, users at run time); it tests that the
+commands work on a bare root.
 
     debootstrap --variant=minbase bookworm ROOT
     python -m scripts.image_in_chroot Dockerfile.gpu ROOT --build-arg MODE=cpu

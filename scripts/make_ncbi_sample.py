@@ -1,8 +1,8 @@
-"""Writes invented files in the forms of NCBI's downloads, to try an import without a network.
+"""Write invented files in the formats of NCBI's downloads, to test an import without a network.
 
     python -m scripts.make_ncbi_sample OUT_DIR --genes 100000 --snps 100000 --articles 60000
 
-The files agree with each other: links between genes, SNPs, articles, variations and phenotypes meet. See
+The files are consistent with each other: links between genes, SNPs, articles, variations and phenotypes resolve. See
 ``scripts/samples/world.py`` for the ranges of the invented numbers.
 """
 

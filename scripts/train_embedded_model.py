@@ -1,10 +1,10 @@
-"""Trains the embedded model from scratch on generated transcripts.
+"""Train the embedded model from scratch on generated transcripts.
 
     python -m scripts.train_embedded_model --tokens 16e6 --run runs/embedded
 
-Reproducible by its seed on one machine (the order of floating-point sums is the machine's), resumable at any moment
-(``--resume``), on CPU or GPU. Writes the weights, the tokenizer and the model card to ``--out`` at the end, and the
-loss curve with the scores of held-out transcripts to ``--run``.
+Reproducible by its seed on one machine (the order of floating-point sums depends on the machine), resumable at any
+moment (``--resume``), on CPU or GPU. Writes the weights, the tokenizer and the model card to ``--out`` at the end, and
+the loss curve with the scores of held-out transcripts to ``--run``.
 """
 
 from __future__ import annotations

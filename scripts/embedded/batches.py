@@ -1,4 +1,4 @@
-"""Turns transcripts into padded batches of token ids and loss masks, off the training thread."""
+"""Turn transcripts into padded batches of token ids and loss masks, off the training thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the embedded model's card from what the run measured."""
+"""Write the embedded model's card from the measurements of the run."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Initial weights in which copying already works, and which know where an answer begins.
+"""Build initial weights that already copy, and that know where an answer begins.
 
-A transformer copies by two kinds of heads (Olsson et al. 2022, induction heads): heads in an early layer note at every
-token what stood before it, a head in the next layer finds the place whose notes agree with the text just written and
-repeats what stands there. Random weights take millions of tokens to find this; here it is written down in closed form
-and training starts from it. The notes reach four tokens back: with one alone, ``PSMB10`` beside its alias ``PSMB1``
-or the second "of the" of a sentence send the copy astray. A second head does one thing: at "Answer: " it repeats what
-begins the first line of the last reply, found by the notes of what stands before it there.
+A transformer copies by two kinds of heads (Olsson et al. 2022, induction heads): heads in an early layer store at every
+token which tokens precede it, a head in the next layer finds the position whose stored tokens match the text just
+written and repeats the token there. Random weights take millions of tokens to learn this; here it is written in closed
+form and training starts from it. The stored context reaches four tokens back: with one alone, ``PSMB10`` beside its
+alias ``PSMB1`` or the second "of the" of a sentence misleads the copy. A second head has one function: at "Answer: " it
+repeats what begins the first line of the last reply, found by the tokens stored for what precedes it there.
 
-Layout of the residual stream: entry 0 a constant, the next entries of the lower half the token's own content, the
-upper half four notes (1, 2, 3, 4 tokens back). All other weights stay random and small.
+Layout of the residual stream: entry 0 is a constant, the next entries of the lower half are the token's own content,
+the upper half has the four stored contexts (1, 2, 3, 4 tokens back). All other weights stay random and small.
 """
 
 from __future__ import annotations

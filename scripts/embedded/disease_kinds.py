@@ -1,4 +1,4 @@
-"""Questions about the genes of a disease, and where these lie."""
+"""Generate questions about the genes of a disease and their locations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about one gene or one SNP."""
+"""Generate questions about one gene or one SNP."""
 
 from __future__ import annotations
 

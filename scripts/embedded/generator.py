@@ -1,7 +1,7 @@
-"""Generates the transcripts the embedded model learns from: question, calls, condensed replies, answer.
+"""Generate the transcripts the embedded model is trained on: question, calls, condensed replies, answer.
 
-Replies are made by the real condensing code from random records, so the model sees in training exactly what it sees
-in service. Only model-written parts (``written``) are learnt; what is injected or asked is context.
+Replies are made by the production condensing code from random records, so the model sees the same form in training and
+in service. Only model-written parts (``written``) are learnt; injected and asked parts are context.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random identifiers in the shapes NCBI's have. Nothing here is a fact; all of it is drawn."""
+"""Draw random identifiers in the shapes of NCBI's. None of them is a fact."""
 
 from __future__ import annotations
 

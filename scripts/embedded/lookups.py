@@ -1,4 +1,4 @@
-"""Calls that several kinds of question make, with the replies a search or a summary gives to them."""
+"""Generate calls that several kinds of question make, with the replies of a search or a summary."""
 
 from __future__ import annotations
 

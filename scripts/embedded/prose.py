@@ -1,7 +1,7 @@
-"""Random names, titles and sentences. Any text will do: the model learns to copy, not what words mean.
+"""Draw random names, titles and sentences. Any text works: the model learns to copy, not what words mean.
 
-Half of it is made of words, half of pieces of words in any order, so that no sequence of tokens can be told from
-its likelihood and copying is the only way to get it right.
+Half of it consists of words, half of pieces of words in any order, so that no sequence of tokens can be predicted from
+its likelihood and copying is the only way to reproduce it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Phrasings of each question type. The first of each list is the benchmark's own and is drawn more often."""
+"""Phrase questions of each type. The first phrasing of each list is the benchmark's own and is drawn more often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about a DNA sequence: BLAST, and from its hits to the gene."""
+"""Generate questions about a DNA sequence: BLAST, and from its hits to the gene."""
 
 from __future__ import annotations
 

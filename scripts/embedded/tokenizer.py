@@ -1,9 +1,9 @@
-"""Builds the embedded model's tokenizer: byte-level, with identifiers cut the same way wherever they stand.
+"""Build the embedded model's tokenizer: byte-level, with identifiers split the same way in every position.
 
-Digits go in threes from the left, capitals in pairs, DNA in fours, lower-case words by BPE; a frequent word of plain
-prose takes the space before it along, so that a few tokens of context tell one place in a text from another; the fixed
-parts of the call URLs and the arrow ``]->`` are single tokens. The cut depends on the identifier alone, so that a
-symbol in the question, in the URL and in the reply is the same token sequence and copying it is token for token.
+Digits are split in threes from the left, capitals in pairs, DNA in fours, lower-case words by BPE; a frequent word of
+plain prose includes the preceding space, so that a few tokens of context distinguish one place in a text from another;
+the fixed parts of the call URLs and the arrow ``]->`` are single tokens. The split depends on the identifier alone, so
+that a symbol in the question, in the URL and in the reply is the same token sequence and is copied token for token.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One training transcript: its parts in order, and the calls the model is taught to write."""
+"""Represent one training transcript: its parts in order, and the calls the model is taught to write."""
 
 from __future__ import annotations
 

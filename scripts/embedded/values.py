@@ -1,4 +1,4 @@
-"""Random records in the shapes NCBI's have. Nothing here is a fact; all of it is drawn."""
+"""Draw random records in the shapes of NCBI's. None of them is a fact."""
 
 from __future__ import annotations
 

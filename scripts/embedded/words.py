@@ -1,4 +1,4 @@
-"""Words of synthetic names, titles and summaries. Any text would do: the model learns to copy, not facts."""
+"""List words of synthetic names, titles and summaries. Any text works: the model learns to copy, not facts."""
 
 from __future__ import annotations
 

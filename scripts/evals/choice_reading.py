@@ -1,7 +1,7 @@
-"""Reads which choice a reply names. Pure.
+"""Read which choice a reply names. Pure.
 
-``read_choice`` is strict: what says no choice, several, or one that is not there is unanswered. ``mirage_letter`` reads
-as MIRAGE's own evaluation does, for which every reply that it cannot read says A.
+``read_choice`` is strict: no choice, several, or one that does not exist is unanswered. ``mirage_letter`` reads as
+MIRAGE's own evaluation does, which counts every unreadable reply as A.
 """
 
 from __future__ import annotations

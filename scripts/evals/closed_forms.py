@@ -1,7 +1,7 @@
-"""Counts answers to closed questions: right, wrong, abstained, and outside of the answers that may be given. Pure.
+"""Count answers to closed questions: right, wrong, abstained, and outside of the permitted answers. Pure.
 
-An abstention is no wrong answer: of a method that says "unknown" where it knows nothing, accuracy over all questions
-tells less than how often it answers and how often it is then right.
+An abstention is not a wrong answer: for a method that says "unknown" where it has no evidence, report how often it
+answers and how often it is then right, rather than accuracy over all questions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compares two runs of one evaluation question by question.
+"""Compare two runs of one evaluation question by question.
 
     python scripts/evals/compare_runs.py runs/direct.jsonl runs/medrag.jsonl [--json FILE]
 

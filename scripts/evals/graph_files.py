@@ -1,4 +1,4 @@
-"""Reads edges and questions of the KG-RAG evaluations, as JSON Lines, into graph records."""
+"""Read edges and questions of the KG-RAG evaluations, as JSON Lines, into graph records."""
 
 from __future__ import annotations
 

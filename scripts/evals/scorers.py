@@ -1,4 +1,4 @@
-"""The scorer of each evaluation by its name in a record file: a record to 0 … 1."""
+"""Find the scorer of each evaluation by its name in a record file; it maps a record to 0 … 1."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Scores GeneTuring and GeneHop answers: strictly, and normalised. Pure.
+"""Score GeneTuring and GeneHop answers: strictly, and normalised. Pure.
 
-Strict is exact text (set recall for lists). Normalised forgives letter case, a missing or doubled ``chr``, yes/no for
+Strict is exact text (set recall for lists). Normalised ignores letter case, a missing or doubled ``chr``, yes/no for
 TRUE/NA, Latin for common names, surrounding words such as "gene", and gives 0.5 for the right chromosome alone where a
 genome position was asked for.
 """

@@ -1,4 +1,4 @@
-"""NCBI Gene's tables: gene_info, gene2pubmed, mim2gene_medgen."""
+"""Write NCBI Gene's tables: gene_info, gene2pubmed, mim2gene_medgen."""
 
 from __future__ import annotations
 

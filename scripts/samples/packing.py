@@ -1,4 +1,4 @@
-"""Writes text to plain files, gzip and bgzip, as it comes."""
+"""Stream text to plain files, gzip and bgzip."""
 
 from __future__ import annotations
 

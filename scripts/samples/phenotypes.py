@@ -1,4 +1,4 @@
-"""MedGen's tables and OMIM's: names, identifiers and definitions of concepts; titles and places of entries."""
+"""Write MedGen's and OMIM's tables: names, identifiers and definitions of concepts; titles and locations of entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full texts in JATS: a package as PMC's open-access bulk files are, or one article."""
+"""Write full texts in JATS: a package like PMC's open-access bulk files, or one article."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PubMed's baseline and update files, after the DTD of January 2025."""
+"""Write PubMed's baseline and update files, after the DTD of January 2025."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FASTA: invented nucleotide or protein sequences, in lines of 60 or in one."""
+"""Write FASTA: invented nucleotide or protein sequences, in lines of 60 or in one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dbSNP's VCF on GRCh38, bgzip-compressed."""
+"""Write dbSNP's VCF on GRCh38, bgzip-compressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The taxonomy dump: taxdump.tar.gz, taxdmp.zip, or a directory."""
+"""Write the taxonomy dump: taxdump.tar.gz, taxdmp.zip, or a directory."""
 
 from __future__ import annotations
 

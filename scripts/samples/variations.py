@@ -1,4 +1,4 @@
-"""ClinVar's variant_summary: most variations have a row on GRCh37 and one on GRCh38."""
+"""Write ClinVar's variant_summary: most variations have a row on GRCh37 and one on GRCh38."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What the sample files agree on: identifiers, symbols and words. Everything is invented.
+"""Define what the sample files share: identifiers, symbols and words. Everything is invented.
 
-Numbers lie beyond NCBI's own, so that a sample never changes a real record in a store: GeneIDs from 900000001, PMIDs
-from 90000001, rs numbers from 9000000001, MIM numbers from 700000, CUIs from C9000000, ClinVar variations from 9000001.
+Numbers are outside NCBI's own ranges, so that a sample never changes a real record in a store: GeneIDs from 900000001,
+PMIDs from 90000001, rs numbers from 9000000001, MIM numbers from 700000, CUIs from C9000000, ClinVar variations from
+9000001.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Many questions at once against an NCBI that takes half a second: what does waiting cost?
+"""Measure the cost of waiting: many questions at once against an NCBI that takes half a second per reply.
 
     python scripts/benchmarks/decoding/concurrency.py QUESTIONS.jsonl --upstream http://127.0.0.1:8081 \\
         --questions 32 --delay 0.5
 
 The upstream is a loopback NCBI (the replay server, or `arrowhead gateway serve`). Two server processes answer the same
 questions at once, one with the delay on every call and one without (pure decode). Pure call time is that of the same
-calls made without any model: all chains of calls at once, the calls of one chain after each other. Reported: the total
-against the slower of the two, and whether every answer is the same.
+calls without any model: all chains of calls at once, the calls of one chain in sequence. Reported: the total against
+the slower of the two, and whether every answer is the same.
 """
 
 from __future__ import annotations

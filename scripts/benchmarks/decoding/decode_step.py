@@ -1,14 +1,15 @@
-"""A decode step of the transformers engine on a processor: what packed layers and idle helpers of OpenMP change.
+"""Measure a decode step of the transformers engine on a processor, with and without packed layers and idle helpers.
 
     python scripts/benchmarks/decoding/decode_step.py [--shape 8x512 | --model arrowhead-tiny] [--dtype float32]
         [--prompt 400]
 
 Milliseconds for one token of 1, 3 and 8 sequences of --prompt tokens each, medians of --steps steps, greedy, without
-HTTP. "as loaded": the model as transformers loads it; "packed": as this engine does (models/torch_runtime/layers.py).
-"beside an idle thread": another thread of the process has computed once and lives on, as a search's or an executor's
-would.
---busy starts so many other programs that never rest; means then, as steps differ much. GOMP_SPINCOUNT=20000 before the
-command is what the arrowhead command sets (models/torch_runtime/openmp.py).
+HTTP. "as loaded": the model as transformers loads it; "packed": the layout of this engine
+(models/torch_runtime/layers.py). "beside an idle thread": another thread of the process has computed once and is still
+alive, like a search's or an executor's.
+
+--busy starts this many other programs that use the processor continuously; the figures are then means, because steps
+vary more. GOMP_SPINCOUNT=20000 before the command is what the arrowhead command sets (models/torch_runtime/openmp.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An engine whose texts are decided beforehand and whose work is real, for ``i_medrag.py``."""
+"""Generate predetermined texts with real computation, as the engine of ``i_medrag.py``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the call grammar costs per token: fill the mask, apply it, accept the token, in free text and inside calls.
+"""Measure the call grammar's cost per token: fill the mask, apply it, accept the token, in free text and inside calls.
 
-Measures xgrammar alone, on one thread, over synthetic byte-level vocabularies; no model runs. Inside calls the next
-token is drawn from the allowed ones, so long tokens and dead ends occur as they would under a real model.
+Runs xgrammar alone, on one thread, over synthetic byte-level vocabularies, without a model. Inside calls the next token
+is drawn from the allowed ones, so long tokens and dead ends occur as they would under a real model.
 
     python scripts/benchmarks/decoding/grammar_mask.py [--vocab 2048 131072] [--calls 200]
 """

@@ -1,10 +1,10 @@
-"""A randomly initialised Llama under the call grammar: how many of its calls does the call table accept?
+"""Count the calls of a randomly initialised Llama under the call grammar that the call table accepts.
 
     python scripts/benchmarks/decoding/grammar_validity.py --engine transformers --calls 1000
 
 Tokenizer and shape are the embedded model's, the weights are random, sampling is at temperature 1. Every text must be a
 call that the table parses; the goal is all of them. BLAST sequences are limited to one of a question (as the
-``grounded`` grammar does), for a random model would otherwise write mostly letters.
+``grounded`` grammar does), because a random model would otherwise write mostly letters.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the call grammar costs a whole engine: the same tokens with it and without, in one run.
+"""Measure the call grammar's cost in a whole engine: the same tokens with and without it, in one run.
 
     python scripts/benchmarks/decoding/mask_in_engine.py --engine vllm --together 8
 
-Tokenizer and shape are the embedded model's, the weights are random; free text and then whatever calls a random model
-begins. Both ways in turn, several rounds, medians.
+Tokenizer and shape are the embedded model's, the weights are random; the text is free text followed by the calls that
+a random model begins. Both variants alternate for several rounds; the figures are medians.
 """
 
 from __future__ import annotations

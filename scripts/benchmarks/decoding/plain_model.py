@@ -1,14 +1,14 @@
-"""Our endpoint for the plain model against ``vllm serve``: same engine, same model, same requests, in one run.
+"""Compare this server's endpoint for the plain model with ``vllm serve``: same engine, model and requests, in one run.
 
     python scripts/benchmarks/decoding/plain_model.py --model DIR --clients 1,8,32 --rounds 5 [--pause 0.05]
 
-Both servers run all the time; only one is asked at a time, in turn, first one and then the other in each round. A
-client streams completions of a fixed number of tokens, one after the other, with ``--pause`` after a random time
-between them (the same times for both servers): without it clients fall in step with each other and the engine, and
-where in a step they come, not what a server costs, decides the time to the first token. Reported for each number of
-clients: tokens/s, time to the first token and the processor time of both, and the median over the rounds of ours ÷
-vLLM's, with its 95 % interval (bootstrap over the rounds) and the range. Processor time is that of the server's process
-for each request, without the engine's: other work on the machine changes it least.
+Both servers run all the time; only one is asked at a time, alternating within each round. A client streams completions
+of a fixed number of tokens, one after the other, with ``--pause`` after a random time between them (the same times for
+both servers). Without it clients fall into step with each other and the engine, and the time to the first token depends
+on where in a step a request arrives, not on the server's cost. Reported for each number of clients: tokens/s, time to
+the first token and the processor time of both, and the median over the rounds of ours ÷ vLLM's, with its 95 % interval
+(bootstrap over the rounds) and the range. Processor time is that of the server's process for each request, without the
+engine's: other work on the machine affects it least.
 """
 
 from __future__ import annotations

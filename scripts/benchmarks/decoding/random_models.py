@@ -1,4 +1,4 @@
-"""Models of any shape with random weights, for measuring speed: it needs no skill."""
+"""Build models of any shape with random weights, for measuring speed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a resume after a call costs: tokens computed, and time to the next token, against prefills of known size.
+"""Measure a resume after a call: tokens computed and time to the next token, against prefills of known size.
 
-One answer makes calls whose replies have a fixed number of tokens, after a prompt of a fixed size. Printed beside
-each other: the resume; a plain prefill of as many new tokens behind the same cached prefix, without any loop; and the
-whole sequence computed from nothing, which is what a loop without a prefix cache pays at every call.
+One answer makes calls whose replies have a fixed number of tokens, after a prompt of a fixed size. Printed side by
+side: the resume; a plain prefill of as many new tokens behind the same cached prefix, without any loop; and the whole
+sequence computed without a cache, which is the cost of every call in a loop without a prefix cache.
 
     python scripts/benchmarks/decoding/resume.py [--model DIR] [--prompt-tokens 3000] [--reply-tokens 164] [--repeats 7]
 

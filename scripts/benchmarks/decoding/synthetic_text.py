@@ -1,7 +1,7 @@
-"""Made-up biomedical text for benchmarks: word frequencies as in abstracts, names of genes, proteins and variants.
+"""Generate made-up biomedical text: word frequencies as in abstracts, names of genes, proteins and variants.
 
 Frequencies follow Zipf's law (exponent 1); one word in eight is a name in one of its spellings, so that tokenizers have
-the work that real text gives them. The same seed gives the same text.
+as much work as with real text. The same seed gives the same text.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Tokens the engine computes for GeneGPT answers, against what the published loop computes for the same transcripts.
+"""Count the tokens computed for GeneGPT answers, against those of the published loop for the same transcripts.
 
     python scripts/benchmarks/decoding/tokens_computed.py runs/geneturing.jsonl [--masks none,slim,full] [--limit 50]
 
 Input: the output of scripts/evals/geneturing/run.py with traces. Each transcript is replayed on a real engine, step by
 step. The published loop sends the whole prompt (its documentation and demonstrations, the question, all text so far) at
-every step and computes all of it; ours resumes on the prefix cache. Counted by the engine: the tokens of each step's
-prompt that it did not take from its cache. What the model wrote in one step is counted there when the next step begins
-(it is computed once, whether sampled or replayed); the last answer is added.
+every step and computes all of it; this server resumes on the prefix cache. Counted by the engine: the tokens of each
+step's prompt that were not in its cache. A step's generated tokens are counted when the next step begins (they are
+computed once, whether sampled or replayed); the last answer is added.
 """
 
 from __future__ import annotations

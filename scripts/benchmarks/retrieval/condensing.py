@@ -1,9 +1,9 @@
-"""What condensing costs and saves: characters and tokens before and after, and whether the gold answer survives.
+"""Measure condensing: characters and tokens before and after, and whether the gold answer survives.
 
     python scripts/benchmarks/retrieval/condensing.py DATA_DIR [--tokenizer DIR]
 
-DATA_DIR holds recorded replies (ncbi_replies.jsonl.gz) and questions (geneturing_dev.jsonl). A question's replies are
-those to calls with its subject (a symbol, rs number, disease, sequence) and to the ids such a call returned.
+DATA_DIR contains recorded replies (ncbi_replies.jsonl.gz) and questions (geneturing_dev.jsonl). A question's replies
+are those to calls with its subject (a symbol, rs number, disease, sequence) and to the ids such a call returned.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Texts per second of encoders: unsorted batches of 32 in float32 against sorted batches under a token budget.
+"""Measure the texts per second of encoders: unsorted float32 batches of 32 against sorted batches under a token budget.
 
-Random texts of word lengths like those of abstracts; all-MiniLM-L6-v2 with its own weights, and a BERT-base of random
-weights (the shape of MedCPT). Every row of a model is measured in turn in each round, so that the ratios hold on a
-machine that does other work as well; the best round counts. Tokenising is part of the time.
+Random texts of word lengths like those of abstracts; all-MiniLM-L6-v2 with its own weights, and a BERT-base with random
+weights (the shape of MedCPT). Every row of a model is measured in turn in each round, so that the ratios are valid on a
+machine with other work; the best round counts. Tokenising is part of the time.
 
     python scripts/benchmarks/retrieval/encoders.py [--texts 128] [--rounds 1] [--threads 1] [--models minilm bert-base]
 """

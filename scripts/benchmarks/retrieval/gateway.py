@@ -1,10 +1,10 @@
-"""The local NCBI gateway at a site's size: import rates and memory, query latency, requests per second.
+"""Measure the local NCBI gateway at a site's size: import rates and memory, query latency, requests per second.
 
     python -m scripts.benchmarks.retrieval.gateway --genes 1000000 --snps 1000000 --articles 200000 \\
         --folder runs/gateway
 
-Makes invented files in NCBI's forms, imports each in a process of its own through the command line, then asks esearch,
-esummary and elink in this process and over HTTP with many clients at once.
+Writes invented files in NCBI's formats, imports each in a process of its own through the command line, then sends
+esearch, esummary and elink in this process and over HTTP with many clients at once.
 """
 
 from __future__ import annotations

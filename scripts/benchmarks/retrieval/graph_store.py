@@ -1,4 +1,4 @@
-"""How long a graph of invented edges takes to build, and to ask, and how much memory.
+"""Measure a graph of invented edges: build time, query time and memory.
 
 python -m scripts.benchmarks.retrieval.graph_store --edges 1000000 --folder /tmp/graphs
 """

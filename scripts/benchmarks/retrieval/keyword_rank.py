@@ -1,4 +1,4 @@
-"""PES2 over a positional index against counting by pattern: milliseconds per question, and how many times faster.
+"""Compare PES2 over a positional index with counting by pattern: milliseconds per question, and the ratio.
 
     python scripts/benchmarks/retrieval/keyword_rank.py [--chunks 50000] [--questions 5] [--keywords 4]
 

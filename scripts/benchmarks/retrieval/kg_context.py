@@ -1,12 +1,12 @@
-"""A question's context from the graph: milliseconds with vectors of the import, against embedding all again.
+"""Measure a question's context from the graph: stored vectors against embedding all sentences again.
 
     python scripts/benchmarks/retrieval/kg_context.py [--edges 113,300,500,1000,2000] [--questions 3] [--plot FILE.png]
 
-Both ways use one encoder, one thread and the same made-up neighbourhood (names about as long as real ones).
-"precomputed" is all that a question costs: encode it, one product, choose, tell, count tokens. "re-embedding" is the
-way of the published program: encode the question and every sentence (its provenance in it), compare one by one, choose.
-Wall and processor time are medians over questions. From kept vectors of the same sentences, the paper's rule must
-choose the same statements in the same order (ties apart), or the run ends.
+Both variants use one encoder, one thread and the same made-up neighbourhood (names about as long as real ones).
+"precomputed" is the whole cost of a question: encode it, one product, select, render, count tokens. "re-embedding" is
+the published program's way: encode the question and every sentence (with its provenance), compare one by one, select.
+Wall and processor time are medians over questions. With stored vectors of the same sentences, the paper's rule must
+select the same statements in the same order (except for ties), or the run fails.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""BM25 back ends: passages indexed per second, milliseconds per query, bytes on disk. Prints a markdown table.
+"""Measure BM25 back ends: passages indexed per second, milliseconds per query, bytes on disk. Prints a Markdown table.
 
     python scripts/benchmarks/retrieval/lexical.py [--passages 100000] [--words 200] [--queries 20]
         [--backends tantivy fts5]
 
-Passages are made-up abstracts, committed ten thousand at a time. Short queries have 5 words, long ones 60, drawn as the
-text's words are; filtered ones are short and ask for ten of thirty years.
+Passages are made-up abstracts, committed ten thousand at a time. Short queries have 5 words, long ones 60, drawn with
+the text's word frequencies; filtered ones are short and select ten of thirty years.
 """
 
 from __future__ import annotations

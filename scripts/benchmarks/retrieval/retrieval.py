@@ -1,8 +1,8 @@
-"""Finding the one right passage among thousands of short ones, by each retriever, through a real namespace.
+"""Measure how often each retriever finds the right passage among thousands of short ones, through a real namespace.
 
-Passages are names (of diseases), one document each; questions are sentences that speak of one of them. Reported:
-whether every name finds itself (flat index, the name as question), how often the right name is first or among the first
-ten, and milliseconds per question, one by one and 32 at a time. Index types at size: ``vector_index.py``; encoders:
+Passages are names (of diseases), one document each; questions are sentences that mention one of them. Reported: whether
+every name finds itself (flat index, the name as question), how often the right name is first or among the first ten,
+and milliseconds per question, one by one and 32 at a time. Index types at size: ``vector_index.py``; encoders:
 ``encoders.py``; word indices at size: ``lexical.py``.
 
     python scripts/benchmarks/retrieval/retrieval.py NAMES.csv QUESTIONS.jsonl [--encoder minilm] [--plot retrieval.png]

@@ -1,11 +1,11 @@
-"""Vectors of statements that SPOKE answered: encoded anew at every question, against kept ones.
+"""Measure the vectors of SPOKE's statements: encoded anew at every question, against cached ones.
 
     python scripts/benchmarks/retrieval/spoke_vectors.py [--edges 113,500] [--repeat 5]
 
 One encoder, one thread, made-up neighbourhoods with names about as long as real ones. "anew" encodes every sentence,
-"first" is a question that finds none kept, "again" one that finds all, "four at once" four that find none and ask
-together; medians in wall milliseconds, without the question's own vector. Kept vectors must give the same order as
-those of the encoder (float16 ties apart), or the run ends.
+"first" is a question that finds none cached, "again" one that finds all, "four at once" four concurrent questions that
+find none; medians in wall milliseconds, without the question's own vector. Cached vectors must give the same order as
+those of the encoder (except for float16 ties), or the run fails.
 """
 
 from __future__ import annotations

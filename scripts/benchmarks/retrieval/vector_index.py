@@ -1,8 +1,8 @@
-"""What each type of vector index costs and finds: recall at 10 against exact search, time per query, build, bytes.
+"""Measure each type of vector index: recall at 10 against exact search, time per query, build time, bytes.
 
-Vectors are unit vectors with a few directions that count more than the others, as encoders' have, around one centre for
-each two hundred; ``--spread`` is how far from it, so whether clusters overlap. Times are of one process with
-``--threads`` threads, the least of ``--repeats`` passes over the queries.
+Vectors are unit vectors with a few dominant directions, like those of encoders, around one centre for each two hundred;
+``--spread`` is their distance from it, which decides whether clusters overlap. Times are of one process with
+``--threads`` threads, the minimum of ``--repeats`` passes over the queries.
 
     python scripts/benchmarks/retrieval/vector_index.py [--rows 200000] [--dim 768] [--kinds flat sq8 ...]
         [--backend faiss] [--metric inner_product] [--threads 1] [--queries 200]

@@ -1,20 +1,20 @@
-"""i-MedRAG's answer, as this server gives it, against the published program's loop: calls, tokens and wall time.
+"""Compare i-MedRAG's answer on this server with the published program's loop: calls, tokens and wall time.
 
     python scripts/benchmarks/serving/i_medrag.py [--shape 8x512 | --model arrowhead-tiny] [--dtype bfloat16]
         [--repeat 1]
 
-Both ways run on one engine, the same passages, and the same decisions: the model's weights are random (a Llama of
-LAYERSxWIDTH; speed needs no skill; its tokenizer is learnt from our pages) or those of a model of the catalog, it
-computes as many tokens as such a text usually has, and the decision's text is what comes of it. "serial" is the
-published loop (MedRAG, medrag.py at 7599a72): query generation, a second call that parses it, sub-answers one after
-another with a search each, the answer, and a call that makes it JSON; history before the question. It is shown without
-a prefix cache, as published, and with the engine's own.
+Both variants run on one engine with the same passages and the same decisions. The model's weights are random (a Llama
+of LAYERSxWIDTH, since speed does not depend on skill; its tokenizer is trained on the project's pages) or those of a
+model of the catalog. The engine computes as many tokens as such a text usually has, and returns the decision's text.
+"serial" is the published loop (MedRAG, medrag.py at 7599a72): query generation, a second call that parses it,
+sub-answers one after another with a search each, the answer, and a call that converts it to JSON; history before the
+question. It is shown without a prefix cache, as published, and with the engine's own.
 
-A text is as long as the tokens that were computed for it, so that histories grow as they would. Tokens: list 100,
-answer 400, JSON 10; a plan 300 where its analysis is free, as published, and 140 where it is bound to 240 characters,
-as here; a sub-answer 220 where it may reason, as published, and 140 where four sentences are asked for, as here (four
-sentences of recorded summaries by models have 79 to 104 words in the mean, and a word has 1.4 tokens). The last row is
-ours with the published lengths. Searches are also timed alone: all queries of a round at once against one by one.
+A text is as long as the tokens that were computed for it, so that histories grow realistically. Tokens: list 100,
+answer 400, JSON 10; a plan 300 where its analysis is free, as published, and 140 where it is limited to 240 characters,
+as here; a sub-answer 220 where it may reason, as published, and 140 where four sentences are requested, as here (four
+sentences of recorded summaries by models have 79 to 104 words on average, and a word has 1.4 tokens). The last row is
+this server with the published lengths. Searches are also timed alone: all queries of a round at once, and one by one.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Many streams at once, more than there are places, and clients that leave: what is lost, and how long it takes.
+"""Load the server with many streams, more requests than places, and disconnecting clients; report losses and times.
 
     python scripts/benchmarks/serving/load.py [--streams 200] [--offered 500] [--embedded-streams 200] [--only PART]
 
 Each part starts a server process of its own. The scripted engine writes 200 characters, one every 20 ms, so that the
-engine is not what is measured; its words are numbered, so that a lost, doubled or moved chunk shows as another text.
+engine is not measured; its words are numbered, so that a lost, duplicated or reordered chunk changes the text.
 
-    streams    all at once on a server with room for all: whole texts, time to the first text, memory of the server
-    refusals   more than the places, nobody may wait: exactly the places are answered, the rest gets 429
+    streams    all at once on a server with enough places: complete texts, time to the first text, memory of the server
+    refusals   more requests than places and no queue: exactly the places are answered, the rest gets 429
     embedded   as streams, with the embedded model: the engine decodes 32 together, the rest waits
-    leaving    16 clients of the embedded model reset their connection at once: when all places are free again
+    leaving    16 clients of the embedded model reset their connections at once: time until all places are free again
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A loopback proxy that delays every answer of another loopback server: NCBI's latency, for benchmarks.
+"""Delay every reply of another loopback server: NCBI's latency, for benchmarks.
 
 python scripts/benchmarks/serving/slow_proxy.py --to http://127.0.0.1:8081 --port 8082 --delay 0.5
 """

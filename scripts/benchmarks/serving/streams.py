@@ -1,4 +1,4 @@
-"""A client for load: many streams from one event loop, each kept as it came. Measures; judges nothing."""
+"""Read many streams from one event loop and record each chunk with its time of arrival."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compared ways of retrieval have in common: a question goes in, a context with its facts marked comes out."""
+"""Define what the compared retrieval methods share: a question as input, a context with its marked facts as output."""
 
 from __future__ import annotations
 

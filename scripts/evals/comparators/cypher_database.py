@@ -1,7 +1,7 @@
-"""The one file that knows the embedded Cypher database: Ladybug, which goes on where Kùzu was archived in October 2025.
+"""Store a graph in the embedded Cypher database Ladybug, the successor of Kùzu. The only module that imports it.
 
 Nodes become one table for each kind, edges one for each type, with the names that the graph has. Edges have the
-properties ``sources`` (parted by "; "), ``pmids``, ``p_value`` (the smallest) and ``evidence`` (JSON).
+properties ``sources`` (separated by "; "), ``pmids``, ``p_value`` (the smallest) and ``evidence`` (JSON).
 """
 
 from __future__ import annotations

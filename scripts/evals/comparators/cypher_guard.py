@@ -1,8 +1,8 @@
-"""Which Cypher queries of a model are run: one statement that matches and returns, nothing else. Pure.
+"""Check a model's Cypher query: one statement that matches and returns, nothing else. Pure.
 
-A database that is open for reading is not enough. Ladybug 0.22 opened so still wrote a file for COPY … TO and read any
-file for LOAD FROM, and its time limit did not stop UNWIND range(1, 100000000) for seconds. So clauses and functions
-that are not on a list are refused before the database sees them.
+Opening the database read-only is not sufficient: Ladybug 0.22 still wrote a file for COPY … TO and read any file for
+LOAD FROM, and its time limit did not stop UNWIND range(1, 100000000) for seconds. Therefore clauses and functions that
+are not on a list are refused before the query is run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cypher-RAG, the paper's section 2.8: a writer turns the question into a query, its rows are the context."""
+"""Implement Cypher-RAG, the paper's section 2.8: a writer turns the question into a query, its rows are the context."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Who writes the Cypher query of a question.
+"""Write the Cypher query of a question.
 
-``OracleWriter`` is no model: it knows the wordings of the questions and copies the names as they stand there. No writer
-that compares whole names as the question has them can do better. ``ModelWriter`` asks any model behind an
-OpenAI-compatible address.
+``OracleWriter`` is not a model: it knows the wordings of the questions and copies the names from them. No writer that
+compares whole names as the question has them can do better. ``ModelWriter`` asks any model behind an OpenAI-compatible
+address.
 """
 
 from __future__ import annotations

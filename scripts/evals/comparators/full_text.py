@@ -1,9 +1,7 @@
-"""Lookup by words, without a model and without vectors: SQLite's FTS5 with BM25, as search engines of the Lucene kind
-rank. Two ways of it:
+"""Retrieve by words, without a model and without vectors: SQLite's FTS5 with BM25, like search engines based on Lucene.
 
-``FullTextStatements`` looks among all statements and takes the best ones that fit the budget.
-``FullTextNodes`` does what the paper's section 2.9 describes: it looks among the names of diseases, takes the best
-one, and gives all that the graph says of it, however long.
+``FullTextStatements`` searches all statements and returns the best ones that fit the budget. ``FullTextNodes`` follows
+the paper's section 2.9: it searches the names of diseases and returns all statements of the best match, without limit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one graph that all compared ways of retrieval ask: open and recovered edges, imported as any other graph is."""
+"""Build the one graph that all compared methods query: open and recovered edges, imported like any other graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's own KG-RAG without the model that answers: linking, neighbourhoods, vectors, choice of context."""
+"""Run the server's KG-RAG without the answering model: linking, neighbourhoods, vectors, choice of context."""
 
 from __future__ import annotations
 

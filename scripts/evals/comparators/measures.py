@@ -1,4 +1,4 @@
-"""Whether a context holds what its question needs, and the shares over many questions. Pure."""
+"""Check whether a context has what its question needs, and compute the shares over many questions. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the method itself gives with ``evidence``: the text that its model gets, and the citations of its record.
+"""Run the method itself with ``evidence``: the context that its model gets, and the citations of its record.
 
-The model is a scripted one that writes an answer given in advance, so nothing here depends on what a model can do. By
-its tokenizer the method counts its budget.
+The model is a scripted one that writes an answer given in advance, so the result does not depend on a model's skill.
+Its tokenizer counts the method's budget.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The figure of the comparison."""
+"""Draw the figure of the comparison."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Questions about one edge between a disease and a gene: as they are, with their names in small letters, and with a
-slip of the pen in the disease's. Pure."""
+"""Build questions about one edge between a disease and a gene.
+
+Each is asked unchanged, in small letters, and with a misspelt disease. Pure.
+"""
 
 from __future__ import annotations
 

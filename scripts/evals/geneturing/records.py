@@ -1,4 +1,4 @@
-"""GeneTuring and GeneHop: questions to ask, and the scores of their records. Pure but for reading the file."""
+"""Read the questions of GeneTuring and GeneHop, and score their records. Pure except for reading the file."""
 
 from __future__ import annotations
 

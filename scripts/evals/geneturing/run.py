@@ -1,10 +1,9 @@
-"""GeneTuring and GeneHop through an OpenAI-compatible endpoint.
+"""Evaluate GeneTuring and GeneHop through an OpenAI-compatible endpoint.
 
     python scripts/evals/geneturing/run.py QUESTIONS.jsonl --base-url http://127.0.0.1:8000/v1 --model NAME:genegpt
 
 Each line of the questions file: {"set", "task", "question", "answer"}. Prints a table per task with the normalised and
-the strict score, and writes every question, answer and trace to --out (one JSON line each; a run that was stopped goes
-on where it was).
+the strict score, and writes every question, answer and trace to --out (one JSON line each; an interrupted run resumes).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asks one question of an OpenAI-compatible endpoint. Whatever goes wrong with it becomes part of its reply."""
+"""Send one question to an OpenAI-compatible endpoint. Every failure becomes part of its reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of all evaluations share: arguments, running, ending."""
+"""Share the arguments, the run and the exit of all evaluation commands."""
 
 from __future__ import annotations
 

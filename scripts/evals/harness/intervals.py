@@ -1,4 +1,4 @@
-"""Intervals and comparisons of scores. Pure; bootstraps are seeded, so that the same records give the same numbers."""
+"""Compute intervals and comparisons of scores. Pure; bootstraps have a fixed seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows how a run goes: a bar on a terminal, a line now and then elsewhere."""
+"""Show a run's progress: a bar on a terminal, an occasional line elsewhere."""
 
 from __future__ import annotations
 

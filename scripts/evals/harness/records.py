@@ -1,4 +1,4 @@
-"""What is asked and what came back, as one JSON line each. Pure."""
+"""Convert questions and replies to and from one JSON line each. Pure."""
 
 from __future__ import annotations
 

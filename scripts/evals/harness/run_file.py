@@ -1,7 +1,7 @@
-"""The record file of one run: JSON Lines, its first line says which run it is.
+"""Store one run's records as JSON Lines; the first line identifies the run.
 
-Each record is one write that is on the disk when ``append`` returns, so that a process that is killed loses only the
-questions in flight. A last line that was torn by that is cut off when the file is opened again.
+Each record is one write that is on disk when ``append`` returns, so that a killed process loses only the questions in
+flight. An incomplete last line is removed when the file is opened again.
 """
 
 from __future__ import annotations

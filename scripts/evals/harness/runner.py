@@ -1,4 +1,4 @@
-"""Asks many questions at once and writes each record as it comes."""
+"""Send many questions at once and write each record as it arrives."""
 
 from __future__ import annotations
 

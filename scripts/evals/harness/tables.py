@@ -1,4 +1,4 @@
-"""Tables as Markdown with aligned columns: whole on any width of terminal, and fit to be pasted. Pure."""
+"""Format tables as Markdown with aligned columns, complete on any terminal width and ready to paste. Pure."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What simple rules get right on KG-RAG's question sets without a model and without a graph: the floor for any score.
+"""Score simple rules on KG-RAG's question sets without a model and without a graph: the floor for any score.
 
     python scripts/evals/kg/baselines.py FOLDER [--identifiers disease_name_with_id.csv]
 
-No rule sees the answer to the question that it answers: what is counted are the answers of the set's other questions
-("leave one out"). ``identifiers`` (names of a vocabulary, case-folded, with their identifiers) adds rules that look
-names up. Pure but for ``main``.
+No rule sees the answer to the question that it answers: it counts the answers of the set's other questions ("leave one
+out"). ``identifiers`` (names of a vocabulary, case-folded, with their identifiers) adds rules that look names up. Pure
+except for ``main``.
 """
 
 from __future__ import annotations

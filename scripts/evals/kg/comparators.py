@@ -1,14 +1,14 @@
-"""KG-RAG beside full-text lookup and Cypher-RAG: one graph, the same questions, one count of tokens.
+"""Compare KG-RAG with full-text lookup and Cypher-RAG: one graph, the same questions, one count of tokens.
 
     python scripts/evals/kg/comparators.py QUESTIONS.jsonl EDGES.jsonl.gz... --folder DIR
         [--identifiers disease_name_with_id.csv] [--made 300] [--tokens 800] [--out FILE.json] [--plot FILE.png]
         [--base-url http://127.0.0.1:8000/v1 --model NAME]
 
 QUESTIONS: rows of rag_comparison_data (disease_name, gene_name, gwas_pvalue, question, question_perturbed). EDGES: open
-and recovered edges, which become one graph in DIR (kept for the next run). ``--made`` adds questions in the same
-wordings about edges of the graph. Every question is asked as it is, in its perturbed form
-(names in small letters) and with a slip of the pen. Tokens are those of the
-encoder's tokenizer. A model at ``--base-url`` writes Cypher as a further row; its key is in OPENAI_API_KEY.
+and recovered edges, which become one graph in DIR (reused by the next run). ``--made`` adds questions in the same
+wordings about edges of the graph. Every question is asked unchanged, in its perturbed form (names in small letters) and
+with one slip in the disease's name. Tokens are those of the encoder's tokenizer. A model at ``--base-url`` writes
+Cypher as a further row; its key is in OPENAI_API_KEY.
 """
 
 from __future__ import annotations

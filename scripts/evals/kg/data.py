@@ -1,7 +1,7 @@
-"""Reads KG-RAG's question sets and puts them.
+"""Read KG-RAG's question sets and build their messages.
 
 Each set is a JSON Lines file NAME.jsonl, NAME_dev.jsonl or NAME_test.jsonl with the columns of the published tables.
-dataset_for_entity_retrieval_accuracy_analysis holds no questions; kg_linking.py measures it.
+dataset_for_entity_retrieval_accuracy_analysis contains no questions; scripts/evals/kg/linking.py measures it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How well questions are linked to the nodes that they name.
+"""Measure how well questions are linked to the nodes that they name.
 
     python scripts/evals/kg/linking.py --names disease_name_with_id.csv --questions FOLDER [--nearest] [--slips]
         [--save FILE]
 
 ``--names``: a table with the columns disease_name and disease_id, each row a node. ``--questions``: the folder of the
 JSON Lines files dataset_for_entity_retrieval_accuracy_analysis*, mcq_questions*, rag_comparison_data*,
-single_disease_entity_prompts* and two_disease_entity_prompts*; those that are missing are left out. ``--slips``:
-instead, names and questions with one slip of the pen. Prints Markdown.
+single_disease_entity_prompts* and two_disease_entity_prompts*; missing ones are left out. ``--slips``: instead, names
+and questions with one slip each. Prints Markdown.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""KG-RAG's question sets through an OpenAI-compatible endpoint, with what simple rules get right beside each score.
+"""Evaluate KG-RAG's question sets through an OpenAI-compatible endpoint, with baselines beside each score.
 
     python scripts/evals/kg/run.py FOLDER --model NAME:kg-rag --options '{"evidence": true}' --out runs/kg_rag.jsonl
     python scripts/evals/kg/run.py FOLDER --model NAME --sets mcq_questions,true_false_questions
 
-FOLDER holds the sets as JSON Lines (mcq_questions, true_false_questions, rag_comparison_data,
-single_disease_entity_prompts, two_disease_entity_prompts; also with _dev or _test). Every record goes to --out at once;
-the same command goes on after a kill.
+FOLDER contains the sets as JSON Lines (mcq_questions, true_false_questions, rag_comparison_data,
+single_disease_entity_prompts, two_disease_entity_prompts; also with _dev or _test). Every record is written to --out at
+once; the same command resumes after a kill.
 """
 
 from __future__ import annotations

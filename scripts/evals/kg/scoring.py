@@ -1,4 +1,4 @@
-"""Scores replies to KG-RAG's questions. Pure."""
+"""Score replies to KG-RAG's questions. Pure."""
 
 from __future__ import annotations
 

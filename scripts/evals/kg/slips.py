@@ -1,5 +1,7 @@
-"""Names with one slip of the pen in a question: linked to their node, to another, or to none. And the other way round:
-names that the graph does not have, which no slip of the pen may turn into another."""
+"""Count how misspelt names in questions are linked: to their node, to another, or to none.
+
+Also the reverse: names that the graph does not have, which spelling correction must not turn into another.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums up scored replies to KG-RAG's questions, set by set. Pure."""
+"""Summarise scored replies to KG-RAG's questions, set by set. Pure."""
 
 from __future__ import annotations
 

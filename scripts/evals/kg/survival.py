@@ -1,12 +1,13 @@
-"""Do the statements that a multiple-choice question needs survive the choice of context, and at how many tokens?
+"""Measure whether the statements that a multiple-choice question needs survive the choice of context, and its tokens.
 
     python scripts/evals/kg/survival.py EDGES.jsonl.gz MCQ.jsonl [--true-false TF.jsonl] [--tokens 800]
         [--plot FILE.png]
 
-A question is counted where the edges hold "disease 1 - right answer" and "disease 2 - right answer"; it survives where
-both are in the context. Compared are our rule, also at half the tokens, and the published one. "as published" are the
-tokens of the same statements in the published program's sentences. Tokens are those of the encoder's vocabulary. The
-rules see the question as it is asked, with its list. Beside them stand baselines that read nothing, for every set.
+A question is counted where the edges include "disease 1 - right answer" and "disease 2 - right answer"; it survives
+where both are in the context. Compared are this server's rule, also at half the tokens, and the published one. "as
+published" are the tokens of the same statements in the published program's sentences. Tokens are those of the encoder's
+vocabulary. The rules see the question as it is asked, with its list. Baselines that read nothing are shown beside
+them, for every set.
 """
 
 from __future__ import annotations

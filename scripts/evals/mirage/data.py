@@ -1,4 +1,4 @@
-"""Reads MIRAGE's questions and puts them.
+"""Read MIRAGE's questions and build their messages.
 
 Two formats: JSON Lines, also gzipped, of {"dataset", "id", "question", "options", "answer"}, and the published
 ``benchmark.json``, {dataset: {id: {"question", "options", "answer"}}}.

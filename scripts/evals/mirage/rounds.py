@@ -1,12 +1,12 @@
-"""Accuracy of i-MedRAG over rounds of follow-up queries, one line for each number of queries in a round.
+"""Measure i-MedRAG's accuracy over rounds of follow-up queries, one line for each number of queries in a round.
 
     python scripts/evals/mirage/rounds.py benchmark.json --model NAME:i-medrag --rounds 1,2,3,4 --queries 1,2,3 \
         --datasets medqa,mmlu --limit 100 --options '{"stop": "fixed"}' --folder runs/rounds
 
 The grid of Xiong et al. 2024 (i-MedRAG), figure 3. Each cell is a run of its own in the folder, with the options
-"rounds" and "queries"; without "stop": "fixed" a question may end after fewer. The same command goes on after a kill.
-Then it writes rounds.json and rounds.png. Intervals: Wilson, 95 %. All cells ask the same questions, so a difference of
-two is best read with compare_runs.py.
+"rounds" and "queries"; without "stop": "fixed" a question may end after fewer. The same command resumes after a kill.
+Then it writes rounds.json and rounds.png. Intervals: Wilson, 95 %. All cells ask the same questions, so compare two of
+them with compare_runs.py.
 """
 
 from __future__ import annotations

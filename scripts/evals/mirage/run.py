@@ -1,11 +1,11 @@
-"""MIRAGE through an OpenAI-compatible endpoint.
+"""Evaluate MIRAGE through an OpenAI-compatible endpoint.
 
     python scripts/evals/mirage/run.py benchmark.json --model NAME:medrag --options '{"k": 16}' --out runs/medrag.jsonl
     python scripts/evals/mirage/run.py benchmark.json --model NAME --ask cot --base-url http://127.0.0.1:8000/v1
     python scripts/evals/mirage/run.py benchmark.json --predictions prediction/medqa/cot/OpenAI/gpt-4 --datasets medqa
 
-Questions: MIRAGE's benchmark.json, or JSON Lines with "dataset" and "id". Every record goes to --out at once; the same
-command goes on after a kill. --predictions scores a folder of published prediction files instead of asking.
+Questions: MIRAGE's benchmark.json, or JSON Lines with "dataset" and "id". Every record is written to --out at once; the
+same command resumes after a kill. --predictions scores a folder of published prediction files instead of asking.
 """
 
 from __future__ import annotations

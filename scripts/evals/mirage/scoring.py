@@ -1,4 +1,4 @@
-"""MIRAGE's scores of records. Pure."""
+"""Score MIRAGE's records. Pure."""
 
 from __future__ import annotations
 
