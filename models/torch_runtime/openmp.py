@@ -34,9 +34,9 @@ def limit_spin_count() -> None:
 
 
 def default_spin_count(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that undo ``wait_briefly`` for a process that computes alone.
+    """Return the variables that undo ``limit_spin_count`` for a process that computes alone.
 
-    Values that were not set by ``wait_briefly`` stay as they are.
+    Values that were not set by ``limit_spin_count`` stay as they are.
     """
     return {"GOMP_SPINCOUNT": _DEFAULT_SPINS} if environ.get("GOMP_SPINCOUNT") == _SPINS else {}
 

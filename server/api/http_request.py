@@ -27,7 +27,7 @@ async def cancel_on_disconnect(receive: Receive, is_served: Callable[[], bool] =
     server signals the end of the reply in the same way as a disconnect.
 
     Raises:
-        ClientGone: the client disconnected.
+        ClientDisconnected: the client disconnected.
     """
     task = asyncio.current_task()
     before, has_left = 0 if task is None else task.cancelling(), False
@@ -70,7 +70,7 @@ async def read_json(request: Request, max_bytes: int) -> Any:
         BodyTooLarge: the body is longer than ``max_bytes``.
         BodyTooSlow: the body did not arrive in time.
         InvalidRequest: the body is not valid JSON.
-        ClientGone: the client disconnected.
+        ClientDisconnected: the client disconnected.
         ForbiddenHost: a web form of another site could send this content type.
     """
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()

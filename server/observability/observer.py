@@ -1,7 +1,7 @@
 """Define the reports of the server to metrics and tracing.
 
 Reports hold names and numbers only, never text of a request or an answer. ``Observer`` is the interface:
-``metrics.Metrics`` counts, ``tracing.Tracing`` creates spans from the same reports and passes them on, ``Unobserved``
+``metrics.Metrics`` counts, ``tracing.Tracing`` creates spans from the same reports and passes them on, ``NullObserver``
 drops them.
 """
 

@@ -1,7 +1,7 @@
 """Search with faiss on a CUDA device: flat float16 and IVF-SQ8, copied from disk into device memory.
 
-Its indices support a single thread and silently ignore selectors. Searches therefore run through ``SearchOwner``, and a
-filtered search over-fetches and drops the rows that are not allowed; the caller scans where too few remain.
+Its indices support a single thread and silently ignore selectors. Searches therefore run through ``SearchThread``, and
+a filtered search over-fetches and drops the rows that are not allowed; the caller scans where too few remain.
 """
 
 from __future__ import annotations

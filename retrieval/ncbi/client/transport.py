@@ -63,7 +63,7 @@ class RateLimiter:
     async def acquire(self) -> None:
         """Wait for the caller's turn; a caller cancelled while it waits uses no turn."""
         async with self._lock:
-            # A loop, because hold_off may postpone the next turn during the sleep.
+            # A loop, because delay may postpone the next turn during the sleep.
             while (wait := self._next_at - self._clock.now()) > 0:
                 await self._clock.sleep(wait)
             self._next_at = self._clock.now() + self._interval_s

@@ -11,7 +11,7 @@ construct plain text in Markdown, and it stays readable:
     <vbscript:...>          < vbscript:...>
 
 Nothing else is changed, and nothing is removed. A construct is judged by the few characters after its first, so at most
-``MOST_HELD`` characters are buffered, and the result does not depend on how the text was split. There is
+``MAX_LOOKAHEAD`` characters are buffered, and the result does not depend on how the text was split. There is
 no I/O.
 """
 

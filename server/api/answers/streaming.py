@@ -157,7 +157,7 @@ async def stream_reply(
     The reply begins after admission of the answers, with the first chunk or after one keep-alive interval without it.
 
     Raises:
-        ClientGone: the client disconnected while waiting.
+        ClientDisconnected: the client disconnected while waiting.
     """
     services: Services = request.app.state.services
     keepalive_s = services.settings.server.keepalive_s

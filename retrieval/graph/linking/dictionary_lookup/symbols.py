@@ -146,7 +146,7 @@ def is_whole(stretch: TokenSpan) -> bool:
 
 
 def has_negating_affix(stretch: TokenSpan) -> bool:
-    """Return True if ``is_denied`` holds for the window."""
+    """Return True if ``is_negated`` holds for the window."""
     tokens, first, last = stretch.tokens, stretch.first, stretch.last
     before, after = tokens[first - 1] if first else None, tokens[last] if last < len(tokens) else None
     return is_negated(stretch.text, before, stretch.start, stretch.end, after)

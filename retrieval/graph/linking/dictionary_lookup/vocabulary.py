@@ -206,7 +206,7 @@ class Vocabulary:
 
 
 def build_vocabulary(words: Iterable[str]) -> Vocabulary:
-    """Build a vocabulary of the words that ``is_countable`` accepts."""
+    """Build a vocabulary of the words that ``is_indexable`` accepts."""
     kept = sorted({word.encode() for word in words if is_indexable(word)})
     return Vocabulary(np.array(kept, f"S{MOST_WORD}"))
 

@@ -107,7 +107,7 @@ def test_shown_text_has_no_image_and_no_foreign_link(text: str) -> None:
 
 @given(_PIECES, st.lists(st.integers(0, 200)))
 def test_how_it_is_cut_makes_no_difference_and_little_is_held(text: str, cuts: list[int]) -> None:
-    """A stream gives what the whole gives, never more than ``MOST_HELD`` characters late."""
+    """A stream gives what the whole gives, never more than ``MAX_LOOKAHEAD`` characters late."""
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     stream, given_so_far = TextSanitizer(), ""
     for start, end in pairwise(places):
