@@ -20,7 +20,7 @@ ArrowheadError
     ├── JobNotFound
     ├── ChangesRefused           namespaces are not changed over HTTP here
     ├── EgressRaised             the request asks for more than its key or the server has
-    ├── ClientDisconnected               the client disconnected before the reply
+    ├── ClientDisconnected       the client disconnected before the reply
     └── TooManyRequests          the server is full
         ├── RateExceeded         the key has reached its rate limit
         ├── ServerOverloaded     no place for an answer, and the queue is full
