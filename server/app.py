@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -17,6 +18,7 @@ from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
 from server.api import system
 from server.api.openai import chat, completions, models, tokenize
+from server.api.reference import document
 from server.api.reference import routes as reference
 from server.api.responses import routes as responses
 from server.api.retrieval import documents, embeddings, namespaces, search
@@ -25,11 +27,24 @@ from server.auth.access_control import AccessControl
 from server.error_mapping import error_reply
 from server.middleware.access_log import AccessLogMiddleware
 from server.middleware.security import SecurityMiddleware, log_failure
+from server.version import installed_version
 from server.wiring.services import Services
 
 
-def create_app(services: Services) -> FastAPI:
-    """Return the FastAPI application, which starts to load the model at its own start.
+class Application(FastAPI):
+    """Complete the OpenAPI document that FastAPI generates from the routes."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the document of the server as it runs now."""
+        return self.describe(document.running_of(self.state.services))
+
+    def describe(self, running: document.Running) -> dict[str, Any]:
+        """Return the document; thread-safe, as it reads nothing of the services."""
+        return document.completed(super().openapi(), self.routes, running)
+
+
+def create_app(services: Services) -> Application:
+    """Return the application, which starts to load the model at its own start.
 
     Until the model is loaded, requests for answers get a 503.
     """
@@ -42,7 +57,19 @@ def create_app(services: Services) -> FastAPI:
         finally:
             await services.close()
 
-    app = FastAPI(title="Arrowhead", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
+    app = Application(
+        title="Arrowhead",
+        version=installed_version(),
+        description=document.ABOUT,
+        openapi_tags=list(document.TAGS),
+        servers=[{"url": "/"}],
+        responses={"default": {}},
+        generate_unique_id_function=document.operation_id,
+        lifespan=lifespan,
+        openapi_url=None,  # /openapi.json is a route of its own, which needs a key
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.services = services
     for module in (chat, completions, responses, dispatch, tokenize, models):
         app.include_router(module.router)
