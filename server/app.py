@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -18,6 +19,7 @@ from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
 from server.api import system
 from server.api.openai import chat, completions, models, tokenize
+from server.api.reference import document
 from server.api.reference import routes as reference
 from server.api.responses import routes as responses
 from server.api.retrieval import documents, embeddings, namespaces, search
@@ -26,20 +28,32 @@ from server.auth.access_control import AccessControl
 from server.error_mapping import error_reply
 from server.middleware.access_log import AccessLogMiddleware
 from server.middleware.security import SecurityMiddleware, log_failure
+from server.version import installed_version
 from server.wiring.services import Services
 
 
-class _Application(FastAPI):
-    """Let a stream's chunks bypass the middleware, all of which handles only the start of a reply."""
+class Application(FastAPI):
+    """Complete the OpenAPI document that FastAPI generates from the routes.
+
+    A stream's chunks bypass the middleware, all of which handles only the start of a reply.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             scope.setdefault("state", {})["send_piece"] = send
         await super().__call__(scope, receive, send)
 
+    def openapi(self) -> dict[str, Any]:
+        """Return the document of the server as it runs now."""
+        return self.describe(document.running_of(self.state.services))
 
-def create_app(services: Services) -> FastAPI:
-    """Return the FastAPI application, which starts to load the model at its own start.
+    def describe(self, running: document.Running) -> dict[str, Any]:
+        """Return the document; thread-safe, as it reads nothing of the services."""
+        return document.completed(super().openapi(), self.routes, running)
+
+
+def create_app(services: Services) -> Application:
+    """Return the application, which starts to load the model at its own start.
 
     Until the model is loaded, requests for answers get a 503.
     """
@@ -52,7 +66,19 @@ def create_app(services: Services) -> FastAPI:
         finally:
             await services.close()
 
-    app = _Application(title="Arrowhead", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
+    app = Application(
+        title="Arrowhead",
+        version=installed_version(),
+        description=document.ABOUT,
+        openapi_tags=list(document.TAGS),
+        servers=[{"url": "/"}],
+        responses={"default": {}},
+        generate_unique_id_function=document.operation_id,
+        lifespan=lifespan,
+        openapi_url=None,  # /openapi.json is a route of its own, which needs a key
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.services = services
     for module in (chat, completions, responses, dispatch, tokenize, models):
         app.include_router(module.router)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import platform
-from typing import Any
+from typing import Annotated, Any, Final, Literal, get_args
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
+from pydantic import Field
 
+from server.api.declarations import Reply, errors
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
+from server.engine.lifecycle import State
 from server.error_mapping import RETRY_AFTER_S
 from server.errors import TraceNotFound
 from server.observability.metrics import engine_kind
@@ -18,12 +21,74 @@ from server.wiring.services import Services
 router = APIRouter()
 
 
-@router.get("/health")
-async def health() -> dict[str, str]:
-    return {"status": "ok"}
+_TEXT: Final = {"schema": {"type": "string"}}
+_NOT_READY: Final = [*(state for state in get_args(State) if state != "ready"), "draining"]
 
 
-@router.get("/ready")
+class Health(Reply):
+    """Say that the process lives."""
+
+    status: Literal["ok"]
+
+
+class _Readiness(Reply):
+    model: str
+    seconds: float
+    egress: str
+    egress_profile: str
+    egress_allows: list[str]
+    left: str = Field(description="what left this machine since the start, in words")
+    in_flight: int
+    waiting: int
+    since: int = Field(description="Unix time at which the state began")
+    restarts: int
+
+
+class Ready(_Readiness):
+    """Describe a server that can answer."""
+
+    status: Literal["ready"]
+
+
+class NotReady(_Readiness):
+    """Describe a server that cannot answer."""
+
+    status: Annotated[str, Field(json_schema_extra={"enum": list(_NOT_READY)})]
+
+
+class Version(Reply):
+    """Say what runs."""
+
+    version: str
+    python: str
+    engine: str
+    model: str
+    commit: str | None
+
+
+class Trace(Reply):
+    """Record an answer in full."""
+
+    id: str
+    object: str
+    model: str
+    created: int
+    choices: list[dict[str, Any]]
+
+
+@router.get(
+    "/health", tags=["Server"], summary="Return 200 while the process lives", responses={200: {"model": Health}}
+)
+async def health() -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+@router.get(
+    "/ready",
+    tags=["Server"],
+    summary="Return 200 while the server can answer, else 503 with the reason",
+    responses={200: {"model": Ready}, 503: {"model": NotReady}},
+)
 async def ready(request: Request) -> Response:
     """Return the server's state: 503 with the reason while the model loads, failed or restarts, and during shutdown.
 
@@ -53,20 +118,33 @@ async def ready(request: Request) -> Response:
     return JSONResponse(body, status_code=503, headers={"Retry-After": str(RETRY_AFTER_S)})
 
 
-@router.get("/version")
-async def get_version(request: Request) -> dict[str, str | None]:
+@router.get(
+    "/version",
+    tags=["Server"],
+    summary="Return the versions of server, Python and engine",
+    responses={200: {"model": Version}},
+)
+async def get_version(request: Request) -> Response:
     """Return the versions; ``engine`` is "" while there is none, ``commit`` None where it is not known."""
     services: Services = request.app.state.services
-    return {
-        "version": installed_version(),
-        "commit": commit(),
-        "python": platform.python_version(),
-        "engine": engine_kind(services.lifecycle),
-        "model": services.lifecycle.card.name,
-    }
+    return JSONResponse(
+        {
+            "version": installed_version(),
+            "commit": commit(),
+            "python": platform.python_version(),
+            "engine": engine_kind(services.lifecycle),
+            "model": services.lifecycle.card.name,
+        }
+    )
 
 
-@router.get("/metrics")
+@router.get(
+    "/metrics",
+    tags=["Server"],
+    summary="Return the metrics for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": _TEXT, "application/openmetrics-text": _TEXT}}},
+)
 async def metrics(request: Request) -> Response:
     """Return the metrics in OpenMetrics where the client accepts it, else in Prometheus' text format."""
     services: Services = request.app.state.services
@@ -74,7 +152,12 @@ async def metrics(request: Request) -> Response:
     return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
 
-@router.get("/v1/traces/{trace_id}")
+@router.get(
+    "/v1/traces/{trace_id}",
+    tags=["Answers"],
+    summary="Return the full record of an answer to the key that asked",
+    responses={200: {"model": Trace}, **errors(404)},
+)
 async def get_trace(request: Request, trace_id: str) -> Response:
     services: Services = request.app.state.services
     text = services.traces.get(trace_id, request.state.owner)

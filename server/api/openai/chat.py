@@ -25,7 +25,9 @@ from server.api.answers.rendering import (
 )
 from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
 from server.api.answers.streaming import Chunk, stream_reply
+from server.api.declarations import ANSWER_ERRORS, SSE_ENDS, TIMEOUT, Reads, streamed
 from server.api.http_request import RawRoute, cancel_on_disconnect, read_json
+from server.api.openai.replies import ChatCompletion, ChatCompletionChunk
 from server.api.openai.schemas import ChatRequest, parse_chat
 from server.api.vllm_passthrough.dispatch import dispatch_plain
 from server.auth.scopes import Principal
@@ -33,10 +35,16 @@ from server.methods.base import AnswerRequest, Done, Event, Evidence, TextDelta
 from server.traces import TraceHead
 from server.wiring.services import Services
 
-router = APIRouter(route_class=RawRoute)
+router = APIRouter(route_class=RawRoute, tags=["Answers"])
 
 
-@router.post("/v1/chat/completions")
+@router.post(
+    "/v1/chat/completions",
+    summary="Answer a conversation; the model's name says by which method",
+    openapi_extra=Reads(ChatRequest, [TIMEOUT], event=ChatCompletionChunk),
+    responses=ANSWER_ERRORS
+    | streamed(ChatCompletion, f"Server-sent events: each `data:` line is a ChatCompletionChunk, {SSE_ENDS}"),
+)
 async def chat_completions(request: Request) -> Response:
     services: Services = request.app.state.services
     sent = await read_json(request, services.settings.server.max_body_bytes)

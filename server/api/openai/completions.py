@@ -17,7 +17,9 @@ from fastapi.responses import JSONResponse
 from server.api.answers.rendering import Choice, CompletionLogprobs, Decode, usage_object
 from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
 from server.api.answers.streaming import Chunk, stream_reply
+from server.api.declarations import ANSWER_ERRORS, SSE_ENDS, TIMEOUT, Reads, streamed
 from server.api.http_request import RawRoute, cancel_on_disconnect, read_json
+from server.api.openai.replies import Completion, CompletionChunk
 from server.api.openai.schemas import CompletionRequest, parse_completion
 from server.api.vllm_passthrough.dispatch import dispatch_plain
 from server.auth.scopes import Principal
@@ -25,10 +27,16 @@ from server.methods.base import AnswerRequest, Done, TranscriptDelta
 from server.traces import TraceHead
 from server.wiring.services import Services
 
-router = APIRouter(route_class=RawRoute)
+router = APIRouter(route_class=RawRoute, tags=["Answers"])
 
 
-@router.post("/v1/completions")
+@router.post(
+    "/v1/completions",
+    summary="Continue a text; of a method, the whole transcript with its calls",
+    openapi_extra=Reads(CompletionRequest, [TIMEOUT], event=CompletionChunk),
+    responses=ANSWER_ERRORS
+    | streamed(Completion, f"Server-sent events: each `data:` line is a CompletionChunk, {SSE_ENDS}"),
+)
 async def completions(request: Request) -> Response:
     services: Services = request.app.state.services
     sent = await read_json(request, services.settings.server.max_body_bytes)

@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
 
+from server.api.declarations import Reply, errors
 from server.wiring.services import ServedModel, Services
 
-router = APIRouter()
+router = APIRouter(tags=["Answers"])
 
 
-@router.get("/v1/models")
-async def list_models(request: Request) -> dict[str, Any]:
+class Model(Reply):
+    """Describe a base model, or a method over it."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    ready: bool
+    description: str
+    base: str
+    method: str
+    licence: str
+    max_model_len: int
+
+
+class ModelList(Reply):
+    """List the models that the key may use."""
+
+    object: Literal["list"]
+    data: list[Model]
+
+
+@router.get("/v1/models", summary="List models and methods", responses={200: {"model": ModelList}})
+async def list_models(request: Request) -> Response:
     services: Services = request.app.state.services
-    return {"object": "list", "data": [_model(services, served) for served in services.models(request.state.principal)]}
+    models = [_model(services, served) for served in services.models(request.state.principal)]
+    return JSONResponse({"object": "list", "data": models})
 
 
-@router.get("/v1/models/{model:path}")
-async def get_model(request: Request, model: str) -> dict[str, Any]:
+@router.get(
+    "/v1/models/{model:path}", summary="Describe one model or method", responses={200: {"model": Model}, **errors(404)}
+)
+async def get_model(request: Request, model: str) -> Response:
     services: Services = request.app.state.services
-    return _model(services, services.find(model, request.state.principal))
+    return JSONResponse(_model(services, services.find(model, request.state.principal)))
 
 
 def _model(services: Services, served: ServedModel) -> dict[str, Any]:

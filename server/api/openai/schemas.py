@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
+from server.api.declarations import GIVEN, HAS_TEXT, OPTIONS, QUESTION, Schema, require_with, user_message, with_unused
 from server.api.http_request import Body, first_error
 from server.errors import InvalidRequest, UnsupportedField
 from server.methods.base import Message, Sampling
@@ -102,7 +103,7 @@ class _Generation(Body):
     max_tokens: int | None = Field(default=None, ge=1)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    arrowhead: dict[str, Any] | None = None
+    arrowhead: dict[str, Any] | None = Field(default=None, description=OPTIONS)
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -125,10 +126,28 @@ class _Generation(Body):
         )
 
 
+def _add_rules(schema: Schema) -> None:
+    """Add to the JSON schema what ``_served`` and ``_checked`` check."""
+    with_unused(schema, NEUTRAL, IGNORED)
+    require_with(schema, "stream_options", "stream")
+
+
+def _add_chat_rules(schema: Schema) -> None:
+    """Add to the JSON schema what ``parse_chat`` checks."""
+    _add_rules(schema)
+    require_with(schema, "top_logprobs", "logprobs")
+    both = {"max_tokens": GIVEN, "max_completion_tokens": GIVEN}
+    schema["allOf"].append({"not": {"required": list(both), "properties": both}})
+    schema["examples"] = [{"model": "model", "messages": [{"role": "user", "content": QUESTION}]}]
+
+
 class ChatRequest(_Generation):
     """Request a chat completion."""
 
-    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
+    model_config = ConfigDict(json_schema_extra=_add_chat_rules)
+    messages: list[ChatMessage] = Field(
+        min_length=1, max_length=MAX_MESSAGES, json_schema_extra={"contains": user_message()}
+    )
     max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
@@ -140,10 +159,20 @@ class ChatRequest(_Generation):
         )
 
 
+def _add_completion_rules(schema: Schema) -> None:
+    """Add to the JSON schema what ``parse_completion`` checks."""
+    _add_rules(schema)
+    schema["examples"] = [{"model": "model", "prompt": "The official gene symbol of LMP10 is"}]
+
+
 class CompletionRequest(_Generation):
     """Request completions of one prompt or several."""
 
-    prompt: Annotated[str, Field(max_length=MAX_TEXT)] | Annotated[list[str], Field(min_length=1, max_length=64)]
+    model_config = ConfigDict(json_schema_extra=_add_completion_rules)
+    prompt: (
+        Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_TEXT)]
+        | Annotated[list[Annotated[str, Field(json_schema_extra=HAS_TEXT)]], Field(min_length=1, max_length=64)]
+    )
     logprobs: int | None = Field(default=None, ge=0, le=20)
 
     @property

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
-from pydantic import Field
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import ConfigDict, Field
 
 from models.engines.base import Engine
+from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, Schema, exactly_one, with_unused
 from server.api.http_request import Body, parse_body, read_json
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
 from server.auth.scopes import Principal
@@ -21,7 +23,7 @@ from server.methods.base import AnswerRequest
 from server.methods.shared.generation import ids_of, plain_ids, uses_chat_template
 from server.wiring.services import Services
 
-router = APIRouter()
+router = APIRouter(tags=["Answers"])
 _MAX_TOKENS = 1_000_000
 # Field -> values that mean "not used".
 NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -34,12 +36,20 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 
 
+def _add_rules(schema: Schema) -> None:
+    """Add to the JSON schema what ``_parse`` checks."""
+    with_unused(schema, NEUTRAL)
+    schema["oneOf"] = exactly_one("prompt", "messages")
+    schema["examples"] = [{"prompt": "PSMB10"}]
+
+
 class TokenizeRequest(Body):
     """Tokenize either ``prompt`` or ``messages``.
 
     ``add_special_tokens`` None: a prompt gets them, a chat those of its template.
     """
 
+    model_config = ConfigDict(json_schema_extra=_add_rules)
     model: str | None = None
     prompt: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
@@ -51,12 +61,33 @@ class TokenizeRequest(Body):
 class DetokenizeRequest(Body):
     """Convert tokens to text."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"tokens": [1]}]})
     model: str | None = None
     tokens: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=_MAX_TOKENS)]
 
 
-@router.post("/tokenize")
-async def tokenize(request: Request) -> dict[str, Any]:
+class Tokens(Reply):
+    """List the tokens of a text or a chat."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None = Field(description="with return_token_strs")
+
+
+class Detokenized(Reply):
+    """Provide the text of tokens."""
+
+    prompt: str
+
+
+@router.post(
+    "/tokenize",
+    summary="Return the tokens of a text or a chat in the served model",
+    openapi_extra=Reads(TokenizeRequest),
+    responses={200: {"model": Tokens}, **RETRIEVAL_ERRORS},
+)
+async def tokenize(request: Request) -> Response:
     services: Services = request.app.state.services
     body = _parse(await read_json(request, services.settings.server.max_body_bytes))
     engine = _engine(services, body.model, request.state.principal)
@@ -65,11 +96,17 @@ async def tokenize(request: Request) -> dict[str, Any]:
         texts = None
         if body.return_token_strs:
             texts = await asyncio.to_thread(lambda: [engine.tokenizer.decode([token]) for token in tokens])
-    return {"count": len(tokens), "max_model_len": engine.max_model_len, "tokens": tokens, "token_strs": texts}
+    reply = {"count": len(tokens), "max_model_len": engine.max_model_len, "tokens": tokens, "token_strs": texts}
+    return JSONResponse(reply)
 
 
-@router.post("/detokenize")
-async def detokenize(request: Request) -> dict[str, Any]:
+@router.post(
+    "/detokenize",
+    summary="Return the text of tokens",
+    openapi_extra=Reads(DetokenizeRequest),
+    responses={200: {"model": Detokenized}, **RETRIEVAL_ERRORS},
+)
+async def detokenize(request: Request) -> Response:
     services: Services = request.app.state.services
     body = parse_body(DetokenizeRequest, await read_json(request, services.settings.server.max_body_bytes))
     engine = _engine(services, body.model, request.state.principal)
@@ -77,7 +114,7 @@ async def detokenize(request: Request) -> dict[str, Any]:
     if any(token >= size for token in body.tokens):
         raise InvalidRequest(f"tokens: the vocabulary has {size} tokens, numbered from 0", param="tokens")
     async with services.admitted(request.state.owner):
-        return {"prompt": await asyncio.to_thread(engine.tokenizer.decode, body.tokens)}
+        return JSONResponse({"prompt": await asyncio.to_thread(engine.tokenizer.decode, body.tokens)})
 
 
 def _parse(given: object) -> TokenizeRequest:

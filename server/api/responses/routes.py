@@ -19,9 +19,16 @@ from fastapi.responses import JSONResponse
 from server.api.answers.rendering import Choice, model_for, side_job, usage_object
 from server.api.answers.session import TIMEOUT_HEADER, Answers, Indexed, fan_out
 from server.api.answers.streaming import EVENTS, Chunk, stream_reply
+from server.api.declarations import ANSWER_ERRORS, TIMEOUT, Reads, streamed
 from server.api.http_request import cancel_on_disconnect, read_json
 from server.api.responses.items import Ending, ResponseItems, Wire
-from server.api.responses.schemas import ResponsesRequest, parse_responses
+from server.api.responses.schemas import (
+    ResponseEvent,
+    ResponseReply,
+    ResponseRequest,
+    ResponsesRequest,
+    parse_responses,
+)
 from server.api.vllm_passthrough.dispatch import dispatch_plain
 from server.auth.scopes import Principal
 from server.error_mapping import error_reply
@@ -102,10 +109,19 @@ def _before_the_answer(choice: Choice) -> str:
     return (written.rpartition(answer)[0] if answer else written).strip()
 
 
-router = APIRouter()
+router = APIRouter(tags=["Answers"])
+_STREAM = (
+    "Server-sent events with names: each is a ResponseEvent, comments keep the connection alive. The last one is "
+    "response.completed or response.incomplete, or, after the event error, response.failed."
+)
 
 
-@router.post("/v1/responses")
+@router.post(
+    "/v1/responses",
+    summary="Answer typed input items; nothing is stored",
+    openapi_extra=Reads(ResponseRequest, [TIMEOUT], event=ResponseEvent),
+    responses=ANSWER_ERRORS | streamed(ResponseReply, _STREAM),
+)
 async def create_response(request: Request) -> Response:
     services: Services = request.app.state.services
     sent = await read_json(request, services.settings.server.max_body_bytes)
@@ -123,8 +139,11 @@ async def create_response(request: Request) -> Response:
     return JSONResponse(answer.ended())
 
 
-@router.get("/v1/responses/{response_id}")
-@router.delete("/v1/responses/{response_id}")
+_NOT_STORED = "Always 404: responses are not stored; GET /v1/traces/{trace_id} has the record"
+
+
+@router.get("/v1/responses/{response_id}", summary=_NOT_STORED, status_code=404)
+@router.delete("/v1/responses/{response_id}", summary=_NOT_STORED, status_code=404)
 async def stored_response(response_id: str) -> Response:
     raise ResponseNotStored("responses are not stored here", param="response_id")
 

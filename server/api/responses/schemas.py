@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
+from server.api.declarations import HAS_TEXT, OPTIONS, QUESTION, Reply, Schema, user_message, with_unused
 from server.api.http_request import Body, first_error
+from server.api.openai.replies import AnswerRecord
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, Temperature, TopP, is_neutral
 from server.errors import InvalidRequest, UnsupportedField
 from server.methods.base import Message, Sampling
@@ -56,6 +58,18 @@ _Include = Literal[
     "reasoning.encrypted_content",
     "message.output_text.logprobs",
 ]
+
+
+_EVENTS: Final = (
+    *(f"response.{state}" for state in ("created", "in_progress", "completed", "incomplete", "failed")),
+    *(f"response.output_item.{what}" for what in ("added", "done")),
+    *(f"response.web_search_call.{what}" for what in ("in_progress", "searching", "completed")),
+    *(f"response.reasoning_summary_part.{what}" for what in ("added", "done")),
+    *(f"response.reasoning_summary_text.{what}" for what in ("delta", "done")),
+    *(f"response.content_part.{what}" for what in ("added", "done")),
+    *(f"response.output_text.{what}" for what in ("delta", "annotation.added", "done")),
+    "error",
+)
 
 
 class ResponsePart(Body):
@@ -114,7 +128,71 @@ class Fields(Body):
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
-    arrowhead: dict[str, Any] | None = None
+    arrowhead: dict[str, Any] | None = Field(default=None, description=OPTIONS)
+
+
+def _add_rules(schema: Schema) -> None:
+    """Add to the JSON schema what ``parse_responses`` checks."""
+    with_unused(schema, {name: values for name, (values, _) in NEUTRAL.items()}, IGNORED)
+    schema["properties"]["reasoning"]["type"] = ["object", "null"]
+    items = schema["properties"]["input"]["anyOf"][1]
+    passed = {"anyOf": [{"enum": sorted(SKIPPED)}, {"pattern": f"^{CLIENTS_OWN}"}]}
+    own = {"type": "object", "properties": {"type": {"type": "string"} | passed}, "required": ["type"]}
+    items["items"] = {"anyOf": [items["items"], own | {"description": "of an earlier reply: passed over"}]}
+    wanted = {"properties": {"top_logprobs": {"type": "integer", "minimum": 1}}, "required": ["top_logprobs"]}
+    named = {"include": {"type": "array", "contains": {"const": LOGPROBS}}}
+    schema["allOf"] = [{"if": wanted, "then": {"properties": named, "required": ["include"]}}]
+    schema["examples"] = [{"model": "model", "input": QUESTION}]
+
+
+class ResponseRequest(Fields):
+    """Request a response of the Responses API."""
+
+    model_config = ConfigDict(json_schema_extra=_add_rules)
+    input: (
+        Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_TEXT)]
+        | Annotated[
+            list[ResponseMessage], Field(max_length=MAX_MESSAGES, json_schema_extra={"contains": user_message()})
+        ]
+    )
+
+
+class ResponseUsage(Reply):
+    """Count a response's tokens."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+
+
+class OutputItem(Reply):
+    """Describe one item of a response's output."""
+
+    id: str
+    type: Literal["message", "reasoning", "web_search_call"]
+    status: str
+
+
+class ResponseReply(Reply):
+    """Describe a response; nothing of it is stored."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: Literal["completed", "incomplete"]
+    incomplete_details: dict[str, Any] | None
+    model: str
+    output: list[OutputItem]
+    store: Literal[False]
+    usage: ResponseUsage | None
+    arrowhead: AnswerRecord
+
+
+class ResponseEvent(Reply):
+    """Describe one event of a streamed response."""
+
+    type: Annotated[str, Field(json_schema_extra={"enum": list(_EVENTS)})]
+    sequence_number: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -21,6 +21,7 @@ from retrieval.corpus.items import ParsedDocument, ReadOptions, TextBuilder, dat
 from retrieval.corpus.readers.registry import READERS
 from retrieval.errors import RetrievalError
 from retrieval.passages import Document
+from server.api.declarations import CHANGE_ERRORS, Reads, Reply, Responses, Schema, errors, parameter
 from server.api.http_request import parse_body, read_json
 from server.api.retrieval.namespaces import require_changes
 from server.api.retrieval.schemas import (
@@ -41,7 +42,7 @@ from server.observability.logging_setup import request_id
 from server.types import id_of_digest
 from server.wiring.services import Services
 
-router = APIRouter()
+router = APIRouter(tags=["Namespaces"])
 _FEW: Final = 64
 _WAIT_FOR_FEW_S: Final = 5.0
 _MAX_WAIT_S: Final = 60.0
@@ -50,7 +51,54 @@ _BLOCK: Final = 2**20
 _FORMS: Final = frozenset(("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded"))
 
 
-@router.post("/v1/namespaces/{name}/documents")
+class JobReply(Reply):
+    """Describe a change of a namespace, which runs as a job."""
+
+    id: str
+    object: Literal["job"]
+    kind: str
+    namespace: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    cancelling: bool
+    created: int
+    started: int | None
+    finished: int | None
+    progress: dict[str, Any] | None
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+
+
+class JobList(Reply):
+    """List the jobs of the key."""
+
+    object: Literal["list"]
+    data: list[JobReply]
+
+
+_WAIT: Final = parameter("wait", "query", {"type": "number", "minimum": 0, "maximum": _MAX_WAIT_S})
+# 200 where the job ends while the client waits.
+_JOB: Final[Responses] = {200: {"model": JobReply}, 202: {"model": JobReply}}
+_CHANGE: Final[Responses] = _JOB | CHANGE_ERRORS
+_FILE: Final[Schema] = {
+    "parameters": [
+        _WAIT,
+        parameter("filename", "query", {"type": "string"}),
+        parameter("reader", "query", {"enum": ["", *READERS]}),
+        parameter("licence", "query", {"type": "string"}),
+    ],
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary", "minLength": 1}}},
+    },
+}
+
+
+@router.post(
+    "/v1/namespaces/{name}/documents",
+    summary="Add documents as JSON",
+    openapi_extra=Reads(DocumentsBody, [_WAIT]),
+    responses=_CHANGE,
+)
 async def add_documents(request: Request, name: str) -> Response:
     services = await _opened(request, name)
     body = parse_body(DocumentsBody, await read_json(request, services.settings.server.max_body_bytes))
@@ -62,7 +110,12 @@ async def add_documents(request: Request, name: str) -> Response:
     return await _submitted(request, ("documents", name), work, few=len(body.documents) <= _FEW)
 
 
-@router.delete("/v1/namespaces/{name}/documents")
+@router.delete(
+    "/v1/namespaces/{name}/documents",
+    summary="Remove documents by their ids",
+    openapi_extra=Reads(RemoveBody, [_WAIT]),
+    responses=_CHANGE,
+)
 async def remove_documents(request: Request, name: str) -> Response:
     services = await _opened(request, name)
     body = parse_body(RemoveBody, await read_json(request, services.settings.server.max_body_bytes))
@@ -70,8 +123,18 @@ async def remove_documents(request: Request, name: str) -> Response:
     return await _submitted(request, ("remove", name), work, few=len(body.ids) <= _FEW)
 
 
-@router.put("/v1/namespaces/{name}/files")
-@router.post("/v1/namespaces/{name}/files")
+@router.put(
+    "/v1/namespaces/{name}/files",
+    summary="Add a file; the body is the file as it is",
+    openapi_extra=_FILE,
+    responses=_CHANGE,
+)
+@router.post(
+    "/v1/namespaces/{name}/files",
+    summary="Add a file, as PUT, sent as application/octet-stream",
+    openapi_extra=_FILE,
+    responses=_CHANGE,
+)
 async def add_file(request: Request, name: str) -> Response:
     """Add a file, sent as the raw body; its reader is detected unless ``reader`` names one."""
     services = await _opened(request, name, {"filename", "reader", "licence"})
@@ -91,7 +154,12 @@ async def add_file(request: Request, name: str) -> Response:
     return await _submitted(request, ("file", name), work, upload=upload)
 
 
-@router.post("/v1/namespaces/{name}/queries")
+@router.post(
+    "/v1/namespaces/{name}/queries",
+    summary="Add the results of a PubMed query, and store the query",
+    openapi_extra=Reads(QueryBody, [_WAIT]),
+    responses=_CHANGE,
+)
 async def add_query(request: Request, name: str) -> Response:
     """Add the results of a PubMed query; the namespace stores the query."""
     services = await _opened(request, name)
@@ -108,7 +176,12 @@ async def add_query(request: Request, name: str) -> Response:
     return await _submitted(request, ("query", name), ncbi.query(query, egress_context))
 
 
-@router.post("/v1/namespaces/{name}/update")
+@router.post(
+    "/v1/namespaces/{name}/update",
+    summary="Repeat the stored queries for new results",
+    openapi_extra=Reads(UpdateBody, [_WAIT]),
+    responses=_CHANGE,
+)
 async def update(request: Request, name: str) -> Response:
     """Repeat the stored queries for new results, then complete the namespace's indices."""
     services = await _opened(request, name)
@@ -118,7 +191,12 @@ async def update(request: Request, name: str) -> Response:
     return await _submitted(request, ("update", name), ncbi.update(egress_context))
 
 
-@router.post("/v1/namespaces/{name}/verify")
+@router.post(
+    "/v1/namespaces/{name}/verify",
+    summary="Verify the content",
+    openapi_extra=Reads(NoBody, [_WAIT]),
+    responses=_CHANGE,
+)
 async def verify(request: Request, name: str) -> Response:
     """Verify the namespace without changing it; blocks changes and costs as much as reading everything."""
     services = await _opened(request, name)
@@ -253,7 +331,7 @@ def _wait_of(request: Request, default: float) -> float:
     return seconds
 
 
-@router.get("/v1/jobs")
+@router.get("/v1/jobs", summary="List the jobs of this key", responses={200: {"model": JobList}})
 async def list_jobs(request: Request) -> Response:
     """Return the key's jobs, newest first."""
     services: Services = request.app.state.services
@@ -261,13 +339,19 @@ async def list_jobs(request: Request) -> Response:
     return JSONResponse({"object": "list", "data": [job.as_dict() for job in found]})
 
 
-@router.get("/v1/jobs/{job_id}")
+@router.get(
+    "/v1/jobs/{job_id}", summary="Return the state of a job", responses={200: {"model": JobReply}, **errors(404)}
+)
 async def get_job(request: Request, job_id: str) -> Response:
     services: Services = request.app.state.services
     return JSONResponse(services.retrieval.jobs.get(job_id, request.state.owner).as_dict())
 
 
-@router.delete("/v1/jobs/{job_id}")
+@router.delete(
+    "/v1/jobs/{job_id}",
+    summary="Cancel a job; 202 where it stops at its next step",
+    responses=_JOB | errors(404),
+)
 async def cancel_job(request: Request, job_id: str) -> Response:
     """Cancel a job; 202 where it runs and stops at its next step."""
     services: Services = request.app.state.services

@@ -9,30 +9,31 @@ from __future__ import annotations
 import base64
 import math
 import uuid
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from models.encoders.base import Encoder, Floats, PassageText
-from server.api.http_request import cancel_on_disconnect, parse_body, read_json
+from server.api.declarations import QUESTION, RETRIEVAL_ERRORS, Reads, Reply
+from server.api.http_request import Body, cancel_on_disconnect, parse_body, read_json
 from server.api.openai.schemas import MAX_TEXT
 from server.errors import InvalidRequest
 from server.evidence.encoders import EncoderPool
 from server.wiring.services import Services
 
-router = APIRouter()
+router = APIRouter(tags=["Retrieval"])
 _QUERY = ":query"
 _Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
-class EmbeddingsRequest(BaseModel):
+class EmbeddingsRequest(Body):
     """Embed texts."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "encoder", "input": "PSMB10 is a gene."}]})
     model: str
     input: _Text | Annotated[list[_Text], Field(min_length=1)]
     encoding_format: Literal["float", "base64"] = "float"
@@ -52,7 +53,43 @@ class EmbeddingsRequest(BaseModel):
         return [self.input] if isinstance(self.input, str) else self.input
 
 
-@router.post("/v1/embeddings")
+class Embedding(Reply):
+    """Provide the vector of one text."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | Annotated[str, Field(description="base64 of float32, little-endian")]
+
+
+class EmbeddingUsage(Reply):
+    """Count the tokens of all texts."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Truncated(Reply):
+    """Name the texts that were too long for the encoder."""
+
+    truncated: list[int]
+
+
+class Embeddings(Reply):
+    """List the vectors of texts."""
+
+    object: Literal["list"]
+    model: str
+    data: list[Embedding]
+    usage: EmbeddingUsage
+    arrowhead: Truncated
+
+
+@router.post(
+    "/v1/embeddings",
+    summary="Convert texts to vectors",
+    openapi_extra=Reads(EmbeddingsRequest),
+    responses={200: {"model": Embeddings}, **RETRIEVAL_ERRORS},
+)
 async def embeddings(request: Request) -> Response:
     services: Services = request.app.state.services
     body = parse_body(EmbeddingsRequest, await read_json(request, services.settings.server.max_body_bytes))
@@ -95,20 +132,21 @@ def _written(vector: Floats, encoding: str) -> list[float] | str:
     return [float(value) for value in np.asarray(vector)]
 
 
-class RerankDocument(BaseModel):
+class RerankDocument(Body):
     """Provide a document with its title."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     text: _Text
     title: _Text = ""
 
 
-class RerankRequest(BaseModel):
+class RerankRequest(Body):
     """Rank documents by their relevance to a query."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"query": QUESTION, "documents": ["Asthma is a disease.", "PSMB10 is a gene."]}]
+        }
+    )
     model: str = ""
     query: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
     documents: Annotated[list[_Text | RerankDocument], Field(min_length=1)]
@@ -120,9 +158,31 @@ class RerankRequest(BaseModel):
         return [PassageText("", d) if isinstance(d, str) else PassageText(d.title, d.text) for d in self.documents]
 
 
-@router.post("/v1/rerank")
-@router.post("/v2/rerank")
-@router.post("/rerank")
+class RankedDocument(Reply):
+    """Rank one document."""
+
+    index: int
+    relevance_score: float
+
+
+class Ranking(Reply):
+    """List documents, the most relevant first."""
+
+    id: str
+    model: str
+    results: list[RankedDocument]
+
+
+_RERANK: Final[Mapping[str, Any]] = {
+    "summary": "Rank passages by their relevance to a query",
+    "openapi_extra": Reads(RerankRequest),
+    "responses": {200: {"model": Ranking}, **RETRIEVAL_ERRORS},
+}
+
+
+@router.post("/v1/rerank", **_RERANK)
+@router.post("/v2/rerank", **_RERANK)
+@router.post("/rerank", **_RERANK)
 async def rerank(request: Request) -> Response:
     services: Services = request.app.state.services
     body = parse_body(RerankRequest, await read_json(request, services.settings.server.max_body_bytes))

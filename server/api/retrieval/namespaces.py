@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -15,6 +15,7 @@ from retrieval.corpus.errors import NamespaceBusy, NamespaceInvalid, NamespaceUn
 from retrieval.corpus.ingest.pubmed_sync import queries_of
 from retrieval.corpus.namespaces.registry import Description
 from retrieval.corpus.namespaces.settings import NO_WORDS, NamespaceSettings
+from server.api.declarations import CHANGE_ERRORS, Reads, Reply, errors
 from server.api.http_request import parse_body, read_json
 from server.api.retrieval.schemas import NamespaceBody
 from server.auth.scopes import Principal, owner_metadata, require_change
@@ -23,7 +24,7 @@ from server.evidence.passages import Retrieval
 from server.settings.server import is_loopback
 from server.wiring.services import Services
 
-router = APIRouter()
+router = APIRouter(tags=["Namespaces"])
 _FIELDS = {"size": "chunk_size", "overlap": "chunk_overlap"}
 
 
@@ -45,7 +46,21 @@ def require_changes(request: Request) -> None:
     require_change(request.state.principal)
 
 
-@router.get("/v1/namespaces")
+class Namespace(Reply):
+    """Describe a namespace."""
+
+    object: Literal["namespace"]
+    name: str
+
+
+class NamespaceList(Reply):
+    """List the namespaces that the key may read."""
+
+    object: Literal["list"]
+    data: list[Namespace]
+
+
+@router.get("/v1/namespaces", summary="List all namespaces", responses={200: {"model": NamespaceList}, **errors(429)})
 async def list_namespaces(request: Request) -> Response:
     services: Services = request.app.state.services
     async with services.admitted(request.state.owner):
@@ -53,7 +68,11 @@ async def list_namespaces(request: Request) -> Response:
     return JSONResponse({"object": "list", "data": found})
 
 
-@router.get("/v1/namespaces/{name}")
+@router.get(
+    "/v1/namespaces/{name}",
+    summary="Describe one namespace with its stored queries",
+    responses={200: {"model": Namespace}, **errors(404, 422, 429)},
+)
 async def get_namespace(request: Request, name: str) -> Response:
     """Return the namespace with its stored PubMed queries."""
     services: Services = request.app.state.services
@@ -62,7 +81,13 @@ async def get_namespace(request: Request, name: str) -> Response:
         return JSONResponse(await work)
 
 
-@router.post("/v1/namespaces")
+@router.post(
+    "/v1/namespaces",
+    summary="Create a namespace",
+    status_code=201,
+    openapi_extra=Reads(NamespaceBody),
+    responses={201: {"model": Namespace}, **CHANGE_ERRORS},
+)
 async def create_namespace(request: Request) -> Response:
     services: Services = request.app.state.services
     require_changes(request)
@@ -75,7 +100,11 @@ async def create_namespace(request: Request) -> Response:
     return JSONResponse(await retrieval.run(lambda: _describe(retrieval, body.name)), status_code=201)
 
 
-@router.delete("/v1/namespaces/{name}")
+@router.delete(
+    "/v1/namespaces/{name}",
+    summary="Delete a namespace with its content",
+    responses={200: {"model": Namespace}, **errors(404, 409, 422)},
+)
 async def delete_namespace(request: Request, name: str) -> Response:
     services: Services = request.app.state.services
     require_changes(request)

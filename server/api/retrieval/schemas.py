@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from retrieval.corpus.search.ranking import MAX_K, Retriever
+from server.api.declarations import HAS_WORDS, exactly_one
 from server.api.openai.schemas import MAX_TEXT
 from server.types import EgressMode
 
@@ -73,10 +74,10 @@ def _own_id(value: str) -> str:
     return value
 
 
-Query = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_words)]
+Query = Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_WORDS), AfterValidator(_words)]
 Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_text)]
 Line = Annotated[str, Field(max_length=2000), AfterValidator(_text)]
-Day = Annotated[str, AfterValidator(_day)]
+Day = Annotated[str, Field(json_schema_extra={"pattern": r"^\d{4}-?\d\d-?\d\d$"}), AfterValidator(_day)]
 DocumentId = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_text)]
 Types = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_text)]], Field(max_length=100)
@@ -110,6 +111,9 @@ class SearchBody(Body):
     them.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": exactly_one("query", "queries"), "examples": [{"query": "asthma"}]}
+    )
     query: Query | None = None
     queries: Annotated[list[Query], Field(min_length=1)] | None = None
     namespaces: Literal["all"] | Annotated[list[str], Field(min_length=1, max_length=1000)] | None = None
@@ -126,7 +130,8 @@ class NamespaceBody(Body):
     ``encoder`` None is the server's first encoder; "none" creates no vectors.
     """
 
-    name: str
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "mine"}]})
+    name: str = Field(json_schema_extra={"pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"})
     encoder: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     words: Literal["tantivy", "fts5", "none"] = "tantivy"
     keywords: bool = True
@@ -138,6 +143,11 @@ class NamespaceBody(Body):
 class DocumentBody(Body):
     """Add one document; ``date`` is a day, a month (2020-01) or a year."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [{"required": [part], "properties": {part: HAS_WORDS}} for part in ("title", "text")]
+        }
+    )
     id: Annotated[DocumentId, AfterValidator(_own_id)]
     title: Line = ""
     text: Text = ""
@@ -161,12 +171,16 @@ class DocumentBody(Body):
 class DocumentsBody(Body):
     """Add documents."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"documents": [{"id": "1", "text": "PSMB10 is a gene."}]}]}
+    )
     documents: Annotated[list[DocumentBody], Field(min_length=1)]
 
 
 class RemoveBody(Body):
     """Remove documents by their ids."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"ids": ["1"]}]})
     ids: Annotated[list[DocumentId], Field(min_length=1, max_length=100_000)]
 
 
@@ -189,7 +203,8 @@ class QueryBody(UpdateBody):
     where they are open access.
     """
 
-    term: Annotated[str, Field(max_length=100_000), AfterValidator(_words)]
+    model_config = ConfigDict(json_schema_extra={"examples": [{"term": "asthma"}]})
+    term: Annotated[str, Field(max_length=100_000, json_schema_extra=HAS_WORDS), AfterValidator(_words)]
     date_from: Day | None = None
     date_to: Day | None = None
     limit: int = Field(default=0, ge=0)

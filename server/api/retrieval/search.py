@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 
@@ -18,6 +18,7 @@ from retrieval.corpus.search.searcher import SearchOptions, default_retriever
 from retrieval.corpus.store.base import PassageFilter
 from retrieval.corpus.store.schema import Target
 from retrieval.passages import Document, Passage
+from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, errors
 from server.api.http_request import cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.schemas import FilterBody, SearchBody, day_number, shown_day
 from server.auth.scopes import Principal
@@ -25,12 +26,46 @@ from server.errors import InvalidRequest, PassageNotFound
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.services import Services
 
-router = APIRouter()
+router = APIRouter(tags=["Retrieval"])
 # The hits of all queries of a request may be this many times those of the largest single search.
 _MANY: Final = 10
 
 
-@router.post("/v1/search")
+class SearchRecord(Reply):
+    """Describe how a search was done."""
+
+    retriever: str
+    namespaces: list[str]
+    waiting: dict[str, Any]
+
+
+class Hits(Reply):
+    """List the passages found for one query."""
+
+    data: list[dict[str, Any]]
+
+
+class SearchResult(Hits):
+    """List the passages found for ``query``."""
+
+    object: Literal["list"]
+    arrowhead: SearchRecord
+
+
+class SearchResults(Reply):
+    """List the passages found for each of ``queries``."""
+
+    object: Literal["list"]
+    results: list[Hits]
+    arrowhead: SearchRecord
+
+
+@router.post(
+    "/v1/search",
+    summary="Search namespaces with one query or several",
+    openapi_extra=Reads(SearchBody),
+    responses={200: {"model": SearchResult | SearchResults}, **RETRIEVAL_ERRORS},
+)
 async def search(request: Request) -> Response:
     services: Services = request.app.state.services
     body = parse_body(SearchBody, await read_json(request, services.settings.server.max_body_bytes))
@@ -41,7 +76,11 @@ async def search(request: Request) -> Response:
         return _json(await work)
 
 
-@router.get("/v1/passages/{namespace}/{passage_id}")
+@router.get(
+    "/v1/passages/{namespace}/{passage_id}",
+    summary="Return one passage with its document",
+    responses={200: {"model": dict[str, Any]}, **errors(404, 422, 429)},
+)
 async def get_passage(request: Request, namespace: str, passage_id: str) -> Response:
     """Return a passage with the other documents that have the same text, which searches omit."""
     services: Services = request.app.state.services

@@ -14,7 +14,8 @@ from fastapi import APIRouter, Request, Response
 from models.engines.base import LayerCall, ServesOpenAi
 from server.admission.fair_queue import CHARS_PER_TOKEN, Ticket, estimated_tokens
 from server.api.answers.session import TIMEOUT_HEADER, deadline_of
-from server.api.http_request import RawRoute, read_json
+from server.api.declarations import TIMEOUT, Reads, errors
+from server.api.http_request import Body, RawRoute, read_json
 from server.api.vllm_passthrough.checks import check_plain
 from server.api.vllm_passthrough.forward import PassthroughCall, PassthroughResponse
 from server.auth.scopes import Principal
@@ -104,11 +105,22 @@ def _choices(body: Mapping[str, Any]) -> int:
     return body["n"] if isinstance(body.get("n"), int) and body["n"] > 0 else 1
 
 
-router = APIRouter(route_class=RawRoute)
+class MessagesRequest(Body):
+    """Request a message in Anthropic's form, which this engine does not support: every body is refused."""
+
+    model: str
 
 
-@router.post("/v1/messages")
-@router.post("/v1/messages/count_tokens")
+router = APIRouter(route_class=RawRoute, tags=["Answers"])
+_DESCRIBED: Final[Mapping[str, Any]] = {
+    "summary": "Anthropic's form, of the plain model on the vLLM engine alone; refused elsewhere",
+    "openapi_extra": Reads(MessagesRequest, [TIMEOUT]),
+    "responses": errors(404, 413, 422, 429, 499, 500, 503, 504),
+}
+
+
+@router.post("/v1/messages", **_DESCRIBED)
+@router.post("/v1/messages/count_tokens", **_DESCRIBED)
 async def messages(request: Request) -> Response:
     services: Services = request.app.state.services
     body = await read_json(request, services.settings.server.max_body_bytes)

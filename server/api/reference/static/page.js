@@ -236,6 +236,7 @@ function details(verb, path, operation) {
     replies.append(item);
   }
   box.append(make("h4", {}, "Replies"), replies);
+  if (operation.description) box.prepend(make("p", {}, ...prose(operation.description)));
   return box;
 }
 
