@@ -128,7 +128,7 @@ class NamespaceBody(Body):
 
     name: str
     encoder: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    words: Literal["tantivy", "fts5", "none"] = "tantivy"
+    words: Literal["tantivy", "none"] = "tantivy"
     keywords: bool = True
     chunk_size: int = 2000
     chunk_overlap: int = 0
