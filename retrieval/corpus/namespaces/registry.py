@@ -21,6 +21,7 @@ from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings, ch
 from retrieval.corpus.store.reader import Counts
 from retrieval.corpus.store.schema import STORE_NAME, Target
 from retrieval.corpus.store.writer import StoreWriter, create_store
+from retrieval.index.errors import IndexFault
 from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
 
 log = logging.getLogger(__name__)
@@ -143,7 +144,7 @@ class Namespaces:
                 namespace.catch_up_index(writer, "words", lambda _: False)
             with self._lock:
                 self._retire(name)
-        except (NamespaceBusy, NamespaceDamaged) as error:
+        except (NamespaceBusy, NamespaceDamaged, IndexFault) as error:
             log.warning("namespace=%s: its index of words cannot be built again now: %s", name, error.message)
 
     @contextlib.contextmanager
