@@ -36,7 +36,7 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
 
     create = verb("create", "make an empty one", _create)
     create.add_argument("--encoder", help="default: retrieval.encoder; 'none' for words alone")
-    create.add_argument("--words", default="tantivy", choices=("tantivy", "fts5", "none"), help="index of words (BM25)")
+    create.add_argument("--words", default="tantivy", choices=("tantivy", "none"), help="index of words (BM25)")
     create.add_argument("--no-keywords", action="store_true", help="without the index for keyword frequency (PES2)")
     create.add_argument("--chunk-size", type=int, default=2000, help="characters of a passage")
     create.add_argument("--chunk-overlap", type=int, default=0)

@@ -21,7 +21,6 @@ from retrieval.index.segments.snapshot import IndexSnapshot
 from retrieval.index.segments.storage import Storage
 from retrieval.index.spec import BackendName, IndexSpec
 from retrieval.lexical.base import LexicalIndex
-from retrieval.lexical.bm25.fts5_index import open_fts
 from retrieval.lexical.keyword_frequency.index import KeywordIndex, open_keyword_index
 from retrieval.lexical.keyword_frequency.pes2 import KeywordQuery, keyword_search, parse_marked, query_keywords
 from retrieval.observer import RetrievalObserver
@@ -104,9 +103,7 @@ def _words(folder: Path, name: str, _: bool) -> LexicalIndex:
         from retrieval.lexical.bm25.tantivy_index import open_tantivy
 
         return open_tantivy(folder)
-    if name == "fts5":
-        return open_fts(folder)
-    raise NamespaceInvalid(f"there is no lexical back end {name!r}: tantivy, fts5 or none", param="words")
+    raise NamespaceInvalid(f"there is no lexical back end {name!r}: tantivy or none", param="words")
 
 
 def _keywords(folder: Path) -> KeywordIndex:

@@ -21,14 +21,12 @@ import pytest
 from retrieval.index.base import RowFilter
 from retrieval.index.errors import IndexBusy, IndexDamaged, IndexFault, IndexInputInvalid, IndexMismatch
 from retrieval.lexical.base import LexicalIndex
-from retrieval.lexical.bm25.fts5_index import open_fts
-from retrieval.lexical.bm25.tantivy_index import TantivyIndex, open_tantivy
-from retrieval.lexical.bm25.terms import LexicalOptions, row_of
+from retrieval.lexical.bm25.tantivy_index import LexicalOptions, open_tantivy, row_of
 from retrieval.lexical.tokens import query_terms
 from retrieval.passages import Passage, type_bits
 
 Open = Callable[[Path], LexicalIndex]
-OPENERS: dict[str, Open] = {"tantivy": open_tantivy, "fts5": open_fts}
+OPENERS: dict[str, Open] = {"tantivy": open_tantivy}
 REPO = Path(__file__).resolve().parents[2]
 ODD_QUERIES = [
     'AND OR NOT "',
@@ -217,15 +215,14 @@ def test_a_filter_lets_no_other_row_through(index: LexicalIndex, where: RowFilte
     assert all(hit.score == pytest.approx(unfiltered[hit.passage_id]) for hit in hits)
 
 
-def bm25_order(passages: list[Passage], query: str, one_more: bool, k1: float = 1.2, b: float = 0.75) -> list[int]:
-    """The plain formula; ``one_more``: the idf that cannot be negative, otherwise FTS5's, cut off above 0."""
+def bm25_order(passages: list[Passage], query: str, k1: float = 1.2, b: float = 0.75) -> list[int]:
+    """The plain formula, with the idf that cannot be negative."""
     bags = {item.passage_id: Counter(row_of(item).terms.split()) for item in passages}
     mean = sum(bag.total() for bag in bags.values()) / len(bags)
     scores: dict[int, float] = defaultdict(float)
     for term in query_terms(query):
         having = [number for number, bag in bags.items() if bag[term]]
-        odds = (len(bags) - len(having) + 0.5) / (len(having) + 0.5)
-        idf = math.log(1 + odds) if one_more else max(math.log(odds), 1e-6)
+        idf = math.log(1 + (len(bags) - len(having) + 0.5) / (len(having) + 0.5))
         for number in having:
             count, length = bags[number][term], bags[number].total()
             scores[number] += idf * count * (k1 + 1) / (count + k1 * (1 - b + b * length / mean))
@@ -244,17 +241,16 @@ def test_the_order_is_that_of_the_bm25_formula(index: LexicalIndex) -> None:
     fill(index, *made)
     for _ in range(10):
         query = " ".join(rng.sample(rare, 2))
-        assert found(index, query, 10) == bm25_order(made, query, isinstance(index, TantivyIndex))[:10]
+        assert found(index, query, 10) == bm25_order(made, query)[:10]
 
 
 def test_of_long_queries_the_rarest_terms_are_searched(tmp_path: Path) -> None:
     """A passage with the rare term alone is found, however many common words stand before it."""
-    for name, opener in (("t", open_tantivy), ("f", open_fts)):
-        index = opener(tmp_path / name, LexicalOptions(max_terms=2))
-        common = " ".join(f"common{letter}" for letter in "bcdefgh")
-        fill(index, *[passage(number, common) for number in range(1, 10)], passage(10, "rareword"))
-        assert found(index, f"{common} rareword", 20)[0] == 10
-        index.close()
+    index = open_tantivy(tmp_path / "index", LexicalOptions(max_terms=2))
+    common = " ".join(f"common{letter}" for letter in "bcdefgh")
+    fill(index, *[passage(number, common) for number in range(1, 10)], passage(10, "rareword"))
+    assert found(index, f"{common} rareword", 20)[0] == 10
+    index.close()
 
 
 def test_an_index_opened_again_is_the_same(open_index: Open, tmp_path: Path) -> None:
@@ -337,11 +333,6 @@ def test_an_index_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"tokenizer": 0}))
     with pytest.raises(IndexMismatch):
         open_tantivy(tmp_path / "t")
-    index = open_fts(tmp_path / "f")
-    index._reader.execute("UPDATE about SET value = '0' WHERE key = 'tokenizer'")
-    index.close()
-    with pytest.raises(IndexMismatch):
-        open_fts(tmp_path / "f")
 
 
 def test_a_damaged_folder_is_refused(open_index: Open, tmp_path: Path) -> None:
@@ -350,12 +341,12 @@ def test_a_damaged_folder_is_refused(open_index: Open, tmp_path: Path) -> None:
     fill(index, passage(1, "asthma"))
     index.close()
     for path in (tmp_path / "index").iterdir():
-        if path.name in ("meta.json", "lexical.sqlite"):
+        if path.name == "meta.json":
             path.write_bytes(b"x" * 4096)
     with pytest.raises(IndexDamaged):
         open_index(tmp_path / "index")
     for path in (tmp_path / "index").iterdir():
-        if path.name in ("meta.json", "lexical.sqlite"):
+        if path.name == "meta.json":
             path.unlink()
     with pytest.raises(IndexDamaged):
         open_index(tmp_path / "index")
@@ -364,24 +355,22 @@ def test_a_damaged_folder_is_refused(open_index: Open, tmp_path: Path) -> None:
 WRITE_FOREVER = """
 import sys
 from pathlib import Path
-from retrieval.lexical.bm25.{module} import {opener}
+from retrieval.lexical.bm25.tantivy_index import open_tantivy
 from retrieval.passages import Passage
-index = {opener}(Path(sys.argv[1]))
+index = open_tantivy(Path(sys.argv[1]))
 for batch in range(1, 10_000):
-    index.add([Passage(passage_id=batch * 100 + n, document_id="d", title="", text=f"asthma {{'cell ' * n}}")
+    index.add([Passage(passage_id=batch * 100 + n, document_id="d", title="", text=f"asthma {'cell ' * n}")
                for n in range(50)])
     index.commit()
     print(batch, flush=True)
 """
 
 
-@pytest.mark.parametrize(("module", "opener"), [("tantivy_index", "open_tantivy"), ("fts5_index", "open_fts")])
 @pytest.mark.parametrize("after_s", [0.0, 0.013])
-def test_a_killed_writer_leaves_what_it_committed(module: str, opener: str, after_s: float, tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_what_it_committed(after_s: float, tmp_path: Path) -> None:
     """No batch that was acknowledged is lost, none is there in part, and the next one can write."""
-    code = WRITE_FOREVER.format(module=module, opener=opener)
     writer = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "index")], cwd=REPO, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITE_FOREVER, str(tmp_path / "index")], cwd=REPO, stdout=subprocess.PIPE, text=True
     )
     assert writer.stdout is not None
     lines = [writer.stdout.readline() for _ in range(3)]
@@ -390,7 +379,7 @@ def test_a_killed_writer_leaves_what_it_committed(module: str, opener: str, afte
     lines += writer.stdout.readlines()
     writer.wait()
     acknowledged = max(int(line) for line in lines if line.strip())
-    index = (open_tantivy if opener == "open_tantivy" else open_fts)(tmp_path / "index")
+    index = open_tantivy(tmp_path / "index")
     assert len(index) in (acknowledged * 50, (acknowledged + 1) * 50)
     assert len(index.search("asthma", 10_000)) == len(index)
     fill(index, passage(5, "eczema"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,13 @@ import numpy as np
 from models.encoders.base import Encoder, PassageText
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
-from retrieval.corpus.namespaces.settings import Backends, TextIndex, embedded_title, settings_of
+from retrieval.corpus.namespaces.settings import (
+    Backends,
+    TextIndex,
+    embedded_title,
+    has_replaced_words,
+    settings_of,
+)
 from retrieval.corpus.store.reader import PassageStore
 from retrieval.corpus.store.schema import STORE_NAME, Target
 from retrieval.corpus.store.writer import StoreWriter
@@ -21,6 +29,8 @@ from retrieval.index.base import Rows, VectorIndex
 from retrieval.index.errors import IndexMismatch
 from retrieval.lexical.base import LexicalIndex
 from retrieval.passages import Passage, type_bits
+
+log = logging.getLogger(__name__)
 
 BATCH: Final = 4096
 # Journal entries between two commits of an index. A crash costs encoding them again; a smaller number would split the
@@ -32,7 +42,8 @@ Done = Callable[[int], bool]
 class Namespace:
     """Hold the store and the indices of one namespace.
 
-    Thread-safe. Encoder and indices are opened on first use.
+    Thread-safe. Encoder and indices are opened on first use. ``has_old_words``: the index of words is of a back end
+    that was removed; it is not read, and counts as missing until ``discard_old_words``.
     """
 
     def __init__(self, folder: Path, backends: Backends, *, write: bool = False) -> None:
@@ -56,7 +67,9 @@ class Namespace:
         try:
             self._inode = self._store_inode()
             self._indexed = self.store.meta("indexed")
-            self.settings = settings_of(self.store.meta("settings"))
+            text = self.store.meta("settings")
+            self.settings = settings_of(text)
+            self.has_old_words = has_replaced_words(text)
         except (NamespaceInvalid, OSError) as error:
             self.store.close()
             raise NamespaceDamaged(f"{folder}: {error}") from error
@@ -117,6 +130,8 @@ class Namespace:
 
     def has(self, target: Target) -> bool:
         """Return whether an index has files; before the first passage it may have none."""
+        if target == "words" and self.has_old_words:
+            return False
         folder = self.folder / target
         return folder.is_dir() and any(folder.iterdir())
 
@@ -149,6 +164,34 @@ class Namespace:
         chunker = Chunker(self.settings.chunking)
         return StoreWriter(self.folder / STORE_NAME, self.name, chunker, self.settings.targets)
 
+    def discard_old_words(self, writer: StoreWriter) -> None:
+        """Remove the index of words of a removed back end, if there is one, and mark the index for a rebuild.
+
+        The settings change last, so that a killed process leaves the rest to the next one.
+
+        Raises:
+            NamespaceDamaged: the index cannot be removed.
+        """
+        if not self.has_old_words:
+            return
+        log.warning(
+            "namespace=%s: its back end of words was removed, the index is built again with %s: passages=%d",
+            self.name,
+            self.settings.words,
+            self.store.counts().passages,
+        )
+        with writer.transaction():
+            writer.mark_all_pending("words")
+        try:
+            shutil.rmtree(self.folder / "words")
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise NamespaceDamaged(f"{self.folder / 'words'}: cannot be removed: {error.strerror}") from error
+        with writer.transaction():
+            writer.set_meta("settings", self.settings.as_text())
+        self.has_old_words = False
+
     def catch_up(self, writer: StoreWriter, done: Done, *, at_least: int = 1) -> int:
         """Update every index that lacks ``at_least`` entries; return how many passages were indexed.
 
@@ -156,12 +199,13 @@ class Namespace:
         stop.
         """
         return sum(
-            self._catch_up(writer, target, done)
+            self.catch_up_index(writer, target, done)
             for target in self.settings.targets
             if self.store.waiting(target, at_least) >= at_least
         )
 
-    def _catch_up(self, writer: StoreWriter, target: Target, done: Done) -> int:
+    def catch_up_index(self, writer: StoreWriter, target: Target, done: Done) -> int:
+        """Update one index, as ``catch_up`` does."""
         indexed, after, stop = 0, 0, False
         waiting: list[tuple[int, bool]] = []
         while not stop and (entries := self.store.pending(target, BATCH, after)):

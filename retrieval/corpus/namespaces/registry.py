@@ -8,6 +8,7 @@ a copy is the copy of a folder, and a damaged namespace harms no other.
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,10 @@ from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings, ch
 from retrieval.corpus.store.reader import Counts
 from retrieval.corpus.store.schema import STORE_NAME, Target
 from retrieval.corpus.store.writer import StoreWriter, create_store
+from retrieval.index.errors import IndexFault
 from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +102,7 @@ class Namespaces:
         folder = self._folder(name)
         size = _size(folder)
         try:
-            with self.using(name) as namespace:
+            with self._leased(name) as namespace:
                 store = namespace.store
                 return Description(
                     name=name,
@@ -114,9 +118,37 @@ class Namespaces:
     def using(self, name: str) -> Iterator[Namespace]:
         """Open a namespace for reading and searching, including changes of other processes since its last use.
 
+        An index of words of a removed back end is built again first.
+
         Raises:
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
         """
+        with contextlib.ExitStack() as stack:
+            namespace = stack.enter_context(self._leased(name))
+            if namespace.has_old_words:
+                stack.close()
+                self._rebuild_words(name)
+                namespace = stack.enter_context(self._leased(name))
+            yield namespace
+
+    def _rebuild_words(self, name: str) -> None:
+        """Build an index of words of a removed back end again, unless the namespace cannot be changed now."""
+        folder = self._folder(name)
+        try:
+            with (
+                self.writer_lock(name),
+                contextlib.closing(Namespace(folder, self.backends, write=True)) as namespace,
+                contextlib.closing(namespace.writer()) as writer,
+            ):
+                namespace.discard_old_words(writer)
+                namespace.catch_up_index(writer, "words", lambda _: False)
+            with self._lock:
+                self._retire(name)
+        except (NamespaceBusy, NamespaceDamaged, IndexFault) as error:
+            log.warning("namespace=%s: its index of words cannot be built again now: %s", name, error.message)
+
+    @contextlib.contextmanager
+    def _leased(self, name: str) -> Iterator[Namespace]:
         folder = self._folder(name)
         with self._lock:
             lease = self._leases.get(name)
@@ -150,6 +182,7 @@ class Namespaces:
             contextlib.closing(Namespace(folder, self.backends, write=True)) as namespace,
             contextlib.closing(namespace.writer()) as writer,
         ):
+            namespace.discard_old_words(writer)
             for target in namespace.settings.targets:
                 counts = namespace.store.counts()
                 sure = counts.passages - (counts.pending[target] - counts.gone[target])

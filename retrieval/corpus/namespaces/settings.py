@@ -21,6 +21,8 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _BACKEND: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _MAX_ENCODER: Final = 500
 NO_WORDS: Final = "none"
+# Back ends of words that were removed, and the one that takes over their namespaces.
+_REPLACED_WORDS: Final = {"fts5": "tantivy"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +107,7 @@ def checked_name(name: str) -> str:
 
 
 def settings_of(text: str) -> NamespaceSettings:
-    """Parse settings from the output of ``as_text``.
+    """Parse settings from the output of ``as_text``; a lexical back end that was removed is replaced by today's.
 
     Raises:
         NamespaceInvalid: any other text.
@@ -119,12 +121,17 @@ def settings_of(text: str) -> NamespaceSettings:
             raise TypeError("chunking")
         return NamespaceSettings(
             encoder=str(fields["encoder"]),
-            words=str(fields["words"]),
+            words=_REPLACED_WORDS.get(str(fields["words"]), str(fields["words"])),
             keywords=fields["keywords"],
             chunking=Chunking(size=sizes["size"], overlap=sizes["overlap"], by_section=chunking["by_section"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise NamespaceInvalid("these are no settings of a namespace", param="settings") from error
+
+
+def has_replaced_words(text: str) -> bool:
+    """Return whether valid settings name a lexical back end that was removed."""
+    return json.loads(text)["words"] in _REPLACED_WORDS
 
 
 def embedded_title(passage: Passage) -> str:

@@ -6,8 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from retrieval.graph.loaders.json_stream import member_items
-from retrieval.graph.loaders.reading import MalformedRecord, RecordPosition, Report, check_nesting, many, names, needed
+from retrieval.graph.loaders.reading import (
+    MalformedRecord,
+    RecordPosition,
+    Report,
+    check_nesting,
+    many,
+    member_items,
+    names,
+    needed,
+)
 from retrieval.graph.types import Edge, Node
 
 _KINDS: Final[Mapping[str, str]] = {

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.errors import ImportFileError
+from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Line, Source, split_lines
 from retrieval.graph.errors import GraphFileInvalid
 
@@ -70,6 +71,26 @@ def chunks(path: Path) -> Iterator[bytes]:
         with source.open() as handle:
             packed = handle.read(len(_BZIP2)) == _BZIP2
         yield from _bunzip(source) if packed else source.chunks()
+
+
+def array_items(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield (line, element) of a file that is one JSON array.
+
+    Raises:
+        GraphFileInvalid: the file is not one array.
+    """
+    with file_faults():
+        yield from JsonStream(Source(path), chunks(path)).elements()
+
+
+def member_items(path: Path, wanted: str) -> Iterator[tuple[int, Any]]:
+    """Yield (line, element) of the array ``wanted`` of a file that is one JSON object; its other members are skipped.
+
+    Raises:
+        GraphFileInvalid: the file is not one object, or has no such array.
+    """
+    with file_faults():
+        yield from JsonStream(Source(path), chunks(path)).member_elements(wanted)
 
 
 def lines(path: Path) -> Iterator[Line]:

@@ -12,8 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from retrieval.graph.loaders.json_stream import array_items
-from retrieval.graph.loaders.reading import MalformedRecord, RecordPosition, Report, check_nesting, lines, names, rows
+from retrieval.graph.loaders.reading import (
+    MalformedRecord,
+    RecordPosition,
+    Report,
+    array_items,
+    check_nesting,
+    lines,
+    names,
+    rows,
+)
 from retrieval.graph.types import Edge, Node
 
 # The most descriptive name first: a protein's ``name`` is the mnemonic of its entry.

@@ -1,4 +1,4 @@
-"""Manage the folder of one lexical index: its manifest, its writer lock, its atomic creation."""
+"""Manage the folder of one lexical index: its manifest, its writer lock, its atomic creation, its passages' ids."""
 
 from __future__ import annotations
 
@@ -10,29 +10,32 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from retrieval.index.errors import IndexBusy, IndexDamaged, IndexMismatch, IndexWriteFailed
-from retrieval.lexical.bm25.terms import SCHEMA_VERSION, TITLE_WEIGHT
+from retrieval.index.errors import IndexBusy, IndexDamaged, IndexInputInvalid, IndexMismatch, IndexWriteFailed
 from retrieval.lexical.tokens import TOKENIZER_VERSION
+from retrieval.passages import Passage
 from retrieval.storage.durable import FileLock, sync
 
+SCHEMA_VERSION: Final = 1
+TITLE_WEIGHT: Final = 2
+_MAX_ID: Final = 2**63 - 1
 MANIFEST: Final = "manifest.json"
 _LOCK: Final = "writer.lock"
+
+
+def checked_id(passage: Passage) -> int:
+    """Return the id of a passage.
+
+    Raises:
+        IndexInputInvalid: it is not 1 to 2**63 - 1.
+    """
+    if not 0 < passage.passage_id <= _MAX_ID:
+        raise IndexInputInvalid(f"passage id {passage.passage_id} is not 1 to 2**63 - 1", param="passage_id")
+    return passage.passage_id
 
 
 def identity(kind: str) -> dict[str, Any]:
     """Return the kind and the versions that an index must have for this code to read it."""
     return {"kind": kind, "schema": SCHEMA_VERSION, "tokenizer": TOKENIZER_VERSION, "title_weight": TITLE_WEIGHT}
-
-
-def check_identity(found: Mapping[str, Any], kind: str, where: Path) -> None:
-    """Compare the identity that an index was built with to that of this code.
-
-    Raises:
-        IndexMismatch: another kind, schema or tokenizer made it.
-    """
-    for key, wanted in identity(kind).items():
-        if found.get(key) != wanted:
-            raise IndexMismatch(f"{where} has {key} {found.get(key)!r}, this version reads {wanted!r}", param=key)
 
 
 def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
@@ -48,7 +51,9 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
         raise IndexDamaged(f"the manifest of {folder} cannot be read: {error}") from error
     if not isinstance(manifest, dict):
         raise IndexDamaged(f"the manifest of {folder} is no JSON object")
-    check_identity(manifest, kind, folder)
+    for key, wanted in identity(kind).items():
+        if manifest.get(key) != wanted:
+            raise IndexMismatch(f"{folder} has {key} {manifest.get(key)!r}, this version reads {wanted!r}", param=key)
     return manifest
 
 

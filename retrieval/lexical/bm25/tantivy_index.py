@@ -14,7 +14,8 @@ import json
 import struct
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -22,9 +23,17 @@ import tantivy
 
 from retrieval.index.base import RowFilter
 from retrieval.index.errors import IndexDamaged, IndexFault, IndexWriteFailed
-from retrieval.lexical.bm25.folders import WriterLock, identity, make_folder, read_manifest, write_manifest
-from retrieval.lexical.bm25.terms import LexicalOptions, admits_none, bits_of, rarest_terms, row_of
-from retrieval.passages import Hit, Passage
+from retrieval.lexical.bm25.folders import (
+    TITLE_WEIGHT,
+    WriterLock,
+    checked_id,
+    identity,
+    make_folder,
+    read_manifest,
+    write_manifest,
+)
+from retrieval.lexical.tokens import index_terms, query_terms
+from retrieval.passages import Hit, Passage, type_bits
 
 META: Final = "meta.json"
 _MAGIC: Final = 1337
@@ -96,6 +105,41 @@ KIND: Final = "tantivy"
 _NO_LIMIT: Final = 2**31 - 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LexicalOptions:
+    """Configure the index.
+
+    ``max_terms``: only so many terms of a query are searched for, the rarest, since each term costs time and common
+    words decide nothing. ``heap_bytes``: memory for passages not yet on the disk; ``threads``: writer threads.
+    """
+
+    max_terms: int = 24
+    heap_bytes: int = 64_000_000
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Hold what is indexed of a passage: its terms, separated by blanks, and the columns for filters."""
+
+    passage_id: int
+    terms: str
+    date: int
+    types: int
+
+
+def row_of(passage: Passage) -> Row:
+    """Return the row of a passage.
+
+    The title's terms count ``TITLE_WEIGHT`` times, as if it stood that often before the text (simple BM25F).
+
+    Raises:
+        IndexInputInvalid: the id is not 1 to 2**63 - 1.
+    """
+    terms = index_terms(passage.title) * TITLE_WEIGHT + index_terms(passage.text)
+    return Row(checked_id(passage), " ".join(terms), passage.date, type_bits(passage.types))
+
+
 def open_tantivy(folder: Path, options: LexicalOptions | None = None) -> TantivyIndex:
     """Open the index of ``folder``, or create it where there is none.
 
@@ -138,7 +182,7 @@ class TantivyIndex:
                 document.add_integer("passage_id", row.passage_id)
                 document.add_integer("date", row.date)
                 document.add_integer("namespace", namespace)
-                for bit in bits_of(row.types):
+                for bit in _bits_of(row.types):
                     document.add_integer("type", bit)
                 document.add_text("terms", row.terms)
                 self._writer.delete_documents_by_term("passage_id", row.passage_id)
@@ -171,10 +215,10 @@ class TantivyIndex:
     def search(self, query: str, k: int, where: RowFilter | None = None) -> list[Hit]:
         searcher = self._searcher()
         limit = min(k, searcher.num_docs)
-        if limit <= 0 or admits_none(where):
+        if limit <= 0 or _admits_none(where):
             return []
         with _reading(self._folder):
-            terms = rarest_terms(query, self._options.max_terms, lambda term: searcher.doc_freq("terms", term))
+            terms = _rarest_terms(query, self._options.max_terms, lambda term: searcher.doc_freq("terms", term))
             if not terms:
                 return []
             found = searcher.search(self._query(terms, where), limit, count=False).hits
@@ -257,6 +301,27 @@ class TantivyIndex:
         self._right.release()
 
 
+def _rarest_terms(query: str, limit: int, frequency: Callable[[str], int]) -> list[str]:
+    """Return at most ``limit`` query terms that occur in passages, the rarest first, each once."""
+    known = [(count, place, term) for place, term in enumerate(query_terms(query)) if (count := frequency(term))]
+    return [term for _, _, term in sorted(known)[:limit]]
+
+
+def _admits_none(where: RowFilter | None) -> bool:
+    """Return whether the filter has an empty set of namespaces or of ids.
+
+    Such a set admits no row, whereas a missing condition admits all.
+    """
+    if where is None:
+        return False
+    return (where.namespaces is not None and not where.namespaces) or (where.ids is not None and not len(where.ids))
+
+
+def _bits_of(types: int) -> list[int]:
+    """Return the positions of the set bits."""
+    return [place for place in range(types.bit_length()) if types >> place & 1]
+
+
 def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     builder.add_integer_field("passage_id", indexed=True, fast=True)
@@ -282,9 +347,9 @@ def _conditions(schema: tantivy.Schema, where: RowFilter) -> Iterator[tuple[tant
     if where.ids is not None:
         yield tantivy.Occur.Must, one_of("passage_id", where.ids.tolist())
     if where.types:
-        yield tantivy.Occur.Must, one_of("type", bits_of(where.types))
+        yield tantivy.Occur.Must, one_of("type", _bits_of(where.types))
     if where.without_types:
-        yield tantivy.Occur.MustNot, one_of("type", bits_of(where.without_types))
+        yield tantivy.Occur.MustNot, one_of("type", _bits_of(where.without_types))
     if where.date_from or where.date_to:
         lowest, highest = max(where.date_from, 1), where.date_to or _NO_LIMIT
         dates = tantivy.Query.range_query(schema, "date", tantivy.FieldType.Integer, lowest, highest)

@@ -1,7 +1,6 @@
-"""Measure BM25 back ends: passages indexed per second, milliseconds per query, bytes on disk. Prints a Markdown table.
+"""Measure the BM25 index: passages indexed per second, milliseconds per query, bytes on disk.
 
     python scripts/benchmarks/retrieval/lexical.py [--passages 100000] [--words 200] [--queries 20]
-        [--backends tantivy fts5]
 
 Passages are made-up abstracts, committed ten thousand at a time. Short queries have 5 words, long ones 60, drawn with
 the text's word frequencies; filtered ones are short and select ten of thirty years.
@@ -15,18 +14,15 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from retrieval.index.base import RowFilter
 from retrieval.lexical.base import LexicalIndex
-from retrieval.lexical.bm25.fts5_index import open_fts
 from retrieval.lexical.bm25.tantivy_index import open_tantivy
 from retrieval.lexical.tokens import index_terms
 from scripts.benchmarks.decoding.synthetic_text import TextMaker
 
-OPENERS: dict[str, Callable[[Path], LexicalIndex]] = {"tantivy": open_tantivy, "fts5": open_fts}
 COMMIT_EVERY = 10_000
 SHORT, LONG, K = 5, 60, 32
 
@@ -37,22 +33,18 @@ def main() -> int:
     parser.add_argument("--words", type=int, default=200)
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--vocabulary", type=int, default=250_000)
-    parser.add_argument("--backends", nargs="+", choices=sorted(OPENERS), default=list(OPENERS))
     options = parser.parse_args()
     print(f"{options.passages} passages of {options.words} words, {_tokenizer_speed(options)}\n")
-    print(
-        "| back end | indexed/s | of that CPU s | disk MB | short ms | long ms | filtered ms | replace 1000 | peak MB |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
-    for name in options.backends:
-        with tempfile.TemporaryDirectory() as folder:
-            print(_row(name, Path(folder) / "index", options))
+    print("| indexed/s | of that CPU s | disk MB | short ms | long ms | filtered ms | replace 1000 | peak MB |")
+    print("|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        print(_row(Path(folder) / "index", options))
     return 0
 
 
-def _row(name: str, folder: Path, options: argparse.Namespace) -> str:
+def _row(folder: Path, options: argparse.Namespace) -> str:
     maker = TextMaker(options.vocabulary)
-    index = OPENERS[name](folder)
+    index = open_tantivy(folder)
     wall_s = cpu_s = 0.0
     for first in range(1, options.passages + 1, COMMIT_EVERY):
         batch = list(maker.passages(min(COMMIT_EVERY, options.passages + 1 - first), options.words, first))
@@ -81,7 +73,7 @@ def _row(name: str, folder: Path, options: argparse.Namespace) -> str:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     middle = " | ".join(f"{statistics.median(group):.1f}" for group in times)
     speed = f"{options.passages / wall_s:.0f} | {cpu_s:.0f}"
-    return f"| {name} | {speed} | {disk / 1e6:.0f} | {middle} | {replace_s:.2f} s | {peak:.0f} |"
+    return f"| {speed} | {disk / 1e6:.0f} | {middle} | {replace_s:.2f} s | {peak:.0f} |"
 
 
 def _ms(index: LexicalIndex, query: str, where: RowFilter | None) -> float:

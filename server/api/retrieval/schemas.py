@@ -133,7 +133,7 @@ class NamespaceBody(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "mine"}]})
     name: str = Field(json_schema_extra={"pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"})
     encoder: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    words: Literal["tantivy", "fts5", "none"] = "tantivy"
+    words: Literal["tantivy", "none"] = "tantivy"
     keywords: bool = True
     chunk_size: int = 2000
     chunk_overlap: int = 0

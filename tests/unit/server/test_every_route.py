@@ -281,7 +281,7 @@ async def test_models_are_those_of_the_key(site: Site) -> None:
 
 async def _make(site: Site, name: str, who: str) -> dict[str, Any]:
     """A namespace with one passage; the job that added it."""
-    status, _ = await site.json("POST", "/v1/namespaces", who, {"name": name, "encoder": "none", "words": "fts5"})
+    status, _ = await site.json("POST", "/v1/namespaces", who, {"name": name, "encoder": "none", "words": "tantivy"})
     assert status == 201
     document = {"documents": [{"id": "one", "text": "A word about zebras."}]}
     status, job = await site.json("POST", f"/v1/namespaces/{name}/documents?wait=60", who, document)

@@ -13,7 +13,7 @@ from index_rows import write_medcpt_chunk
 
 from retrieval.index.base import Ids, RowFilter, Rows
 from retrieval.index.errors import IndexDamaged, IndexInputInvalid, IndexTooLarge
-from retrieval.index.medcpt_import import ImportBatch, ImportReport, MedcptImport, json_members
+from retrieval.index.medcpt_import import ImportBatch, ImportReport, MedcptImport
 from retrieval.index.open import create_index
 from retrieval.index.segments.index import SegmentedIndex
 from retrieval.index.spec import IndexSpec
@@ -103,6 +103,7 @@ def test_a_chunk_with_the_pmids_of_another_is_refused(tmp_path: Path) -> None:
         ("pubmed_chunk_0.json", '{"1": {"t": "cut', "cut"),
         ("pubmed_chunk_0.json", '{"1": {"t": "a"}', "ends within"),
         ("pubmed_chunk_0.json", "version https://git-lfs", "no JSON object"),
+        ("pubmed_chunk_0.json", '{"1": ' + "[" * 100_000, "nested too deep"),
         ("embeds_chunk_0.npy", "version https://git-lfs", "cut or no array"),
     ],
 )
@@ -155,17 +156,6 @@ def test_an_import_that_would_fill_the_disk_does_not_start(tmp_path: Path, monke
     monkeypatch.undo()
     with pytest.raises(IndexTooLarge, match=r"takes 1,300 bytes of memory, of which 1,000 are left"):
         dataclasses.replace(importer(tmp_path), memory_left=1_000).run(_Nothing(), lambda batch: None)
-
-
-def test_members_of_a_large_object_are_read_across_blocks(tmp_path: Path) -> None:
-    """Strings with braces, escapes and characters of many bytes, over several megabytes."""
-    members = {str(n): {"a": f'{"é" * 700}{{\\"}}\n{n}', "l": [1, {"x": None}]} for n in range(3_000)}
-    path = tmp_path / "large.json"
-    path.write_text(json.dumps(members, ensure_ascii=False, indent=1))
-
-    assert dict(json_members(path)) == members
-    path.write_text(" { } ")
-    assert list(json_members(path)) == []
 
 
 class _Nothing:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import logging
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +32,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.index.errors import IndexMismatch
+from retrieval.lexical.bm25.tantivy_index import open_tantivy
 
 SETTINGS = NamespaceSettings(encoder="words")
 CHILD = Path(__file__).parents[4] / "data" / "corpus_child.py"
@@ -308,3 +313,55 @@ def test_a_damaged_store_is_described_as_such(namespaces: Namespaces) -> None:
     namespaces.close()
     (namespaces.root / "ns" / "passages.sqlite").write_bytes(b"x" * 5000)
     assert "not a store" in namespaces.describe("ns").damage
+
+
+@pytest.fixture
+def of_fts5(namespaces: Namespaces) -> Namespaces:
+    """A namespace of three documents as it was when SQLite's FTS5 was a back end of words."""
+    add_items(namespaces, "ns", [reading(f"PMID:{number}", f"asthma {number}") for number in (1, 2, 3)])
+    folder = namespaces.root / "ns"
+    namespaces.note("ns", "settings", json.dumps(json.loads(SETTINGS.as_text()) | {"words": "fts5"}, sort_keys=True))
+    shutil.rmtree(folder / "words")
+    (folder / "words").mkdir()
+    (folder / "words" / "lexical.sqlite").write_bytes(b"SQLite format 3\0")
+    (folder / "words" / "writer.lock").touch()
+    namespaces.close()
+    return Namespaces(namespaces.root, replace(namespaces.backends, words=lambda folder, name, _: open_tantivy(folder)))
+
+
+def test_a_namespace_of_fts5_is_searched_with_tantivy(of_fts5: Namespaces, caplog: pytest.LogCaptureFixture) -> None:
+    """Its first use builds the index of words again from the store, once, and says so in the log."""
+    with caplog.at_level(logging.WARNING), contextlib.closing(of_fts5):
+        assert of_fts5.describe("ns").settings == SETTINGS
+        assert not caplog.records
+        for _ in range(2):
+            with of_fts5.using("ns") as found:
+                assert len(found.words.search("asthma", 10)) == 3
+                assert found.settings == SETTINGS
+    assert [record.getMessage() for record in caplog.records] == [
+        "namespace=ns: its back end of words was removed, the index is built again with tantivy: passages=3"
+    ]
+    assert not (of_fts5.root / "ns" / "words" / "lexical.sqlite").exists()
+    _whole(of_fts5)
+
+
+def test_a_change_of_a_namespace_of_fts5_moves_it_to_tantivy(of_fts5: Namespaces) -> None:
+    """The change's own catch-up fills the new index, also with what was there before."""
+    with contextlib.closing(of_fts5):
+        add_items(of_fts5, "ns", [reading("PMID:4", "asthma 4")])
+        with of_fts5.using("ns") as found:
+            assert len(found.words.search("asthma", 10)) == 4
+    _whole(of_fts5)
+
+
+def test_a_namespace_of_fts5_waits_while_another_process_changes_it(
+    of_fts5: Namespaces, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What needs no words goes on, the index counts as missing, and the next use builds it."""
+    with contextlib.closing(of_fts5):
+        with of_fts5.writer_lock("ns"), of_fts5.using("ns") as found:
+            assert not found.has("words")
+            assert found.store.counts().documents == 3
+        assert "cannot be built again now" in caplog.text
+        with of_fts5.using("ns") as found:
+            assert found.rows("words") == 3

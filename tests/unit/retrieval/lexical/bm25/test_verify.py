@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from retrieval.index.errors import IndexDamaged
-from retrieval.lexical.bm25.fts5_index import FILE, open_fts
 from retrieval.lexical.bm25.tantivy_index import TantivyIndex, open_tantivy
 from retrieval.passages import Passage
 
@@ -65,20 +64,3 @@ def test_files_of_a_killed_writer_are_no_damage(made: Path) -> None:
     index = open_tantivy(made)
     index.verify()
     index.close()
-
-
-def test_a_changed_page_of_an_sqlite_file_is_told(tmp_path: Path) -> None:
-    """Every page but the first, one after another, wiped out."""
-    index = open_fts(tmp_path / "index")
-    index.add(passages(300))
-    index.commit()
-    index.verify()
-    index.close()
-    path = tmp_path / "index" / FILE
-    content = path.read_bytes()
-    for page in range(1, len(content) // 4096):
-        path.write_bytes(content[: page * 4096] + b"\xff" * 4096 + content[(page + 1) * 4096 :])
-        with pytest.raises(IndexDamaged):
-            harmed = open_fts(tmp_path / "index")
-            with contextlib.closing(harmed):
-                harmed.verify()

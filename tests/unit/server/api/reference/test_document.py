@@ -208,7 +208,7 @@ BODIES: list[tuple[str, Any]] = [
     ("SearchBody", {"query": "!!"}),
     ("SearchBody", {"query": "q", "retriever": "magic"}),
     ("SearchBody", {"query": "q", "filter": {"date_from": "January"}}),
-    ("NamespaceBody", {"name": "n", "encoder": None, "words": "fts5"}),
+    ("NamespaceBody", {"name": "n", "encoder": None, "words": "tantivy"}),
     ("NamespaceBody", {"name": "n", "words": "grep"}),
     ("DocumentsBody", {"documents": [{"id": "1", "text": "words"}]}),
     ("DocumentsBody", {"documents": [{"id": "1"}]}),
