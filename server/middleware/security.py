@@ -177,7 +177,7 @@ class SecurityMiddleware:
             principal = self._door.admit(scope["path"], headers)
             scope.setdefault("state", {}).update(owner=principal.owner, principal=principal)
             try:
-                self._door.take(principal)
+                await self._door.take(principal)
             finally:
                 further |= self._door.rate_headers(principal)
             await self._app(scope, body, send_with_headers)

@@ -28,7 +28,7 @@ from server.observability.setup import Observability, build_observability
 from server.settings.model import ModelSettings
 from server.settings.paths import namespaces_dir
 from server.settings.schema import Settings
-from server.traces import TraceStore
+from server.traces import MemoryTraceStore
 from server.wiring.gpu_memory import check_memory
 from server.wiring.graph import build_graph_service
 from server.wiring.models import choose_card, engine_options
@@ -73,7 +73,7 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in (genegpt, kg_rag, medrag, i_medrag):
         methods[method.name] = _for_model(method, card)
-    traces = TraceStore(
+    traces = MemoryTraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )
     ncbi.begin()

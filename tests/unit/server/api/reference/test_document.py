@@ -27,7 +27,7 @@ from server.api.retrieval.search import _checked
 from server.app import create_app
 from server.auth.access_control import OPEN_PATHS
 from server.auth.api_keys import Keyring
-from server.auth.rate_limits import Rates
+from server.auth.rate_limits import LocalRateLimiter
 from server.error_mapping import TABLE
 from server.observability.setup import metrics_only
 from server.settings.schema import Settings
@@ -55,7 +55,9 @@ def test_the_document_is_valid_openapi(document: dict[str, Any]) -> None:
 
 def test_every_route_is_described_and_nothing_else() -> None:
     """A new route needs its line in server/api/reference/operations.py."""
-    parts = SimpleNamespace(settings=Settings(), observing=metrics_only(), keyring=Keyring(()), rates=Rates())
+    parts = SimpleNamespace(
+        settings=Settings(), observing=metrics_only(), keyring=Keyring(()), rates=LocalRateLimiter()
+    )
     services = cast(Services, parts)
     routes = [route for route in create_app(services).routes if isinstance(route, APIRoute)]
     there = {(re.sub(r":\w+\}", "}", route.path), verb.lower()) for route in routes for verb in route.methods}
