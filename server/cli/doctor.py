@@ -17,11 +17,12 @@ from typing import Literal, NamedTuple
 
 from models.errors import ArrowheadError
 from server.audit.verification import snapshot, verify
-from server.auth.api_keys import open_keyring, require_keys
+from server.auth.api_keys import require_keys
 from server.egress.policy import EgressPolicy
 from server.serving.key_summary import named_keys, permission_problem
 from server.settings.paths import audit_path, gateway_dir, keys_file, namespaces_dir
 from server.settings.schema import Settings
+from server.wiring.keys import open_keyring
 from server.wiring.models import choose_card
 from server.wiring.ncbi import audit_log
 from server.wiring.retrieval import backend_name

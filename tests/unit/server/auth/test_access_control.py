@@ -12,7 +12,8 @@ from starlette.datastructures import Headers
 
 from server.auth.access_control import AccessControl
 from server.auth.api_keys import Keyring
-from server.auth.key_store import KeyStore, NewKey
+from server.auth.file_key_store import FileKeyStore
+from server.auth.key_store import NewKey
 from server.auth.rate_limits import LocalRateLimiter
 from server.auth.scopes import Principal, Scopes
 from server.errors import ForbiddenHost, ForbiddenOrigin, RateExceeded, Unauthorized
@@ -347,7 +348,7 @@ def test_times_are_told_as_openai_does(seconds_left: float, told: str) -> None:
 
 async def test_a_limited_key_is_known_at_the_door(tmp_path: Path) -> None:
     """With its scopes."""
-    store = KeyStore(tmp_path / "keys.json", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    store = FileKeyStore(tmp_path / "keys.json", lambda: datetime(2026, 1, 1, tzinfo=UTC))
     secret, made = store.create(NewKey(name="anna", scopes=Scopes(requests_per_minute=1)))
     access_control = AccessControl(ServerSettings(), Keyring((), store), LocalRateLimiter())
     principal = access_control.admit("/v1/models", _headers(authorization=f"Bearer {secret}"))
