@@ -28,7 +28,8 @@ from retrieval.observer import RetrievalObserver
 from retrieval.passages import Hit
 from server.evidence.encoders import EncoderPool
 from server.evidence.passages import Retrieval
-from server.jobs.queue import JobLimits, Jobs
+from server.jobs.local_queue import LocalJobQueue
+from server.jobs.queue import JobLimits
 from server.jobs.uploads import Uploads
 from server.settings.retrieval import RetrievalSettings
 
@@ -49,7 +50,7 @@ def build_retrieval(
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
     limits = JobLimits(running=settings.jobs_at_once, waiting=settings.max_jobs, kept=settings.kept_jobs)
     readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
-    return Retrieval(pool, namespaces, searcher, Jobs(limits, uploads.conceal), uploads, readers)
+    return Retrieval(pool, namespaces, searcher, LocalJobQueue(limits, uploads.conceal), uploads, readers)
 
 
 def backend_name(settings: RetrievalSettings) -> BackendName:

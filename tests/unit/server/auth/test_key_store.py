@@ -51,6 +51,6 @@ def test_a_key_is_the_digest_of_its_secret_and_its_times_have_zones() -> None:
     (key,) = _keys(1)
     for wrong in ({"id": "00000000"}, {"digest": "0" * 64}, {"created": NOW.replace(tzinfo=None)}):
         with pytest.raises(ValueError, match=r"digest|zone"):
-            replace(key, **wrong)  # type: ignore[arg-type]
+            replace(key, **wrong)
     expiring = replace(key, expires=NOW)
     assert not expiring.is_usable(NOW) and expiring.is_usable(NOW - timedelta(seconds=1))
