@@ -25,7 +25,7 @@ from server.settings.schema import Settings
 from server.wiring.keys import open_keyring
 from server.wiring.models import choose_card
 from server.wiring.ncbi import audit_log
-from server.wiring.retrieval import backend_name
+from server.wiring.retrieval import backend_name, passage_stores
 
 Status = Literal["ok", "warn", "fail"]
 _MIN_PYTHON = (3, 11)
@@ -141,14 +141,12 @@ def _indices(settings: Settings) -> Finding:
 
 
 def _namespaces(settings: Settings) -> Finding:
-    from retrieval.corpus.store.reader import PassageStore
-    from retrieval.corpus.store.schema import STORE_NAME
-
     folder = namespaces_dir(settings)
-    stores = sorted(folder.glob(f"[!.]*/{STORE_NAME}"))
-    for path in stores:
-        PassageStore(path).close()
-    return Finding("ok", "namespaces", f"{len(stores)} in {folder}")
+    stores = passage_stores(folder)
+    names = stores.names()
+    for name in names:
+        stores.open(name).close()
+    return Finding("ok", "namespaces", f"{len(names)} in {folder}")
 
 
 def _blast(settings: Settings) -> Finding:

@@ -14,6 +14,8 @@ from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.search.searcher import Rankers, Searcher
+from retrieval.corpus.store.base import PassageStores
+from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.index.base import RowFilter, VectorIndex
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
@@ -42,7 +44,11 @@ def build_retrieval(
     pool = EncoderPool(settings, observer)
     opener = _VectorOpener(backend_name(settings), settings.device)
     backends = Backends(
-        encoders=pool.encoder, vectors=opener.vectors, words=_words, keywords=lambda folder, _: _keywords(folder)
+        stores=passage_stores,
+        encoders=pool.encoder,
+        vectors=opener.vectors,
+        words=_words,
+        keywords=lambda folder, _: _keywords(folder),
     )
     namespaces = Namespaces(data_dir, backends)
     judge = _CrossEncoder(pool) if settings.cross_encoder else None
@@ -51,6 +57,10 @@ def build_retrieval(
     limits = JobLimits(running=settings.jobs_at_once, waiting=settings.max_jobs, kept=settings.kept_jobs)
     readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
     return Retrieval(pool, namespaces, searcher, LocalJobQueue(limits, uploads.conceal), uploads, readers)
+
+
+def passage_stores(root: Path) -> PassageStores:
+    return SqlitePassageStores(root)
 
 
 def backend_name(settings: RetrievalSettings) -> BackendName:
