@@ -25,7 +25,7 @@ _End = tuple[JobState, Mapping[str, Any] | None, ErrorReply | None]
 
 
 class _Task:
-    """Hold a job with its work and its state, which changes under the queue's lock or on the job's thread."""
+    """Hold a job with its work and its state, which the job's thread changes, or the queue where it never starts."""
 
     def __init__(self, job: Job, work: Work, cleanup: Callable[[], None], created: int) -> None:
         self.job = job

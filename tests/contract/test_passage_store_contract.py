@@ -88,6 +88,7 @@ def test_stores_are_listed_by_name(stores: PassageStores, opened: Callable[[], P
     for name in ("b", "a", "c-1"):
         create(stores, name)
     assert stores.names() == opened().names() == ["a", "b", "c-1"]
+    assert [stores.exists(name) for name in ("a", "c-1", "c", "d")] == [True, True, False, False]
 
 
 def test_a_new_store_has_its_values_and_no_documents(store: PassageStore) -> None:

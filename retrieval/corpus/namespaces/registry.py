@@ -80,8 +80,7 @@ class Namespaces:
         Raises:
             NamespaceUnknown: no namespace has this name.
         """
-        self._require(name)
-        size = _size(self.root / name)
+        size = _size(self.root / checked_name(name))
         try:
             with self.using(name) as namespace:
                 store = namespace.store
@@ -213,7 +212,7 @@ class Namespaces:
         Raises:
             NamespaceInvalid, NamespaceUnknown
         """
-        if checked_name(name) not in self.stores.names():
+        if not self.stores.exists(checked_name(name)):
             raise NamespaceUnknown(f"there is no namespace {name}", param="name")
 
 

@@ -252,6 +252,8 @@ class PassageStores(Protocol):
     def names(self) -> list[str]:
         """Return the names in alphabetical order."""
 
+    def exists(self, name: str) -> bool: ...
+
     def lock(self, name: str) -> AbstractContextManager[None]:
         """Hold the lock of a name, whether or not there is such a store; the end of the process releases it.
 

@@ -37,6 +37,9 @@ class SqlitePassageStores:
             return []
         return sorted(path.name for path in self._root.iterdir() if is_name(path.name) and path.is_dir())
 
+    def exists(self, name: str) -> bool:
+        return (self._root / name).is_dir()
+
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
         target = self._root / name
@@ -88,10 +91,9 @@ class SqlitePassageStores:
         shutil.rmtree(draft, ignore_errors=True)
 
     def _existing(self, name: str) -> Path:
-        folder = self._root / name
-        if not folder.is_dir():
+        if not self.exists(name):
             raise NamespaceUnknown(f"there is no namespace {name}", param="name")
-        return folder
+        return self._root / name
 
     @contextlib.contextmanager
     def _writes(self, place: Path) -> Iterator[None]:

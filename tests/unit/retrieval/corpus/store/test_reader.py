@@ -15,9 +15,7 @@ from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 def test_rows_without_a_document_are_reported(tmp_path: Path) -> None:
     """Passages, duplicates, and duplicates of a passage that is not stored."""
     stores = SqlitePassageStores(tmp_path)
-    text = (
-        "Two publishers print the same abstract, with the same hundred letters and more, each in a journal."
-    )
+    text = "The same hundred letters and more, printed once in a journal and once elsewhere, as happens to abstracts."
     with stores.creating("ns", {}, Chunker(Chunking()), ()) as writer, writer.transaction():
         for number in range(3):
             writer.put(reading(f"PMID:{number}", text))
