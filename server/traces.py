@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from server.egress.policy import NOTHING_LEFT
 from server.methods.base import (
@@ -110,8 +110,28 @@ class TraceRecorder:
         }
 
 
-class TraceStore:
-    """Store the newest traces, at most ``max_traces`` and ``max_bytes`` of JSON text."""
+class TraceStore(Protocol):
+    """Store the newest traces within bounds; older ones are dropped first.
+
+    Called by the tasks of one event loop, concurrently. What ``put`` has stored, the next ``get`` returns, unless the
+    bounds have dropped it since. Ids are unique among all requests.
+    """
+
+    async def put(self, head: TraceHead, choices: Sequence[Mapping[str, Any]]) -> None:
+        """Store the trace of one request.
+
+        Raises nothing: an answer never fails because of its trace, so an error is logged.
+        """
+
+    async def get(self, trace_id: str, owner: str) -> str | None:
+        """Return the JSON text, None if there is no such trace or it belongs to another key."""
+
+
+class MemoryTraceStore:
+    """Store traces in the memory of this process, at most ``max_traces`` and ``max_bytes`` of JSON text.
+
+    With ``folder``, each trace is also appended to a file there, which is never read here.
+    """
 
     def __init__(self, *, max_traces: int, max_bytes: int, folder: Path | None = None) -> None:
         self._max_traces = max_traces
@@ -121,10 +141,6 @@ class TraceStore:
         self._bytes = 0
 
     async def put(self, head: TraceHead, choices: Sequence[Mapping[str, Any]]) -> None:
-        """Store the trace of one request.
-
-        A write error is logged and does not affect the answer.
-        """
         body = {"id": head.id, "object": "arrowhead.trace", "model": head.model, "created": head.created}
         text = json.dumps(body | {"choices": list(choices)}, ensure_ascii=False)
         self._keep(head, text)
@@ -134,8 +150,7 @@ class TraceStore:
             except OSError as error:
                 log.error("trace not written: id=%s cause=%s", head.id, error.strerror)
 
-    def get(self, trace_id: str, owner: str) -> str | None:
-        """Return the JSON text, None if there is no such trace or it belongs to another key."""
+    async def get(self, trace_id: str, owner: str) -> str | None:
         found = self._texts.get(trace_id)
         return found[1] if found and found[0] == owner else None
 

@@ -22,10 +22,10 @@ from retrieval.corpus.errors import DocumentUnreadable, NamespaceDamaged, Namesp
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.namespaces.settings import NamespaceSettings, checked_name, settings_of
-from retrieval.corpus.store.schema import STORE_NAME, document_of, document_text, spans_of, spans_text
-from retrieval.corpus.store.writer import StoreWriter, create_store
-from retrieval.storage.atomic_folders import create_draft, replace_folder
+from retrieval.corpus.namespaces.settings import NamespaceSettings, settings_of
+from retrieval.corpus.store.base import PassageWriter, checked_name
+from retrieval.corpus.store.schema import document_of, document_text, spans_of, spans_text
+from retrieval.storage.atomic_folders import create_draft
 from retrieval.storage.durable import sync_folder
 
 FORMAT: Final = "arrowhead-namespace"
@@ -184,35 +184,27 @@ def import_namespace(
             manifest = export.manifest()
         except (OSError, tarfile.TarError) as error:
             raise DocumentUnreadable(f"{source}: no export of a namespace ({error})") from error
-        target = namespaces.root / checked_name(name or manifest.name)
-        namespaces.root.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(namespaces.writer_lock(target.name))
-        if target.exists():
-            raise NamespaceExists(f"there is a namespace {target.name} already")
-        draft = create_draft(target)
-        stack.callback(shutil.rmtree, draft, ignore_errors=True)
+        target = checked_name(name or manifest.name)
         chosen = replace(settings or manifest.settings, chunking=manifest.settings.chunking)
+        meta = {"settings": chosen.as_text(), "created": manifest.created}
+        creating = namespaces.stores.creating(target, meta, Chunker(chosen.chunking), chosen.targets)
+        writer = stack.enter_context(creating)
         try:
-            _fill(draft, target.name, (export, manifest), chosen)
-            replace_folder(draft, target)
+            _fill(writer, export, manifest)
         except (OSError, tarfile.TarError, EOFError) as error:
-            raise DocumentUnreadable(f"{source}: damaged, or it cannot be written here ({error})") from error
-        return target.name
+            raise DocumentUnreadable(f"{source}: damaged, or it cannot be read ({error})") from error
+    return target
 
 
-def _fill(draft: Path, name: str, export: tuple[_Export, _Manifest], settings: NamespaceSettings) -> None:
-    file, manifest = export
-    create_store(draft / STORE_NAME, {"settings": settings.as_text(), "created": manifest.created})
-    writer = StoreWriter(draft / STORE_NAME, name, Chunker(settings.chunking), settings.targets)
+def _fill(writer: PassageWriter, file: _Export, manifest: _Manifest) -> None:
     found, seen = 0, set[str]()
-    with closing(writer):
-        for part, handle in file.parts(manifest):
-            seen.add(part.name)
-            for rows in _batches(file.lines(part, handle)):
-                with writer.transaction():
-                    for reading, cuts in rows:
-                        writer.put(reading, cuts)
-                        found += 1
+    for part, handle in file.parts(manifest):
+        seen.add(part.name)
+        for rows in _batches(file.lines(part, handle)):
+            with writer.transaction():
+                for reading, cuts in rows:
+                    writer.put(reading, cuts)
+                    found += 1
     if seen != set(manifest.parts) or found != manifest.documents:
         raise file.error(f"{found} documents of {manifest.documents}, {len(seen)} parts of {len(manifest.parts)}")
 

@@ -160,7 +160,7 @@ async def metrics(request: Request) -> Response:
 )
 async def get_trace(request: Request, trace_id: str) -> Response:
     services: Services = request.app.state.services
-    text = services.traces.get(trace_id, request.state.owner)
+    text = await services.traces.get(trace_id, request.state.owner)
     if text is None:
         raise TraceNotFound("there is no such trace, or it is no longer kept")
     return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})

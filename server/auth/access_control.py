@@ -8,7 +8,7 @@ from typing import Final
 from starlette.datastructures import Headers
 
 from server.auth.api_keys import Keyring
-from server.auth.rate_limits import Rates
+from server.auth.rate_limits import RateLimiter
 from server.auth.scopes import OPERATOR, Principal
 from server.errors import ForbiddenHost, ForbiddenOrigin, Unauthorized
 from server.origins import host_name, is_local_name, is_same_origin, is_subresource, origin_of
@@ -31,7 +31,7 @@ class AccessControl:
     One instance per process, used from its event loop.
     """
 
-    def __init__(self, settings: ServerSettings, keyring: Keyring, rates: Rates) -> None:
+    def __init__(self, settings: ServerSettings, keyring: Keyring, rates: RateLimiter) -> None:
         self._keyring = keyring
         self._rates = rates
         self._is_local = is_loopback(settings.host)
@@ -102,14 +102,14 @@ class AccessControl:
             raise Unauthorized("a valid API key is required")
         return self._keyring.find(key)
 
-    def take(self, principal: Principal) -> None:
+    async def take(self, principal: Principal) -> None:
         """Charge the request to its key's rate limit.
 
         Raises:
             RateExceeded: the limit is reached.
         """
         if not principal.is_operator:
-            self._rates.take(principal)
+            await self._rates.take(principal)
 
     def rate_headers(self, principal: Principal) -> dict[str, str]:
         return {} if principal.is_operator else self._rates.headers(principal)

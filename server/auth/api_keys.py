@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hmac
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from server.auth.key_store import FileState, KeyStore, KeyStoreError, StoredKey
+from server.auth.key_store import KeyStore, KeyStoreError, StoredKey, Version
 from server.auth.scopes import OPERATOR, Principal
 from server.errors import Unauthorized
 from server.settings.loading import SettingsInvalid, variable_name
-from server.settings.paths import keys_file
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
 from server.types import EgressMode, id_of_digest, key_digest
@@ -35,7 +33,7 @@ class _Entry:
 class Keyring:
     """Look up API keys; not thread-safe.
 
-    ``find`` first reloads the store if it has changed; an unchanged one costs one ``stat``.
+    ``find`` first reloads the store if its version has changed.
     """
 
     def __init__(
@@ -44,7 +42,7 @@ class Keyring:
         store: KeyStore | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Load the keys of the settings and of the store.
+        """Load the keys of the settings and of the store, which ``close`` closes.
 
         Raises:
             KeyStoreError: the store exists and cannot be read.
@@ -53,8 +51,7 @@ class Keyring:
         self._fixed = [_Entry(digest, Principal(owner=digest, is_operator=True)) for digest in digests]
         self._store = store
         self._now = now
-        self._mark: FileState | None = None
-        self._descriptor = -1
+        self._version: Version | None = None
         self._problem: KeyStoreError | None = None
         self._stored: tuple[StoredKey, ...] = ()
         self._entries = list(self._fixed)
@@ -133,27 +130,24 @@ class Keyring:
         return [key for key in self._stored if key.is_usable(now)]
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if self._store is not None:
+            self._store.close()
 
     def _refresh(self) -> None:
         if self._store is None:
             return
         try:
-            mark = self._store.mark()
-            if mark == self._mark:
+            version = self._store.version()
+            if version == self._version:
                 return
-            # Set before the read, so that a damaged file is read once and not at every request.
-            self._mark = mark
-            reading = self._store.read() if mark else None
+            # Set before the read, so that a damaged state is read once and not at every request.
+            self._version = version
+            snapshot = self._store.read()
         except KeyStoreError as error:
             self._fail(error)
             return
-        self.close()
-        self._mark, self._problem = (reading.mark, None) if reading else (None, None)
-        self._descriptor = reading.descriptor if reading else -1
-        self._take(reading.keys if reading else ())
+        self._version, self._problem = snapshot.version, None
+        self._take(snapshot.keys)
 
     def _fail(self, error: KeyStoreError) -> None:
         if self._problem is None or self._problem.message != error.message:
@@ -170,16 +164,6 @@ class Keyring:
         self._stored = keys
         self._entries = [*self._fixed, *made]
         self._requires_key = self._requires_key or bool(living)
-
-
-def open_keyring(settings: Settings) -> Keyring:
-    """Open the keyring of the settings' keys and their key store.
-
-    Raises:
-        KeyStoreError: the store exists and cannot be read.
-    """
-    secrets = [key.get_secret_value() for key in settings.server.api_keys]
-    return Keyring(secrets, KeyStore(keys_file(settings)))
 
 
 def require_keys(settings: Settings, keyring: Keyring) -> None:

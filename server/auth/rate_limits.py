@@ -10,7 +10,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from server.auth.scopes import Principal
 from server.errors import RateExceeded
@@ -18,6 +18,39 @@ from server.errors import RateExceeded
 _MINUTE_S: Final = 60.0
 _MAX_BUCKETS: Final = 4096
 Unit = Literal["requests", "tokens"]
+
+
+class RateLimiter(Protocol):
+    """Apply the rate limits of keys; a key without limits is never refused and costs nothing.
+
+    Called by the tasks of one event loop. Servers that share their state share the buckets of a key.
+    """
+
+    @property
+    def refused(self) -> Mapping[Unit, int]:
+        """Return the number of requests that this process refused, by the bucket that was empty."""
+
+    async def take(self, principal: Principal) -> None:
+        """Count one request.
+
+        The check and the count are one step: of concurrent requests, as many are admitted as the bucket holds.
+
+        Raises:
+            RateExceeded: a bucket is empty; the request is not counted.
+        """
+
+    def spend(self, principal: Principal, tokens: int) -> None:
+        """Charge the sampled tokens of an ended answer.
+
+        Returns at once, as it is called where an answer is closed and nothing may be awaited. A limiter with its state
+        elsewhere sends the charge later, at the latest with the key's next ``take`` in this process.
+        """
+
+    def headers(self, principal: Principal) -> dict[str, str]:
+        """Return the rate-limit headers as OpenAI names them; ``reset`` is the time until the bucket is full.
+
+        Returns at once. A limiter with its state elsewhere computes them from the reply to this process' last ``take``.
+        """
 
 
 class _Bucket:
@@ -34,24 +67,20 @@ class _Bucket:
         return max(0.0, level - self.level) * _MINUTE_S / self.per_minute
 
 
-class Rates:
-    """Apply the rate limits of keys; not thread-safe.
+class LocalRateLimiter:
+    """Apply the rate limits within one process; not thread-safe.
 
-    The state is in memory: after a restart, all buckets are full.
+    The state is in memory: after a restart, all buckets are full. Of more than 4,096 buckets, the longest unused are
+    dropped.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: OrderedDict[tuple[str, Unit], _Bucket] = OrderedDict()
-        # Refused requests since the start, by the bucket that was empty.
         self.refused: dict[Unit, int] = {"requests": 0, "tokens": 0}
 
-    def take(self, principal: Principal) -> None:
-        """Count one request.
-
-        Raises:
-            RateExceeded: a bucket is empty; the request is not counted.
-        """
+    async def take(self, principal: Principal) -> None:
+        # Nothing is awaited between check and count, so no other task comes in between.
         buckets = self._of(principal)
         for unit, bucket in buckets.items():
             if bucket.level < 1:
@@ -63,12 +92,10 @@ class Rates:
             requests.level -= 1
 
     def spend(self, principal: Principal, tokens: int) -> None:
-        """Charge the sampled tokens of an ended answer."""
         if (bucket := self._of(principal).get("tokens")) is not None:
             bucket.level -= tokens
 
     def headers(self, principal: Principal) -> dict[str, str]:
-        """Return the rate-limit headers as OpenAI names them; ``reset`` is the time until the bucket is full."""
         told: dict[str, str] = {}
         for unit, bucket in self._of(principal).items():
             told[f"x-ratelimit-limit-{unit}"] = str(bucket.per_minute)

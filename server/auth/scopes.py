@@ -15,7 +15,7 @@ from models.errors import ArrowheadError
 from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.namespaces.settings import checked_name
+from retrieval.corpus.store.base import checked_name
 from server.errors import NotGranted
 from server.types import EgressMode, id_of_digest
 

@@ -17,14 +17,15 @@ from typing import Literal, NamedTuple
 
 from models.errors import ArrowheadError
 from server.audit.verification import snapshot, verify
-from server.auth.api_keys import open_keyring, require_keys
+from server.auth.api_keys import require_keys
 from server.egress.policy import EgressPolicy
 from server.serving.key_summary import named_keys, permission_problem
 from server.settings.paths import audit_path, gateway_dir, keys_file, namespaces_dir
 from server.settings.schema import Settings
+from server.wiring.keys import open_keyring
 from server.wiring.models import choose_card
 from server.wiring.ncbi import audit_log
-from server.wiring.retrieval import backend_name
+from server.wiring.retrieval import backend_name, passage_stores
 
 Status = Literal["ok", "warn", "fail"]
 _MIN_PYTHON = (3, 11)
@@ -140,14 +141,12 @@ def _indices(settings: Settings) -> Finding:
 
 
 def _namespaces(settings: Settings) -> Finding:
-    from retrieval.corpus.store.reader import PassageStore
-    from retrieval.corpus.store.schema import STORE_NAME
-
     folder = namespaces_dir(settings)
-    stores = sorted(folder.glob(f"[!.]*/{STORE_NAME}"))
-    for path in stores:
-        PassageStore(path).close()
-    return Finding("ok", "namespaces", f"{len(stores)} in {folder}")
+    stores = passage_stores(folder)
+    names = stores.names()
+    for name in names:
+        stores.open(name).close()
+    return Finding("ok", "namespaces", f"{len(names)} in {folder}")
 
 
 def _blast(settings: Settings) -> Finding:

@@ -56,11 +56,10 @@ def add_key(parser: argparse.ArgumentParser) -> None:
 
 
 def _opened(args: argparse.Namespace) -> tuple[Settings, KeyStore]:
-    from server.auth.key_store import KeyStore
-    from server.settings.paths import keys_file
+    from server.wiring.keys import open_key_store
 
     settings = load_settings(None, args.config)
-    return settings, KeyStore(keys_file(settings))
+    return settings, open_key_store(settings)
 
 
 def _create(args: argparse.Namespace) -> int:

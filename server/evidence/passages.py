@@ -25,7 +25,7 @@ from retrieval.corpus.search.ranking import RANKERS, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import Searcher, SearchOptions, default_retriever
 from retrieval.lexical.fusion import reciprocal_rank_fusion
 from server.evidence.encoders import EncoderPool
-from server.jobs.queue import Jobs
+from server.jobs.queue import JobQueue
 from server.jobs.uploads import Uploads
 from server.methods.base import AnswerRequest, OptionInvalid
 from server.methods.shared.passages import Gathered, PassageQuery
@@ -41,7 +41,7 @@ class Retrieval:
     encoders: EncoderPool
     namespaces: Namespaces
     searcher: Searcher
-    jobs: Jobs
+    jobs: JobQueue
     uploads: Uploads
     readers: ThreadPoolExecutor
 

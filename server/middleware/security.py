@@ -177,7 +177,7 @@ class SecurityMiddleware:
             principal = self._access_control.admit(scope["path"], headers)
             scope.setdefault("state", {}).update(owner=principal.owner, principal=principal)
             try:
-                self._access_control.take(principal)
+                await self._access_control.take(principal)
             finally:
                 further |= self._access_control.rate_headers(principal)
             await self._app(scope, body, send_with_headers)

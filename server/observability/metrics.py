@@ -25,7 +25,7 @@ from retrieval.corpus.search.ranking import Retriever
 from retrieval.observer import NULL_PART, Encoded, PartName, SpanAttributes, TraceSpan
 from retrieval.types import Endpoint
 from server.admission.controller import Admission
-from server.auth.rate_limits import Rates
+from server.auth.rate_limits import RateLimiter
 from server.engine.lifecycle import EngineLifecycle, State
 from server.error_mapping import TABLE
 from server.observability.observer import AnswerRecord, Generation, HttpRequest, TokenCounts
@@ -55,7 +55,7 @@ class ServerState(Protocol):
     def admission(self) -> Admission: ...
 
     @property
-    def rates(self) -> Rates: ...
+    def rates(self) -> RateLimiter: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

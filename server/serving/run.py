@@ -19,7 +19,7 @@ import uvicorn
 
 from models.engines.base import Engine
 from server.app import create_app
-from server.auth.api_keys import Keyring, open_keyring, require_keys
+from server.auth.api_keys import Keyring, require_keys
 from server.egress.policy import EgressPolicy
 from server.serving.connections import configure_listener, with_slow_client_limits
 from server.serving.key_summary import access_lines, named_keys
@@ -27,6 +27,7 @@ from server.settings.loading import SettingsInvalid, variable_name
 from server.settings.schema import Settings
 from server.settings.server import ServerSettings
 from server.wiring.bootstrap import build_services
+from server.wiring.keys import open_keyring
 from server.wiring.services import Services
 
 log = logging.getLogger(__name__)

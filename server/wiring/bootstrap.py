@@ -12,7 +12,7 @@ from models.decoding.types import LoopLimits
 from models.engines.base import Engine, ServesOpenAi
 from models.engines.registry import create_engine
 from retrieval.observer import Tracer
-from server.auth.api_keys import Keyring, open_keyring
+from server.auth.api_keys import Keyring
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy
 from server.evidence.ncbi_calls import NcbiSessions
 from server.evidence.passages import PassageService
@@ -28,9 +28,10 @@ from server.observability.setup import Observability, build_observability
 from server.settings.model import ModelSettings
 from server.settings.paths import namespaces_dir
 from server.settings.schema import Settings
-from server.traces import TraceStore
+from server.traces import MemoryTraceStore
 from server.wiring.gpu_memory import check_memory
 from server.wiring.graph import build_graph_service
+from server.wiring.keys import open_keyring
 from server.wiring.models import choose_card, engine_options
 from server.wiring.ncbi import Ncbi, build_ncbi
 from server.wiring.retrieval import build_retrieval
@@ -73,7 +74,7 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in (genegpt, kg_rag, medrag, i_medrag):
         methods[method.name] = for_model(method, card)
-    traces = TraceStore(
+    traces = MemoryTraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )
     ncbi.begin()

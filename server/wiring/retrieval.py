@@ -14,6 +14,8 @@ from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.search.searcher import Rankers, Searcher
+from retrieval.corpus.store.base import PassageStores
+from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.index.base import RowFilter, VectorIndex
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
@@ -27,7 +29,8 @@ from retrieval.observer import RetrievalObserver
 from retrieval.passages import Hit
 from server.evidence.encoders import EncoderPool
 from server.evidence.passages import Retrieval
-from server.jobs.queue import JobLimits, Jobs
+from server.jobs.local_queue import LocalJobQueue
+from server.jobs.queue import JobLimits
 from server.jobs.uploads import Uploads
 from server.settings.retrieval import RetrievalSettings
 
@@ -40,7 +43,11 @@ def build_retrieval(
     pool = EncoderPool(settings, observer)
     opener = _VectorOpener(backend_name(settings), settings.device)
     backends = Backends(
-        encoders=pool.encoder, vectors=opener.vectors, words=_words, keywords=lambda folder, _: _keywords(folder)
+        stores=passage_stores,
+        encoders=pool.encoder,
+        vectors=opener.vectors,
+        words=_words,
+        keywords=lambda folder, _: _keywords(folder),
     )
     namespaces = Namespaces(data_dir, backends)
     judge = _CrossEncoder(pool) if settings.cross_encoder else None
@@ -48,7 +55,11 @@ def build_retrieval(
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
     limits = JobLimits(running=settings.jobs_at_once, waiting=settings.max_jobs, kept=settings.kept_jobs)
     readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
-    return Retrieval(pool, namespaces, searcher, Jobs(limits, uploads.conceal), uploads, readers)
+    return Retrieval(pool, namespaces, searcher, LocalJobQueue(limits, uploads.conceal), uploads, readers)
+
+
+def passage_stores(root: Path) -> PassageStores:
+    return SqlitePassageStores(root)
 
 
 def backend_name(settings: RetrievalSettings) -> BackendName:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from server.admission.controller import Admission
 from server.admission.fair_queue import AdmissionLimits, Ticket
 from server.auth.api_keys import Keyring
-from server.auth.rate_limits import Rates
+from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.auth.scopes import NamespaceAccess, Principal
 from server.egress.router import Egress
 from server.engine.lifecycle import EngineLifecycle
@@ -60,6 +60,7 @@ class Components:
     retrieval: Retrieval
     egress: Egress | None = None
     keyring: Keyring | None = None
+    rates: RateLimiter = field(default_factory=LocalRateLimiter)
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
     observing: Observability = field(default_factory=metrics_only)
 
@@ -76,7 +77,7 @@ class Services:
         self.encoders = components.retrieval.encoders
         secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
         self.keyring = components.keyring or Keyring(secrets)
-        self.rates = Rates()
+        self.rates = components.rates
         self.access = NamespaceAccess(components.retrieval.namespaces)
         self.observing = components.observing
         self.observer = components.observing.observer

@@ -13,6 +13,7 @@ import numpy as np
 
 from models.encoders.base import EncoderFingerprint, Floats, Metric, PassageText
 from retrieval.corpus.namespaces.settings import Backends
+from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.index.base import NO_ID, IndexStats, Neighbours, RowFilter, Rows
 from retrieval.index.errors import IndexBusy, IndexDamaged, IndexInputInvalid
 from retrieval.passages import Hit, Passage, type_bits
@@ -201,6 +202,7 @@ def keyword_search(index: Any, query: str, k: int, where: RowFilter | None) -> l
 def backends(encoder: WordEncoder | None = None) -> Backends:
     made = encoder or WordEncoder()
     return Backends(
+        stores=SqlitePassageStores,
         encoders=lambda _: made,
         vectors=lambda folder, opened, write: FolderVectors(folder, opened.dim, write),
         words=lambda folder, _, write: FolderWords(folder, write),

@@ -22,7 +22,7 @@ from server.engine.lifecycle import EngineLifecycle
 from server.methods.direct import Direct
 from server.serving.run import http_config
 from server.settings.schema import Settings
-from server.traces import TraceStore
+from server.traces import MemoryTraceStore
 from server.wiring.retrieval import build_retrieval
 from server.wiring.services import Components, Services
 
@@ -37,7 +37,7 @@ async def _served(model: Path, nowhere: Path) -> AsyncIterator[tuple[Services, s
             settings=settings,
             lifecycle=lifecycle,
             methods={"direct": Direct(lifecycle)},
-            traces=TraceStore(max_traces=1, max_bytes=1),
+            traces=MemoryTraceStore(max_traces=1, max_bytes=1),
             retrieval=build_retrieval(settings.retrieval, nowhere),
         )
     )

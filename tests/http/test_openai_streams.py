@@ -26,7 +26,7 @@ from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event
 from server.methods.direct import Direct
 from server.settings.schema import Settings
-from server.traces import TraceStore
+from server.traces import MemoryTraceStore
 from server.wiring.retrieval import build_retrieval
 from server.wiring.services import Components, Services
 
@@ -158,7 +158,7 @@ def _services(build: threading.Event, failure: Exception | None = None) -> Servi
             settings=settings,
             lifecycle=lifecycle,
             methods=methods,
-            traces=TraceStore(max_traces=1, max_bytes=1),
+            traces=MemoryTraceStore(max_traces=1, max_bytes=1),
             retrieval=build_retrieval(settings.retrieval, Path("nowhere")),
         )
     )

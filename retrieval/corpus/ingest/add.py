@@ -18,7 +18,7 @@ from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, SkippedRecord,
 from retrieval.corpus.namespaces.namespace import COMMIT, Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.readers.registry import guess_reader, reader
-from retrieval.corpus.store.writer import StoreWriter
+from retrieval.corpus.store.base import PassageWriter
 
 _DOCUMENTS: Final = 256
 _CHARS: Final = 4 * 2**20  # a few full texts may be as large as hundreds of abstracts
@@ -142,7 +142,7 @@ def catch_up(namespaces: Namespaces, name: str, watch: ChangeHooks = NO_HOOKS) -
 class _Run:
     """Execute one change of a namespace."""
 
-    def __init__(self, namespace: Namespace, writer: StoreWriter, watch: ChangeHooks) -> None:
+    def __init__(self, namespace: Namespace, writer: PassageWriter, watch: ChangeHooks) -> None:
         self._namespace = namespace
         self._writer = writer
         self._watch = watch

@@ -13,7 +13,7 @@ from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.store.writer import StoreWriter
+from retrieval.corpus.store.base import PassageWriter
 from retrieval.index.base import Rows
 from retrieval.index.medcpt_import import ImportBatch, ImportReport, MedcptImport
 from retrieval.index.memory_estimate import Estimate
@@ -59,7 +59,7 @@ class _ImportTarget:
     After a crash the journal therefore lists the passages that lack vectors.
     """
 
-    def __init__(self, namespace: Namespace, writer: StoreWriter, watch: Callable[[int], None]) -> None:
+    def __init__(self, namespace: Namespace, writer: PassageWriter, watch: Callable[[int], None]) -> None:
         self._namespace = namespace
         self._writer = writer
         self._watch = watch

@@ -22,9 +22,7 @@ from retrieval.corpus.namespaces.settings import (
     has_replaced_words,
     settings_of,
 )
-from retrieval.corpus.store.reader import PassageStore
-from retrieval.corpus.store.schema import STORE_NAME, Target
-from retrieval.corpus.store.writer import StoreWriter
+from retrieval.corpus.store.base import PassageStore, PassageWriter, Target
 from retrieval.index.base import Rows, VectorIndex
 from retrieval.index.errors import IndexMismatch
 from retrieval.lexical.base import LexicalIndex
@@ -46,17 +44,17 @@ class Namespace:
     that was removed; it is not read, and counts as missing until ``discard_old_words``.
     """
 
-    def __init__(self, folder: Path, backends: Backends, *, write: bool = False) -> None:
-        """Open the store.
+    def __init__(self, folder: Path, store: PassageStore, backends: Backends, *, write: bool = False) -> None:
+        """Read the settings from the store, which is closed with the namespace.
 
-        ``write`` requires the namespace's lock.
+        ``folder`` has the indices. ``write`` requires the namespace's lock.
 
         Raises:
             NamespaceDamaged: the store cannot be read.
         """
         self.folder = folder
         self.name = folder.name
-        self.store = PassageStore(folder / STORE_NAME)
+        self.store = store
         self._backends = backends
         self._write = write
         self._lock = threading.RLock()
@@ -65,12 +63,14 @@ class Namespace:
         self._words: LexicalIndex | None = None
         self._keywords: TextIndex | None = None
         try:
-            self._inode = self._store_inode()
             self._indexed = self.store.meta("indexed")
             text = self.store.meta("settings")
             self.settings = settings_of(text)
             self.has_old_words = has_replaced_words(text)
-        except (NamespaceInvalid, OSError) as error:
+        except NamespaceDamaged:
+            self.store.close()
+            raise
+        except NamespaceInvalid as error:
             self.store.close()
             raise NamespaceDamaged(f"{folder}: {error}") from error
 
@@ -147,8 +147,8 @@ class Namespace:
     def is_stale(self) -> bool:
         """Return whether the indices changed since they were opened, or another namespace replaced this one."""
         try:
-            return self._inode != self._store_inode() or self._indexed != self.store.meta("indexed")
-        except (OSError, NamespaceDamaged):
+            return self.store.is_replaced() or self._indexed != self.store.meta("indexed")
+        except NamespaceDamaged:
             return True
 
     def close(self) -> None:
@@ -159,12 +159,11 @@ class Namespace:
             self._vectors = self._words = self._keywords = None
             self.store.close()
 
-    def writer(self) -> StoreWriter:
+    def writer(self) -> PassageWriter:
         """Return a writer of the store; requires the namespace's lock."""
-        chunker = Chunker(self.settings.chunking)
-        return StoreWriter(self.folder / STORE_NAME, self.name, chunker, self.settings.targets)
+        return self.store.writer(Chunker(self.settings.chunking), self.settings.targets)
 
-    def discard_old_words(self, writer: StoreWriter) -> None:
+    def discard_old_words(self, writer: PassageWriter) -> None:
         """Remove the index of words of a removed back end, if there is one, and mark the index for a rebuild.
 
         The settings change last, so that a killed process leaves the rest to the next one.
@@ -192,7 +191,7 @@ class Namespace:
             writer.set_meta("settings", self.settings.as_text())
         self.has_old_words = False
 
-    def catch_up(self, writer: StoreWriter, done: Done, *, at_least: int = 1) -> int:
+    def catch_up(self, writer: PassageWriter, done: Done, *, at_least: int = 1) -> int:
         """Update every index that lacks ``at_least`` entries; return how many passages were indexed.
 
         After each batch ``done`` receives the number of passages indexed since its last call; it returns whether to
@@ -204,7 +203,7 @@ class Namespace:
             if self.store.waiting(target, at_least) >= at_least
         )
 
-    def catch_up_index(self, writer: StoreWriter, target: Target, done: Done) -> int:
+    def catch_up_index(self, writer: PassageWriter, target: Target, done: Done) -> int:
         """Update one index, as ``catch_up`` does."""
         indexed, after, stop = 0, 0, False
         waiting: list[tuple[int, bool]] = []
@@ -221,7 +220,7 @@ class Namespace:
             self._commit(writer, target, waiting)
         return indexed
 
-    def _commit(self, writer: StoreWriter, target: Target, entries: list[tuple[int, bool]]) -> None:
+    def _commit(self, writer: PassageWriter, target: Target, entries: list[tuple[int, bool]]) -> None:
         """Commit the index, then the journal.
 
         After a crash in between, the entries are indexed again with the same result.
@@ -233,7 +232,7 @@ class Namespace:
         with writer.transaction():
             writer.indexed(target, entries)
 
-    def _index_batch(self, target: Target, entries: list[tuple[int, bool]], writer: StoreWriter) -> int:
+    def _index_batch(self, target: Target, entries: list[tuple[int, bool]], writer: PassageWriter) -> int:
         gone = [number for number, is_gone in entries if is_gone]
         passages = [passage for passage, _ in self.store.get([number for number, is_gone in entries if not is_gone])]
         if target == "vectors":
@@ -248,7 +247,7 @@ class Namespace:
             self._texts(target).add(passages)
         return len(passages)
 
-    def _add_vectors(self, passages: list[Passage], writer: StoreWriter) -> None:
+    def _add_vectors(self, passages: list[Passage], writer: PassageWriter) -> None:
         self.note_encoder(writer)
         texts = [PassageText(embedded_title(passage), passage.text) for passage in passages]
         rows = Rows(
@@ -259,14 +258,11 @@ class Namespace:
         )
         self.vectors.add(rows)
 
-    def note_encoder(self, writer: StoreWriter) -> None:
+    def note_encoder(self, writer: PassageWriter) -> None:
         """Record the fingerprint of the encoder, unless one is recorded already."""
         if not self.store.meta("fingerprint"):
             with writer.transaction():
                 writer.set_meta("fingerprint", fingerprint_text(self.encoder))
-
-    def _store_inode(self) -> int:
-        return (self.folder / STORE_NAME).stat().st_ino
 
 
 def fingerprint_text(encoder: Encoder) -> str:

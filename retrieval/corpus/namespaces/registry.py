@@ -1,8 +1,7 @@
 """Create, list, open and delete the namespaces of a data folder, with one writer at a time.
 
-A namespace is a folder ``NAME/`` with ``passages.sqlite``, the system of record, and the folders ``vectors/``,
-``words/`` and ``keywords/``, which can be rebuilt from it at any time. With one folder each, a deletion is one rename,
-a copy is the copy of a folder, and a damaged namespace harms no other.
+A namespace is a store of passages, the system of record, and a folder ``NAME/`` with ``vectors/``, ``words/`` and
+``keywords/``, which can be rebuilt from it at any time.
 """
 
 from __future__ import annotations
@@ -15,14 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceExists, NamespaceUnknown
+from retrieval.corpus.chunking import Chunker
+from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceUnknown
 from retrieval.corpus.namespaces.namespace import Namespace
-from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings, checked_name, is_name
-from retrieval.corpus.store.reader import Counts
-from retrieval.corpus.store.schema import STORE_NAME, Target
-from retrieval.corpus.store.writer import StoreWriter, create_store
+from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings
+from retrieval.corpus.store.base import Counts, PassageWriter, Target, checked_name
 from retrieval.index.errors import IndexFault
-from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +56,7 @@ class Namespaces:
         """Manage the namespaces below ``root``, which need not exist yet."""
         self.root = root
         self.backends = backends
+        self.stores = backends.stores(root)
         self._lock = threading.Lock()
         self._leases: dict[str, _Lease] = {}
 
@@ -72,26 +70,13 @@ class Namespaces:
         Raises:
             NamespaceInvalid, NamespaceExists, NamespaceBusy
         """
-        target = self.root / checked_name(name)
-        self.root.mkdir(parents=True, exist_ok=True)
-        with self.writer_lock(name):
-            if target.exists():
-                raise NamespaceExists(f"there is a namespace {name} already")
-            draft = create_draft(target)
-            try:
-                meta = {**(notes or {}), "settings": settings.as_text(), "created": created}
-                create_store(draft / STORE_NAME, meta)
-                replace_folder(draft, target)
-            except OSError as error:
-                raise NamespaceDamaged(f"{target}: cannot be written: {error.strerror}") from error
-            finally:
-                shutil.rmtree(draft, ignore_errors=True)
+        meta = {**(notes or {}), "settings": settings.as_text(), "created": created}
+        with self.stores.creating(checked_name(name), meta, Chunker(settings.chunking), settings.targets):
+            pass
 
     def names(self) -> list[str]:
         """Return the names in alphabetical order."""
-        if not self.root.is_dir():
-            return []
-        return sorted(path.name for path in self.root.iterdir() if is_name(path.name) and path.is_dir())
+        return self.stores.names()
 
     def describe(self, name: str) -> Description:
         """Describe a namespace, even a damaged one.
@@ -99,8 +84,7 @@ class Namespaces:
         Raises:
             NamespaceUnknown: no namespace has this name.
         """
-        folder = self._folder(name)
-        size = _size(folder)
+        size = _size(self.root / checked_name(name))
         try:
             with self._leased(name) as namespace:
                 store = namespace.store
@@ -133,11 +117,10 @@ class Namespaces:
 
     def _rebuild_words(self, name: str) -> None:
         """Build an index of words of a removed back end again, unless the namespace cannot be changed now."""
-        folder = self._folder(name)
         try:
             with (
                 self.writer_lock(name),
-                contextlib.closing(Namespace(folder, self.backends, write=True)) as namespace,
+                contextlib.closing(self._open(name, write=True)) as namespace,
                 contextlib.closing(namespace.writer()) as writer,
             ):
                 namespace.discard_old_words(writer)
@@ -149,14 +132,14 @@ class Namespaces:
 
     @contextlib.contextmanager
     def _leased(self, name: str) -> Iterator[Namespace]:
-        folder = self._folder(name)
+        checked_name(name)
         with self._lock:
             lease = self._leases.get(name)
             if lease is not None and lease.namespace.is_stale():
                 self._retire(name)
                 lease = None
             if lease is None:
-                lease = self._leases[name] = _Lease(Namespace(folder, self.backends))
+                lease = self._leases[name] = _Lease(self._open(name))
             lease.users += 1
         try:
             yield lease.namespace
@@ -167,7 +150,7 @@ class Namespaces:
                     lease.namespace.close()
 
     @contextlib.contextmanager
-    def writing(self, name: str) -> Iterator[tuple[Namespace, StoreWriter]]:
+    def writing(self, name: str) -> Iterator[tuple[Namespace, PassageWriter]]:
         """Open a namespace for changes; concurrent searches see each change when it is complete.
 
         An index that lost rows which the journal counts as indexed is marked for a rebuild.
@@ -176,10 +159,10 @@ class Namespaces:
             NamespaceBusy: another process, or another thread, changes it.
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
         """
-        folder = self._folder(name)
+        self._require(name)
         with (
             self.writer_lock(name),
-            contextlib.closing(Namespace(folder, self.backends, write=True)) as namespace,
+            contextlib.closing(self._open(name, write=True)) as namespace,
             contextlib.closing(namespace.writer()) as writer,
         ):
             namespace.discard_old_words(writer)
@@ -199,32 +182,16 @@ class Namespaces:
             NamespaceBusy: another process, or another thread, holds the lock.
             NamespaceDamaged: the folder cannot be written.
         """
-        target = self.root / checked_name(name)
-        lock = build_lock(target, wait_s=0.0)
-        try:
-            lock.__enter__()
-        except TimeoutError:
-            raise NamespaceBusy(f"namespace {name} is being changed by another process") from None
-        except OSError as error:
-            raise NamespaceDamaged(f"{self.root}: cannot be written: {error.strerror}") from error
-        try:
-            recover(target)
+        with self.stores.lock(checked_name(name)):
             yield
-        finally:
-            lock.__exit__(None, None, None)
 
     def delete(self, name: str) -> None:
-        """Delete a namespace, at once by name and soon after on the disk.
-
-        A kill in between leaves files that the next change removes.
-        """
-        folder = self._folder(name)
+        """Delete a namespace with its indices, at once by name and soon after on the disk."""
+        self._require(name)
         with self.writer_lock(name):
             with self._lock:
                 self._retire(name)
-            draft = create_draft(folder)
-            folder.rename(draft / "deleted")
-            shutil.rmtree(draft, ignore_errors=True)
+            self.stores.delete(name)
 
     def note(self, name: str, key: str, value: str) -> None:
         """Write one value into the store of a namespace, without opening an index.
@@ -232,10 +199,10 @@ class Namespaces:
         Raises:
             NamespaceBusy and the like, as ``writing``.
         """
-        folder = self._folder(name)
+        self._require(name)
         with (
             self.writer_lock(name),
-            contextlib.closing(Namespace(folder, self.backends)) as namespace,
+            contextlib.closing(self._open(name)) as namespace,
             contextlib.closing(namespace.writer()) as writer,
             writer.transaction(),
         ):
@@ -243,17 +210,17 @@ class Namespaces:
 
     def empty_index(self, name: str, target: Target) -> None:
         """Remove an index and mark it for a rebuild by the next change or ``catch_up``."""
-        folder = self._folder(name)
+        self._require(name)
         with (
             self.writer_lock(name),
-            contextlib.closing(Namespace(folder, self.backends, write=True)) as namespace,
+            contextlib.closing(self._open(name, write=True)) as namespace,
             contextlib.closing(namespace.writer()) as writer,
         ):
             with writer.transaction():
                 writer.mark_all_pending(target)
                 if target == "vectors":
                     writer.set_meta("fingerprint", "")
-            shutil.rmtree(folder / target, ignore_errors=True)
+            shutil.rmtree(self.root / name / target, ignore_errors=True)
 
     def close(self) -> None:
         with self._lock:
@@ -268,11 +235,17 @@ class Namespaces:
             if not lease.users:
                 lease.namespace.close()
 
-    def _folder(self, name: str) -> Path:
-        folder = self.root / checked_name(name)
-        if not folder.is_dir():
+    def _open(self, name: str, *, write: bool = False) -> Namespace:
+        return Namespace(self.root / name, self.stores.open(name), self.backends, write=write)
+
+    def _require(self, name: str) -> None:
+        """Check that a namespace exists before anything is locked, which leaves a file.
+
+        Raises:
+            NamespaceInvalid, NamespaceUnknown
+        """
+        if not self.stores.exists(checked_name(name)):
             raise NamespaceUnknown(f"there is no namespace {name}", param="name")
-        return folder
 
 
 def _size(folder: Path) -> int:

@@ -12,12 +12,11 @@ from typing import Any, Final, Protocol
 from models.encoders.base import Encoder
 from retrieval.corpus.chunking import Chunking
 from retrieval.corpus.errors import NamespaceInvalid
-from retrieval.corpus.store.schema import TARGETS, Target
+from retrieval.corpus.store.base import TARGETS, PassageStores, Target
 from retrieval.index.base import VectorIndex
 from retrieval.lexical.base import LexicalIndex
 from retrieval.passages import Passage
 
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _BACKEND: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _MAX_ENCODER: Final = 500
 NO_WORDS: Final = "none"
@@ -73,37 +72,22 @@ class TextIndex(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backends:
-    """Open the encoders and indices of namespaces.
+    """Open the stores, encoders and indices of namespaces.
 
-    Each callable opens what a folder contains, as its single writer where the last argument says so, else as one of
-    many readers. A writer finds its folder missing or empty the first time, and leaves an index there that readers can
-    open, even an empty one.
+    ``stores`` takes the folder of all namespaces, below which it may keep its files.
+
+    Each callable for indices opens what a folder contains, as its single writer where the last argument says so, else
+    as one of many readers. A writer finds its folder missing or empty the first time, and leaves an index there that
+    readers can open, even an empty one.
 
     ``encoders`` returns the same object for the same id as long as it is loaded; ``words`` takes the back end's name.
     """
 
+    stores: Callable[[Path], PassageStores]
     encoders: Callable[[str], Encoder]
     vectors: Callable[[Path, Encoder, bool], VectorIndex]
     words: Callable[[Path, str, bool], LexicalIndex]
     keywords: Callable[[Path, bool], TextIndex]
-
-
-def is_name(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None
-
-
-def checked_name(name: str) -> str:
-    """Return the name, which is also the name of a folder.
-
-    Raises:
-        NamespaceInvalid: not a valid name.
-    """
-    if not is_name(name):
-        raise NamespaceInvalid(
-            f"{name[:70]!r} is no name: 1 to 63 small letters, digits, _ and -, the first a letter or digit",
-            param="name",
-        )
-    return name
 
 
 def settings_of(text: str) -> NamespaceSettings:

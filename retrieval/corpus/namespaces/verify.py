@@ -12,7 +12,8 @@ import numpy as np
 
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.store.schema import Target, digest_of, document_text
+from retrieval.corpus.store.base import Target
+from retrieval.corpus.store.schema import digest_of, document_text
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.passages import passage_id
 
@@ -62,11 +63,8 @@ def verify(namespaces: Namespaces, name: str) -> Report:
 
 
 def _faults(namespace: Namespace) -> Iterator[str]:
-    for (found,) in namespace.store.query("PRAGMA quick_check(20)"):
-        if found != "ok":
-            yield f"store: {found}"
+    yield from namespace.store.faults()
     yield from _texts(namespace)
-    yield from _orphans(namespace)
     for target in namespace.settings.targets:
         yield from _counted(namespace, target)
     if "vectors" in namespace.settings.targets and namespace.has("vectors"):
@@ -82,16 +80,6 @@ def _texts(namespace: Namespace) -> Iterator[str]:
         number = passage_id(namespace.name, passage.document_id, passage.start, passage.text)
         if number != passage.passage_id:
             yield f"{passage.document_id}: passage {passage.passage_id} is not the text at its place"
-
-
-def _orphans(namespace: Namespace) -> Iterator[str]:
-    for table in ("passage", "twin"):
-        sql = f"SELECT count(*) FROM {table} WHERE document NOT IN (SELECT number FROM document)"
-        if lost := namespace.store.query(sql)[0][0]:
-            yield f"store: {lost} rows of {table} have no document"
-    sql = "SELECT count(*) FROM twin WHERE same NOT IN (SELECT same FROM passage)"
-    if lost := namespace.store.query(sql)[0][0]:
-        yield f"store: {lost} passages are kept as twins of none"
 
 
 def _counted(namespace: Namespace, target: Target) -> Iterator[str]:

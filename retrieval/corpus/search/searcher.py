@@ -24,8 +24,7 @@ from retrieval.corpus.search.ranking import (
     interleaved,
     rankers_of,
 )
-from retrieval.corpus.store.base import MATCH_ALL, PassageFilter
-from retrieval.corpus.store.schema import Target
+from retrieval.corpus.store.base import MATCH_ALL, PassageFilter, Target
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.errors import BackendUnavailable, IndexDamaged
 from retrieval.observer import NullObserver, RetrievalObserver, TraceSpan

@@ -1,11 +1,46 @@
-"""Filter passages by the properties of their documents; the store translates the filter for the indices."""
+"""Define the stores of namespaces: their documents, passages and journals, how they are filtered, read and written.
+
+The contract is in ``tests/contract/test_passage_store_contract.py``.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from retrieval.corpus.errors import NamespaceInvalid
-from retrieval.passages import Document
+from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
+from retrieval.index.base import RowFilter
+from retrieval.passages import Document, Passage
+
+if TYPE_CHECKING:
+    from retrieval.corpus.chunking import Chunker
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
+Target = Literal["vectors", "words", "keywords"]
+TARGETS: Final[tuple[Target, ...]] = ("vectors", "words", "keywords")
+Change = Literal["added", "changed", "noted", "unchanged"]
+
+
+def is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def checked_name(name: str) -> str:
+    """Return the name, which is also the name of a folder.
+
+    Raises:
+        NamespaceInvalid: not a valid name.
+    """
+    if not is_name(name):
+        raise NamespaceInvalid(
+            f"{name[:70]!r} is no name: 1 to 63 small letters, digits, _ and -, the first a letter or digit",
+            param="name",
+        )
+    return name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +89,206 @@ def _small(types: tuple[str, ...]) -> tuple[str, ...]:
 
 
 MATCH_ALL = PassageFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Count the rows of a store.
+
+    ``twins``: duplicate passages that are stored for their provenance only. ``pending``, ``gone``: entries of the
+    journal for each index, all of them and those of deleted passages.
+    """
+
+    documents: int
+    passages: int
+    twins: int
+    pending: dict[str, int]
+    gone: dict[str, int]
+
+
+class PassageStore(Protocol):
+    """Read the store of one namespace; the indices are derived from it and can be rebuilt.
+
+    Thread-safe. Methods block, so they are called on search and job threads, never on an event loop; each call is
+    short, and iterators hold one batch in memory. A reader sees whole transactions of a writer, in this process or
+    another.
+
+    Every method raises NamespaceDamaged where the store cannot be read.
+    """
+
+    def close(self) -> None: ...
+
+    def is_replaced(self) -> bool:
+        """Return whether the store was deleted since it was opened, or another one has its name now."""
+
+    def meta(self, key: str) -> str:
+        """Return a value that the writer set, "" for none."""
+
+    def generation(self) -> int:
+        """Return the generation, which grows with every change.
+
+        Results of an earlier generation may be out of date.
+        """
+
+    def counts(self) -> Counts:
+        """Return the counts of the current generation."""
+
+    def get(self, ids: Sequence[int]) -> list[tuple[Passage, Document]]:
+        """Return passages with their documents in the order given; unknown ids are left out."""
+
+    def passages(self, where: PassageFilter | None = None) -> Iterator[Passage]:
+        """Yield all passages that the filter admits, document by document.
+
+        The store may change meanwhile.
+        """
+
+    def parsed_documents(self) -> Iterator[tuple[ParsedDocument, bytes]]:
+        """Yield documents with their texts as they were read, and their digests."""
+
+    def spans(self, document_id: str) -> list[Span]:
+        """Return the spans of all passages of a document, including duplicates of other documents' passages."""
+
+    def document(self, document_id: str) -> tuple[Document, str] | None:
+        """Return a document with its text, or None for an unknown id."""
+
+    def document_ids(self, prefix: str = "") -> Iterator[str]:
+        """Yield the ids with this prefix in the order of their code points."""
+
+    def known(self, document_ids: Sequence[str]) -> set[str]:
+        """Return the subset of the ids that the store has."""
+
+    def also_in(self, passage_id: int) -> list[Document]:
+        """Return other documents with the same words, which were not indexed again."""
+
+    def pending(self, target: Target, limit: int, after: int = 0) -> list[tuple[int, bool]]:
+        """Return entries of the journal as (passage id, whether it was deleted), ascending.
+
+        Only passages with ids above ``after`` are returned.
+        """
+
+    def waiting(self, target: Target, limit: int) -> int:
+        """Return the number of journal entries for an index, counted up to ``limit``."""
+
+    def is_finished(self, source: tuple[str, str]) -> bool:
+        """Return whether a file (digest, reader) was read to its end."""
+
+    def passed(self, limit: int = 1000) -> list[SkippedRecord]:
+        """Return skipped records, ordered by file and line."""
+
+    def row_filter(self, where: PassageFilter) -> RowFilter | None:
+        """Return the filter for the indices, or None where every passage may be found.
+
+        Documents, and types without a bit, are resolved here to the list of their passages.
+        """
+
+    def faults(self) -> Iterator[str]:
+        """Yield a sentence for each contradiction in the store itself, by reading all of it."""
+
+    def writer(self, chunker: Chunker, targets: Sequence[Target] = TARGETS) -> PassageWriter:
+        """Open the store for writing; requires the namespace's lock, and the caller closes the writer.
+
+        ``targets``: the existing indices, for which the journal is written.
+
+        Raises:
+            NamespaceDamaged: the store cannot be opened for writing.
+        """
+
+
+class PassageWriter(Protocol):
+    """Write to the store of one namespace.
+
+    A Protocol apart from ``PassageStore``, as its rules are others: one writer exists at a time, under the namespace's
+    lock, and one thread at a time uses it. All changes are made inside ``transaction``.
+    """
+
+    def close(self) -> None: ...
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Run the block as one transaction, which is visible and durable when the block ends.
+
+        An error in the block leaves the store unchanged. The generation grows by one.
+
+        Raises:
+            NamespaceDamaged: the store cannot be written (also: a full disk); it is unchanged.
+        """
+
+    def set_meta(self, key: str, value: str) -> None: ...
+
+    def put(self, reading: ParsedDocument, cuts: Sequence[Span] | None = None) -> Change:
+        """Store a document in place of the one with its id, or of the earlier version of its file.
+
+        "noted": only metadata outside the indices changed (retracted, corrected, licence), so no index changes.
+        ``cuts`` are the passages where they are known; otherwise the document is cut here.
+        """
+
+    def remove(self, document_id: str) -> bool:
+        """Remove a document and return whether it was stored."""
+
+    def indexed(self, target: Target, entries: Sequence[tuple[int, bool]]) -> None:
+        """Remove entries from the journal, and mark the open indices of other processes as stale."""
+
+    def mark_all_pending(self, target: Target) -> None:
+        """Enter every passage into the journal, to be indexed again."""
+
+    def record_skipped(self, passed: SkippedRecord) -> None:
+        """Store a skipped record for the report, up to a maximum number of them."""
+
+    def forget_sources(self) -> None:
+        """Allow unchanged files to be added again.
+
+        Needed after documents of theirs were removed.
+        """
+
+    def finish_source(self, source: tuple[str, str, str], day: str, counts: dict[str, int]) -> None:
+        """Record a file (digest, name, reader) as read to its end."""
+
+
+class PassageStores(Protocol):
+    """Create, open and delete the stores of namespaces, and lock their names.
+
+    Thread-safe and safe between processes. Methods block, so they are called on threads. All names are valid ones.
+    """
+
+    def names(self) -> list[str]:
+        """Return the names in alphabetical order."""
+
+    def exists(self, name: str) -> bool: ...
+
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Hold the lock of a name, whether or not there is such a store; the end of the process releases it.
+
+        It excludes every other thread and process, and is not reentrant.
+
+        Raises:
+            NamespaceBusy: another thread or process holds it.
+            NamespaceDamaged: nothing can be written.
+        """
+
+    def creating(
+        self, name: str, meta: Mapping[str, str], chunker: Chunker, targets: Sequence[Target]
+    ) -> AbstractContextManager[PassageWriter]:
+        """Create a store and yield its writer, under the lock of its name.
+
+        The store exists when the block has ended; an error, or a kill at any moment, leaves none.
+
+        Raises:
+            NamespaceExists, NamespaceBusy
+            NamespaceDamaged: the store cannot be written.
+        """
+
+    def open(self, name: str) -> PassageStore:
+        """Open a store.
+
+        Raises:
+            NamespaceUnknown: there is no such store.
+            NamespaceDamaged: it is missing a part, is not a store, or is of another schema.
+        """
+
+    def delete(self, name: str) -> None:
+        """Delete a store at once, under the lock of its name, which the caller holds.
+
+        Open readers may continue or raise NamespaceDamaged.
+
+        Raises:
+            NamespaceUnknown: there is no such store.
+        """

@@ -1,27 +1,27 @@
-"""Read documents, passages and pending index changes from a namespace's store.
-
-The store is the system of record, one SQLite file.
-"""
+"""Read documents, passages and pending index changes from a namespace's store in one SQLite file."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from retrieval.corpus.errors import NamespaceDamaged
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store import schema
-from retrieval.corpus.store.base import PassageFilter
-from retrieval.corpus.store.schema import Target, document_of, passage_of, unpack
+from retrieval.corpus.store.base import TARGETS, Counts, PassageFilter, Target
+from retrieval.corpus.store.schema import document_of, passage_of, unpack
+from retrieval.corpus.store.writer import SqlitePassageWriter
 from retrieval.index.base import RowFilter
 from retrieval.passages import PUBLICATION_TYPES, Document, Passage, type_bits
 from retrieval.storage.sqlite_pool import ReadPool
+
+if TYPE_CHECKING:
+    from retrieval.corpus.chunking import Chunker
 
 _CONNECTIONS: Final = 4
 _BUSY_S: Final = 30.0
@@ -29,40 +29,25 @@ _BATCH: Final = 500
 _PASSAGE: Final = "p.passage_id, p.start, p.stop, p.section, p.page"
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Count the rows of a store.
+class SqlitePassageStore:
+    """Read a store through a pool of connections; counts are computed once in each generation."""
 
-    ``twins``: duplicate passages that are stored for their provenance only. ``pending``, ``gone``: entries of the
-    journal for each index, all of them and those of deleted passages.
-    """
-
-    documents: int
-    passages: int
-    twins: int
-    pending: dict[str, int]
-    gone: dict[str, int]
-
-
-class PassageStore:
-    """Read a namespace's store.
-
-    Thread-safe; every call is short, iterators hold one batch in memory. A reader sees whole transactions of a writer,
-    in this process or another.
-    """
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, namespace: str) -> None:
         """Open the store.
+
+        ``namespace``: its name, of which the ids of passages are made.
 
         Raises:
             NamespaceDamaged: the file is missing, not a store, or of another schema.
         """
         self.path = path
+        self._namespace = namespace
         self._lock = threading.Lock()
         self._counts: tuple[int, Counts] | None = None
         try:
+            self._inode = path.stat().st_ino  # before the file is opened, so that it is never that of a later one
             self._pool = ReadPool(path, _CONNECTIONS, busy_s=_BUSY_S)
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             raise NamespaceDamaged(f"{path}: not a store of passages ({error})") from error
         try:
             version = self.meta("schema")
@@ -76,7 +61,16 @@ class PassageStore:
     def close(self) -> None:
         self._pool.close()
 
-    def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    def is_replaced(self) -> bool:
+        try:
+            return self.path.stat().st_ino != self._inode
+        except OSError:
+            return True
+
+    def writer(self, chunker: Chunker, targets: Sequence[Target] = TARGETS) -> SqlitePassageWriter:
+        return SqlitePassageWriter(self.path, self._namespace, chunker, targets)
+
+    def _query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run a statement and return all its rows.
 
         Raises:
@@ -89,28 +83,23 @@ class PassageStore:
                 raise NamespaceDamaged(f"{self.path}: cannot be read ({error})") from error
 
     def meta(self, key: str) -> str:
-        rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))
+        rows = self._query("SELECT value FROM meta WHERE key = ?", (key,))
         return str(rows[0][0]) if rows else ""
 
     def generation(self) -> int:
-        """Return the generation, which grows with every change.
-
-        Results of an earlier generation may be out of date.
-        """
         return int(self.meta("generation") or 0)
 
     def counts(self) -> Counts:
-        """Return the counts, which are computed once in each generation."""
         generation = self.generation()
         with self._lock:
             if self._counts is not None and self._counts[0] == generation:
                 return self._counts[1]
-        (numbers,) = self.query(
+        (numbers,) = self._query(
             "SELECT (SELECT count(*) FROM document), (SELECT count(*) FROM passage), (SELECT count(*) FROM twin)"
         )
-        pending: dict[str, int] = dict.fromkeys(schema.TARGETS, 0)
+        pending: dict[str, int] = dict.fromkeys(TARGETS, 0)
         gone = dict(pending)
-        for target, entries, of_gone in self.query("SELECT target, count(*), sum(gone) FROM pending GROUP BY target"):
+        for target, entries, of_gone in self._query("SELECT target, count(*), sum(gone) FROM pending GROUP BY target"):
             pending[target], gone[target] = int(entries), int(of_gone)
         counts = Counts(int(numbers[0]), int(numbers[1]), int(numbers[2]), pending, gone)
         with self._lock:
@@ -118,7 +107,6 @@ class PassageStore:
         return counts
 
     def get(self, ids: Sequence[int]) -> list[tuple[Passage, Document]]:
-        """Return passages with their documents in the order given; unknown ids are left out."""
         found: dict[int, tuple[Passage, Document]] = {}
         for first in range(0, len(ids), _BATCH):
             batch = [int(number) for number in ids[first : first + _BATCH]]
@@ -159,13 +147,9 @@ class PassageStore:
                 connection.rollback()
 
     def passages(self, where: PassageFilter | None = None) -> Iterator[Passage]:
-        """Yield all passages that the filter admits, document by document.
-
-        The store may change meanwhile.
-        """
         low = 0
         while True:
-            rows = self.query("SELECT number FROM document WHERE number > ? ORDER BY number LIMIT 200", (low,))
+            rows = self._query("SELECT number FROM document WHERE number > ? ORDER BY number LIMIT 200", (low,))
             if not rows:
                 return
             high = rows[-1][0]
@@ -175,84 +159,79 @@ class PassageStore:
             low = high
 
     def parsed_documents(self) -> Iterator[tuple[ParsedDocument, bytes]]:
-        """Yield documents with their texts as they were read, and their digests."""
         low = 0
         columns = "number, body, content, spans, whole, digest"
         sql = f"SELECT {columns} FROM document WHERE number > ? ORDER BY number LIMIT 50"
-        while rows := self.query(sql, (low,)):
+        while rows := self._query(sql, (low,)):
             low = rows[-1][0]
             for _, body, content, spans, whole, digest in rows:
                 text = unpack(content)
                 yield ParsedDocument(document_of(body), text, schema.spans_of(spans), whole=bool(whole)), bytes(digest)
 
     def spans(self, document_id: str) -> list[Span]:
-        """Return the spans of all passages of a document, including duplicates of other documents' passages."""
         columns = "start, stop, section, page"
         sql = " UNION ALL ".join(
             f"SELECT {columns} FROM {table} WHERE document = (SELECT number FROM document WHERE document_id = ?)"
             for table in ("passage", "twin")
         )
-        return [Span(*row) for row in self.query(f"{sql} ORDER BY start, stop", (document_id, document_id))]
+        return [Span(*row) for row in self._query(f"{sql} ORDER BY start, stop", (document_id, document_id))]
 
     def document(self, document_id: str) -> tuple[Document, str] | None:
-        """Return a document with its text, or None for an unknown id."""
-        rows = self.query("SELECT body, content FROM document WHERE document_id = ?", (document_id,))
+        rows = self._query("SELECT body, content FROM document WHERE document_id = ?", (document_id,))
         return (document_of(rows[0][0]), unpack(rows[0][1])) if rows else None
 
     def document_ids(self, prefix: str = "") -> Iterator[str]:
-        """Yield the ids with this prefix in alphabetical order."""
         low = prefix
         sql = "SELECT document_id FROM document WHERE document_id > ? ORDER BY document_id LIMIT 1000"
-        while rows := self.query(sql, (low,)):
+        while rows := self._query(sql, (low,)):
             for (low,) in rows:
                 if not low.startswith(prefix):
                     return
                 yield low
 
     def known(self, document_ids: Sequence[str]) -> set[str]:
-        """Return the subset of the ids that the store has."""
         found: set[str] = set()
         for first in range(0, len(document_ids), _BATCH):
             batch = document_ids[first : first + _BATCH]
             sql = f"SELECT document_id FROM document WHERE document_id IN ({','.join('?' * len(batch))})"
-            found |= {str(row[0]) for row in self.query(sql, batch)}
+            found |= {str(row[0]) for row in self._query(sql, batch)}
         return found
 
     def also_in(self, passage_id: int) -> list[Document]:
-        """Return other documents with the same words, which were not indexed again."""
         sql = (
             "SELECT d.body FROM passage p JOIN twin t ON t.same = p.same JOIN document d ON d.number = t.document "
             "WHERE p.passage_id = ? ORDER BY d.number"
         )
-        return [document_of(body) for (body,) in self.query(sql, (passage_id,))]
+        return [document_of(body) for (body,) in self._query(sql, (passage_id,))]
 
     def pending(self, target: Target, limit: int, after: int = 0) -> list[tuple[int, bool]]:
-        """Return entries of the journal as (passage id, whether it was deleted), ascending.
-
-        Only passages with ids above ``after`` are returned.
-        """
         sql = "SELECT passage_id, gone FROM pending WHERE target = ? AND passage_id > ? ORDER BY passage_id LIMIT ?"
-        return [(int(number), bool(gone)) for number, gone in self.query(sql, (target, after, limit))]
+        return [(int(number), bool(gone)) for number, gone in self._query(sql, (target, after, limit))]
 
     def waiting(self, target: Target, limit: int) -> int:
-        """Return the number of journal entries for an index, counted up to ``limit``."""
         sql = "SELECT count(*) FROM (SELECT 1 FROM pending WHERE target = ? LIMIT ?)"
-        return int(self.query(sql, (target, limit))[0][0])
+        return int(self._query(sql, (target, limit))[0][0])
 
     def is_finished(self, source: tuple[str, str]) -> bool:
-        """Return whether a file (digest, reader) was read to its end."""
-        return bool(self.query("SELECT 1 FROM source WHERE digest = ? AND reader = ?", source))
+        return bool(self._query("SELECT 1 FROM source WHERE digest = ? AND reader = ?", source))
 
     def passed(self, limit: int = 1000) -> list[SkippedRecord]:
-        """Return skipped records, ordered by file and line."""
         sql = "SELECT file, line, reason FROM passed ORDER BY file, line LIMIT ?"
-        return [SkippedRecord(*row) for row in self.query(sql, (limit,))]
+        return [SkippedRecord(*row) for row in self._query(sql, (limit,))]
+
+    def faults(self) -> Iterator[str]:
+        for (found,) in self._query("PRAGMA quick_check(20)"):
+            if found != "ok":
+                yield f"store: {found}"
+        for table in ("passage", "twin"):
+            sql = f"SELECT count(*) FROM {table} WHERE document NOT IN (SELECT number FROM document)"
+            if lost := self._query(sql)[0][0]:
+                yield f"store: {lost} rows of {table} have no document"
+        sql = "SELECT count(*) FROM twin WHERE same NOT IN (SELECT same FROM passage)"
+        if lost := self._query(sql)[0][0]:
+            yield f"store: {lost} passages are kept as twins of none"
 
     def row_filter(self, where: PassageFilter) -> RowFilter | None:
-        """Return the filter for the indices, or None where every passage may be found.
-
-        Documents, and types without a bit, are resolved here to the list of their passages.
-        """
         if where.is_open:
             return None
         bitless = [name for name in (*where.types, *where.without_types) if name not in PUBLICATION_TYPES]
@@ -274,12 +253,12 @@ class PassageStore:
         condition = " AND ".join(conditions) or "1"
         sql = f"SELECT p.passage_id FROM document d JOIN passage p ON p.document = d.number WHERE {condition}"
         if where.documents is None:
-            found = [row[0] for row in self.query(sql, parameters)]
+            found = [row[0] for row in self._query(sql, parameters)]
         else:
             wanted = sorted(where.documents)
             found = []
             for first in range(0, len(wanted), _BATCH):
                 batch = wanted[first : first + _BATCH]
                 marks = ",".join("?" * len(batch))
-                found += [r[0] for r in self.query(f"{sql} AND d.document_id IN ({marks})", [*parameters, *batch])]
+                found += [r[0] for r in self._query(f"{sql} AND d.document_id IN ({marks})", [*parameters, *batch])]
         return np.sort(np.array(found, dtype=np.int64))

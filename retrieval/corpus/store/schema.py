@@ -1,4 +1,4 @@
-"""Define the tables of a namespace's store and the encoding of its rows.
+"""Define the SQLite tables of a namespace's store, and the encoding of its rows, which other stores may use.
 
 It knows nothing of files or indices.
 """
@@ -13,15 +13,13 @@ import unicodedata
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.passages import Document, Passage, type_bits
 
 SCHEMA_VERSION: Final = "1"
 STORE_NAME: Final = "passages.sqlite"
-Target = Literal["vectors", "words", "keywords"]
-TARGETS: Final[tuple[Target, ...]] = ("vectors", "words", "keywords")
 _ZIP_FROM: Final = 4096  # characters; compressing shorter texts saves little
 _MIN_SAME: Final = 100
 _NO_WORD: Final = re.compile(r"[\W_]+")

@@ -1,27 +1,32 @@
-"""Write a namespace's store, and derive what a change of a document means for passages and for the journal."""
+"""Write a namespace's store in one SQLite file.
+
+Derives what a change of a document means for passages and for the journal.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceDamaged
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store import schema
-from retrieval.corpus.store.schema import TARGETS, Cut, Target
+from retrieval.corpus.store.base import TARGETS, Change, Target
+from retrieval.corpus.store.schema import Cut
 from retrieval.passages import passage_id
 
-Change = Literal["added", "changed", "noted", "unchanged"]
+if TYPE_CHECKING:
+    from retrieval.corpus.chunking import Chunker
+
 _MAX_PASSED: Final = 10_000
 _COLUMNS: Final = "passage_id, document, start, stop, section, page, same"
 
 
-def create_store(path: Path, meta: dict[str, str]) -> None:
+def create_store(path: Path, meta: Mapping[str, str]) -> None:
     """Create a store at ``path``; it is on the disk when this returns."""
     with contextlib.closing(_connect(path)) as connection, connection:
         schema.create(connection)
@@ -37,11 +42,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-class StoreWriter:
-    """Write to a store through its single write connection.
-
-    One thread at a time may use it. Changes become visible and durable when ``transaction`` ends.
-    """
+class SqlitePassageWriter:
+    """Write to a store through its single write connection."""
 
     def __init__(self, path: Path, namespace: str, chunker: Chunker, targets: Sequence[Target] = TARGETS) -> None:
         """Open the store for writing.
@@ -65,11 +67,6 @@ class StoreWriter:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the block as one transaction.
-
-        Raises:
-            NamespaceDamaged: the file cannot be written (also: a full disk); the store is unchanged.
-        """
         try:
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -82,11 +79,6 @@ class StoreWriter:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     def put(self, reading: ParsedDocument, cuts: Sequence[Span] | None = None) -> Change:
-        """Store a document in place of the one with its id, or of the earlier version of its file.
-
-        "noted": only metadata outside the indices changed (retracted, corrected, licence), so no index changes.
-        ``cuts`` are the passages where they are known; otherwise the document is cut here.
-        """
         document = reading.document
         digest, body = schema.digest_of(reading, self._cutting), schema.document_text(document)
         sql = "SELECT number, digest, body FROM document WHERE document_id = ?"
@@ -182,7 +174,6 @@ class StoreWriter:
         self._connection.executemany("INSERT OR REPLACE INTO pending VALUES (?, ?, ?)", rows)
 
     def remove(self, document_id: str) -> bool:
-        """Remove a document and return whether it was stored."""
         row = self._connection.execute("SELECT number FROM document WHERE document_id = ?", (document_id,)).fetchone()
         if row is None:
             return False
@@ -191,13 +182,11 @@ class StoreWriter:
         return True
 
     def indexed(self, target: Target, entries: Sequence[tuple[int, bool]]) -> None:
-        """Remove entries from the journal, and mark the open indices of other processes as stale."""
         sql = "DELETE FROM pending WHERE target = ? AND passage_id = ? AND gone = ?"
         self._connection.executemany(sql, [(target, passage, gone) for passage, gone in entries])
         self._count_change()
 
     def mark_all_pending(self, target: Target) -> None:
-        """Enter every passage into the journal, to be indexed again."""
         self._connection.execute("DELETE FROM pending WHERE target = ?", (target,))
         sql = "INSERT INTO pending SELECT ?, passage_id, 0 FROM passage"
         self._connection.execute(sql, (target,))
@@ -207,18 +196,12 @@ class StoreWriter:
         self._connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'indexed'")
 
     def record_skipped(self, passed: SkippedRecord) -> None:
-        """Store a skipped record for the report, up to a maximum number of them."""
         sql = "INSERT OR REPLACE INTO passed SELECT ?, ?, ? WHERE (SELECT count(*) FROM passed) < ?"
         self._connection.execute(sql, (passed.file, passed.line, passed.reason, _MAX_PASSED))
 
     def forget_sources(self) -> None:
-        """Allow unchanged files to be added again.
-
-        Needed after documents of theirs were removed.
-        """
         self._connection.execute("DELETE FROM source")
 
     def finish_source(self, source: tuple[str, str, str], day: str, counts: dict[str, int]) -> None:
-        """Record a file (digest, name, reader) as read to its end."""
         row = (*source, day, json.dumps(counts))
         self._connection.execute("INSERT OR REPLACE INTO source VALUES (?, ?, ?, ?, ?)", row)

@@ -36,7 +36,7 @@ from server.api.retrieval.schemas import (
 from server.egress.router import Egress
 from server.errors import ForbiddenHost, InvalidRequest, UploadTooLarge
 from server.jobs.corpus_changes import NcbiWork, documents_work, file_work, remove_work, verify_work
-from server.jobs.queue import Job, JobSpec, Work
+from server.jobs.queue import JobSpec, JobStatus, Work
 from server.jobs.uploads import Upload
 from server.observability.logging_setup import request_id
 from server.types import id_of_digest
@@ -144,7 +144,7 @@ async def add_file(request: Request, name: str) -> Response:
     kind = fields.get("reader", "")
     if kind and kind not in READERS:
         raise InvalidRequest(f"reader: one of {', '.join(READERS)}", param="reader")
-    services.retrieval.jobs.check_room()
+    await services.retrieval.jobs.check_room()
     async with services.admitted(request.state.owner):
         upload = await _received(request, services, fields.get("filename", ""))
     if upload is None:
@@ -301,17 +301,17 @@ async def _submitted(
     cleanup = upload.discard if upload else lambda: None
     try:
         wait = _wait_of(request, _WAIT_FOR_FEW_S if few else 0.0)
-        job = services.retrieval.jobs.submit(JobSpec(*what, request.state.owner), work, cleanup)
+        job = await services.retrieval.jobs.submit(JobSpec(*what, request.state.owner), work, cleanup)
     except BaseException:
         cleanup()
         raise
     async with services.admission.held() as cancel_scope:
         with cancel_scope:
-            await job.wait(wait)
+            job = await services.retrieval.jobs.wait(job, wait)
     return _answer(job)
 
 
-def _answer(job: Job) -> Response:
+def _answer(job: JobStatus) -> Response:
     headers = {"Location": f"/v1/jobs/{job.id}"}
     if job.error is not None:
         return JSONResponse(job.error.body, status_code=job.error.status, headers=headers)
@@ -335,7 +335,7 @@ def _wait_of(request: Request, default: float) -> float:
 async def list_jobs(request: Request) -> Response:
     """Return the key's jobs, newest first."""
     services: Services = request.app.state.services
-    found = services.retrieval.jobs.of(request.state.owner)
+    found = await services.retrieval.jobs.of(request.state.owner)
     return JSONResponse({"object": "list", "data": [job.as_dict() for job in found]})
 
 
@@ -344,7 +344,8 @@ async def list_jobs(request: Request) -> Response:
 )
 async def get_job(request: Request, job_id: str) -> Response:
     services: Services = request.app.state.services
-    return JSONResponse(services.retrieval.jobs.get(job_id, request.state.owner).as_dict())
+    job = await services.retrieval.jobs.get(job_id, request.state.owner)
+    return JSONResponse(job.as_dict())
 
 
 @router.delete(
@@ -355,5 +356,5 @@ async def get_job(request: Request, job_id: str) -> Response:
 async def cancel_job(request: Request, job_id: str) -> Response:
     """Cancel a job; 202 where it runs and stops at its next step."""
     services: Services = request.app.state.services
-    job = services.retrieval.jobs.cancel(job_id, request.state.owner)
+    job = await services.retrieval.jobs.cancel(job_id, request.state.owner)
     return JSONResponse(job.as_dict(), status_code=200 if job.has_ended else 202)

@@ -64,7 +64,8 @@ class NamespaceList(Reply):
 async def list_namespaces(request: Request) -> Response:
     services: Services = request.app.state.services
     async with services.admitted(request.state.owner):
-        found = await services.retrieval.run(lambda: _describe_all(services, request.state.principal))
+        busy = await services.retrieval.jobs.busy()
+        found = await services.retrieval.run(lambda: _describe_all(services, request.state.principal, busy))
     return JSONResponse({"object": "list", "data": found})
 
 
@@ -77,7 +78,8 @@ async def get_namespace(request: Request, name: str) -> Response:
     """Return the namespace with its stored PubMed queries."""
     services: Services = request.app.state.services
     async with services.admitted(request.state.owner):
-        work = services.retrieval.run(lambda: _describe_fully(services, request.state.principal, name))
+        busy = await services.retrieval.jobs.busy()
+        work = services.retrieval.run(lambda: _describe_fully(services, request.state.principal, name, busy))
         return JSONResponse(await work)
 
 
@@ -97,7 +99,8 @@ async def create_namespace(request: Request) -> Response:
     retrieval = services.retrieval
     notes = owner_metadata(request.state.principal)
     await retrieval.run(lambda: retrieval.namespaces.create(body.name, settings, today, notes))
-    return JSONResponse(await retrieval.run(lambda: _describe(retrieval, body.name)), status_code=201)
+    busy = await retrieval.jobs.busy()
+    return JSONResponse(await retrieval.run(lambda: _describe(retrieval, body.name, busy)), status_code=201)
 
 
 @router.delete(
@@ -110,7 +113,7 @@ async def delete_namespace(request: Request, name: str) -> Response:
     require_changes(request)
     retrieval = services.retrieval
     await retrieval.run(lambda: services.access.require(request.state.principal, name))
-    if retrieval.jobs.is_busy(name):
+    if name in await retrieval.jobs.busy():
         raise NamespaceBusy(f"namespace {name} has jobs that run or wait: cancel them first", param="name")
     await retrieval.run(lambda: retrieval.namespaces.delete(name))
     return JSONResponse({"object": "namespace", "name": name, "deleted": True})
@@ -140,31 +143,32 @@ def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
         raise InvalidRequest(f"{param}: {error.message}", param=param) from error
 
 
-def _describe_all(services: Services, principal: Principal) -> list[dict[str, Any]]:
+def _describe_all(services: Services, principal: Principal, busy: frozenset[str]) -> list[dict[str, Any]]:
     found = []
     for name in services.access.names(principal):
         with suppress(NamespaceUnknown):  # deleted since
-            found.append(_describe(services.retrieval, name))
+            found.append(_describe(services.retrieval, name, busy))
     return found
 
 
-def _describe(retrieval: Retrieval, name: str) -> dict[str, Any]:
-    return _namespace_object(retrieval, retrieval.namespaces.describe(name))
+def _describe(retrieval: Retrieval, name: str, busy: frozenset[str]) -> dict[str, Any]:
+    return _namespace_object(retrieval, retrieval.namespaces.describe(name), busy)
 
 
-def _describe_fully(services: Services, principal: Principal, name: str) -> dict[str, Any]:
+def _describe_fully(services: Services, principal: Principal, name: str, busy: frozenset[str]) -> dict[str, Any]:
     services.access.require(principal, name)
     retrieval = services.retrieval
     found = retrieval.namespaces.describe(name)
     queries = [] if found.damage else queries_of(retrieval.namespaces, name)
     told = [asdict(saved.query) | {"day": saved.day, "count": saved.count} for saved in queries]
-    return _namespace_object(retrieval, found) | {"queries": told}
+    return _namespace_object(retrieval, found, busy) | {"queries": told}
 
 
-def _namespace_object(retrieval: Retrieval, found: Description) -> dict[str, Any]:
+def _namespace_object(retrieval: Retrieval, found: Description, busy: frozenset[str]) -> dict[str, Any]:
     """Return the namespace's object.
 
-    A damaged namespace has only the facts of its folder; ``damage`` is the reason.
+    A damaged namespace has only the facts of its folder; ``damage`` is the reason. ``busy`` was determined before the
+    namespace was read: one that is not "changing" is shown with all that its jobs have written.
     """
     told: dict[str, Any] = {
         "object": "namespace",
@@ -172,7 +176,7 @@ def _namespace_object(retrieval: Retrieval, found: Description) -> dict[str, Any
         "created": found.created,
         "bytes": found.bytes_disk,
         "damage": retrieval.uploads.conceal(found.damage) or None,
-        "changing": retrieval.jobs.is_busy(found.name),
+        "changing": found.name in busy,
     }
     if settings := found.settings:
         told |= {"encoder": settings.encoder or "none", "words": settings.words, "keywords": settings.keywords}

@@ -15,8 +15,7 @@ from retrieval.corpus.errors import NamespaceInvalid, NamespaceUnknown
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions, default_retriever
-from retrieval.corpus.store.base import PassageFilter
-from retrieval.corpus.store.schema import Target
+from retrieval.corpus.store.base import PassageFilter, Target
 from retrieval.passages import Document, Passage
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, errors
 from server.api.http_request import cancel_on_disconnect, parse_body, read_json

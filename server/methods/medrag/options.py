@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
-from retrieval.corpus.namespaces.settings import is_name
 from retrieval.corpus.search.ranking import MAX_K, RANKERS, Retriever
+from retrieval.corpus.store.base import is_name
 from server.methods.base import OptionInvalid
 from server.methods.shared.choices import MAX_CHOICES, are_choices
 from server.methods.shared.passages import PassageQuery

@@ -18,7 +18,7 @@ from models.engines.base import Engine
 from models.types import EngineStats
 from server.admission.controller import Admission
 from server.admission.fair_queue import AdmissionLimits
-from server.auth.rate_limits import Rates
+from server.auth.rate_limits import LocalRateLimiter
 from server.engine.lifecycle import EngineLifecycle
 from server.observability.metrics import Metrics, ServerState
 from server.observability.observer import AnswerRecord, HttpRequest
@@ -63,7 +63,7 @@ def exported() -> dict[str, set[str]]:
     asyncio.run(lifecycle.load())
     limits = AdmissionLimits(running=2, waiting=1, running_per_key=1, tokens=100)
     state = SimpleNamespace(
-        admission=Admission(limits), rates=Rates(), draining=False, lifecycle=lifecycle, running_jobs=0
+        admission=Admission(limits), rates=LocalRateLimiter(), draining=False, lifecycle=lifecycle, running_jobs=0
     )
     metrics.watch(cast(ServerState, state))
     metrics.replied(HttpRequest(route="/x", method="GET", status=404, code="unknown_url", seconds=0.1))

@@ -16,7 +16,8 @@ from starlette.routing import Route
 
 from server.app import create_app
 from server.auth.access_control import OPEN_PATHS
-from server.auth.key_store import KeyStore, NewKey
+from server.auth.file_key_store import FileKeyStore
+from server.auth.key_store import NewKey
 from server.auth.scopes import Scopes
 from server.methods.base import AnswerRequest
 from server.settings.schema import Settings
@@ -85,7 +86,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
             "graph": {"data_dir": str(folder / "graphs")},
         }
     )
-    keys = {"operator": operator} | _stored(KeyStore(folder / "keys.json"))
+    keys = {"operator": operator} | _stored(FileKeyStore(folder / "keys.json"))
     services = build_services(settings)
     services.start()
     await services.loaded()
@@ -93,7 +94,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     await services.close()
 
 
-def _stored(store: KeyStore) -> dict[str, str]:
+def _stored(store: FileKeyStore) -> dict[str, str]:
     past = datetime.now(UTC) - timedelta(seconds=1)
     wishes = [
         NewKey(name="anna"),

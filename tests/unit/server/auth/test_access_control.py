@@ -12,8 +12,9 @@ from starlette.datastructures import Headers
 
 from server.auth.access_control import AccessControl
 from server.auth.api_keys import Keyring
-from server.auth.key_store import KeyStore, NewKey
-from server.auth.rate_limits import Rates
+from server.auth.file_key_store import FileKeyStore
+from server.auth.key_store import NewKey
+from server.auth.rate_limits import LocalRateLimiter
 from server.auth.scopes import Principal, Scopes
 from server.errors import ForbiddenHost, ForbiddenOrigin, RateExceeded, Unauthorized
 from server.origins import host_name, is_same_origin, is_subresource, origin_of
@@ -25,7 +26,7 @@ LISTED = "https://lab.example"
 
 
 def _door(*keys: str, host: str = "127.0.0.1", origins: tuple[str, ...] = (LISTED,)) -> AccessControl:
-    return AccessControl(ServerSettings(host=host, cors_origins=origins), Keyring(keys), Rates())
+    return AccessControl(ServerSettings(host=host, cors_origins=origins), Keyring(keys), LocalRateLimiter())
 
 
 def _headers(**fields: str) -> Headers:
@@ -58,7 +59,7 @@ def test_a_loopback_server_answers_to_its_own_names_only(host: str) -> None:
 def test_its_own_names_are_known_in_any_case_and_with_a_port(host: str) -> None:
     """And those of server.allowed_hosts."""
     settings = ServerSettings(allowed_hosts=("Desk.example",))
-    AccessControl(settings, Keyring(()), Rates()).check_page("POST", Headers({"host": host}))
+    AccessControl(settings, Keyring(()), LocalRateLimiter()).check_page("POST", Headers({"host": host}))
 
 
 def test_it_answers_to_the_address_it_was_given() -> None:
@@ -288,16 +289,16 @@ def _grant(**rates: int) -> Principal:
     return Principal(owner="a" * 64, scopes=Scopes(**rates))  # type: ignore[arg-type]
 
 
-def test_requests_of_a_key_are_counted_by_the_minute() -> None:
+async def test_requests_of_a_key_are_counted_by_the_minute() -> None:
     """A minute's worth at once, then evenly; the refusal says when to come back, and costs nothing."""
     clock = Clock()
-    rates, principal = Rates(clock), _grant(requests_per_minute=30)
+    rates, principal = LocalRateLimiter(clock), _grant(requests_per_minute=30)
     for left in range(29, -1, -1):
-        rates.take(principal)
+        await rates.take(principal)
         assert rates.headers(principal)["x-ratelimit-remaining-requests"] == str(left)
     for _ in range(3):
         with pytest.raises(RateExceeded) as refused:
-            rates.take(principal)
+            await rates.take(principal)
         assert refused.value.retry_after_s == 2
     assert rates.headers(principal) == {
         "x-ratelimit-limit-requests": "30",
@@ -305,53 +306,53 @@ def test_requests_of_a_key_are_counted_by_the_minute() -> None:
         "x-ratelimit-reset-requests": "1m0s",
     }
     clock.now += 2
-    rates.take(principal)
+    await rates.take(principal)
     with pytest.raises(RateExceeded):
-        rates.take(principal)
+        await rates.take(principal)
     clock.now += 3600
     assert rates.headers(principal)["x-ratelimit-remaining-requests"] == "30"
 
 
-def test_tokens_are_owed_when_an_answer_was_long() -> None:
+async def test_tokens_are_owed_when_an_answer_was_long() -> None:
     """The next request waits until the debt is paid."""
     clock = Clock()
-    rates, principal = Rates(clock), _grant(tokens_per_minute=600)
-    rates.take(principal)
+    rates, principal = LocalRateLimiter(clock), _grant(tokens_per_minute=600)
+    await rates.take(principal)
     rates.spend(principal, 1200)
     with pytest.raises(RateExceeded, match="600 tokens a minute") as refused:
-        rates.take(principal)
+        await rates.take(principal)
     assert refused.value.retry_after_s == 61
     assert rates.headers(principal)["x-ratelimit-remaining-tokens"] == "0"
     clock.now += 60.2
-    rates.take(principal)
+    await rates.take(principal)
 
 
-def test_keys_do_not_share_a_rate_and_buckets_are_bounded() -> None:
+async def test_keys_do_not_share_a_rate_and_buckets_are_bounded() -> None:
     """One that is not limited has no headers."""
-    rates = Rates(Clock())
+    rates = LocalRateLimiter(Clock())
     for number in range(5000):
-        rates.take(Principal(owner=f"{number:064}", scopes=Scopes(requests_per_minute=1)))
+        await rates.take(Principal(owner=f"{number:064}", scopes=Scopes(requests_per_minute=1)))
     assert len(rates._buckets) <= 4096
     assert rates.headers(_grant()) == {}
-    rates.take(_grant())
+    await rates.take(_grant())
 
 
 @pytest.mark.parametrize(("seconds_left", "told"), [(0.25, "250ms"), (7.0, "7s"), (60.0, "1m0s")])
 def test_times_are_told_as_openai_does(seconds_left: float, told: str) -> None:
     """Rounded up."""
     clock = Clock()
-    rates, principal = Rates(clock), _grant(tokens_per_minute=6000)
+    rates, principal = LocalRateLimiter(clock), _grant(tokens_per_minute=6000)
     rates.spend(principal, int(seconds_left * 100))
     assert rates.headers(principal)["x-ratelimit-reset-tokens"] == told
 
 
-def test_a_limited_key_is_known_at_the_door(tmp_path: Path) -> None:
+async def test_a_limited_key_is_known_at_the_door(tmp_path: Path) -> None:
     """With its scopes."""
-    store = KeyStore(tmp_path / "keys.json", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    store = FileKeyStore(tmp_path / "keys.json", lambda: datetime(2026, 1, 1, tzinfo=UTC))
     secret, made = store.create(NewKey(name="anna", scopes=Scopes(requests_per_minute=1)))
-    access_control = AccessControl(ServerSettings(), Keyring((), store), Rates())
+    access_control = AccessControl(ServerSettings(), Keyring((), store), LocalRateLimiter())
     principal = access_control.admit("/v1/models", _headers(authorization=f"Bearer {secret}"))
     assert (principal.key_id, principal.is_operator) == (made.id, False)
-    access_control.take(principal)
+    await access_control.take(principal)
     with pytest.raises(RateExceeded):
-        access_control.take(principal)
+        await access_control.take(principal)

@@ -13,7 +13,8 @@ import pytest
 
 from server.auth import api_keys as keyring_module
 from server.auth.api_keys import Keyring, require_keys
-from server.auth.key_store import KeyStore, KeyStoreError, NewKey
+from server.auth.file_key_store import FileKeyStore
+from server.auth.key_store import KeyStoreError, NewKey
 from server.auth.scopes import OPERATOR, Principal, Scopes
 from server.cli.doctor import examine
 from server.egress.policy import EgressPolicy
@@ -37,8 +38,8 @@ class Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> KeyStore:
-    return KeyStore(tmp_path / "keys.json")
+def store(tmp_path: Path) -> FileKeyStore:
+    return FileKeyStore(tmp_path / "keys.json")
 
 
 def _refused(ring: Keyring, secret: str) -> bool:
@@ -49,7 +50,7 @@ def _refused(ring: Keyring, secret: str) -> bool:
     return False
 
 
-def test_a_new_key_counts_at_the_next_request_and_a_revoked_one_no_more(store: KeyStore) -> None:
+def test_a_new_key_counts_at_the_next_request_and_a_revoked_one_no_more(store: FileKeyStore) -> None:
     """Without a start of the server."""
     ring = Keyring([FIXED], store)
     secret, made = store.create(NewKey(name="anna", scopes=Scopes(egress="off")))
@@ -60,7 +61,7 @@ def test_a_new_key_counts_at_the_next_request_and_a_revoked_one_no_more(store: K
     assert ring.find(FIXED) == Principal(owner=key_digest(FIXED), is_operator=True)
 
 
-def test_changes_right_after_one_another_are_all_seen(store: KeyStore) -> None:
+def test_changes_right_after_one_another_are_all_seen(store: FileKeyStore) -> None:
     """Within one tick of the file system's clock, and where a new file gets an old one's inode."""
     ring = Keyring((), store)
     for number in range(40):
@@ -70,12 +71,12 @@ def test_changes_right_after_one_another_are_all_seen(store: KeyStore) -> None:
         assert _refused(ring, secret)
 
 
-def test_an_unchanged_file_is_not_read_again(store: KeyStore) -> None:
+def test_an_unchanged_file_is_not_read_again(store: FileKeyStore) -> None:
     """A request costs one look at the file's state."""
     secret, _ = store.create(NewKey(name="anna"))
     reads = []
 
-    class Counting(KeyStore):
+    class Counting(FileKeyStore):
         def read(self):  # type: ignore[no-untyped-def]
             reads.append(1)
             return super().read()
@@ -86,7 +87,7 @@ def test_an_unchanged_file_is_not_read_again(store: KeyStore) -> None:
     assert len(reads) == 1
 
 
-def test_a_key_ends_when_it_expires(store: KeyStore) -> None:
+def test_a_key_ends_when_it_expires(store: FileKeyStore) -> None:
     """To the second, by the server's clock."""
     clock = Clock()
     secret, _ = store.create(NewKey(name="anna", expires=clock.now + timedelta(days=1)))
@@ -99,7 +100,7 @@ def test_a_key_ends_when_it_expires(store: KeyStore) -> None:
         ring.principal_of(key_digest(secret))
 
 
-def test_a_server_that_asked_for_keys_goes_on_asking(store: KeyStore) -> None:
+def test_a_server_that_asked_for_keys_goes_on_asking(store: FileKeyStore) -> None:
     """Also when the last key is revoked, or the file is gone: it does not open to everybody."""
     ring = Keyring((), store)
     assert not ring.requires_key and ring.principal_of("") == OPERATOR
@@ -113,7 +114,7 @@ def test_a_server_that_asked_for_keys_goes_on_asking(store: KeyStore) -> None:
         ring.principal_of("")
 
 
-def test_a_file_that_cannot_be_read_opens_to_nobody(store: KeyStore, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_cannot_be_read_opens_to_nobody(store: FileKeyStore, caplog: pytest.LogCaptureFixture) -> None:
     """Neither to its keys nor to all; the settings' keys go on. Told once in the log; its place not to the client."""
     secret, _ = store.create(NewKey(name="anna"))
     good = store.path.read_text()
@@ -132,7 +133,7 @@ def test_a_file_that_cannot_be_read_opens_to_nobody(store: KeyStore, caplog: pyt
         Keyring((), store)
 
 
-def test_rights_that_are_mended_are_noticed(store: KeyStore) -> None:
+def test_rights_that_are_mended_are_noticed(store: FileKeyStore) -> None:
     """A change of rights alone counts as a change of the file."""
     secret, _ = store.create(NewKey(name="anna"))
     ring = Keyring((), store)
@@ -143,7 +144,7 @@ def test_rights_that_are_mended_are_noticed(store: KeyStore) -> None:
     assert ring.find(secret).owner
 
 
-def test_one_file_is_held_open_and_no_more(store: KeyStore) -> None:
+def test_one_file_is_held_open_and_no_more(store: FileKeyStore) -> None:
     """Through a hundred changes."""
     ring = Keyring((), store)
     for number in range(50):
@@ -167,7 +168,7 @@ def test_keys_are_compared_in_constant_time_and_all_of_them() -> None:
     assert not any(isinstance(node, ast.Break | ast.Return) for node in ast.walk(loop))
 
 
-def test_a_key_lowers_the_mode_and_never_raises_it(store: KeyStore) -> None:
+def test_a_key_lowers_the_mode_and_never_raises_it(store: FileKeyStore) -> None:
     """The least of server, settings and scopes counts; nothing leaves for a key of which nothing is known."""
     ids = {}
     for name, mode in (("low", "off"), ("middle", "local-first"), ("high", "ncbi"), ("plain", None)):
@@ -186,7 +187,7 @@ def test_a_key_lowers_the_mode_and_never_raises_it(store: KeyStore) -> None:
     assert lowered.ceiling(ids["plain"]) == "off"
 
 
-def test_the_start_and_the_doctor_name_keys_by_their_ids(store: KeyStore) -> None:
+def test_the_start_and_the_doctor_name_keys_by_their_ids(store: FileKeyStore) -> None:
     """Not all of many, no secret, and what is wrong with the file's rights."""
     secrets = [store.create(NewKey(name=f"key {n}"))[0] for n in range(22)]
     ring, settings = Keyring([FIXED], store), _settings(store.path, "127.0.0.1", FIXED)
@@ -217,7 +218,7 @@ def _settings(path: Path, host: str, *keys: str) -> Settings:
     return Settings.model_validate({"server": server, "model": {"engine": "scripted", "script": "none.json"}})
 
 
-def test_an_address_of_others_needs_a_key_that_can_be_used(store: KeyStore) -> None:
+def test_an_address_of_others_needs_a_key_that_can_be_used(store: FileKeyStore) -> None:
     """An empty store is none, nor are keys that are revoked or expired; the error says what to do."""
     clock = Clock()
     settings = _settings(store.path, "0.0.0.0")

@@ -13,7 +13,7 @@ from models.engines.base import Engine
 from retrieval.errors import NcbiError
 from server.admission.controller import Admission
 from server.admission.fair_queue import AdmissionLimits, Ticket
-from server.auth.rate_limits import Rates
+from server.auth.rate_limits import LocalRateLimiter
 from server.auth.scopes import Principal, Scopes
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import RateExceeded, ServerOverloaded
@@ -86,12 +86,12 @@ async def test_places_rates_and_restarts_are_exposed() -> None:
     card = ModelCard(name="m", source="s", description="", context_length=16, prompt_form="base")
     lifecycle = EngineLifecycle(card, lambda: cast(Engine, None))
     lifecycle.restarts.next_delay(0.0)
-    rates, admission = Rates(), Admission(AdmissionLimits(running=1, waiting=0, tokens=500))
+    rates, admission = LocalRateLimiter(), Admission(AdmissionLimits(running=1, waiting=0, tokens=500))
     principal = Principal(owner="k", scopes=Scopes(requests_per_minute=1))
-    rates.take(principal)
+    await rates.take(principal)
     for _ in range(2):
         with pytest.raises(RateExceeded):
-            rates.take(principal)
+            await rates.take(principal)
     metrics = Metrics()
     state = SimpleNamespace(admission=admission, rates=rates, lifecycle=lifecycle, draining=False, running_jobs=0)
     metrics.watch(cast(ServerState, state))

@@ -31,6 +31,7 @@ from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
+from retrieval.corpus.store.writer import SqlitePassageWriter
 from retrieval.index.errors import IndexMismatch
 from retrieval.lexical.bm25.tantivy_index import open_tantivy
 
@@ -259,6 +260,7 @@ def test_verify_finds_what_was_changed_behind_its_back(namespaces: Namespaces) -
     before = verify(namespaces, "ns").sha256
     with namespaces.writing("ns") as (namespace, writer):
         (first, second) = list(namespace.store.passages())
+        assert isinstance(writer, SqlitePassageWriter)
         with writer.transaction():
             writer._connection.execute("UPDATE document SET content = 'Eins' WHERE document_id = 'PMID:1'")
         rows = namespace.vectors._folder.rows  # type: ignore[attr-defined]

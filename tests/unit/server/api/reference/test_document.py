@@ -27,7 +27,7 @@ from server.api.retrieval.search import _checked
 from server.app import Application, create_app
 from server.auth.access_control import OPEN_PATHS
 from server.auth.api_keys import Keyring
-from server.auth.rate_limits import Rates
+from server.auth.rate_limits import LocalRateLimiter
 from server.error_mapping import TABLE
 from server.observability.setup import metrics_only
 from server.settings.schema import Settings
@@ -71,7 +71,7 @@ def _app(engine: Engine | None, needs_key: bool = True, name: str = "model") -> 
         settings=Settings(),
         observing=metrics_only(),
         keyring=Keyring(("a-key-of-the-settings",) if needs_key else ()),
-        rates=Rates(),
+        rates=LocalRateLimiter(),
         lifecycle=SimpleNamespace(card=SimpleNamespace(name=name, prompt_form=form), get=get),
     )
     return create_app(cast(Services, parts))

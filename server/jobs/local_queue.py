@@ -1,0 +1,199 @@
+"""Run jobs on threads of this process.
+
+Jobs live in memory: a server that ends loses them, and what they had written by then is consistent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from server.error_mapping import ErrorReply, error_reply
+from server.errors import JobNotFound, TooManyRequests
+from server.jobs.queue import Job, JobLimits, JobSpec, JobState, JobStatus, Work
+from server.observability.logging_setup import request_id
+
+log = logging.getLogger(__name__)
+_End = tuple[JobState, Mapping[str, Any] | None, ErrorReply | None]
+
+
+class _Task:
+    """Hold a job with its work and its state, which the job's thread changes, or the queue where it never starts."""
+
+    def __init__(self, job: Job, work: Work, cleanup: Callable[[], None], created: int) -> None:
+        self.job = job
+        self.work = work
+        self.cleanup = cleanup
+        self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._status = JobStatus(id=job.id, spec=job.spec, state="queued", cancelling=False, created=created)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._status.has_ended
+
+    @property
+    def status(self) -> JobStatus:
+        found = self._status
+        return replace(found, progress=self.job.progress, cancelling=self.job.is_cancelled() and not found.has_ended)
+
+    def begin(self, now: int) -> None:
+        self._status = replace(self._status, state="running", started=now)
+
+    def end(self, end: _End, now: int) -> None:
+        state, result, error = end
+        self._status = replace(self._status, state=state, result=result, error=error, finished=now)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until the job ends, for at most ``seconds``."""
+        await asyncio.wait({asyncio.wrap_future(self.ended)}, timeout=seconds)
+
+
+class LocalJobQueue:
+    """Queue and run jobs in this process.
+
+    ``conceal`` removes paths of this machine from a message; ``now`` tells Unix time.
+    """
+
+    def __init__(
+        self, limits: JobLimits, conceal: Callable[[str], str] = str, now: Callable[[], float] = time.time
+    ) -> None:
+        self._limits = limits
+        self._conceal = conceal
+        self._now = now
+        self._lock = threading.Lock()
+        self._waiting: list[_Task] = []
+        self._running: dict[str, _Task] = {}
+        self._known: OrderedDict[str, _Task] = OrderedDict()
+        self._closed = False
+
+    async def submit(self, spec: JobSpec, work: Work, cleanup: Callable[[], None] = lambda: None) -> JobStatus:
+        task = _Task(Job(spec), work, cleanup, int(self._now()))
+        with self._lock:
+            if self._closed:
+                raise TooManyRequests("the server is about to end")
+            self._check_room()
+            self._known[task.job.id] = task
+            self._waiting.append(task)
+            self._start_waiting()
+        return task.status
+
+    async def check_room(self) -> None:
+        with self._lock:
+            self._check_room()
+
+    def _check_room(self) -> None:
+        if len(self._waiting) >= self._limits.waiting:
+            raise TooManyRequests(f"{self._limits.waiting} changes are waiting already")
+
+    async def get(self, job_id: str, owner: str) -> JobStatus:
+        return self._find(job_id, owner).status
+
+    def _find(self, job_id: str, owner: str) -> _Task:
+        task = self._known.get(job_id)
+        if task is None or task.job.spec.owner != owner:
+            raise JobNotFound("there is no such job, or it is no longer kept")
+        return task
+
+    async def of(self, owner: str) -> list[JobStatus]:
+        with self._lock:
+            return [task.status for task in reversed(self._known.values()) if task.job.spec.owner == owner]
+
+    async def wait(self, job: JobStatus, seconds: float) -> JobStatus:
+        task = self._known.get(job.id)
+        if task is None:
+            return job
+        await task.wait(seconds)
+        return task.status
+
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
+    async def busy(self) -> frozenset[str]:
+        with self._lock:
+            return frozenset((*self._running, *(task.job.spec.namespace for task in self._waiting)))
+
+    async def cancel(self, job_id: str, owner: str) -> JobStatus:
+        task = self._find(job_id, owner)
+        task.job.cancel()
+        self._drop([task])
+        return task.status
+
+    def _drop(self, tasks: list[_Task]) -> None:
+        """Cancel those of the tasks that have not started."""
+        with self._lock:
+            dropped = [task for task in tasks if task in self._waiting]
+            self._waiting = [task for task in self._waiting if task not in dropped]
+        for task in dropped:
+            self._clean(task)
+            self._finish(task, ("cancelled", None, None))
+
+    def _start_waiting(self) -> None:
+        """Start waiting jobs up to the limit; the caller holds the lock.
+
+        The jobs of a namespace run in the order in which they were submitted.
+        """
+        for task in list(self._waiting):
+            if len(self._running) >= self._limits.running:
+                return
+            if task.job.spec.namespace not in self._running:
+                self._waiting.remove(task)
+                self._running[task.job.spec.namespace] = task
+                # A daemon: a batch that takes minutes must not delay the server's end; a kill damages no namespace.
+                threading.Thread(target=self._run, args=(task,), name=task.job.id[:12], daemon=True).start()
+
+    def _run(self, task: _Task) -> None:
+        request_id.set(task.job.id)
+        task.begin(int(self._now()))
+        try:
+            outcome = task.work(task.job)
+            end: _End = ("cancelled" if outcome.cancelled else "done", outcome.result, None)
+        except concurrent.futures.CancelledError:
+            end = ("cancelled", None, None)
+        except Exception as error:
+            end = ("failed", None, self._failure(task.job, error))
+        self._clean(task)
+        with self._lock:  # before the job reports its end: a client that then asks must find the namespace free
+            self._running.pop(task.job.spec.namespace)
+            if not self._closed:
+                self._start_waiting()
+        self._finish(task, end)
+
+    def _failure(self, job: Job, error: Exception) -> ErrorReply:
+        reply = error_reply(error)
+        unknown = reply.code == "internal_error"
+        level = logging.ERROR if unknown else logging.INFO
+        log.log(level, "job failed: id=%s cause=%s", job.id, type(error).__name__, exc_info=error if unknown else None)
+        return replace(reply, message=self._conceal(reply.message))
+
+    def _clean(self, task: _Task) -> None:
+        try:
+            task.cleanup()
+        except OSError as fault:
+            log.error("job left files behind: id=%s cause=%s", task.job.id, fault.strerror)
+
+    def _finish(self, task: _Task, end: _End) -> None:
+        task.end(end, int(self._now()))
+        log.info("job: id=%s kind=%s outcome=%s", task.job.id, task.job.spec.kind, end[0])
+        with self._lock:
+            ended = [job_id for job_id, known in self._known.items() if known.has_ended]
+            for job_id in ended[: max(0, len(ended) - self._limits.kept)]:
+                del self._known[job_id]
+        task.ended.set_result(None)
+
+    async def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            running, waiting = list(self._running.values()), list(self._waiting)
+        self._drop(waiting)
+        for task in running:
+            task.job.cancel()
+        if running:
+            await asyncio.gather(*(task.wait(self._limits.grace_s) for task in running))
