@@ -11,13 +11,14 @@ import copy
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal, NoReturn
 
 from retrieval.errors import NcbiError, NcbiRefusedByEgress
 from retrieval.ncbi.calls.parameter_classes import ParamClass, Vocabulary, classes_of
 from retrieval.ncbi.calls.urls import NcbiSite, build_request, public_url
 from retrieval.ncbi.replies.parse import is_empty_reply, is_not_found
-from retrieval.types import NcbiCall, RawReply, Route
+from retrieval.types import FetchCall, NcbiCall, RawReply, Route
 from server.audit.entry import AuditRecord
 from server.audit.log import AuditFailed, AuditRecorder
 from server.egress.destinations import (
@@ -71,8 +72,13 @@ class Egress:
             self._auditor.note(replace(who, decision="refused", detail={"asked": asked, "cause": "mode raised"}))
             raise
 
-    def calls_of(self, egress_context: EgressContext) -> AnswerCalls:
-        return AnswerCalls(self, egress_context, self._places.first(egress_context.mode).site)
+    def fetch_for(self, egress_context: EgressContext) -> FetchCall:
+        """Return ``fetch`` bound to the identity of one request."""
+        return partial(self.fetch, egress_context=egress_context)
+
+    def site_of(self, mode: EgressMode) -> NcbiSite:
+        """Return the addresses to which calls of a mode are sent first."""
+        return self._places.first(mode).site
 
     @property
     def left(self) -> str:
@@ -262,22 +268,6 @@ class Egress:
     def _route(self, outbound: _OutboundCall, place: Destination) -> Route:
         url = public_url(outbound.call, place.client.site)
         return Route(mode=outbound.egress_context.mode, went_to=place.name, url=url, classes=outbound.classes)
-
-
-class AnswerCalls:
-    """Send the calls of one answer through the egress rules."""
-
-    def __init__(self, egress: Egress, egress_context: EgressContext, site: NcbiSite) -> None:
-        self._egress = egress
-        self._asker = egress_context
-        self._site = site
-
-    @property
-    def site(self) -> NcbiSite:
-        return self._site
-
-    async def fetch(self, call: NcbiCall) -> RawReply:
-        return await self._egress.fetch(call, self._asker)
 
 
 def _routed(reply: RawReply, route: Route) -> RawReply:
