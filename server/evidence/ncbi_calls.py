@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 from models.decoding.types import CallHandler
-from retrieval.ncbi.calls.organisms import organism_in
+from retrieval.ncbi.calls.parameter_classes import organism_in
 from retrieval.ncbi.session import NcbiSession
 from retrieval.observer import NullObserver, Tracer
 from retrieval.types import Focus
