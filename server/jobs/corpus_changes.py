@@ -16,8 +16,7 @@ from retrieval.corpus.items import ParsedDocument, ReadOptions
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.types import FetchCall
-from server.egress.destinations import EgressContext
-from server.egress.router import Egress
+from server.egress.router import Egress, EgressContext
 from server.jobs.queue import Job, Outcome, Work
 from server.jobs.uploads import Upload
 

@@ -29,9 +29,8 @@ from retrieval.types import FetchCall
 from server.audit.entry import AuditRecord
 from server.audit.log import AuditLog, AuditRecorder
 from server.auth.api_keys import Keyring
-from server.egress.destinations import Destination, DestinationPair, Destinations
 from server.egress.policy import EgressPolicy
-from server.egress.router import Egress
+from server.egress.router import Destination, DestinationPair, Destinations, Egress
 from server.settings.loading import xdg_dir
 from server.settings.paths import audit_path, gateway_dir
 from server.settings.schema import Settings
