@@ -35,8 +35,7 @@ class CancelScope:
         self._cancelled = False
         self._timer: asyncio.TimerHandle | None = None
         if deadline is not None:
-            overdue = AnswerTimeout("the answer was not complete at its deadline")
-            self._timer = asyncio.get_running_loop().call_at(deadline, self.end, overdue)
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._expire)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -51,6 +50,9 @@ class CancelScope:
         if self._task is not None and not self._cancelled:
             self._cancelled = True
             self._task.cancel()
+
+    def _expire(self) -> None:
+        self.end(AnswerTimeout("the answer was not complete at its deadline"))
 
     def __enter__(self) -> None:
         """Start a block that the deadline and ``end`` cancel.
