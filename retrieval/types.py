@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -52,6 +52,10 @@ class RawReply:
     from_cache: bool = False
     attempts: int = 1
     route: Route | None = None
+
+
+# Returns the reply to a checked call, or raises an NcbiError.
+FetchCall = Callable[[NcbiCall], Awaitable[RawReply]]
 
 
 @dataclass(frozen=True, slots=True)

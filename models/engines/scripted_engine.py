@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from models.catalog import ModelCard
 from models.engines.base import Tokenizer, block_hashes, check_request
 from models.engines.options import EngineOptions
-from models.engines.text.detokenize import TextStream
+from models.engines.text import TextStream
 from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
 

@@ -1,7 +1,7 @@
 """Execute the calls of one answer: from the text that a model wrote to the text that it receives.
 
-Checks, fetches, parses and condenses; tracks the topic of the answer, refuses repeated calls, and turns every error
-into a short text. Knows nothing of models, tokens or HTTP.
+Checks, fetches, parses and condenses; tracks the topic of the answer, refuses repeated calls, turns every error into a
+short text, and reports each call to a tracer. Knows nothing of models, tokens or HTTP.
 """
 
 from __future__ import annotations
@@ -9,48 +9,27 @@ from __future__ import annotations
 import logging
 import re
 import time
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Literal, Protocol
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
+from models.decoding.types import Call, CallReply, CallStatus
 from retrieval.errors import CallRejected, NcbiError, NcbiMalformed, NcbiRefusedByEgress
 from retrieval.ncbi.calls.urls import NcbiSite, cache_key, parse_call_url, public_url
 from retrieval.ncbi.replies.condense import condense, sanitize
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import IdList, ParsedReply
-from retrieval.types import Condensed, Focus, NcbiCall, RawReply, Route
+from retrieval.observer import NullObserver, Tracer
+from retrieval.types import Condensed, FetchCall, Focus, NcbiCall, RawReply, Route
 
 _log = logging.getLogger(__name__)
 
-ReplyStatus = Literal["ok", "empty", "error", "refused", "duplicate"]
-
 # NCBI's default for a call without retmax.
 _DEFAULT_RETMAX: Final = 20
+_DEFAULT_CHARS: Final = 1200
 _MAX_ERROR_CHARS: Final = 240
 _ORGANISM: Final = re.compile(r"([^\[\]()]+?)\s*\[(?:orgn|organism)\]", re.IGNORECASE)
 _OPERATOR: Final = re.compile(r"\b(?:AND|OR|NOT)\b")
 _TAG: Final = re.compile(r"\[[^\]]*\]")
-
-
-class Fetcher(Protocol):
-    """Fetch checked calls, as a session requires of its client."""
-
-    @property
-    def site(self) -> NcbiSite: ...
-
-    async def fetch(self, call: NcbiCall) -> RawReply: ...
-
-
-@dataclass(frozen=True, slots=True)
-class SessionReply:
-    """Hold the reply to one call.
-
-    ``text`` is one paragraph of data that triggers nothing. ``record`` is JSON-serializable, without key and e-mail;
-    its ``egress`` states the call's destination, None if it was not sent (refused before, or equal to an earlier one).
-    """
-
-    text: str
-    status: ReplyStatus
-    record: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +41,64 @@ class _Topic:
 
 
 class NcbiSession:
-    """Execute the calls of one answer, one at a time.
+    """Execute the calls of one answer, one at a time; implements ``CallHandler``.
 
-    ``about``: the question's own terms, its organism, the information it needs.
+    ``fetch`` sends a checked call, ``site`` names its addresses. ``about``: the question's own terms, its organism, the
+    information it needs. ``max_chars``: length of a condensed reply; None returns a good reply's whole body, which the
+    loop cuts to its budget. ``tracer`` receives what the record counts and names, no value of a URL.
     """
 
-    def __init__(self, client: Fetcher, *, about: Focus | None = None, max_chars: int = 1200) -> None:
-        self._client = client
+    def __init__(
+        self,
+        fetch: FetchCall,
+        site: NcbiSite,
+        *,
+        about: Focus | None = None,
+        max_chars: int | None = _DEFAULT_CHARS,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self._fetch = fetch
+        self._site = site
         self._about = about or Focus()
         self._max_chars = max_chars
-        self._earlier: dict[str, SessionReply] = {}
+        self._tracer = tracer or NullObserver()
+        self._earlier: dict[str, CallReply] = {}
         self._topics: dict[tuple[str, str], _Topic] = {}
 
-    async def __call__(self, url_text: str) -> SessionReply:
-        """Answer the call written as ``url_text`` (no brackets, no arrow); every NCBI failure is a reply."""
+    async def __call__(self, written: Call) -> CallReply:
+        """Answer a call whose text is a URL (no brackets, no arrow); every NCBI failure is a reply.
+
+        The reply's text is one paragraph of data. Its record is JSON-serializable, without key and e-mail; ``egress``
+        in it states the call's destination, None if the call was not sent (refused before, or equal to an earlier one).
+        """
+        with self._tracer.part("call") as part:
+            reply = await self._answer(written.text)
+            record = reply.record
+            part.annotate(
+                tool=record["endpoint"] or "other",
+                status=reply.status,
+                remote=bool((record["egress"] or {}).get("left")),
+                from_cache=record["from_cache"],
+                attempts=record["attempts"],
+                found=record["num_records"],
+            )
+            if reply.status in ("error", "refused"):
+                part.failed(record["error"] or reply.status)
+        return reply
+
+    async def _answer(self, url_text: str) -> CallReply:
         started = time.monotonic()
         try:
             call = parse_call_url(url_text)
         except CallRejected as error:
             return _failed("refused", f"call refused: {error.message}", _record(started, error=error))
-        site = self._client.site
-        known = {"endpoint": call.endpoint, "db": call.db, "url": public_url(call, site)}
-        key = cache_key(call, site)
+        known = {"endpoint": call.endpoint, "db": call.db, "url": public_url(call, self._site)}
+        key = cache_key(call, self._site)
         if key in self._earlier:
             return _repeated(self._earlier[key], _record(started) | known)
         raw: RawReply | None = None
         try:
-            raw = await self._client.fetch(call)
+            raw = await self._fetch(call)
             parsed = _within_retmax(call, _parse(call, raw))
         except NcbiError as error:
             shown = _destination(raw.route if raw else error.route)
@@ -98,14 +108,14 @@ class NcbiSession:
             return reply
         condensed = self._condense(call, parsed)
         record = _record(started, raw=raw, condensed=condensed) | known | _destination(raw.route)
-        reply = SessionReply(sanitize(condensed.text), "empty" if condensed.empty else "ok", record)
-        self._earlier[key] = reply
-        return reply
+        reply = CallReply(sanitize(condensed.text), "empty" if condensed.empty else "ok", record)
+        self._earlier[key] = reply  # a repeated call gets the condensed reply, whole bodies are inserted only once
+        return reply if self._max_chars is not None else replace(reply, text=f"[{sanitize(raw.body.strip())}]")
 
     def _condense(self, call: NcbiCall, parsed: ParsedReply) -> Condensed:
         if isinstance(parsed, IdList):
             self._note(call, parsed)
-        return condense(parsed, self._focus(call), max_chars=self._max_chars)
+        return condense(parsed, self._focus(call), max_chars=self._max_chars or _DEFAULT_CHARS)
 
     def _note(self, call: NcbiCall, found: IdList) -> None:
         """Record the topic of the ids; links carry the topic of the records they start from."""
@@ -164,18 +174,18 @@ def _within_retmax(call: NcbiCall, parsed: ParsedReply) -> ParsedReply:
     return replace(parsed, ids=parsed.ids[:limit])
 
 
-def _repeated(earlier: SessionReply, record: dict[str, Any]) -> SessionReply:
+def _repeated(earlier: CallReply, record: dict[str, Any]) -> CallReply:
     inner = earlier.text.removeprefix("[").removesuffix("]")
     record |= {name: earlier.record[name] for name in ("num_records", "num_left_out", "ids")}
-    return SessionReply(f"[same call as before: {inner}]", "duplicate", record)
+    return CallReply(f"[same call as before: {inner}]", "duplicate", record)
 
 
-def _failed(status: ReplyStatus, message: str, record: dict[str, Any]) -> SessionReply:
+def _failed(status: CallStatus, message: str, record: dict[str, Any]) -> CallReply:
     text = sanitize(message[:_MAX_ERROR_CHARS]).replace("\n", " ").translate(str.maketrans("[]", "()"))
-    return SessionReply(f"[error: {text}]", status, record)
+    return CallReply(f"[error: {text}]", status, record)
 
 
-def _status_of(error: NcbiError) -> ReplyStatus:
+def _status_of(error: NcbiError) -> CallStatus:
     return "refused" if isinstance(error, CallRejected | NcbiRefusedByEgress) else "error"
 
 

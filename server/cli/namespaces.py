@@ -149,10 +149,10 @@ def _with_ncbi(args: argparse.Namespace, query: object) -> int:
     from server.wiring.ncbi import open_ncbi
 
     async def work(settings: Settings, retrieval: Retrieval, watch: ChangeHooks) -> list[FetchReport]:
-        async with open_ncbi(settings) as calls:
+        async with open_ncbi(settings) as fetch:
             if isinstance(query, PubmedQuery):
-                return [await add_query(calls, retrieval.namespaces, args.name, query, watch)]
-            return await update(calls, retrieval.namespaces, args.name, watch)
+                return [await add_query(fetch, retrieval.namespaces, args.name, query, watch)]
+            return await update(fetch, retrieval.namespaces, args.name, watch)
 
     with opened(args) as (settings, retrieval), watched(args.name) as watch:
         done = asyncio.run(work(settings, retrieval, watch))

@@ -9,32 +9,106 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal, NoReturn
 
 from retrieval.errors import NcbiError, NcbiRefusedByEgress
 from retrieval.ncbi.calls.parameter_classes import ParamClass, Vocabulary, classes_of
 from retrieval.ncbi.calls.urls import NcbiSite, build_request, public_url
+from retrieval.ncbi.client.client import NcbiClient
 from retrieval.ncbi.replies.parse import is_empty_reply, is_not_found
-from retrieval.types import NcbiCall, RawReply, Route
+from retrieval.types import FetchCall, NcbiCall, RawReply, Route
 from server.audit.entry import AuditRecord
 from server.audit.log import AuditFailed, AuditRecorder
-from server.egress.destinations import (
-    Destination,
-    Destinations,
-    EgressContext,
-    InboundReply,
-    OutboundRequest,
-    reply_entry,
-    request_entry,
-)
 from server.egress.policy import Departures, EgressPolicy
 from server.errors import EgressRaised
 from server.types import EgressMode
 
 # Far above the number of concurrent answers; bounds the memory of answers whose end is never reported.
 _MAX_ANSWERS: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Describe one destination of calls.
+
+    ``name`` is "gateway" or the host; ``leaves`` is whether it is another machine.
+    """
+
+    name: str
+    client: NcbiClient
+    leaves: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationPair:
+    """Pair the destinations of E-utilities and BLAST, which may differ."""
+
+    eutils: Destination
+    blast: Destination
+
+    def of(self, call: NcbiCall) -> Destination:
+        return self.blast if call.endpoint.startswith("blast_") else self.eutils
+
+    @property
+    def site(self) -> NcbiSite:
+        return replace(self.eutils.client.site, blast_url=self.blast.client.site.blast_url)
+
+
+@dataclass(frozen=True, slots=True)
+class Destinations:
+    """Hold the destinations of every egress mode.
+
+    ``off`` serves mode off; ``gateway`` is tried first with local-first; ``outside`` is NCBI or its substitute.
+    """
+
+    off: DestinationPair
+    gateway: DestinationPair
+    outside: DestinationPair
+
+    def first(self, mode: EgressMode) -> DestinationPair:
+        return {"off": self.off, "local-first": self.gateway, "ncbi": self.outside}[mode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboundRequest:
+    """Describe a request to another machine that is no NCBI call.
+
+    ``params`` holds those of its values that carry information.
+    """
+
+    host: str
+    endpoint: str
+    classes: tuple[ParamClass, ...]
+    num_bytes: int
+    params: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboundReply:
+    """Describe the outcome of an outbound request.
+
+    ``status`` is HTTP's, or else the reason why no reply came; ``num_bytes`` is None without a reply.
+    """
+
+    status: str
+    num_bytes: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EgressContext:
+    """Identify the request behind a call, with the egress mode in force.
+
+    ``key_id`` is "" on a server without keys.
+    """
+
+    request_id: str
+    key_id: str
+    mode: EgressMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +145,13 @@ class Egress:
             self._auditor.note(replace(who, decision="refused", detail={"asked": asked, "cause": "mode raised"}))
             raise
 
-    def calls_of(self, egress_context: EgressContext) -> AnswerCalls:
-        return AnswerCalls(self, egress_context, self._places.first(egress_context.mode).site)
+    def fetch_for(self, egress_context: EgressContext) -> FetchCall:
+        """Return ``fetch`` bound to the identity of one request."""
+        return partial(self.fetch, egress_context=egress_context)
+
+    def site_of(self, mode: EgressMode) -> NcbiSite:
+        """Return the addresses to which calls of a mode are sent first."""
+        return self._places.first(mode).site
 
     @property
     def left(self) -> str:
@@ -114,7 +193,7 @@ class Egress:
         Raises:
             NcbiRefusedByEgress: the mode or a class of its values forbids it, or the log cannot be written.
         """
-        record = request_entry(egress_context, request)
+        record = _request_entry(egress_context, request)
         if egress_context.mode == "off":
             raise NcbiRefusedByEgress(f"{request.host} is another machine, and nothing may leave this one")
         if blocked := self.policy.blocked(request.classes):
@@ -130,7 +209,7 @@ class Egress:
     async def record_reply(self, egress_context: EgressContext, request: OutboundRequest, reply: InboundReply) -> None:
         """Record the outcome of an authorized request in the audit log, right after the request ended."""
         with suppress(AuditFailed):  # already logged; the line before records what left
-            await self._auditor.record(reply_entry(egress_context, request, reply))
+            await self._auditor.record(_reply_entry(egress_context, request, reply))
 
     async def _local_first(self, outbound: _OutboundCall) -> RawReply:
         local: RawReply | None = None
@@ -264,22 +343,6 @@ class Egress:
         return Route(mode=outbound.egress_context.mode, went_to=place.name, url=url, classes=outbound.classes)
 
 
-class AnswerCalls:
-    """Send the calls of one answer through the egress rules."""
-
-    def __init__(self, egress: Egress, egress_context: EgressContext, site: NcbiSite) -> None:
-        self._egress = egress
-        self._asker = egress_context
-        self._site = site
-
-    @property
-    def site(self) -> NcbiSite:
-        return self._site
-
-    async def fetch(self, call: NcbiCall) -> RawReply:
-        return await self._egress.fetch(call, self._asker)
-
-
 def _routed(reply: RawReply, route: Route) -> RawReply:
     return replace(reply, route=route)
 
@@ -297,3 +360,31 @@ def _fallen_back(error: NcbiError, tried: Route, local: RawReply) -> Route:
     if tried.left or local.route is None:
         return replace(tried, note=note)
     return replace(local.route, note=note)
+
+
+def _request_entry(egress_context: EgressContext, request: OutboundRequest) -> AuditRecord:
+    """Return the record to write right before the request is sent."""
+    return AuditRecord(
+        event="send",
+        request_id=egress_context.request_id,
+        key_id=egress_context.key_id or None,
+        mode=egress_context.mode,
+        decision="allowed",
+        where=request.host,
+        endpoint=request.endpoint,
+        classes=request.classes,
+        request_bytes=request.num_bytes,
+        params=request.params,
+    )
+
+
+def _reply_entry(egress_context: EgressContext, request: OutboundRequest, reply: InboundReply) -> AuditRecord:
+    """Return the record to write right after the request ended; it has nothing of the reply's content."""
+    return replace(
+        _request_entry(egress_context, request),
+        event="reply",
+        request_bytes=None,
+        status=reply.status,
+        reply_bytes=reply.num_bytes,
+        detail={"seconds": round(reply.seconds, 3)},
+    )

@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from retrieval.ncbi.calls.organisms import organism_in
-from retrieval.ncbi.calls.urls import NcbiSite
-from retrieval.ncbi.replies.condense import sanitize
-from retrieval.ncbi.session import Fetcher, NcbiSession, SessionReply
+from models.decoding.types import CallHandler
+from retrieval.ncbi.calls.parameter_classes import organism_in
+from retrieval.ncbi.session import NcbiSession
 from retrieval.observer import NullObserver, Tracer
-from retrieval.types import Focus, NcbiCall, RawReply
+from retrieval.types import Focus
 from server.egress.router import Egress
 from server.methods.base import AnswerRequest
-from server.methods.genegpt import method as genegpt
 from server.methods.genegpt.method import GeneGptOptions
 
 _FIELD = re.compile(
@@ -38,67 +36,6 @@ def asks_for_places(question: str) -> bool:
     return bool(_PLACE.search(question))
 
 
-class _RecordingFetcher:
-    """Forward calls and keep the body of the last reply."""
-
-    def __init__(self, calls: Fetcher) -> None:
-        self._calls = calls
-        self.body = ""
-
-    @property
-    def site(self) -> NcbiSite:
-        return self._calls.site
-
-    async def fetch(self, call: NcbiCall) -> RawReply:
-        reply = await self._calls.fetch(call)
-        self.body = reply.body
-        return reply
-
-
-class UncondensedSession:
-    """Run calls as ``NcbiSession`` does, but return the whole body of a good reply.
-
-    The loop cuts it to its budget.
-    """
-
-    def __init__(self, calls: Fetcher) -> None:
-        self._fetcher = _RecordingFetcher(calls)
-        self._session = NcbiSession(self._fetcher)
-
-    async def __call__(self, url_text: str) -> SessionReply:
-        reply = await self._session(url_text)
-        if reply.status not in ("ok", "empty"):
-            return reply
-        return replace(reply, text=f"[{sanitize(self._fetcher.body.strip())}]")
-
-
-class InstrumentedSession:
-    """Report each call of a session to the observer; implements ``Session``.
-
-    A report holds only what the record counts and names, no value of the URL.
-    """
-
-    def __init__(self, inner: genegpt.Session, parts: Tracer) -> None:
-        self._inner = inner
-        self._parts = parts
-
-    async def __call__(self, url_text: str) -> genegpt.SessionReply:
-        with self._parts.part("call") as part:
-            reply = await self._inner(url_text)
-            record = reply.record
-            part.annotate(
-                tool=record.get("endpoint") or "other",
-                status=reply.status,
-                remote=bool((record.get("egress") or {}).get("left")),
-                from_cache=bool(record.get("from_cache")),
-                attempts=record.get("attempts") or 0,
-                found=record.get("num_records") or 0,
-            )
-            if reply.status in ("error", "refused"):
-                part.failed(record.get("error") or reply.status)
-        return reply
-
-
 @dataclass(frozen=True, slots=True)
 class NcbiSessions:
     """Open the sessions of answers; one instance per process.
@@ -118,7 +55,7 @@ class NcbiSessions:
         """
         self.egress.admit(ask.request_id, ask.key_id, options.egress)
 
-    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> genegpt.Session:
+    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> CallHandler:
         """Open the session of one answer.
 
         ``question``: in the wording of the method.
@@ -126,10 +63,11 @@ class NcbiSessions:
         Raises:
             EgressRaised: the requested mode permits more than that of the request's key.
         """
-        calls = self.egress.calls_of(self.egress.admit(ask.request_id, ask.key_id, options.egress))
-        organism = options.organism or organism_in(question) or "human"
+        context = self.egress.admit(ask.request_id, ask.key_id, options.egress)
+        fetch, site = self.egress.fetch_for(context), self.egress.site_of(context.mode)
         if not options.condense:
-            return InstrumentedSession(UncondensedSession(calls), self.parts)
+            return NcbiSession(fetch, site, max_chars=None, tracer=self.parts)
+        organism = options.organism or organism_in(question) or "human"
         summary = "none" if asks_for_a_field(question) else options.summaries
         about = Focus(organism=organism, summary=summary, places=asks_for_places(question))
-        return InstrumentedSession(NcbiSession(calls, about=about, max_chars=self.max_chars), self.parts)
+        return NcbiSession(fetch, site, about=about, max_chars=self.max_chars, tracer=self.parts)

@@ -11,17 +11,17 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from retrieval.corpus.ingest.add import ChangeHooks, ChangeReport, Progress, add_file, add_items, catch_up, remove
-from retrieval.corpus.ingest.pubmed_sync import FetchReport, NcbiAccess, PubmedQuery, add_query, queries_of, update
+from retrieval.corpus.ingest.pubmed_sync import FetchReport, PubmedQuery, add_query, queries_of, update
 from retrieval.corpus.items import ParsedDocument, ReadOptions
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.verify import verify
-from server.egress.destinations import EgressContext
-from server.egress.router import Egress
+from retrieval.types import FetchCall
+from server.egress.router import Egress, EgressContext
 from server.jobs.queue import Job, Outcome, Work
 from server.jobs.uploads import Upload
 
 _MAX_SHOWN: Final = 100
-_Fetching = Callable[[NcbiAccess, ChangeHooks], Coroutine[Any, Any, list[FetchReport]]]
+_QueryRun = Callable[[FetchCall, ChangeHooks], Coroutine[Any, Any, list[FetchReport]]]
 
 
 def file_work(namespaces: Namespaces, name: str, upload: Upload, options: ReadOptions) -> Work:
@@ -64,10 +64,10 @@ class NcbiWork:
         self._loop = loop
 
     def query(self, query: PubmedQuery, egress_context: EgressContext) -> Work:
-        async def fetch(access: NcbiAccess, watch: ChangeHooks) -> list[FetchReport]:
-            return [await add_query(access, self._namespaces, self._name, query, watch)]
+        async def run(fetch: FetchCall, watch: ChangeHooks) -> list[FetchReport]:
+            return [await add_query(fetch, self._namespaces, self._name, query, watch)]
 
-        return lambda job: self._outcome(job, fetch, egress_context)
+        return lambda job: self._outcome(job, run, egress_context)
 
     def update(self, egress_context: EgressContext) -> Work:
         """Return the work that repeats every stored query of the namespace and indexes what its indices lack.
@@ -75,12 +75,12 @@ class NcbiWork:
         Without stored queries it only indexes.
         """
 
-        async def fetch(access: NcbiAccess, watch: ChangeHooks) -> list[FetchReport]:
-            return await update(access, self._namespaces, self._name, watch)
+        async def run(fetch: FetchCall, watch: ChangeHooks) -> list[FetchReport]:
+            return await update(fetch, self._namespaces, self._name, watch)
 
         def work(job: Job) -> Outcome:
             if queries_of(self._namespaces, self._name):
-                return self._outcome(job, fetch, egress_context)
+                return self._outcome(job, run, egress_context)
             done = catch_up(self._namespaces, self._name, watch_of(job))
             return Outcome(
                 {"queries": [], "left": self._egress.departures_of(egress_context.request_id)} | _added(done),
@@ -89,10 +89,10 @@ class NcbiWork:
 
         return work
 
-    def _outcome(self, job: Job, fetch: _Fetching, egress_context: EgressContext) -> Outcome:
+    def _outcome(self, job: Job, run: _QueryRun, egress_context: EgressContext) -> Outcome:
         asked = replace(egress_context, request_id=job.id)
         try:
-            done = job.run_on(self._loop, fetch(self._egress.calls_of(asked), watch_of(job)))
+            done = job.run_on(self._loop, run(self._egress.fetch_for(asked), watch_of(job)))
             left = self._egress.departures_of(job.id)
         finally:
             # Reported here too: a failed or cancelled job has no result, but what it sent has left the machine.

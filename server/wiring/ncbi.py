@@ -25,12 +25,12 @@ from retrieval.ncbi.client.cache import ReplyCache
 from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy
 from retrieval.ncbi.client.transport import AsgiApp, HttpSender, Message, Receive, Send, SendLimits
 from retrieval.observer import NullObserver, RetrievalObserver
+from retrieval.types import FetchCall
 from server.audit.entry import AuditRecord
 from server.audit.log import AuditLog, AuditRecorder
 from server.auth.api_keys import Keyring
-from server.egress.destinations import Destination, DestinationPair, Destinations
 from server.egress.policy import EgressPolicy
-from server.egress.router import AnswerCalls, Egress
+from server.egress.router import Destination, DestinationPair, Destinations, Egress
 from server.settings.loading import xdg_dir
 from server.settings.paths import audit_path, gateway_dir
 from server.settings.schema import Settings
@@ -233,12 +233,12 @@ def build_ncbi(settings: Settings, keyring: Keyring | None = None, observer: Ret
 
 
 @asynccontextmanager
-async def open_ncbi(settings: Settings) -> AsyncIterator[AnswerCalls]:
-    """Yield the calls of one command, under the server's egress policy and with its audit log."""
+async def open_ncbi(settings: Settings) -> AsyncIterator[FetchCall]:
+    """Yield the function that sends one command's calls, under the server's egress policy and with its audit log."""
     ncbi = build_ncbi(settings)
     try:
         ncbi.begin()
-        yield ncbi.egress.calls_of(ncbi.egress.admit(f"command-{uuid.uuid4().hex}", "", None))
+        yield ncbi.egress.fetch_for(ncbi.egress.admit(f"command-{uuid.uuid4().hex}", "", None))
     finally:
         for closer in reversed(ncbi.closers):
             await closer()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from models.engines.base import Tokenizer, block_hashes
-from models.engines.text.detokenize import TextStream
+from models.engines.text import TextStream
 from models.engines.transformers_engine.grammar_mask import GrammarState
 from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.errors import EngineOverloaded, ModelError

@@ -11,7 +11,7 @@ import torch
 import xgrammar as xgr
 from torch import Tensor
 
-from models.engines.text.hf_tokenizer import HfTokenizer
+from models.engines.text import HfTokenizer
 from models.errors import GrammarInvalid, UnsupportedParam
 from models.types import Grammar
 

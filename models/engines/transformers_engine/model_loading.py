@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from models.catalog import ModelCard, disable_hub_access
 from models.engines.options import EngineOptions
-from models.engines.text.hf_tokenizer import HfTokenizer
+from models.engines.text import HfTokenizer
 from models.engines.transformers_engine.kv_cache import KvShape
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
 from models.torch_runtime.devices import DTYPES, cpu_has_bfloat16, torch_device

@@ -20,7 +20,7 @@ from typing import Any
 from models.catalog import ModelCard, disable_hub_access
 from models.engines.base import OpenAiLayer, ServesOpenAi, Tokenizer, check_request
 from models.engines.options import EngineOptions
-from models.engines.text.hf_tokenizer import HfTokenizer
+from models.engines.text import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
 from models.engines.vllm_engine import launch as vllm_launch
 from models.engines.vllm_engine.child_reaper import ProcessReaper

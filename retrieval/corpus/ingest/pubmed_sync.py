@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.ingest.add import NO_HOOKS, ChangeHooks, ChangeReport, add_items
@@ -19,7 +19,7 @@ from retrieval.corpus.readers import pmc, pubmed
 from retrieval.errors import NcbiMalformed, NcbiTooLarge
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import IdList
-from retrieval.types import NcbiCall, RawReply
+from retrieval.types import FetchCall, NcbiCall, RawReply
 
 # PubMed returns at most the first 9,999 records of a search, however they are paged.
 MAX_LISTED: Final = 9_999
@@ -27,12 +27,6 @@ RECORDS: Final = 200
 FULL_TEXTS: Final = 10
 _FIRST_DAY: Final = date(1500, 1, 1)
 _LAST_DAY: Final = date(3000, 12, 31)
-
-
-class NcbiAccess(Protocol):
-    """Send NCBI calls, either directly by the client or after an egress check."""
-
-    async def fetch(self, call: NcbiCall) -> RawReply: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +92,7 @@ class _Listing:
         return bool(self.limit) and len(self.pmids) >= self.limit
 
 
-async def list_pmids(access: NcbiAccess, query: PubmedQuery) -> PmidList:
+async def list_pmids(fetch: FetchCall, query: PubmedQuery) -> PmidList:
     """Return all PMIDs of a query.
 
     More than 9,999 are listed by halving the time span until each part has fewer.
@@ -109,25 +103,25 @@ async def list_pmids(access: NcbiAccess, query: PubmedQuery) -> PmidList:
     low, high = query.span
     dated = bool(query.date_from or query.date_to)
     listing = _Listing(query.term, query.limit)
-    first = await _search(access, listing, (low, high) if dated else None)
-    await _list(access, listing, (low, high), first)
+    first = await _search(fetch, listing, (low, high) if dated else None)
+    await _list(fetch, listing, (low, high), first)
     pmids = tuple(listing.pmids)[: query.limit or None]
     return PmidList(first.count, pmids, tuple(listing.unlisted), first.not_found)
 
 
-async def list_revised(access: NcbiAccess, query: PubmedQuery, since: date) -> PmidList:
+async def list_revised(fetch: FetchCall, query: PubmedQuery, since: date) -> PmidList:
     """Return the PMIDs of the query's term whose records PubMed changed on or after a day.
 
     Their date of publication does not matter. Most important are notices of retraction or correction.
     """
     listing = _Listing(query.term, 0, "mdat")
     span = (since, _LAST_DAY)
-    first = await _search(access, listing, span)
-    await _list(access, listing, span, first)
+    first = await _search(fetch, listing, span)
+    await _list(fetch, listing, span, first)
     return PmidList(first.count, tuple(listing.pmids), tuple(listing.unlisted), first.not_found)
 
 
-async def _list(access: NcbiAccess, listing: _Listing, span: tuple[date, date], found: IdList) -> None:
+async def _list(fetch: FetchCall, listing: _Listing, span: tuple[date, date], found: IdList) -> None:
     """Add the PMIDs of ``span`` to the listing, given its search result, the newer half before the older one."""
     low, high = span
     wanted = listing.limit - len(listing.pmids) if listing.limit else found.count
@@ -143,23 +137,23 @@ async def _list(access: NcbiAccess, listing: _Listing, span: tuple[date, date], 
     middle = low + (high - low) // 2
     for part in ((middle + timedelta(days=1), high), (low, middle)):
         if not listing.is_full:
-            await _list(access, listing, part, await _search(access, listing, part))
+            await _list(fetch, listing, part, await _search(fetch, listing, part))
 
 
-async def _search(access: NcbiAccess, listing: _Listing, span: tuple[date, date] | None) -> IdList:
+async def _search(fetch: FetchCall, listing: _Listing, span: tuple[date, date] | None) -> IdList:
     params = {"db": "pubmed", "retmax": str(MAX_LISTED), "retmode": "json", "sort": "pub_date", "term": listing.term}
     if span:
         low, high = (f"{day.year:04}/{day.month:02}/{day.day:02}" for day in span)
         params |= {"datetype": listing.dates, "mindate": low, "maxdate": high}
     call = NcbiCall("esearch", "pubmed", params)
-    return _ids(call, await access.fetch(call))
+    return _ids(call, await fetch(call))
 
 
-async def linked_pmcids(access: NcbiAccess, pmids: Sequence[str]) -> list[str]:
+async def linked_pmcids(fetch: FetchCall, pmids: Sequence[str]) -> list[str]:
     """Return the PMC ids of those articles that have a full text in PMC."""
     params = {"dbfrom": "pubmed", "db": "pmc", "linkname": "pubmed_pmc", "retmode": "json", "id": ",".join(pmids)}
     call = NcbiCall("elink", "pmc", params)
-    return list(_ids(call, await access.fetch(call)).ids)
+    return list(_ids(call, await fetch(call)).ids)
 
 
 def _ids(call: NcbiCall, reply: RawReply) -> IdList:
@@ -170,7 +164,7 @@ def _ids(call: NcbiCall, reply: RawReply) -> IdList:
 
 
 async def fetch_records(
-    access: NcbiAccess, db: str, ids: Sequence[str], read: Callable[[Path, ReadOptions], Iterator[Item]],
+    fetch: FetchCall, db: str, ids: Sequence[str], read: Callable[[Path, ReadOptions], Iterator[Item]],
     options: ReadOptions,
 ) -> AsyncIterator[list[Item]]:  # fmt: skip
     """Fetch records by efetch and yield the items that their reader makes of each reply.
@@ -182,7 +176,7 @@ async def fetch_records(
         batch = waiting.pop()
         call = NcbiCall("efetch", db, {"db": db, "retmode": "xml", "id": ",".join(batch)})
         try:
-            reply = await access.fetch(call)
+            reply = await fetch(call)
         except NcbiTooLarge as error:
             if len(batch) == 1:
                 yield [SkippedRecord(f"efetch {db} {batch[0]}", 0, error.message)]
@@ -256,7 +250,7 @@ class _FetchCounts:
 
 
 async def add_query(
-    access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery, watch: ChangeHooks = NO_HOOKS
+    fetch: FetchCall, namespaces: Namespaces, name: str, query: PubmedQuery, watch: ChangeHooks = NO_HOOKS
 ) -> FetchReport:
     """Fetch every article of a query that the namespace lacks, and save the query.
 
@@ -267,24 +261,24 @@ async def add_query(
         NcbiError: NCBI or the egress policy failed a call.
         CorpusError, IndexFault: the namespace failed.
     """
-    return await _run(access, namespaces, (name, query), watch, refresh=False)
+    return await _run(fetch, namespaces, (name, query), watch, refresh=False)
 
 
 async def refresh(
-    access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery, watch: ChangeHooks = NO_HOOKS
+    fetch: FetchCall, namespaces: Namespaces, name: str, query: PubmedQuery, watch: ChangeHooks = NO_HOOKS
 ) -> FetchReport:
     """Fetch all articles of a query again, including known ones, and save the query.
 
     Unchanged articles cost no encoding.
     """
-    return await _run(access, namespaces, (name, query), watch, refresh=True)
+    return await _run(fetch, namespaces, (name, query), watch, refresh=True)
 
 
 async def update(
-    access: NcbiAccess, namespaces: Namespaces, name: str, watch: ChangeHooks = NO_HOOKS
+    fetch: FetchCall, namespaces: Namespaces, name: str, watch: ChangeHooks = NO_HOOKS
 ) -> list[FetchReport]:
     """Run ``add_query`` for every saved query of the namespace."""
-    return [await add_query(access, namespaces, name, saved.query, watch) for saved in queries_of(namespaces, name)]
+    return [await add_query(fetch, namespaces, name, saved.query, watch) for saved in queries_of(namespaces, name)]
 
 
 def queries_of(namespaces: Namespaces, name: str) -> list[SavedQuery]:
@@ -306,17 +300,17 @@ def queries_of(namespaces: Namespaces, name: str) -> list[SavedQuery]:
 
 
 async def _run(
-    access: NcbiAccess, namespaces: Namespaces, what: tuple[str, PubmedQuery], watch: ChangeHooks, *, refresh: bool
+    fetch: FetchCall, namespaces: Namespaces, what: tuple[str, PubmedQuery], watch: ChangeHooks, *, refresh: bool
 ) -> FetchReport:
     name, query = what
     day = datetime.now(UTC).date().isoformat()
-    listed = await list_pmids(access, query)
+    listed = await list_pmids(fetch, query)
     known = set[str]() if refresh else await asyncio.to_thread(_known, namespaces, name, listed.pmids)
-    revised = known.intersection(await _revised(access, namespaces, name, query)) if known else known
+    revised = known.intersection(await _revised(fetch, namespaces, name, query)) if known else known
     wanted = [pmid for pmid in listed.pmids if pmid not in known or pmid in revised]
     sent = _FetchCounts()
     options = ReadOptions(retrieved=day, provenance=f"pubmed: {query.term}")
-    batches = _batches(access, (wanted, query.full_text), sent, options)
+    batches = _batches(fetch, (wanted, query.full_text), sent, options)
     added = await _pump(batches, lambda items: add_items(namespaces, name, items, watch))
     if not added.cancelled:
         await asyncio.to_thread(_remember, namespaces, name, SavedQuery(query=query, day=day, count=listed.count))
@@ -331,11 +325,11 @@ async def _run(
     )
 
 
-async def _revised(access: NcbiAccess, namespaces: Namespaces, name: str, query: PubmedQuery) -> tuple[str, ...]:
+async def _revised(fetch: FetchCall, namespaces: Namespaces, name: str, query: PubmedQuery) -> tuple[str, ...]:
     """Return the PMIDs whose records changed since the query was last run; none for a new query."""
     saved = await asyncio.to_thread(queries_of, namespaces, name)
     last = next((date.fromisoformat(run.day) for run in saved if run.query == query), None)
-    return (await list_revised(access, query, last)).pmids if last else ()
+    return (await list_revised(fetch, query, last)).pmids if last else ()
 
 
 def _known(namespaces: Namespaces, name: str, pmids: tuple[str, ...]) -> set[str]:
@@ -352,7 +346,7 @@ def _remember(namespaces: Namespaces, name: str, run: SavedQuery) -> None:
 
 
 async def _batches(
-    access: NcbiAccess, wanted: tuple[list[str], bool], sent: _FetchCounts, options: ReadOptions
+    fetch: FetchCall, wanted: tuple[list[str], bool], sent: _FetchCounts, options: ReadOptions
 ) -> AsyncIterator[list[Item]]:
     """Yield fetched items, full texts before the records of their articles.
 
@@ -362,13 +356,13 @@ async def _batches(
     for first in range(0, len(pmids), RECORDS):
         batch = pmids[first : first + RECORDS]
         if full_text:
-            pmcids = await linked_pmcids(access, batch)
+            pmcids = await linked_pmcids(fetch, batch)
             for start in range(0, len(pmcids), FULL_TEXTS):
                 some = pmcids[start : start + FULL_TEXTS]
-                async for items in fetch_records(access, "pmc", some, pmc.read, options):
+                async for items in fetch_records(fetch, "pmc", some, pmc.read, options):
                     sent.full_texts += sum(isinstance(item, ParsedDocument) for item in items)
                     yield items
-        async for items in fetch_records(access, "pubmed", batch, pubmed.read, options):
+        async for items in fetch_records(fetch, "pubmed", batch, pubmed.read, options):
             ids = (item.document.document_id for item in items if isinstance(item, ParsedDocument))
             sent.pmids |= {document_id.removeprefix("PMID:") for document_id in ids}
             yield items

@@ -9,7 +9,7 @@ from retrieval.formats.records import DATABASES, Database
 from retrieval.gateway.documents.docsum_xml import build_of
 from retrieval.gateway.eutils.elink import LINKS, MENUS
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, xml_reply
-from retrieval.gateway.query.fields import FIELDS, SearchField
+from retrieval.gateway.query.planner import FIELDS, SearchField
 from retrieval.gateway.store.reader import GatewayStore
 
 _DOCTYPE: Final = "-//NLM//DTD einfo 20130322//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20130322/einfo.dtd"

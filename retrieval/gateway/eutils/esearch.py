@@ -9,8 +9,7 @@ from typing import Any, Final
 from retrieval.formats.records import Database
 from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, whole_number, xml_reply
-from retrieval.gateway.query.fields import field_of
-from retrieval.gateway.query.planner import Condition, term_condition
+from retrieval.gateway.query.planner import Condition, field_of, term_condition
 from retrieval.gateway.query.search import Hits, Page, organism_of, search
 from retrieval.gateway.query.syntax import (
     Node,

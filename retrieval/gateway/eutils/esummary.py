@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from retrieval.formats.records import (
@@ -52,7 +53,11 @@ class Summaries:
     """
 
     def __init__(self, store: GatewayStore) -> None:
-        self._lineages = Lineages(store)
+        self._store = store
+
+    @cached_property
+    def _lineages(self) -> Lineages:
+        return Lineages(self._store)
 
     def document(self, record: Record) -> dict[str, Any]:
         """Return the JSON form."""
@@ -116,8 +121,7 @@ def esummary(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Re
     uids = page_of(uids, params)
     bad = next((index for index, uid in enumerate(uids) if not _is_uid(db, uid)), None)
     complaint = "" if bad is None else f"Invalid uid {uids[bad]} at position= {bad}"
-    stretches = SegmentLookup(store)
-    found = (pair for uid in uids if _is_uid(db, uid) for pair in _found(store, stretches, db, uid))
+    found = _found(store, db, [uid for uid in uids if _is_uid(db, uid)])
     forms = Summaries(store)
     if is_json(params):
         return _as_json(forms, found, complaint)
@@ -137,17 +141,20 @@ def _is_uid(db: Database, uid: str) -> bool:
     return db == "nuccore" or (uid.isascii() and uid.isdigit() and len(uid) <= 12)
 
 
-def _found(store: GatewayStore, stretches: SegmentLookup, db: Database, uid: str) -> Found:
-    """Yield (UID, record) for an ID; in nuccore an accession names all its segments."""
-    if db != "nuccore":
+def _found(store: GatewayStore, db: Database, uids: Sequence[str]) -> Found:
+    """Yield (UID, record) for each ID; in nuccore an accession names all its segments."""
+    if db == "nuccore":
+        segments = SegmentLookup(store)
+        for uid in uids:
+            named = segments.named(uid)
+            yield from ((segment.uid, segment) for segment in named)
+            if not named:
+                yield uid, None
+        return
+    for uid in uids:
         number = str(int(uid))
         record = store.record(db, number)
         yield (number if record else uid), record
-        return
-    named = stretches.named(uid)
-    yield from ((stretch.uid, stretch) for stretch in named)
-    if not named:
-        yield uid, None
 
 
 def _as_json(forms: Summaries, found: Found, complaint: str) -> Reply:

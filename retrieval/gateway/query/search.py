@@ -10,14 +10,19 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from retrieval.formats.records import Database
-from retrieval.gateway.query.fields import ALL, COLUMN_SCORE, FIELDS, ORGANISM, SearchField, field_of
 from retrieval.gateway.query.planner import (
+    ALL,
+    COLUMN_SCORE,
+    FIELDS,
+    ORGANISM,
     Condition,
     MatchAll,
     MatchNone,
+    SearchField,
     TextMatch,
     UidSelect,
     combine,
+    field_of,
     is_truncated,
     phrase,
     rows_of,

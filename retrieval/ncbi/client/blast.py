@@ -9,14 +9,13 @@ from __future__ import annotations
 import html
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from retrieval.errors import BlastFailed, NcbiMalformed, NcbiTimeout
 from retrieval.ncbi.client.transport import Clock
-from retrieval.types import NcbiCall, RawReply
+from retrieval.types import FetchCall, NcbiCall, RawReply
 
 _RID: Final = re.compile(r"^\s*RID = ([A-Za-z0-9_-]+)\s*$", re.MULTILINE)
 _RTOE: Final = re.compile(r"^\s*RTOE = ([0-9]{1,5})\s*$", re.MULTILINE)
@@ -31,7 +30,6 @@ _RESULT: Final = re.compile(
 _HEAD_CHARS: Final = 20_000
 _MAX_REMEMBERED: Final = 2000
 
-Send = Callable[[NcbiCall], Awaitable[RawReply]]
 FormatType = Literal["Text", "XML"]
 
 
@@ -66,7 +64,7 @@ class BlastRunner:
     RIDs are remembered: a repeated search, also after its first caller gave up, is not submitted twice.
     """
 
-    def __init__(self, send: Send, timing: BlastTiming, clock: Clock) -> None:
+    def __init__(self, send: FetchCall, timing: BlastTiming, clock: Clock) -> None:
         self._send = send
         self._timing = timing
         self._clock = clock

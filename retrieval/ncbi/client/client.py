@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from retrieval.errors import (
     NcbiError,
@@ -41,55 +41,6 @@ from retrieval.ncbi.client.transport import (
 )
 from retrieval.observer import NullObserver, RetrievalObserver
 from retrieval.types import Endpoint, NcbiCall, RawReply
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _SharedTask(Generic[T]):
-    task: asyncio.Task[T]
-    waiters: int = 0
-
-
-class InFlight(Generic[T]):
-    """Share one task among equal calls; it is cancelled when no caller waits for it any more."""
-
-    def __init__(self) -> None:
-        self._flights: dict[str, _SharedTask[T]] = {}
-
-    def __len__(self) -> int:
-        return len(self._flights)
-
-    async def run(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of ``work``, new or already running under ``key``; its error goes to every caller."""
-        flight = self._flights.get(key)
-        if flight is None:
-            flight = _SharedTask(asyncio.ensure_future(_awaited(work)))
-            self._flights[key] = flight
-            flight.task.add_done_callback(lambda task: self._on_done(key, task))
-        flight.waiters += 1
-        try:
-            return await asyncio.shield(flight.task)
-        finally:
-            flight.waiters -= 1
-            if not flight.waiters and not flight.task.done():
-                self._forget(key, flight.task)
-                flight.task.cancel()
-
-    def _on_done(self, key: str, task: asyncio.Task[T]) -> None:
-        self._forget(key, task)
-        if not task.cancelled():
-            task.exception()  # without callers, asyncio would log an error that was never retrieved
-
-    def _forget(self, key: str, task: asyncio.Task[T]) -> None:
-        flight = self._flights.get(key)
-        if flight is not None and flight.task is task:
-            del self._flights[key]
-
-
-async def _awaited(work: Callable[[], Awaitable[T]]) -> T:
-    return await work()
-
 
 _HTML: Final = re.compile(r"\s*(<\?xml[^>]*>\s*)?<(!doctype html|html)\b", re.IGNORECASE)
 # Matched only as an error: an abstract may contain the same words.
@@ -234,6 +185,14 @@ class ClientConfig:
     observer: RetrievalObserver = field(default_factory=NullObserver)
 
 
+@dataclass(slots=True)
+class _InFlight:
+    """Count the callers that wait for one running call."""
+
+    task: asyncio.Task[RawReply]
+    waiters: int = 0
+
+
 class NcbiClient:
     """Fetch calls under one rate limit, which all users of the client share: create one client per process.
 
@@ -262,7 +221,7 @@ class NcbiClient:
         self._limiter = RateLimiter(interval_for(rate) if rate else 0.0, self._clock)
         self._put_limiter = RateLimiter(config.blast.put_interval_s, self._clock)
         self._blast = BlastRunner(self._send, config.blast, self._clock)
-        self._in_flight: InFlight[RawReply] = InFlight()
+        self._in_flight: dict[str, _InFlight] = {}
 
     async def fetch(self, call: NcbiCall, *, before: BeforeSending | None = None) -> RawReply:
         """Return the reply to a checked call: from the cache, from an equal call in flight, or from NCBI.
@@ -282,7 +241,7 @@ class NcbiClient:
                 self._observer.ncbi_cache(hit=cached is not None)
                 if cached is not None:
                     return cached
-            return await self._in_flight.run(key, lambda: self._fetch_and_store(call, key, before))
+            return await self._fetch_once(call, key, before)
         except NcbiError as error:
             error.url = error.url or public_url(call, self.site)
             raise
@@ -302,6 +261,36 @@ class NcbiClient:
         if self._config.allow_remote or self._sender.in_process or is_loopback_url(self.site.base_of(call)):
             return
         raise NcbiRefusedByEgress("calls to NCBI are switched off on this server")
+
+    async def _fetch_once(self, call: NcbiCall, key: str, before: BeforeSending | None) -> RawReply:
+        """Return the reply to a new call, or to the equal one in flight, whose error goes to every caller.
+
+        The call runs in a task of its own, so that a caller's cancellation does not cancel it for the others; it is
+        cancelled when no caller waits for it any more.
+        """
+        flight = self._in_flight.get(key)
+        if flight is None:
+            flight = _InFlight(asyncio.create_task(self._fetch_and_store(call, key, before)))
+            self._in_flight[key] = flight
+            flight.task.add_done_callback(lambda task: self._on_done(key, task))
+        flight.waiters += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.waiters -= 1
+            if not flight.waiters and not flight.task.done():
+                self._forget(key, flight.task)
+                flight.task.cancel()
+
+    def _on_done(self, key: str, task: asyncio.Task[RawReply]) -> None:
+        self._forget(key, task)
+        if not task.cancelled():
+            task.exception()  # without callers, asyncio would log an error that was never retrieved
+
+    def _forget(self, key: str, task: asyncio.Task[RawReply]) -> None:
+        flight = self._in_flight.get(key)
+        if flight is not None and flight.task is task:
+            del self._in_flight[key]
 
     async def _fetch_and_store(self, call: NcbiCall, key: str, before: BeforeSending | None) -> RawReply:
         if before is not None:

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from retrieval.ncbi.calls.organisms import common_name, species_of_title
+from retrieval.ncbi.calls.parameter_classes import common_name, species_of_title
 from retrieval.ncbi.replies.records import (
     BlastHit,
     BlastResult,

@@ -5,7 +5,7 @@ biomedical information. Bioinformatics 40(2), 2024. The steps are those of the p
 
 1. prompt <- header (instruction, documentation, demonstrations) + question      ``_prompt_ids``
 2. the model generates until it has written a call, ``[URL]->``                  the interception loop
-3. the last URL is called and its result inserted after the arrow; back to 2     ``_CallHandler``
+3. the last URL is called and its result inserted after the arrow; back to 2     the session
 4. a blank line ends the answer, which is the text after the last "Answer:"      ``_stops``, ``AnswerSplitter``
 
 Differences from the published program: a call is validated and rebuilt, never fetched as written; results are
@@ -25,11 +25,9 @@ from models.decoding.call_loop import LoopRequest
 from models.decoding.driver import run
 from models.decoding.grammar import call_grammar
 from models.decoding.types import (
-    Call,
     CallFinished,
-    CallReply,
+    CallHandler,
     CallStarted,
-    CallStatus,
     CallSyntax,
     LoopDone,
     LoopLimits,
@@ -136,23 +134,6 @@ SYNTAX = CallSyntax(opener="[https://", closer="]->", is_call=looks_like_call)
 _SEQUENCE = re.compile(r"(?<![A-Za-z])[ACGTN]{20,2000}(?![A-Za-z])", re.IGNORECASE)
 
 
-class SessionReply(Protocol):
-    """Hold NCBI's reply to one call, ready for insertion into the sequence."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def status(self) -> CallStatus: ...
-    @property
-    def record(self) -> Mapping[str, Any]: ...
-
-
-class Session(Protocol):
-    """Execute the calls of one answer."""
-
-    async def __call__(self, url_text: str) -> SessionReply: ...
-
-
 class Lookups(Protocol):
     """Open a call session for each answer."""
 
@@ -164,7 +145,7 @@ class Lookups(Protocol):
         """
         ...
 
-    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> Session: ...
+    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> CallHandler: ...
 
 
 class GeneGpt:
@@ -210,7 +191,7 @@ class GeneGpt:
         splitter = AnswerSplitter(multi_hop=multi_hop)
         records: list[Mapping[str, Any]] = []
         shown = 0
-        async with aclosing(run(engine, request, _CallHandler(session))) as steps:
+        async with aclosing(run(engine, request, session)) as steps:
             async for step in steps:
                 match step:
                     case CallFinished(reply=reply) if reply.status in ("ok", "empty"):
@@ -264,17 +245,6 @@ class GeneGpt:
             return ("\n\nQuestion:",)
         by_sub_questions = COT_TRIGGER in question and options.mask != MASKS["none"]
         return ("\n\nQuestion:",) if by_sub_questions else ("\n\n",)
-
-
-class _CallHandler:
-    """Adapt the calls of the interception loop to the session."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    async def __call__(self, call: Call) -> CallReply:
-        reply = await self._session(call.text)
-        return CallReply(reply.text, reply.status, reply.record)
 
 
 def _with_trigger(question: str, options: GeneGptOptions) -> str:

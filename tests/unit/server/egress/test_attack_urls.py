@@ -11,6 +11,7 @@ from pathlib import Path
 from attack_urls import urls
 from ncbi_server import Answer, NcbiServer, Seen
 
+from models.decoding.types import Call
 from server.evidence.ncbi_calls import NcbiSessions
 from server.methods.base import AnswerRequest
 from server.methods.genegpt.method import GeneGptOptions
@@ -64,7 +65,7 @@ async def test_no_written_address_reaches_another_place(tmp_path: Path) -> None:
         statuses: dict[str, int] = {}
         for number, url in enumerate(urls(trap, MANY, seed=20)):
             session = access.open(AnswerRequest(request_id=f"r{number}", prompt="q"), "q", options)
-            reply = await session(url)
+            reply = await session(Call(url, 0))
             statuses[reply.status] = statuses.get(reply.status, 0) + 1
         await services.close()
 

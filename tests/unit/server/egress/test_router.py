@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from models.decoding.types import Call
 from retrieval.errors import NcbiError, NcbiRefusedByEgress, NcbiReplyError, NcbiUnavailable
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.cache import ReplyCache
@@ -19,9 +20,8 @@ from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from retrieval.ncbi.session import NcbiSession
 from retrieval.types import NcbiCall, Route
 from server.audit.log import AuditLog, AuditRecorder
-from server.egress.destinations import Destination, DestinationPair, Destinations, EgressContext
 from server.egress.policy import Departures, EgressPolicy
-from server.egress.router import Egress
+from server.egress.router import Destination, DestinationPair, Destinations, Egress, EgressContext
 from server.errors import EgressRaised
 from server.settings.egress import EgressSettings
 from server.types import EgressMode
@@ -320,13 +320,14 @@ async def test_a_request_can_lower_the_mode_and_not_raise_it(tmp_path: Path) -> 
 async def test_the_session_puts_the_route_into_the_record(tmp_path: Path) -> None:
     """For a good reply, an error, and a call that is refused before it is one."""
     world = World(tmp_path, Service(NOTHING), Service(FOUND), mode="local-first")
-    session = NcbiSession(world.egress.calls_of(EgressContext("r", "", "local-first")))
+    fetch = world.egress.fetch_for(EgressContext("r", "", "local-first"))
+    session = NcbiSession(fetch, world.egress.site_of("local-first"))
     url = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi?db=gene&term="
 
-    out = (await session(url + "LMP10")).record
-    blocked = (await session(url + "lung+cancer")).record
-    again = (await session(url + "LMP10")).record
-    bad = (await session("https://example.org/")).record
+    out = (await session(Call(url + "LMP10", 0))).record
+    blocked = (await session(Call(url + "lung+cancer", 0))).record
+    again = (await session(Call(url + "LMP10", 0))).record
+    bad = (await session(Call("https://example.org/", 0))).record
 
     assert out["egress"] == {"mode": "local-first", "went_to": NCBI, "classes": ("symbol",), "left": True,
                              "withheld": (), "note": ""}  # fmt: skip

@@ -20,9 +20,8 @@ from retrieval.graph.types import Node
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from retrieval.observer import NullObserver, PartName, SpanAttributes, TraceSpan
 from server.audit.log import AuditLog, AuditRecorder
-from server.egress.destinations import Destinations
 from server.egress.policy import EgressPolicy
-from server.egress.router import Egress
+from server.egress.router import Destinations, Egress
 from server.errors import EgressRaised
 from server.evidence.encoders import EncoderPool
 from server.evidence.graph import AnswerGraph, GraphLocation, GraphService, Spoke

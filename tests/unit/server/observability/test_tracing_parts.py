@@ -15,11 +15,15 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from models.catalog import ModelCard
+from models.decoding.types import Call
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import Rule, ScriptedBehaviour, ScriptedEngine
 from models.errors import EngineUnavailable
 from models.types import GenerateParams
-from server.evidence.ncbi_calls import InstrumentedSession
+from retrieval.errors import NcbiTimeout
+from retrieval.ncbi.calls.urls import NcbiSite
+from retrieval.ncbi.session import NcbiSession
+from retrieval.types import NcbiCall, RawReply, Route
 from server.observability.instrumented import InstrumentedEngine
 from server.observability.metrics import Metrics
 from server.observability.tracing import Tracing
@@ -137,37 +141,38 @@ async def test_what_is_given_up_ends_and_is_no_error(traced: Traced) -> None:
     assert [_ending(spans[name][0]) for name in ("lookup", "round")] == [(False, None, "cancelled")] * 2
 
 
+EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"
+_FOUND = '{"esearchresult": {"count": "1", "idlist": ["1"]}}'
+
+
 @pytest.mark.parametrize(
-    ("record", "expected"),
+    ("url", "body", "expected"),
     [
-        ({"endpoint": "esearch", "error": "NcbiTimeout", "egress": {"left": True}}, (True, "NcbiTimeout", None)),
-        ({"endpoint": None, "error": "CallRejected", "egress": None}, (True, "CallRejected", None)),
-        ({"endpoint": "esearch", "num_records": 3, "egress": {"left": False}}, (False, None, None)),
+        (EUTILS + "esearch.fcgi?db=gene&term=zebrawort", None, ("esearch", True, (True, "NcbiTimeout", None))),
+        ("https://example.org/?term=zebrawort", _FOUND, ("other", False, (True, "CallRejected", None))),
+        (EUTILS + "esearch.fcgi?db=gene&term=zebrawort", _FOUND, ("esearch", False, (False, None, None))),
     ],
 )
 async def test_a_call_that_failed_is_an_error(
-    traced: Traced, record: dict[str, Any], expected: tuple[bool, object, object]
+    traced: Traced, url: str, body: str | None, expected: tuple[str, bool, tuple[bool, object, object]]
 ) -> None:
     """Its kind and whether it left stand in it, its address does not."""
-    status = "ok" if expected[1] is None else "error"
 
-    class Reply:
-        text = "[zebrawort]"
+    async def fetch(_: NcbiCall) -> RawReply:
+        if body is not None:
+            return RawReply(200, "application/json", body, len(body), route=Route(mode="off", went_to="gateway"))
+        error = NcbiTimeout("NCBI timed out")
+        error.route = Route(mode="ncbi", went_to="eutils.ncbi.nlm.nih.gov", left=True)
+        raise error
 
-        def __init__(self) -> None:
-            self.status: Any = status
-            self.record = {"url": "https://example.org/?term=zebrawort", "attempts": 1} | record
-
-    async def session(url_text: str) -> Any:
-        return Reply()
-
-    reply = await InstrumentedSession(session, traced.tracing)("https://example.org/?term=zebrawort")
+    await NcbiSession(fetch, NcbiSite(), tracer=traced.tracing)(Call(url, 0))
     (span,) = (await traced.spans())["call"]
 
-    assert reply.text == "[zebrawort]" and "zebrawort" not in span.to_json()
-    assert _ending(span) == expected and span.attributes is not None
-    assert span.attributes["gen_ai.tool.name"] == (record["endpoint"] or "other")
-    assert span.attributes["arrowhead.remote"] == bool(record["egress"] and record["egress"]["left"])
+    assert "zebrawort" not in span.to_json() and span.attributes is not None
+    tool, left, ending = expected
+    assert _ending(span) == ending
+    assert span.attributes["gen_ai.tool.name"] == tool
+    assert span.attributes["arrowhead.remote"] == left
 
 
 async def _generated(traced: Traced, behaviour: ScriptedBehaviour, *, deltas: int | None = None) -> ReadableSpan:

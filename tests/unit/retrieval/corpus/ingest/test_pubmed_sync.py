@@ -54,7 +54,7 @@ class Pubmed:
         self.largest = largest
         self.fails_after = fails_after
 
-    async def fetch(self, call: NcbiCall) -> RawReply:
+    async def __call__(self, call: NcbiCall) -> RawReply:
         await asyncio.sleep(0)
         self.calls.append(call)
         if len(self.calls) > self.fails_after:
@@ -122,7 +122,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[NcbiClient]:
 async def test_a_query_is_filled_from_the_gateway_with_full_texts(gateway: NcbiClient, namespaces: Namespaces) -> None:
     """esearch, elink to PMC, efetch of both; the query is remembered."""
     query = PubmedQuery(term="zinc", full_text=True)
-    done = await add_query(gateway, namespaces, "ns", query)
+    done = await add_query(gateway.fetch, namespaces, "ns", query)
     assert (done.full_texts, done.missing, done.known) == (1, (), 0)
     assert done.listed.count == len(done.listed.pmids) > 0
     with namespaces.using("ns") as namespace:
@@ -138,7 +138,7 @@ async def test_a_query_is_filled_from_the_gateway_with_full_texts(gateway: NcbiC
 async def test_dates_and_types_are_as_the_query_says(gateway: NcbiClient, namespaces: Namespaces) -> None:
     """No review is left out; days of publication are bounds on both sides."""
     term = "10000001[uid] OR 10000002[uid] OR 10000004[uid] OR 10000005[uid]"
-    done = await add_query(gateway, namespaces, "ns", PubmedQuery(term=term, date_from="1999/01/01"))
+    done = await add_query(gateway.fetch, namespaces, "ns", PubmedQuery(term=term, date_from="1999/01/01"))
     with namespaces.using("ns") as namespace:
         kinds = {i: namespace.store.document(i) for i in namespace.store.document_ids()}
     assert "PMID:10000002" not in kinds

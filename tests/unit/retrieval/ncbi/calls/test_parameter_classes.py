@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.ncbi.calls.organisms import is_organism
-from retrieval.ncbi.calls.parameter_classes import CLASSES, ParamClass, classes_of
+from retrieval.ncbi.calls.parameter_classes import (
+    CLASSES,
+    ParamClass,
+    classes_of,
+    is_organism,
+    organism_in,
+    species_of_title,
+)
 from retrieval.types import Endpoint, NcbiCall
 
 
@@ -190,3 +196,13 @@ def test_no_phrase_passes_for_less_than_free_text(words: list[str], quoted: bool
     found = classes_of(NcbiCall("esearch", "gene", {"term": (f'"{phrase}"' if quoted else phrase) + tag}))
 
     assert {"free_text", "coordinates", "sequence"} & set(found)
+
+
+def test_species_are_recognised_in_titles_and_questions() -> None:
+    """Definition lines start with the species; questions name it anywhere."""
+    assert species_of_title("PREDICTED: Mus musculus actin (Acta1), mRNA") == "mouse"
+    assert species_of_title("Human chromosome 14 DNA sequence BAC") == "human"
+    assert species_of_title("Eukaryotic synthetic construct chromosome 15") == ""
+    assert organism_in("What is the official symbol of Lmp10 in mouse?") == "mouse"
+    assert organism_in("Which gene of Danio rerio is it?") == "zebrafish"
+    assert organism_in("What is the official symbol of LMP10?") == ""

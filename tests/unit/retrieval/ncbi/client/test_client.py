@@ -336,6 +336,44 @@ async def test_a_cancelled_caller_leaves_the_others_their_reply() -> None:
     assert first.cancelled() and reply.body == FOUND.decode() and len(server.seen) == 1
 
 
+async def test_a_call_ends_with_its_last_caller() -> None:
+    """When every caller has been cancelled, the call is cancelled, and the next caller starts a new one."""
+    started, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def hang() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with NcbiServer(in_turn(Answer(body=FOUND))) as server:
+        client = client_of(server.url)
+        callers = [asyncio.create_task(client.fetch(SEARCH, before=hang)) for _ in range(3)]
+        await started.wait()
+        for caller in callers:
+            caller.cancel()
+        await asyncio.wait_for(cancelled.wait(), 5)
+        reply = await client.fetch(SEARCH)
+        await client.aclose()
+
+    assert reply.body == FOUND.decode() and len(server.seen) == 1
+
+
+async def test_an_error_reaches_every_caller_and_is_not_kept() -> None:
+    """All callers that waited get the error; the next call sends a new request."""
+    async with NcbiServer(in_turn(Answer(status=400, delay_s=0.05), Answer(body=FOUND))) as server:
+        client = client_of(server.url)
+        results = await asyncio.gather(*(client.fetch(SEARCH) for _ in range(3)), return_exceptions=True)
+        shared = len(server.seen)
+        reply = await client.fetch(SEARCH)
+        await client.aclose()
+
+    assert [type(result) for result in results] == [NcbiReplyError] * 3 and shared == 1
+    assert reply.body == FOUND.decode() and len(server.seen) == 2
+
+
 async def test_good_replies_are_remembered_and_failures_are_not(tmp_path: Path) -> None:
     """After a failure the next call goes out again; after a reply it does not."""
     async with NcbiServer(in_turn(Answer(status=500), Answer(body=FOUND))) as server:

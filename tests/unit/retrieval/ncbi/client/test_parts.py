@@ -1,4 +1,4 @@
-"""Request building, spacing, sharing and remembering: the parts the NCBI client is made of, each alone."""
+"""Request building, spacing and remembering: the parts the NCBI client is made of, each alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from retrieval.ncbi.calls.urls import NcbiSite, build_request, cache_key, is_loopback_url, public_url
 from retrieval.ncbi.client.cache import ReplyCache
-from retrieval.ncbi.client.client import MAX_AGE_S, NEGATIVE_MAX_AGE_S, InFlight, max_age_s
+from retrieval.ncbi.client.client import MAX_AGE_S, NEGATIVE_MAX_AGE_S, max_age_s
 from retrieval.ncbi.client.transport import RateLimiter, interval_for
 from retrieval.ncbi.replies.condense import sanitize
 from retrieval.types import NcbiCall, RawReply
@@ -154,54 +154,6 @@ async def test_a_pause_holds_also_the_one_already_waiting() -> None:
     await waiting
 
     assert clock.now() == 30.0
-
-
-# Sharing
-
-
-async def test_the_work_ends_with_its_last_caller() -> None:
-    """When everybody has given up, the work is cancelled, and the next caller starts anew."""
-    flights: InFlight[int] = InFlight()
-    started, cancelled = asyncio.Event(), asyncio.Event()
-
-    async def work() -> int:
-        started.set()
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-        return 1
-
-    callers = [asyncio.create_task(flights.run("k", work)) for _ in range(3)]
-    await started.wait()
-    for caller in callers:
-        caller.cancel()
-    await asyncio.wait_for(cancelled.wait(), 5)
-
-    async def other() -> int:
-        return 2
-
-    assert len(flights) == 0
-    assert await flights.run("k", other) == 2
-
-
-async def test_an_error_reaches_every_caller_and_is_not_kept() -> None:
-    """All that waited see the error; the next call runs the work again."""
-    flights: InFlight[int] = InFlight()
-    runs: list[int] = []
-
-    async def work() -> int:
-        runs.append(1)
-        await asyncio.sleep(0)
-        raise ValueError("no")
-
-    results = await asyncio.gather(*(flights.run("k", work) for _ in range(3)), return_exceptions=True)
-
-    assert [type(r) for r in results] == [ValueError] * 3 and len(runs) == 1
-    with pytest.raises(ValueError, match="no"):
-        await flights.run("k", work)
-    assert len(runs) == 2
 
 
 # Remembering

@@ -12,7 +12,6 @@ import pytest
 
 from models.errors import ArrowheadError
 from retrieval.errors import BlastFailed, NcbiMalformed, NcbiReplyError
-from retrieval.ncbi.calls.organisms import organism_in, species_of_title
 from retrieval.ncbi.replies.condense import condense
 from retrieval.ncbi.replies.parse import gene_type, parse_reply
 from retrieval.ncbi.replies.records import GeneRecord, IdList, OmimRecord, ParsedReply, RecordList, SnpRecord
@@ -122,16 +121,6 @@ def test_the_older_xml_summary_is_read_too() -> None:
 def test_the_type_of_a_gene_is_read_from_its_name(name: str, kind: str) -> None:
     """HGNC names pseudogenes and RNA genes by rule."""
     assert gene_type(name) == kind
-
-
-def test_species_are_recognised_in_titles_and_questions() -> None:
-    """Definition lines start with the species; questions name it anywhere."""
-    assert species_of_title("PREDICTED: Mus musculus actin (Acta1), mRNA") == "mouse"
-    assert species_of_title("Human chromosome 14 DNA sequence BAC") == "human"
-    assert species_of_title("Eukaryotic synthetic construct chromosome 15") == ""
-    assert organism_in("What is the official symbol of Lmp10 in mouse?") == "mouse"
-    assert organism_in("Which gene of Danio rerio is it?") == "zebrafish"
-    assert organism_in("What is the official symbol of LMP10?") == ""
 
 
 @pytest.mark.shared_data

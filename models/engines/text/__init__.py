@@ -1,1 +1,0 @@
-"""Turn text into tokens and tokens into text."""
