@@ -94,7 +94,7 @@ def _known_methods(methods: tuple[str, ...] | None) -> tuple[str, ...] | None:
         SettingsInvalid: a method is unknown.
     """
     if methods is not None:
-        from server.methods.registry import METHOD_NAMES
+        from server.methods.base import METHOD_NAMES
         from server.settings.loading import SettingsInvalid
         from server.wiring.services import DIRECT
 

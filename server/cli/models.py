@@ -10,7 +10,7 @@ from server.cli.options import GivenSettings, with_setting_flags
 @with_setting_flags(("--model", "--served-name"))
 def list_models(given: GivenSettings) -> int:
     settings = given.load()
-    from server.methods.registry import METHOD_NAMES
+    from server.methods.base import METHOD_NAMES
     from server.wiring.models import find_cards
 
     cards = find_cards(settings)

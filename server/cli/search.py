@@ -57,6 +57,7 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="one object a line")] = False,
     config: ConfigFile = None,
 ) -> int:
+    from retrieval.corpus.errors import NamespaceInvalid
     from retrieval.corpus.search.searcher import SearchOptions
     from retrieval.corpus.store.base import PassageFilter
     from server.settings.loading import SettingsInvalid
@@ -67,7 +68,9 @@ def search(
         types=tuple(types or ()),
         without_types=tuple(without_types or ()),
     )
-    with opened(config) as (_, retrieval):
+    with opened(config) as (settings, retrieval):
+        if rerank and settings.retrieval.cross_encoder is None:
+            raise NamespaceInvalid("there is no cross-encoder: retrieval.cross_encoder names one", param="rerank")
         names = namespace or retrieval.namespaces.names()
         if not names:
             raise SettingsInvalid("there is no namespace yet: `arrowhead namespace create NAME` makes one")

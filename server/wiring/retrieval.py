@@ -15,7 +15,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.search.searcher import Rankers, Searcher
 from retrieval.index.base import RowFilter, VectorIndex
-from retrieval.index.open import create_index, open_index
+from retrieval.index.open import committed_rows, create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.segments.snapshot import IndexSnapshot
 from retrieval.index.segments.storage import Storage
@@ -41,7 +41,11 @@ def build_retrieval(
     pool = EncoderPool(settings, observer)
     opener = _VectorOpener(backend_name(settings), settings.device)
     backends = Backends(
-        encoders=pool.encoder, vectors=opener.vectors, words=_words, keywords=lambda folder, _: _keywords(folder)
+        encoders=pool.encoder,
+        vectors=opener.vectors,
+        words=_words,
+        keywords=lambda folder, _: _keywords(folder),
+        vector_rows=committed_rows,
     )
     namespaces = Namespaces(data_dir, backends)
     judge = _CrossEncoder(pool) if settings.cross_encoder else None

@@ -78,12 +78,15 @@ class Backends:
     open, even an empty one.
 
     ``encoders`` returns the same object for the same id as long as it is loaded; ``words`` takes the back end's name.
+    ``vector_rows`` returns the rows that the vectors of a folder have committed, without an encoder; None where only
+    the open index tells.
     """
 
     encoders: Callable[[str], Encoder]
     vectors: Callable[[Path, Encoder, bool], VectorIndex]
     words: Callable[[Path, str, bool], LexicalIndex]
     keywords: Callable[[Path, bool], TextIndex]
+    vector_rows: Callable[[Path], int] | None = None
 
 
 def is_name(name: str) -> bool:
