@@ -136,7 +136,7 @@ class _Layer(nn.Module):
 
 def _table(rows: int, width: int) -> nn.Embedding:
     # nn.Embedding() draws its values, which on the device "meta" imports torch's compiler: two seconds.
-    return nn.Embedding.from_pretrained(torch.empty(rows, width))
+    return nn.Embedding(rows, width, _weight=torch.empty(rows, width))
 
 
 def _norm(values: dict[str, Any]) -> nn.LayerNorm:

@@ -58,4 +58,4 @@ async def test_options_are_checked_and_closing_reaches_the_method() -> None:
 
 def test_the_names_are_those_of_the_methods() -> None:
     """The list that needs no method's libraries agrees with the methods."""
-    assert METHOD_NAMES == (GeneGpt.name, KgRag.name, MedRag.name, IMedRag.name)
+    assert (GeneGpt.name, KgRag.name, MedRag.name, IMedRag.name) == METHOD_NAMES
