@@ -15,13 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface
 
 NAME = "arrowhead_grouped"
 
 
 def register() -> None:
     """Register the attention with transformers under ``NAME``; idempotent."""
+    # Here, since importing it takes seconds and an encoder needs only the packing below.
+    from transformers import AttentionInterface
+
     AttentionInterface.register(NAME, grouped_attention)
 
 

@@ -75,6 +75,21 @@ def open_index(
     return index
 
 
+def committed_rows(folder: Path) -> int:
+    """Return the live rows of the last commit in a folder, 0 where there is none; open no segment.
+
+    Raises:
+        IndexDamaged: the manifest is missing or changed.
+        IndexMismatch: it was written by another version of this program.
+    """
+    storage = Storage(folder, OpenOptions().disk)
+    if not storage.exists():
+        return 0
+    manifest, lock = storage.current()
+    lock.close()
+    return manifest.rows
+
+
 def backend_of(name: BackendName, options: OpenOptions) -> Backend:
     """Return the back end with that name.
 

@@ -54,9 +54,6 @@ class CancelScope:
             self._cancelled = True
             self._task.cancel()
 
-    def _expire(self) -> None:
-        self.end(AnswerTimeout("the answer was not complete at its deadline"))
-
     def __enter__(self) -> None:
         """Start a block that the deadline and ``end`` cancel.
 

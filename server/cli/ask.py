@@ -9,26 +9,26 @@ import asyncio
 import json
 import sys
 import time
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
 
 from models.errors import ArrowheadError
-from server.auth.api_keys import Keyring
-from server.auth.scopes import OPERATOR
-from server.egress.policy import NOTHING_LEFT
+from server.cli.options import ALL_FLAGS, GivenSettings, with_setting_flags
 from server.errors import RequestError
-from server.methods.base import AnswerRequest, CallReplied, Done, Evidence, Message, Sampling, Step
-from server.methods.shared.call_lines import call_line
-from server.settings.schema import Settings
-from server.traces import TraceRecorder
-from server.wiring.bootstrap import build_services
-from server.wiring.services import Services
 
+if TYPE_CHECKING:
+    from urllib.error import HTTPError
+
+    from server.methods.base import AnswerRequest
+    from server.settings.schema import Settings
+    from server.wiring.services import ServedModel, Services
+
+_FLAGS: Final = ALL_FLAGS - {"--host", "--port", "--trace-dir", "--model"}
 _TIMEOUT_S = 900.0
 
 
@@ -51,35 +51,88 @@ class Question:
     options: dict[str, Any]
 
 
-def ask(question: Question, settings: Settings) -> None:
-    """Print the answer.
+@with_setting_flags(_FLAGS)
+def ask(
+    given: GivenSettings,
+    question: str,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="MODEL[:METHOD]", help="default: the embedded model with genegpt"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the whole trace")] = False,
+    url: Annotated[
+        str | None, typer.Option(help="ask the server at this address instead of loading a model here")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="API key of that server")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", metavar="KEY=VALUE", help="option of the method")
+    ] = None,
+) -> int:
+    settings = given.load()
+    options = dict(_option(text) for text in option or ())
+    asked = Question(text=question, model=model, as_json=as_json, url=url, key=key, options=options)
+    if url:
+        _ask_server(asked)
+    else:
+        _ask_in_process(asked, settings)
+    return 0
+
+
+def _option(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        from server.settings.loading import SettingsInvalid
+
+        raise SettingsInvalid(f"--option {text}: write KEY=VALUE")
+    try:
+        # Text that is no JSON stays text, and so does a mask of digits.
+        parsed = json.loads(value)
+    except ValueError:
+        return key, value
+    return key, value if key == "mask" else parsed
+
+
+def _ask_in_process(question: Question, settings: Settings) -> None:
+    """Print the answer of the engine and the method in this process.
 
     Raises:
-        AskFailed: the server refused the request or could not be reached.
-        ArrowheadError: the engine or method failed in this process.
+        ArrowheadError: the engine or the method failed.
     """
-    if question.url:
-        _ask_server(question)
-    else:
-        asyncio.run(_ask_here(question, settings))
+    from server.observability.logging_setup import setup_logging
+    from server.wiring.models import with_model
+
+    if question.model:
+        settings, name = with_model(settings, question.model)
+        question = replace(question, model=name)
+    log = settings.log
+    setup_logging(log.model_copy(update={"level": "WARNING"}) if log.level == "INFO" else log)
+    asyncio.run(_answer_here(question, settings))
 
 
-async def _ask_here(question: Question, settings: Settings) -> None:
+async def _answer_here(question: Question, settings: Settings) -> None:
+    from server.auth.api_keys import Keyring
+    from server.wiring.bootstrap import build_services
+
     services = build_services(settings, Keyring(()))
-    began = time.monotonic()
-    services.start()
     try:
+        # Before the model is loaded, which takes long: a misspelt option fails at once.
+        served, asked = _checked(question, services)
+        began = time.monotonic()
+        services.start()
         await services.loaded()
         if services.lifecycle.failure is not None:
             raise services.lifecycle.failure
         seconds = time.monotonic() - began
         sys.stderr.write(f"loaded {services.lifecycle.card.name} in {seconds:.1f} s\n")
-        await _answer(question, services)
+        await _answer(question, services, served, asked)
     finally:
         await services.close()
 
 
-async def _answer(question: Question, services: Services) -> None:
+def _checked(question: Question, services: Services) -> tuple[ServedModel, AnswerRequest]:
+    from server.auth.scopes import OPERATOR
+    from server.methods.base import AnswerRequest, Message, Sampling
+
     served = services.find(question.model or f"{services.lifecycle.card.name}:genegpt", OPERATOR)
     asked = AnswerRequest(
         request_id=f"ask-{uuid.uuid4().hex}",
@@ -88,6 +141,15 @@ async def _answer(question: Question, services: Services) -> None:
         options=question.options,
     )
     served.method.check(asked)
+    return served, asked
+
+
+async def _answer(question: Question, services: Services, served: ServedModel, asked: AnswerRequest) -> None:
+    from server.egress.policy import NOTHING_LEFT
+    from server.methods.base import CallReplied, Done, Evidence, Step
+    from server.methods.shared.call_lines import call_line
+    from server.traces import TraceRecorder
+
     recorder = TraceRecorder(asked)
     references: list[dict[str, Any]] = []
     if not question.as_json:
@@ -112,6 +174,13 @@ async def _answer(question: Question, services: Services) -> None:
 
 
 def _ask_server(question: Question) -> None:
+    """Print the answer of the server at ``question.url``.
+
+    Raises:
+        AskFailed: it refused the request or could not be reached.
+    """
+    from server.methods.shared.call_lines import call_line
+
     base = (question.url or "").rstrip("/").removesuffix("/v1")
     model = question.model or _default_model(base, question.key)
     body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": question.text}]}
@@ -138,6 +207,9 @@ def _default_model(base: str, key: str | None) -> str:
 
 
 def _call(url: str, key: str | None, body: dict[str, Any] | None = None) -> Any:
+    import urllib.error
+    import urllib.request
+
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     data = None if body is None else json.dumps(body).encode()
     try:
@@ -152,7 +224,7 @@ def _call(url: str, key: str | None, body: dict[str, Any] | None = None) -> Any:
         raise AskFailed(f"{url}: {error}") from error
 
 
-def _message(error: urllib.error.HTTPError) -> str:
+def _message(error: HTTPError) -> str:
     try:
         return str(json.load(error)["error"]["message"])
     except (ValueError, KeyError, TypeError, ArrowheadError):

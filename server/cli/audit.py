@@ -9,13 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from server.audit.verification import decoded_lines, snapshot, verify
-from server.settings.loading import SettingsInvalid
+import typer
+
+from server.cli.options import ConfigFile, verbs
 
 # Suffix of a request id: the numbers of the prompt and of the choice.
 _ANSWERS = r"(-[0-9]{1,3}){0,2}"
+
+
+app = verbs("the log of what left this machine")
+Files = Annotated[
+    list[Path] | None, typer.Argument(metavar="FILE", help="default: the server's log with its older files")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +37,40 @@ class LineFilter:
     as_json: bool = False
 
 
+@app.command("verify", help="check that no line was changed, moved or lost")
+def verify_files(file: Files = None, config: ConfigFile = None) -> int:
+    return verify_log(_files(file, config))
+
+
+@app.command("show", help="print the lines")
+def show_files(
+    file: Files = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="2026-01-31 or 2026-01-31T08:00:00Z")] = None,
+    request_id: Annotated[str | None, typer.Option(metavar="ID", help="an answer's id, e.g. chatcmpl-…")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="the lines as they stand in the file")] = False,
+    config: ConfigFile = None,
+) -> int:
+    wanted = LineFilter(since=parse_since(since) if since else None, request_id=request_id, as_json=as_json)
+    return show_log(_files(file, config), wanted)
+
+
+def _files(named: list[Path] | None, config: Path | None) -> list[Path]:
+    if named:
+        return named
+    from server.settings.loading import load_settings
+    from server.settings.paths import audit_path
+
+    return [audit_path(load_settings(None, config))]
+
+
 def verify_log(paths: Sequence[Path]) -> int:
     """Print the result of the verification and return the exit status, 1 with the first problem.
 
     Raises:
         AuditFailed: a file cannot be read.
     """
+    from server.audit.verification import snapshot, verify
+
     report = verify(snapshot(paths))
     for note in report.notes:
         _print(f"note: {note}")
@@ -53,6 +88,8 @@ def show_log(paths: Sequence[Path], wanted: LineFilter) -> int:
     Raises:
         AuditFailed: a file cannot be read.
     """
+    from server.audit.verification import decoded_lines, snapshot
+
     status = 0
     for raw, line in decoded_lines(snapshot(paths)):
         if line is None:
@@ -72,6 +109,8 @@ def parse_since(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
+        from server.settings.loading import SettingsInvalid
+
         raise SettingsInvalid(f"--since {text}: write a date or time like 2026-01-31 or 2026-01-31T08:00:00Z") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 

@@ -13,19 +13,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from models.errors import ArrowheadError
-from server.audit.verification import snapshot, verify
-from server.auth.api_keys import require_keys
-from server.egress.policy import EgressPolicy
-from server.serving.key_summary import named_keys, permission_problem
-from server.settings.paths import audit_path, gateway_dir, keys_file, namespaces_dir
-from server.settings.schema import Settings
-from server.wiring.keys import open_keyring
-from server.wiring.models import choose_card
-from server.wiring.ncbi import audit_log
-from server.wiring.retrieval import backend_name, passage_stores
+from server.cli.options import GivenSettings, with_setting_flags
+
+if TYPE_CHECKING:
+    from server.settings.schema import Settings
 
 Status = Literal["ok", "warn", "fail"]
 _MIN_PYTHON = (3, 11)
@@ -50,6 +44,13 @@ class Finding(NamedTuple):
     status: Status
     what: str
     detail: str
+
+
+@with_setting_flags()
+def doctor(given: GivenSettings) -> int:
+    findings = examine(given.load())
+    print(report(findings))
+    return 1 if any(finding.status == "fail" for finding in findings) else 0
 
 
 def examine(settings: Settings) -> list[Finding]:
@@ -111,6 +112,8 @@ def _vllm(settings: Settings) -> Finding:
 
 
 def _model(settings: Settings) -> Finding:
+    from server.wiring.models import choose_card
+
     card = choose_card(settings)
     card.verify_weights()
     return Finding("ok", "model", f"{card.name} from {card.source}, {card.context_length} tokens")
@@ -133,6 +136,8 @@ def _encoders(settings: Settings) -> Finding:
 
 
 def _indices(settings: Settings) -> Finding:
+    from server.wiring.retrieval import backend_name
+
     names = [f"{name} {found}" for name in ("faiss-gpu", "faiss-cpu", "tantivy") if (found := _version(name))]
     backend = backend_name(settings.retrieval)
     if backend != "torch" and importlib.util.find_spec("faiss") is None:
@@ -141,6 +146,9 @@ def _indices(settings: Settings) -> Finding:
 
 
 def _namespaces(settings: Settings) -> Finding:
+    from server.settings.paths import namespaces_dir
+    from server.wiring.retrieval import passage_stores
+
     folder = namespaces_dir(settings)
     stores = passage_stores(folder)
     names = stores.names()
@@ -159,6 +167,8 @@ def _blast(settings: Settings) -> Finding:
 
 
 def _store(settings: Settings) -> Finding:
+    from server.settings.paths import gateway_dir
+
     folder = gateway_dir(settings)
     if any(folder.glob("*.sqlite*")) or any(folder.glob("*.db")):
         return Finding("ok", "gateway", f"store in {folder}")
@@ -175,6 +185,8 @@ def _writable(folder: Path) -> bool:
 
 
 def _disk(settings: Settings) -> Finding:
+    from server.settings.paths import gateway_dir
+
     folder = gateway_dir(settings)
     parent = next(p for p in (folder, *folder.parents) if p.exists())
     free = shutil.disk_usage(parent).free
@@ -193,6 +205,8 @@ def _port(settings: Settings) -> Finding:
 
 
 def _egress(settings: Settings) -> Finding:
+    from server.egress.policy import EgressPolicy
+
     if settings.egress.mode == "off":
         target = settings.ncbi.eutils_url or "the built-in gateway"
         return Finding("ok", "egress", f"off: nothing leaves this machine; calls go to {target}")
@@ -205,6 +219,12 @@ def _egress(settings: Settings) -> Finding:
 
 def _keys(settings: Settings) -> Finding:
     """Report each key's mode under its id, which egress.key_modes and the audit log also use."""
+    from server.auth.api_keys import require_keys
+    from server.egress.policy import EgressPolicy
+    from server.serving.key_summary import named_keys, permission_problem
+    from server.settings.paths import keys_file
+    from server.wiring.keys import open_keyring
+
     keyring = open_keyring(settings)
     try:
         policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
@@ -217,6 +237,10 @@ def _keys(settings: Settings) -> Finding:
 
 
 def _audit(settings: Settings) -> Finding:
+    from server.audit.verification import snapshot, verify
+    from server.settings.paths import audit_path
+    from server.wiring.ncbi import audit_log
+
     if audit_log(settings) is None:
         return Finding("ok", "audit", "none: nothing can leave; audit.path keeps one all the same")
     path = audit_path(settings)

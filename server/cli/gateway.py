@@ -2,103 +2,101 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from server.settings.loading import load_settings
+import typer
+
+from server.cli.options import verbs
 
 if TYPE_CHECKING:
     from retrieval.formats.items import ReadOptions
 
 
-def add_gateway(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    serve = verbs.add_parser("serve", help="speak E-utilities and BLAST over a local store")
-    serve.add_argument("--host", default="127.0.0.1")
-    serve.add_argument("--port", type=int, default=8765)
-    serve.set_defaults(run=_serve)
-    imports = verbs.add_parser("import", help="take files downloaded from NCBI into the store")
-    imports.add_argument(
-        "kind", metavar="KIND", help="what the files are ('auto' looks at them); 'list' shows all kinds"
-    )
-    imports.add_argument("files", nargs="*", type=Path, metavar="FILE")
-    imports.add_argument("--tax-id", type=int, action="append", default=[], help="of gene files, only this organism")
-    imports.add_argument("--only-in-genes", action="store_true", help="of dbSNP, only variants in or near genes")
-    imports.set_defaults(run=_import)
-    database = verbs.add_parser("blast-database", help="make a BLAST database from FASTA files")
-    database.add_argument("name", metavar="NAME", help="small letters, digits, - and _")
-    database.add_argument("files", nargs="+", type=Path, metavar="FASTA")
-    database.add_argument("--molecule", choices=("nucl", "prot"), required=True)
-    database.add_argument("--title", default="")
-    database.add_argument("--tax-id", type=int, help="of all sequences, where they are of one organism")
-    database.add_argument("--default", action="store_true", help="answers for NCBI's usual names (nt, nr)")
-    database.set_defaults(run=_blast_database)
-    status = verbs.add_parser("status", help="what the store holds, and from which files")
-    status.set_defaults(run=_status)
-    for verb in (serve, imports, database, status):
-        verb.add_argument("--data", type=Path, help="folder of the store; default: as the server's")
+Molecule = Literal["nucl", "prot"]
+app = verbs("the local NCBI gateway")
+DataFolder = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="folder of the store; default: as the server's")
+]
 
 
-def _data_dir(args: argparse.Namespace) -> Path:
+def _data_dir(data: Path | None) -> Path:
+    from server.settings.loading import load_settings
     from server.settings.paths import gateway_dir
 
-    return Path(args.data) if args.data else gateway_dir(load_settings())
+    return data or gateway_dir(load_settings())
 
 
-def _serve(args: argparse.Namespace) -> int:
+@app.command("serve", help="speak E-utilities and BLAST over a local store")
+def serve_gateway(host: str = "127.0.0.1", port: int = 8765, data: DataFolder = None) -> int:
     from retrieval.gateway.app import serve
     from server.observability.logging_setup import setup_logging
+    from server.settings.loading import load_settings
     from server.settings.observability import LogSettings
     from server.wiring.ncbi import blast_options
 
     setup_logging(LogSettings())
-    serve(_data_dir(args), args.host, args.port, blast_options=blast_options(load_settings()))
+    serve(_data_dir(data), host, port, blast_options=blast_options(load_settings()))
     return 0
 
 
-def _import(args: argparse.Namespace) -> int:
+@app.command("import", help="take files downloaded from NCBI into the store")
+def import_files(
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="what the files are ('auto' looks at them); 'list' shows all kinds")
+    ],
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE")] = None,
+    tax_id: Annotated[list[int] | None, typer.Option(help="of gene files, only this organism")] = None,
+    only_in_genes: Annotated[
+        bool, typer.Option("--only-in-genes", help="of dbSNP, only variants in or near genes")
+    ] = False,
+    data: DataFolder = None,
+) -> int:
     from retrieval.formats.items import ReadOptions
-    from retrieval.gateway.importing.registry import KINDS, guess_kind
+    from retrieval.gateway.importing.registry import KINDS
 
-    if args.kind == "list" and not args.files:
-        for kind in KINDS.values():
-            print(f"{kind.name}\t{kind.what}\t{kind.address}")
+    if kind == "list" and not files:
+        for one in KINDS.values():
+            print(f"{one.name}\t{one.what}\t{one.address}")
         return 0
-    if args.kind != "auto" and args.kind not in KINDS:
-        print(f"arrowhead: no kind of file is called {args.kind!r}; known: auto, {', '.join(KINDS)}", file=sys.stderr)
-        return 2
-    if not args.files:
-        print("arrowhead: no FILE to import is named", file=sys.stderr)
-        return 2
-    options = ReadOptions(tax_ids=frozenset(args.tax_id) or None, only_in_genes=args.only_in_genes)
-    kinds: list[str] = []
-    for path in args.files:
-        name = guess_kind(path) if args.kind == "auto" else args.kind
-        if name is None:
-            print(f"arrowhead: {path}: cannot tell what kind of file this is; name it", file=sys.stderr)
-            return 2
-        kinds.append(name)
-    if unused := _unused_option(args, [KINDS[name].options for name in kinds]):
-        print(f"arrowhead: {unused}: no file here is of a kind that it chooses from", file=sys.stderr)
-        return 2
-    for name, path in zip(kinds, args.files, strict=True):
-        _import_one(_data_dir(args), name, path, options)
+    if kind != "auto" and kind not in KINDS:
+        return _wrong(f"no kind of file is called {kind!r}; known: auto, {', '.join(KINDS)}")
+    if not files:
+        return _wrong("no FILE to import is named")
+    options = ReadOptions(tax_ids=frozenset(tax_id or ()) or None, only_in_genes=only_in_genes)
+    kinds = [_kind_of(path) if kind == "auto" else kind for path in files]
+    if "" in kinds:
+        return _wrong(f"{files[kinds.index('')]}: cannot tell what kind of file this is; name it")
+    if unused := _unused_option(options, [KINDS[name].options for name in kinds]):
+        return _wrong(f"{unused}: no file here is of a kind that it chooses from")
+    for name, path in zip(kinds, files, strict=True):
+        _import_one(_data_dir(data), name, path, options)
     return 0
 
 
-def _unused_option(args: argparse.Namespace, options: Sequence[tuple[str, ...]]) -> str:
+def _kind_of(path: Path) -> str:
+    from retrieval.gateway.importing.registry import guess_kind
+
+    return guess_kind(path) or ""
+
+
+def _wrong(reason: str) -> int:
+    print(f"arrowhead: {reason}", file=sys.stderr)
+    return 2
+
+
+def _unused_option(given: ReadOptions, options: Sequence[tuple[str, ...]]) -> str:
     """Return the first flag that applies to none of the files' kinds, "" where there is none.
 
     Such a flag is an error: the user would believe that it selected something.
     """
-    for flag, given, name in (
-        ("--tax-id", args.tax_id, "tax_ids"),
-        ("--only-in-genes", args.only_in_genes, "only_in_genes"),
+    for flag, value, name in (
+        ("--tax-id", given.tax_ids, "tax_ids"),
+        ("--only-in-genes", given.only_in_genes, "only_in_genes"),
     ):
-        if given and not any(name in of_kind for of_kind in options):
+        if value and not any(name in of_kind for of_kind in options):
             return flag
     return ""
 
@@ -141,27 +139,37 @@ def _import_one(data_dir: Path, kind: str, path: Path, options: ReadOptions) -> 
         print(f"{path}: {result.bad - len(result.first_bad):,} more bad records", file=sys.stderr)
 
 
-def _blast_database(args: argparse.Namespace) -> int:
+@app.command("blast-database", help="make a BLAST database from FASTA files")
+def blast_database(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="small letters, digits, - and _")],
+    files: Annotated[list[Path], typer.Argument(metavar="FASTA")],
+    molecule: Annotated[Molecule, typer.Option()],
+    title: str = "",
+    tax_id: Annotated[int | None, typer.Option(help="of all sequences, where they are of one organism")] = None,
+    default: Annotated[bool, typer.Option("--default", help="answers for NCBI's usual names (nt, nr)")] = False,
+    data: DataFolder = None,
+) -> int:
     from retrieval.gateway.blast.databases.build import build_blast_database
 
     made = build_blast_database(
-        args.files,
-        _data_dir(args) / "blast",
-        name=args.name,
-        title=args.title or args.name,
-        molecule=args.molecule,
-        taxids=args.tax_id,
-        default=args.default,
+        files,
+        _data_dir(data) / "blast",
+        name=name,
+        title=title or name,
+        molecule=molecule,
+        taxids=tax_id,
+        default=default,
     )
     print(f"{made.name}: {made.sequences or 0:,} sequences, {made.letters or 0:,} letters")
     return 0
 
 
-def _status(args: argparse.Namespace) -> int:
+@app.command(help="what the store holds, and from which files")
+def status(data: DataFolder = None) -> int:
     from retrieval.formats.records import DATABASES
     from retrieval.gateway.store.open import open_store
 
-    store = open_store(_data_dir(args))
+    store = open_store(_data_dir(data))
     try:
         print(f"{store.path}: {store.kind} store")
         for db in DATABASES:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from server.settings.loading import load_settings
+import typer
+
+from server.cli.options import ConfigFile, verbs
 
 if TYPE_CHECKING:
     from retrieval.graph.store.build import BuildResult
@@ -28,65 +29,67 @@ _STEPS = {
 }
 
 
-def add_graph(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    imports = verbs.add_parser("import", help="make a graph from downloaded files")
-    imports.add_argument("kind", metavar="KIND", help="what the files are; 'list' shows all kinds")
-    imports.add_argument("files", nargs="*", type=Path, metavar="FILE", help="all files of the graph at once")
-    imports.add_argument("--name", default="", help="default: the kind")
-    imports.add_argument("--release", default="", help="the graph's own word for its version; default: a digest")
-    imports.add_argument("--encoder", default="", help="default: graph.encoder, else retrieval.encoder")
-    imports.set_defaults(run=_import)
-    status = verbs.add_parser("status", help="the graphs that are here")
-    status.set_defaults(run=_status)
-    verify = verbs.add_parser("verify", help="read all files and hold them against their digests")
-    verify.add_argument("names", nargs="*", metavar="NAME", help="default: all")
-    verify.set_defaults(run=_verify)
-    show = verbs.add_parser("show", help="what a graph says of a node")
-    show.add_argument("node", metavar="NODE", help="a name, an identifier or an id (Disease::DOID:1612)")
-    show.add_argument("--name", default="", help="graph; default: graph.name")
-    show.add_argument("--edges", action="append", default=[], metavar="TYPE", help="only edges of this type")
-    show.add_argument("--limit", type=int, default=50, help="statements to print (50)")
-    show.set_defaults(run=_show)
-    for verb in (imports, status, verify, show):
-        verb.add_argument("--config", type=Path, help="settings file (TOML)")
-        verb.add_argument("--data", type=Path, help="folder of the graphs; default: as the server's")
+app = verbs("knowledge graphs")
+DataFolder = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="folder of the graphs; default: as the server's")
+]
 
 
-def _root(args: argparse.Namespace, settings: Settings) -> Path:
+def _root(data: Path | None, settings: Settings) -> Path:
     from server.settings.paths import graphs_dir
 
-    return Path(args.data) if args.data else graphs_dir(settings)
+    return data or graphs_dir(settings)
 
 
-def _import(args: argparse.Namespace) -> int:
+def _settings(config: Path | None) -> Settings:
+    from server.settings.loading import load_settings
+
+    return load_settings(None, config)
+
+
+@app.command("import", help="make a graph from downloaded files")
+def import_files(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="what the files are; 'list' shows all kinds")],
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="all files of the graph at once")] = None,
+    name: Annotated[str, typer.Option(help="default: the kind", show_default=False)] = "",
+    release: Annotated[
+        str, typer.Option(help="the graph's own word for its version; default: a digest", show_default=False)
+    ] = "",
+    encoder: Annotated[
+        str, typer.Option(help="default: graph.encoder, else retrieval.encoder", show_default=False)
+    ] = "",
+    config: ConfigFile = None,
+    data: DataFolder = None,
+) -> int:
     from retrieval.graph.store.build import KINDS
 
-    if args.kind == "list" and not args.files:
-        for kind in KINDS.values():
-            print(f"{kind.name}\t{kind.what}")
+    if kind == "list" and not files:
+        for one in KINDS.values():
+            print(f"{one.name}\t{one.what}")
         return 0
-    if args.kind not in KINDS:
-        print(f"arrowhead: no kind of graph is called {args.kind!r}; known: {', '.join(KINDS)}", file=sys.stderr)
-        return 2
-    if not args.files:
-        print("arrowhead: no FILE to import is named", file=sys.stderr)
-        return 2
+    if kind not in KINDS:
+        return _wrong(f"no kind of graph is called {kind!r}; known: {', '.join(KINDS)}")
+    if not files:
+        return _wrong("no FILE to import is named")
     from retrieval.graph.store.build import ImportRequest, build_graph, check_name
     from retrieval.graph.store.catalog import SAMPLE
     from server.wiring.graph import load_graph_encoder
 
-    settings = load_settings(None, args.config)
-    name = args.name or args.kind
+    settings = _settings(config)
+    name = name or kind
     check_name(name)
     if name == SAMPLE:
-        print(f"arrowhead: {SAMPLE!r} is the graph that comes with the program; choose another name", file=sys.stderr)
-        return 2
-    order = ImportRequest(kind=args.kind, files=tuple(args.files), name=name, release=args.release)
+        return _wrong(f"{SAMPLE!r} is the graph that comes with the program; choose another name")
+    order = ImportRequest(kind=kind, files=tuple(files), name=name, release=release)
     with _watched(name) as report_progress:
-        built = build_graph(_root(args, settings), order, load_graph_encoder(settings, args.encoder), report_progress)
+        built = build_graph(_root(data, settings), order, load_graph_encoder(settings, encoder), report_progress)
     _say(name, built)
     return 0
+
+
+def _wrong(reason: str) -> int:
+    print(f"arrowhead: {reason}", file=sys.stderr)
+    return 2
 
 
 def _say(name: str, built: BuildResult) -> None:
@@ -104,12 +107,13 @@ def _say(name: str, built: BuildResult) -> None:
         print(f"{name}: {found.passed - len(built.report.first):,} more bad records", file=sys.stderr)
 
 
-def _status(args: argparse.Namespace) -> int:
+@app.command(help="the graphs that are here")
+def status(config: ConfigFile = None, data: DataFolder = None) -> int:
     from retrieval.graph.errors import GraphDamaged
     from retrieval.graph.store.catalog import graph_names, unfinished
     from retrieval.graph.store.manifest import read_manifest
 
-    root = _root(args, load_settings(None, args.config))
+    root = _root(data, _settings(config))
     names = graph_names(root)
     for name in names:
         try:
@@ -129,14 +133,19 @@ def _status(args: argparse.Namespace) -> int:
     return 0
 
 
-def _verify(args: argparse.Namespace) -> int:
+@app.command("verify", help="read all files and hold them against their digests")
+def verify_graphs(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="default: all")] = None,
+    config: ConfigFile = None,
+    data: DataFolder = None,
+) -> int:
     from retrieval.graph.store.build import check_name
     from retrieval.graph.store.catalog import graph_names, open_graph
     from retrieval.graph.store.manifest import verify
 
-    root = _root(args, load_settings(None, args.config))
+    root = _root(data, _settings(config))
     whole = True
-    for name in args.names or graph_names(root):
+    for name in names or graph_names(root):
         check_name(name)
         if not (root / name).is_dir():
             open_graph(root, name)
@@ -150,33 +159,37 @@ def _verify(args: argparse.Namespace) -> int:
     return 0 if whole else 1
 
 
-def _show(args: argparse.Namespace) -> int:
-    settings = load_settings(None, args.config)
-    graph = _opened(args, settings)
-    try:
-        nodes = graph.find(args.node)
-        for node in nodes:
-            also = f" ({', '.join(node.synonyms[:10])})" if node.synonyms else ""
-            print(f"{node.node_id}\t{node.name}{also}")
+@app.command(help="what a graph says of a node")
+def show(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="a name, an identifier or an id (Disease::DOID:1612)")],
+    name: Annotated[str, typer.Option(help="graph; default: graph.name", show_default=False)] = "",
+    edges: Annotated[list[str] | None, typer.Option(metavar="TYPE", help="only edges of this type")] = None,
+    limit: Annotated[int, typer.Option(help="statements to print")] = 50,
+    config: ConfigFile = None,
+    data: DataFolder = None,
+) -> int:
+    settings = _settings(config)
+    with contextlib.closing(_opened(_root(data, settings), name or settings.graph.name, settings)) as graph:
+        nodes = graph.find(node)
+        for one in nodes:
+            also = f" ({', '.join(one.synonyms[:10])})" if one.synonyms else ""
+            print(f"{one.node_id}\t{one.name}{also}")
         if len(nodes) != 1:
             hint = "name one of them by its id" if nodes else f"{graph.name} has no such node"
             print(f"arrowhead: {hint}", file=sys.stderr)
             return 1
-        statements = graph.statements(nodes[0].node_id, frozenset(args.edges) or None)
-        for statement in statements[: max(0, args.limit)]:
+        statements = graph.statements(nodes[0].node_id, frozenset(edges or ()) or None)
+        for statement in statements[: max(0, limit)]:
             print(_line(statement))
-        if len(statements) > args.limit:
-            print(f"{len(statements) - max(0, args.limit):,} more; --limit shows more", file=sys.stderr)
-    finally:
-        graph.close()
+        if len(statements) > limit:
+            print(f"{len(statements) - max(0, limit):,} more; --limit shows more", file=sys.stderr)
     return 0
 
 
-def _opened(args: argparse.Namespace, settings: Settings) -> LocalGraph:
+def _opened(root: Path, name: str, settings: Settings) -> LocalGraph:
     from retrieval.graph.store.catalog import SAMPLE, open_graph, open_or_sample
     from server.wiring.graph import load_graph_encoder
 
-    root, name = _root(args, settings), args.name or settings.graph.name
     if name == SAMPLE and not (root / name).is_dir():
         with _watched(name) as report_progress:
             return open_or_sample(root, name, load_graph_encoder(settings), report_progress)
@@ -189,7 +202,7 @@ def _line(statement: Statement) -> str:
     return "\t".join((statement.text, edge.kind, sources or "no source", edge.licence or "no licence"))
 
 
-@contextmanager
+@contextlib.contextmanager
 def _watched(what: str) -> Iterator[ProgressCallback]:
     """Show progress on one line of the terminal.
 

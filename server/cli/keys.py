@@ -5,21 +5,22 @@ A running server applies a change at its next request.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from server.auth.scopes import ScopeInvalid, Scopes
-from server.settings.loading import SettingsInvalid, load_settings
-from server.types import EGRESS_MODES
+import typer
+
+from server.cli.options import ConfigFile, verbs
+from server.types import EgressMode
 
 if TYPE_CHECKING:
     from server.auth.key_store import KeyStore, StoredKey
+    from server.auth.scopes import Scopes
     from server.settings.schema import Settings
 
 _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
@@ -27,49 +28,57 @@ _LASTING: Final = re.compile(r"([0-9]{1,5})([hdw])", re.ASCII)
 _HEAD: Final = ("ID", "NAME", "STATE", "CREATED", "EXPIRES", "METHODS", "EGRESS", "RATE", "NAMESPACES")
 
 
-def add_key(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    create = verbs.add_parser("create", help="make a key; its secret is printed once and not kept")
-    create.add_argument("--name", required=True, help="whose it is, or for what")
-    create.add_argument(
-        "--methods", metavar="A,B", help="methods it may ask, 'direct' for the bare model; default: all"
-    )
-    create.add_argument("--egress", choices=EGRESS_MODES, help="lower the server's mode for it")
-    create.add_argument("--rate", type=int, metavar="N", help="requests per minute; default: no limit")
-    create.add_argument("--tokens", type=int, metavar="N", help="sampled tokens per minute; default: no limit")
-    create.add_argument(
-        "--namespaces",
-        metavar="X,Y",
-        help="namespaces it reads, beside its own; '' for its own alone; default: all that belong to no other key",
-    )
-    create.add_argument("--read-only", action="store_true", help="it makes and changes no namespaces")
-    create.add_argument("--expires", metavar="WHEN", help="90d, 12h, 4w, or a day as 2027-01-31; default: never")
-    create.set_defaults(run=_create)
-    show = verbs.add_parser("list", help="all keys, without their secrets")
-    show.add_argument("--json", action="store_true")
-    show.set_defaults(run=_list)
-    revoke = verbs.add_parser("revoke", help="take a key back")
-    revoke.add_argument("key", metavar="ID|NAME")
-    revoke.set_defaults(run=_revoke)
-    for verb in (create, show, revoke):
-        verb.add_argument("--config", type=Path, help="settings file (TOML)")
+app = verbs("keys of clients: make, list, revoke")
 
 
-def _opened(args: argparse.Namespace) -> tuple[Settings, KeyStore]:
+def _opened(config: Path | None) -> tuple[Settings, KeyStore]:
+    from server.settings.loading import load_settings
     from server.wiring.keys import open_key_store
 
-    settings = load_settings(None, args.config)
+    settings = load_settings(None, config)
     return settings, open_key_store(settings)
 
 
-def _create(args: argparse.Namespace) -> int:
+@app.command(help="make a key; its secret is printed once and not kept")
+def create(
+    name: Annotated[str, typer.Option(help="whose it is, or for what")],
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="methods it may ask, 'direct' for the bare model; default: all"),
+    ] = None,
+    egress: Annotated[EgressMode | None, typer.Option(help="lower the server's mode for it")] = None,
+    rate: Annotated[int | None, typer.Option(metavar="N", help="requests per minute; default: no limit")] = None,
+    tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="sampled tokens per minute; default: no limit")
+    ] = None,
+    namespaces: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X,Y",
+            help="namespaces it reads, beside its own; '' for its own alone; default: all that belong to no other key",
+        ),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="it makes and changes no namespaces")] = False,
+    expires: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="90d, 12h, 4w, or a day as 2027-01-31; default: never")
+    ] = None,
+    config: ConfigFile = None,
+) -> int:
+    moment = _moment(expires, datetime.now(UTC)) if expires else None
+    scopes = _scopes(
+        methods=_known_methods(_listed(methods)),
+        egress=egress,
+        requests_per_minute=rate,
+        tokens_per_minute=tokens,
+        namespaces=_listed(namespaces),
+        may_change=not read_only,
+    )
     from server.auth.key_store import NewKey
     from server.types import key_id
 
-    settings, store = _opened(args)
+    settings, store = _opened(config)
     taken = [key_id(key.get_secret_value()) for key in settings.server.api_keys]
-    expires = _moment(args.expires, datetime.now(UTC)) if args.expires else None
-    secret, made = store.create(NewKey(name=args.name, expires=expires, scopes=_scopes(args), taken=taken))
+    secret, made = store.create(NewKey(name=name, expires=moment, scopes=scopes, taken=taken))
     # The secret alone on stdout: KEY=$(arrowhead key create --name …)
     print(secret)
     until = f", until {_shown(made.expires)}" if made.expires else ""
@@ -77,29 +86,34 @@ def _create(args: argparse.Namespace) -> int:
     return 0
 
 
-def _scopes(args: argparse.Namespace) -> Scopes:
-    """Return the scopes that the flags describe.
+def _known_methods(methods: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the methods, None for all.
 
     Raises:
-        SettingsInvalid: a method is unknown, or a scope is invalid.
+        SettingsInvalid: a method is unknown.
     """
-    methods = _listed(args.methods)
     if methods is not None:
-        from server.methods.registry import METHOD_NAMES
+        from server.methods.base import METHOD_NAMES
+        from server.settings.loading import SettingsInvalid
         from server.wiring.services import DIRECT
 
         known = (DIRECT, *METHOD_NAMES)
         if strangers := [name for name in methods if name not in known]:
             raise SettingsInvalid(f"--methods: there is no method {strangers[0]}; methods: {', '.join(known)}")
+    return methods
+
+
+def _scopes(**limits: Any) -> Scopes:
+    """Return the scopes with these limits.
+
+    Raises:
+        SettingsInvalid: a scope is invalid.
+    """
+    from server.auth.scopes import ScopeInvalid, Scopes
+    from server.settings.loading import SettingsInvalid
+
     try:
-        return Scopes(
-            methods=methods,
-            egress=args.egress,
-            requests_per_minute=args.rate,
-            tokens_per_minute=args.tokens,
-            namespaces=_listed(args.namespaces),
-            may_change=not args.read_only,
-        )
+        return Scopes(**limits)
     except ScopeInvalid as error:
         raise SettingsInvalid(error.message) from error
 
@@ -116,6 +130,8 @@ def _moment(text: str, now: datetime) -> datetime:
     Raises:
         SettingsInvalid: the text is no period or date, or the time is past.
     """
+    from server.settings.loading import SettingsInvalid
+
     try:
         if lasting := _LASTING.fullmatch(text):
             found = now + int(lasting[1]) * _UNITS[lasting[2]]
@@ -129,10 +145,11 @@ def _moment(text: str, now: datetime) -> datetime:
     return found.astimezone(UTC).replace(microsecond=0)
 
 
-def _list(args: argparse.Namespace) -> int:
-    _, store = _opened(args)
+@app.command("list", help="all keys, without their secrets")
+def list_keys(as_json: Annotated[bool, typer.Option("--json")] = False, config: ConfigFile = None) -> int:
+    _, store = _opened(config)
     keys, now = store.known(), datetime.now(UTC)
-    if args.json:
+    if as_json:
         print(json.dumps([_as_dict(key, now) for key in keys], indent=1))
         return 0
     rows = [_HEAD, *(_row(key, now) for key in keys)]
@@ -175,13 +192,14 @@ def _shown(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _revoke(args: argparse.Namespace) -> int:
+@app.command(help="take a key back")
+def revoke(key: Annotated[str, typer.Argument(metavar="ID|NAME")], config: ConfigFile = None) -> int:
     from server.auth.key_store import KeyRefused
     from server.types import key_id
 
-    settings, store = _opened(args)
-    if args.key in {key_id(key.get_secret_value()) for key in settings.server.api_keys}:
-        raise KeyRefused(f"{args.key} is a key of server.api_keys: take it out there and start the server anew")
-    gone = store.revoke(args.key)
+    settings, store = _opened(config)
+    if key in {key_id(one.get_secret_value()) for one in settings.server.api_keys}:
+        raise KeyRefused(f"{key} is a key of server.api_keys: take it out there and start the server anew")
+    gone = store.revoke(key)
     print(f"{gone.name}: key {gone.id} revoked")
     return 0

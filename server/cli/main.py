@@ -1,63 +1,40 @@
-"""Parse the flags of the ``arrowhead`` command, load the settings and call one function per verb.
+"""Join the verbs to the ``arrowhead`` command, and turn their errors into one clear line and an exit status.
 
-Exit status: 0 done, 1 failed, 2 the command or the settings are wrong.
+Exit status: 0 done, 1 failed, 2 the command or the settings are wrong. A verb's module imports at its top only what its
+options need, and the rest in the verb: ``arrowhead key list`` must not wait for a server's libraries.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.main import get_command
 
 from models.errors import ArrowheadError
 from models.torch_runtime.openmp import limit_spin_count
-from server.cli.gateway import add_gateway
-from server.cli.graph import add_graph
-from server.cli.keys import add_key
-from server.cli.namespaces import add_index, add_namespace
-from server.cli.search import add_search
-from server.settings.loading import SettingsInvalid, load_settings
-
-# Flag -> setting, for serve and ask. Every other setting has its variable and its line in the TOML file.
-_FLAGS: dict[str, tuple[str, str, str]] = {
-    "--host": ("server", "host", "address to listen on (127.0.0.1)"),
-    "--port": ("server", "port", "port to listen on (8000)"),
-    "--model": ("model", "name", "directory or hub id; default: the embedded model"),
-    "--served-name": ("model", "served_name", "name clients use"),
-    "--engine": ("model", "engine", "auto, transformers, vllm or scripted"),
-    "--script": ("model", "script", "script of the scripted engine"),
-    "--prompt-form": ("model", "prompt_form", "base or chat"),
-    "--dtype": ("model", "dtype", "auto, float32, bfloat16 or float16"),
-    "--device": ("model", "device", "auto, cpu, cuda or cuda:N"),
-    "--max-model-len": ("model", "max_model_len", "tokens of prompt and answer together"),
-    "--max-num-seqs": ("model", "max_num_seqs", "sequences decoded together"),
-    "--kv-cache-gib": ("model", "kv_cache_gib", "memory for cached prefixes"),
-    "--egress": ("egress", "mode", "off (nothing leaves this machine), local-first or ncbi"),
-    "--audit-log": ("audit", "path", "audit log of what leaves"),
-    "--email": ("ncbi", "email", "contact address for NCBI"),
-    "--eutils-url": ("ncbi", "eutils_url", "E-utilities address"),
-    "--blast-url": ("ncbi", "blast_url", "BLAST address"),
-    "--gateway-data": ("gateway", "data_dir", "store of the built-in gateway"),
-    "--max-calls": ("loop", "max_calls", "calls of one answer"),
-    "--trace-dir": ("traces", "dir", "folder for traces on disk"),
-    "--log-level": ("log", "level", "DEBUG, INFO, WARNING or ERROR"),
-    "--log-format": ("log", "format", "text or json"),
-}
-_NOT_FOR_ASK = frozenset({"--host", "--port", "--trace-dir", "--model"})
+from server.cli import ask, audit, doctor, gateway, graph, index, keys, models, namespaces, search, serve
+from server.cli.options import verbs
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(argv)
-    run: Callable[[argparse.Namespace], int] = args.run
+    """Run one command line, that of the process by default, and return the exit status."""
     limit_spin_count()
+    command = get_command(_application())
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return run(args)
-    except SettingsInvalid as error:
-        return _fail(error, 2)
+        # Not the command's own main(), which reports errors and closed pipes in its own way.
+        with command.make_context("arrowhead", words) as context:
+            status: int = command.invoke(context)
+            return status
+    except typer.Exit as ended:
+        return ended.exit_code
+    except typer.TyperException as error:
+        return _refuse(error)
     except ArrowheadError as error:
-        return _fail(error, 1)
+        return _fail(error)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -66,159 +43,53 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _fail(error: ArrowheadError, status: int) -> int:
+def _application() -> typer.Typer:
+    app = verbs("Biomedical questions, answered with sources.")
+    app.callback()(_arrowhead)
+    app.command("serve", help="serve the OpenAI API")(serve.serve)
+    app.command("ask", help="answer one question")(ask.ask)
+    app.command("models", help="list the models and methods that can be served")(models.list_models)
+    app.add_typer(namespaces.app, name="namespace")
+    app.add_typer(index.app, name="index")
+    app.command("search", help="search namespaces", cls=search.SearchCommand)(search.search)
+    app.add_typer(graph.app, name="graph")
+    app.add_typer(keys.app, name="key")
+    app.add_typer(gateway.app, name="gateway")
+    app.add_typer(audit.app, name="audit")
+    app.command("doctor", help="check this machine and the settings")(doctor.doctor)
+    return app
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from server.version import commit, installed_version
+
+        built_from = commit()
+        print(f"arrowhead {installed_version()}" + (f" ({built_from[:12]})" if built_from else ""))
+        raise typer.Exit
+
+
+def _arrowhead(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version and the commit", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Biomedical questions, answered with sources."""
+
+
+def _refuse(error: typer.TyperException) -> int:
+    """Print the usage of the verb and what is wrong with the command line."""
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        print(context.get_usage(), file=sys.stderr)
+    command = context.command_path if context is not None else "arrowhead"
+    print(f"{command}: error: {error.format_message()}", file=sys.stderr)
+    return error.exit_code
+
+
+def _fail(error: ArrowheadError) -> int:
+    from server.settings.loading import SettingsInvalid
+
     lines = [f"arrowhead: {line}" for line in error.message.splitlines()]
     print("\n".join([*lines, *([f"hint: {error.hint}"] if error.hint else [])]), file=sys.stderr)
-    return status
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="arrowhead", description="Biomedical questions, answered with sources.")
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    serve = verbs.add_parser("serve", help="serve the OpenAI API")
-    _add_settings(serve, _FLAGS)
-    serve.set_defaults(run=_serve)
-    ask = verbs.add_parser("ask", help="answer one question")
-    ask.add_argument("question")
-    ask.add_argument("--model", "-m", metavar="MODEL[:METHOD]", help="default: the embedded model with genegpt")
-    ask.add_argument("--json", action="store_true", help="print the whole trace")
-    ask.add_argument("--url", help="ask the server at this address instead of loading a model here")
-    ask.add_argument("--key", help="API key of that server")
-    ask.add_argument("--option", "-o", action="append", default=[], metavar="KEY=VALUE", help="option of the method")
-    _add_settings(ask, {flag: target for flag, target in _FLAGS.items() if flag not in _NOT_FOR_ASK})
-    ask.set_defaults(run=_ask)
-    models = verbs.add_parser("models", help="list the models and methods that can be served")
-    _add_settings(models, {"--model": _FLAGS["--model"], "--served-name": _FLAGS["--served-name"]})
-    models.set_defaults(run=_models)
-    add_namespace(verbs.add_parser("namespace", help="corpora of one's own, and their indices"))
-    add_index(verbs.add_parser("index", help="vector and word indices of namespaces"))
-    add_search(verbs.add_parser("search", help="search namespaces"))
-    add_graph(verbs.add_parser("graph", help="knowledge graphs"))
-    add_key(verbs.add_parser("key", help="keys of clients: make, list, revoke"))
-    add_gateway(verbs.add_parser("gateway", help="the local NCBI gateway"))
-    _add_audit(verbs.add_parser("audit", help="the log of what left this machine"))
-    doctor = verbs.add_parser("doctor", help="check this machine and the settings")
-    _add_settings(doctor, _FLAGS)
-    doctor.set_defaults(run=_doctor)
-    return parser
-
-
-def _add_settings(parser: argparse.ArgumentParser, flags: dict[str, tuple[str, str, str]]) -> None:
-    parser.add_argument("--config", type=Path, help="settings file (TOML)")
-    for flag, (group, field, text) in flags.items():
-        parser.add_argument(flag, dest=f"{group}.{field}", metavar=field.upper(), help=text)
-
-
-def _add_audit(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for name, text, run in (
-        ("verify", "check that no line was changed, moved or lost", _audit_verify),
-        ("show", "print the lines", _audit_show),
-    ):
-        verb = verbs.add_parser(name, help=text)
-        verb.add_argument("file", nargs="*", type=Path, help="default: the server's log with its older files")
-        verb.add_argument("--config", type=Path, help="settings file (TOML)")
-        verb.set_defaults(run=run)
-        if name == "show":
-            verb.add_argument("--since", metavar="TIME", help="2026-01-31 or 2026-01-31T08:00:00Z")
-            verb.add_argument("--request-id", metavar="ID", help="an answer's id, e.g. chatcmpl-…")
-            verb.add_argument("--json", action="store_true", help="the lines as they stand in the file")
-
-
-def _settings(args: argparse.Namespace) -> Any:
-    given: dict[str, dict[str, Any]] = {}
-    for name, value in vars(args).items():
-        group, dot, field = name.partition(".")
-        if dot and value is not None:
-            given.setdefault(group, {})[field] = value
-    return load_settings(given, args.config)
-
-
-# Each verb imports what it needs: `arrowhead models` must not wait for a server's libraries.
-
-
-def _serve(args: argparse.Namespace) -> int:
-    settings = _settings(args)
-    from server.observability.logging_setup import setup_logging
-    from server.serving.run import run_server
-
-    setup_logging(settings.log)
-    return run_server(settings)
-
-
-def _ask(args: argparse.Namespace) -> int:
-    settings = _settings(args)
-    from server.cli.ask import Question, ask
-    from server.observability.logging_setup import setup_logging
-    from server.wiring.models import with_model
-
-    if args.model and not args.url:
-        settings, args.model = with_model(settings, args.model)
-
-    setup_logging(
-        settings.log.model_copy(update={"level": "WARNING"}) if settings.log.level == "INFO" else settings.log
-    )
-    options = dict(_option(text) for text in args.option)
-    question = Question(
-        text=args.question, model=args.model, as_json=args.json, url=args.url, key=args.key, options=options
-    )
-    ask(question, settings)
-    return 0
-
-
-def _option(text: str) -> tuple[str, Any]:
-    import json
-
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise SettingsInvalid(f"--option {text}: write KEY=VALUE")
-    try:
-        # Text that is no JSON stays text, and so does a mask of digits.
-        parsed = json.loads(value)
-    except ValueError:
-        return key, value
-    return key, value if key == "mask" else parsed
-
-
-def _models(args: argparse.Namespace) -> int:
-    settings = _settings(args)
-    from server.methods.registry import METHOD_NAMES
-    from server.wiring.models import find_cards
-
-    cards = find_cards(settings)
-    for card in cards:
-        facts = f"{card.prompt_form}, {card.context_length} tokens, {card.licence}"
-        print(f"{card.name}\t{facts}\t{card.description or card.source}")
-        for method in METHOD_NAMES:
-            print(f"{card.name}:{method}")
-    if not cards:
-        print("no model is installed: name one with --model, or install the embedded model's files", file=sys.stderr)
-    return 0 if cards else 1
-
-
-def _audit_files(args: argparse.Namespace) -> list[Path]:
-    from server.settings.paths import audit_path
-
-    return args.file or [audit_path(load_settings(None, args.config))]
-
-
-def _audit_verify(args: argparse.Namespace) -> int:
-    from server.cli.audit import verify_log
-
-    return verify_log(_audit_files(args))
-
-
-def _audit_show(args: argparse.Namespace) -> int:
-    from server.cli.audit import LineFilter, parse_since, show_log
-
-    since = parse_since(args.since) if args.since else None
-    return show_log(_audit_files(args), LineFilter(since=since, request_id=args.request_id, as_json=args.json))
-
-
-def _doctor(args: argparse.Namespace) -> int:
-    settings = _settings(args)
-    from server.cli.doctor import examine, report
-
-    findings = examine(settings)
-    print(report(findings))
-    return 1 if any(finding.status == "fail" for finding in findings) else 0
+    return 2 if isinstance(error, SettingsInvalid) else 1

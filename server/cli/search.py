@@ -2,62 +2,83 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
+import itertools
 import json
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
 
 from server.cli.namespaces import opened
-from server.settings.loading import SettingsInvalid
+from server.cli.options import ConfigFile
 
 if TYPE_CHECKING:
     from retrieval.corpus.search.ranking import RankedPassage, Retriever
     from server.evidence.passages import Retrieval
 
 _SHOWN = 300
+_RERANKED = "50"
 
 
-def add_search(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query")
-    parser.add_argument("--namespace", "-n", action="append", default=[], metavar="NAME", help="default: all")
-    parser.add_argument(
-        "--retriever", default="", metavar="R", help="dense, bm25, pes2, hybrid, or the name of an encoder"
-    )
-    parser.add_argument("-k", type=int, default=5, help="passages")
-    parser.add_argument(
-        "--rerank", type=int, nargs="?", const=50, default=0, metavar="N",
-        help="let the cross-encoder judge the N best (50)",
-    )  # fmt: skip
-    parser.add_argument("--from", dest="date_from", default="", metavar="YYYY[-MM[-DD]]")
-    parser.add_argument("--to", dest="date_to", default="", metavar="YYYY[-MM[-DD]]")
-    parser.add_argument("--type", action="append", default=[], help="only documents of this type, as 'review'")
-    parser.add_argument("--without-type", action="append", default=[])
-    parser.add_argument("--json", action="store_true", help="one object a line")
-    parser.add_argument("--config", type=Path, help="settings file (TOML)")
-    parser.set_defaults(run=_search)
+class SearchCommand(TyperCommand):
+    """Accept ``--rerank`` without a number; typer's options always take a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        filled: list[str] = []
+        for word, following in itertools.zip_longest(args, args[1:], fillvalue=""):
+            filled.append(word)
+            if word == "--rerank" and not following.isdecimal():
+                filled.append(_RERANKED)
+        return super().parse_args(ctx, filled)
 
 
-def _search(args: argparse.Namespace) -> int:
+def search(
+    query: str,
+    namespace: Annotated[
+        list[str] | None, typer.Option("--namespace", "-n", metavar="NAME", help="default: all")
+    ] = None,
+    retriever: Annotated[
+        str,
+        typer.Option(metavar="R", help="dense, bm25, pes2, hybrid, or the name of an encoder", show_default=False),
+    ] = "",
+    k: Annotated[int, typer.Option("-k", help="passages")] = 5,
+    rerank: Annotated[
+        int,
+        typer.Option(metavar="[N]", help="let the cross-encoder judge the N best (50)", show_default=False),
+    ] = 0,
+    date_from: Annotated[str, typer.Option("--from", metavar="YYYY[-MM[-DD]]", show_default=False)] = "",
+    date_to: Annotated[str, typer.Option("--to", metavar="YYYY[-MM[-DD]]", show_default=False)] = "",
+    types: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="only documents of this type, as 'review'")
+    ] = None,
+    without_types: Annotated[list[str] | None, typer.Option("--without-type", metavar="TYPE")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one object a line")] = False,
+    config: ConfigFile = None,
+) -> int:
+    from retrieval.corpus.errors import NamespaceInvalid
     from retrieval.corpus.search.searcher import SearchOptions
     from retrieval.corpus.store.base import PassageFilter
+    from server.settings.loading import SettingsInvalid
 
     where = PassageFilter(
-        date_from=parse_day(args.date_from, "--from", "0000"),
-        date_to=parse_day(args.date_to, "--to", "9999"),
-        types=tuple(args.type),
-        without_types=tuple(args.without_type),
+        date_from=parse_day(date_from, "--from", "0000"),
+        date_to=parse_day(date_to, "--to", "9999"),
+        types=tuple(types or ()),
+        without_types=tuple(without_types or ()),
     )
-    with opened(args) as (_, retrieval):
-        names = args.namespace or retrieval.namespaces.names()
+    with opened(config) as (settings, retrieval):
+        if rerank and settings.retrieval.cross_encoder is None:
+            raise NamespaceInvalid("there is no cross-encoder: retrieval.cross_encoder names one", param="rerank")
+        names = namespace or retrieval.namespaces.names()
         if not names:
             raise SettingsInvalid("there is no namespace yet: `arrowhead namespace create NAME` makes one")
-        retriever = retriever_of(retrieval, args.retriever, names)
-        options = SearchOptions(k=args.k, retriever=retriever, where=where, rerank=args.rerank)
-        found = retrieval.searcher.search(args.query, names, options)
+        chosen = retriever_of(retrieval, retriever, names)
+        options = SearchOptions(k=k, retriever=chosen, where=where, rerank=rerank)
+        found = retrieval.searcher.search(query, names, options)
     for rank, one in enumerate(found, 1):
-        print(json.dumps(_as_dict(one), ensure_ascii=False) if args.json else _as_text(rank, one))
+        print(json.dumps(_as_dict(one), ensure_ascii=False) if as_json else _as_text(rank, one))
     return 0
 
 
@@ -73,6 +94,8 @@ def parse_day(text: str, flag: str, rest: str) -> int:
         return 0
     found = re.fullmatch(r"(\d{4})(?:[-/]?(\d\d))?(?:[-/]?(\d\d))?", text)
     if found is None:
+        from server.settings.loading import SettingsInvalid
+
         raise SettingsInvalid(f"{flag} {text}: write a day as 2020-01-31, or a year, or a month")
     return int((found[1] + (found[2] or "") + (found[3] or "")).ljust(8, rest[-1]))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from models.decoding.types import CallStatus, LoopFinish, LoopUsage
 from models.errors import ArrowheadError
@@ -15,6 +15,8 @@ from models.types import TokenLogprob
 
 Channel = Literal["answer", "reasoning"]
 Origin = Literal["sampled", "injected"]
+# By name, in the order of lists: who only needs the names does not wait for the methods' libraries.
+METHOD_NAMES: Final = ("genegpt", "kg-rag", "medrag", "i-medrag")
 
 
 class MethodError(ArrowheadError):

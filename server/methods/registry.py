@@ -7,10 +7,6 @@ from contextlib import aclosing
 
 from models.catalog import ModelCard
 from server.methods.base import AnswerRequest, Event, Method, Step
-from server.methods.genegpt.method import GeneGpt
-from server.methods.i_medrag.method import IMedRag
-from server.methods.kg_rag.method import KgRag
-from server.methods.medrag.method import MedRag
 
 
 class WarningMethod:
@@ -30,9 +26,6 @@ class WarningMethod:
         async with aclosing(self._inner.answer(ask)) as events:
             async for event in events:
                 yield event
-
-
-METHOD_NAMES = (GeneGpt.name, KgRag.name, MedRag.name, IMedRag.name)
 
 
 def for_model(method: Method, card: ModelCard) -> Method:

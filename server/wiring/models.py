@@ -5,7 +5,8 @@ from __future__ import annotations
 from models.catalog import EMBEDDED_NAME, ModelCard, ModelRequest, load_catalog
 from models.engines.options import EngineOptions
 from models.errors import ModelNotFound
-from server.methods.registry import METHOD_NAMES
+from server.errors import ModelUnknown
+from server.methods.base import METHOD_NAMES
 from server.settings.model import ModelSettings
 from server.settings.schema import Settings
 
@@ -34,11 +35,19 @@ def choose_card(settings: Settings) -> ModelCard:
 
 
 def with_model(settings: Settings, name: str) -> tuple[Settings, str]:
-    """Return settings that serve ``MODEL`` of ``MODEL[:METHOD]``, and the model name to request."""
+    """Return settings that serve ``MODEL`` of ``MODEL[:METHOD]``, and the model name to request.
+
+    Raises:
+        ModelUnknown: an installed model is named with a method that does not exist.
+        ModelNotFound: no such model is installed.
+    """
     source, colon, method = name.rpartition(":")
+    installed = {card.name for card in find_cards(settings)}
+    if colon and source in installed and method not in METHOD_NAMES and name not in installed:
+        raise ModelUnknown(f"{name}: there is no method {method!r}; methods: {', '.join(METHOD_NAMES)}", param="model")
     if not colon or method not in METHOD_NAMES:
         source, method = name, ""
-    if source not in {card.name for card in find_cards(settings)}:
+    if source not in installed:
         model = settings.model.model_copy(update={"name": source})
         settings = settings.model_copy(update={"model": model})
         source = choose_card(settings).name

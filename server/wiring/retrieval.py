@@ -17,7 +17,7 @@ from retrieval.corpus.search.searcher import Rankers, Searcher
 from retrieval.corpus.store.base import PassageStores
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.index.base import RowFilter, VectorIndex
-from retrieval.index.open import create_index, open_index
+from retrieval.index.open import committed_rows, create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.segments.snapshot import IndexSnapshot
 from retrieval.index.segments.storage import Storage
@@ -48,6 +48,7 @@ def build_retrieval(
         vectors=opener.vectors,
         words=_words,
         keywords=lambda folder, _: _keywords(folder),
+        vector_rows=committed_rows,
     )
     namespaces = Namespaces(data_dir, backends)
     judge = _CrossEncoder(pool) if settings.cross_encoder else None

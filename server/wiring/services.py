@@ -16,8 +16,9 @@ from typing import NamedTuple
 from server.admission.controller import Admission
 from server.admission.fair_queue import AdmissionLimits, Ticket
 from server.auth.api_keys import Keyring
+from server.auth.namespace_scopes import NamespaceAccess
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
-from server.auth.scopes import NamespaceAccess, Principal
+from server.auth.scopes import Principal
 from server.egress.router import Egress
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import ModelUnknown, Unauthorized

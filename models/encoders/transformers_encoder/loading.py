@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 import torch
-from transformers import AutoModel, AutoModelForSequenceClassification
-from transformers.utils.logging import disable_progress_bar
 
 from models.encoders.model_files import ModelFolder, weight_files
 from models.encoders.sentence_config import positions
 from models.encoders.transformers_encoder.placement import Placement
+from models.encoders.transformers_encoder.plain_bert import load_plain_bert
 from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound
 from models.torch_runtime.layers import pack_linears
 from models.torch_runtime.openmp import run_in_new_thread
@@ -27,7 +27,7 @@ def load_transformer(folder: ModelFolder, placement: Placement) -> Any:
 
     Raises as ``load_classifier`` does.
     """
-    return run_in_new_thread(partial(_load, AutoModel, folder, placement))
+    return run_in_new_thread(partial(_load, _read_transformer, folder, placement))
 
 
 def load_classifier(folder: ModelFolder, placement: Placement) -> Any:
@@ -38,7 +38,7 @@ def load_classifier(folder: ModelFolder, placement: Placement) -> Any:
         EncoderUnusable: weights that the model needs are not in the files.
         EngineUnavailable: this machine cannot run it.
     """
-    return run_in_new_thread(partial(_load, AutoModelForSequenceClassification, folder, placement))
+    return run_in_new_thread(partial(_load, _read_classifier, folder, placement))
 
 
 def check_lengths(model: Any, tokenizer: Any, max_tokens: int, name: str) -> None:
@@ -61,20 +61,42 @@ def takes_segments(model: Any, tokenizer: Any) -> bool:
     return SEGMENTS in tokenizer.model_input_names and SEGMENTS in inspect.signature(model.forward).parameters
 
 
-def _load(auto: Any, folder: ModelFolder, placement: Placement) -> Any:
-    weight_files(folder)
+def _read_transformer(folder: ModelFolder, placement: Placement) -> Any:
+    plain = load_plain_bert(folder, placement.dtype)
+    if plain is not None:
+        return plain
+    from transformers import AutoModel
+
+    return _read(AutoModel, folder, placement)
+
+
+def _read_classifier(folder: ModelFolder, placement: Placement) -> Any:
+    from transformers import AutoModelForSequenceClassification
+
+    return _read(AutoModelForSequenceClassification, folder, placement)
+
+
+def _read(auto: Any, folder: ModelFolder, placement: Placement) -> Any:
+    from transformers.utils.logging import disable_progress_bar
+
     disable_progress_bar()  # it would interrupt a command's own output
+    model, report = auto.from_pretrained(
+        folder.path,
+        local_files_only=True,
+        use_safetensors=True,
+        trust_remote_code=False,
+        dtype=placement.dtype,
+        attn_implementation="sdpa",
+        output_loading_info=True,
+    )
+    _check_report(report, folder)
+    return model
+
+
+def _load(read: Callable[[ModelFolder, Placement], Any], folder: ModelFolder, placement: Placement) -> Any:
+    weight_files(folder)
     try:
-        model, report = auto.from_pretrained(
-            folder.path,
-            local_files_only=True,
-            use_safetensors=True,
-            trust_remote_code=False,
-            dtype=placement.dtype,
-            attn_implementation="sdpa",
-            output_loading_info=True,
-        )
-        _check_report(report, folder)
+        model = read(folder, placement)
         model = model.to(placement.device).eval().requires_grad_(False)
         pack_linears(model)
         return model

@@ -77,6 +77,11 @@ def load_tokenizer(directory: Path) -> Any:
     Raises:
         ModelNotFound: there is no tokenizer, or it has no fast form.
     """
+    from models.encoders.transformers_encoder.plain_bert import load_plain_tokenizer
+
+    plain = load_plain_tokenizer(directory)
+    if plain is not None:
+        return plain
     from transformers import AutoTokenizer
 
     try:

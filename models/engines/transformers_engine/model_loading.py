@@ -97,7 +97,9 @@ def chosen_dtype(wish: Dtype, device: torch.device, saved: torch.dtype | None, *
 
 def _load_weights(card: ModelCard, options: EngineOptions, device: torch.device, local_only: bool) -> Any:
     from safetensors import SafetensorError
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()  # it would interrupt a command's own output
     where = {"revision": card.revision, "local_files_only": local_only}
     try:
         saved = AutoConfig.from_pretrained(card.source, **where).get_text_config().dtype

@@ -141,6 +141,16 @@ class Namespace:
             return 0
         return self.vectors.stats().rows if target == "vectors" else len(self._texts(target))
 
+    def committed_rows(self, target: Target) -> int:
+        """Return how many passages the files of an index hold.
+
+        Loads no encoder where the back end can tell without one: a change that adds no vector must not wait for it.
+        """
+        count = self._backends.vector_rows
+        if target != "vectors" or count is None or not self.has(target):
+            return self.rows(target)
+        return count(self.folder / target)
+
     def _texts(self, target: Target) -> TextIndex:
         return self.words if target == "words" else self.keywords
 

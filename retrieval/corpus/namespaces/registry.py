@@ -169,7 +169,7 @@ class Namespaces:
             for target in namespace.settings.targets:
                 counts = namespace.store.counts()
                 sure = counts.passages - (counts.pending[target] - counts.gone[target])
-                if namespace.rows(target) < sure:
+                if namespace.committed_rows(target) < sure:
                     with writer.transaction():
                         writer.mark_all_pending(target)
             yield namespace, writer

@@ -81,6 +81,8 @@ class Backends:
     readers can open, even an empty one.
 
     ``encoders`` returns the same object for the same id as long as it is loaded; ``words`` takes the back end's name.
+    ``vector_rows`` returns the rows that the vectors of a folder have committed, without an encoder; None where only
+    the open index tells.
     """
 
     stores: Callable[[Path], PassageStores]
@@ -88,6 +90,7 @@ class Backends:
     vectors: Callable[[Path, Encoder, bool], VectorIndex]
     words: Callable[[Path, str, bool], LexicalIndex]
     keywords: Callable[[Path, bool], TextIndex]
+    vector_rows: Callable[[Path], int] | None = None
 
 
 def settings_of(text: str) -> NamespaceSettings:

@@ -7,7 +7,11 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from models.decoding.types import LoopUsage
-from server.methods.base import AnswerRequest, Done, Event, OptionInvalid, Step, TextDelta
+from server.methods.base import METHOD_NAMES, AnswerRequest, Done, Event, OptionInvalid, Step, TextDelta
+from server.methods.genegpt.method import GeneGpt
+from server.methods.i_medrag.method import IMedRag
+from server.methods.kg_rag.method import KgRag
+from server.methods.medrag.method import MedRag
 from server.methods.registry import WarningMethod
 
 
@@ -50,3 +54,8 @@ async def test_options_are_checked_and_closing_reaches_the_method() -> None:
     await events.aclose()
 
     assert inner.closed
+
+
+def test_the_names_are_those_of_the_methods() -> None:
+    """The list that needs no method's libraries agrees with the methods."""
+    assert (GeneGpt.name, KgRag.name, MedRag.name, IMedRag.name) == METHOD_NAMES

@@ -1,0 +1,197 @@
+"""Compute the token vectors of a BERT model with torch alone, from its own files.
+
+Importing transformers' model classes takes three times as long as importing torch: most of a search from a terminal.
+So the common case, a BERT of the original form with its tokenizer, is read here; every other folder, and one that
+is not whole, is left to transformers. The same operations in the same order as transformers with ``sdpa`` give the same
+bits.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.encoders.model_files import ModelFolder, read_json, weight_files
+
+# Values of config.json other than these change what is computed; a missing key has the value.
+_ORIGINAL: Final[dict[str, object]] = {
+    "model_type": "bert",
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+}
+_SIZES: Final = ("hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", "vocab_size")
+# Flag of tokenizer_config.json -> flag of the normalizer in tokenizer.json, and the default of the first.
+_NORMALIZER: Final = (
+    ("do_lower_case", "lowercase", True),
+    ("strip_accents", "strip_accents", None),
+    ("tokenize_chinese_chars", "handle_chinese_chars", True),
+)
+
+
+class TokenVectors(NamedTuple):
+    """Hold the output of the last layer, [rows, width, hidden]."""
+
+    last_hidden_state: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class PlainConfig:
+    """Hold the values of a config.json."""
+
+    values: dict[str, Any] = field(repr=False)
+
+    @property
+    def hidden_size(self) -> int:
+        return int(self.values["hidden_size"])
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.values["vocab_size"])
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainTokenizer:
+    """Offer what the encoder reads of a transformers tokenizer."""
+
+    backend_tokenizer: Any
+    pad_token_id: int
+    model_input_names: tuple[str, ...] = ("input_ids", "token_type_ids", "attention_mask")
+
+    def __len__(self) -> int:
+        return int(self.backend_tokenizer.get_vocab_size(with_added_tokens=True))
+
+
+class PlainBert(nn.Module):
+    """Compute the token vectors of BERT; its parameters have the names of published checkpoints."""
+
+    def __init__(self, config: PlainConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = _Embeddings(config.values)
+        layers = (_Layer(config.values) for _ in range(config.values["num_hidden_layers"]))
+        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(layers)})
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> TokenVectors:
+        mask = None
+        if not bool(attention_mask.all()):
+            rows, width = attention_mask.shape
+            mask = attention_mask.bool()[:, None, None, :].expand(rows, 1, width, width)
+        hidden = self.embeddings(input_ids, token_type_ids)
+        for layer in self.encoder["layer"]:  # type: ignore[attr-defined]  # a ModuleList
+            hidden = layer(hidden, mask)
+        return TokenVectors(hidden)
+
+
+class _Embeddings(nn.Module):
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__()
+        hidden = values["hidden_size"]
+        self.word_embeddings = _table(values["vocab_size"], hidden)
+        self.position_embeddings = _table(values["max_position_embeddings"], hidden)
+        self.token_type_embeddings = _table(values["type_vocab_size"], hidden)
+        self.LayerNorm = _norm(values)
+
+    def forward(self, ids: Tensor, segments: Tensor) -> Tensor:
+        found = self.word_embeddings(ids) + self.token_type_embeddings(segments)
+        positions = torch.arange(ids.shape[1], device=ids.device)[None]
+        normed: Tensor = self.LayerNorm(found + self.position_embeddings(positions))
+        return normed
+
+
+class _Layer(nn.Module):
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__()
+        hidden, inner = values["hidden_size"], values["intermediate_size"]
+        self._heads = values["num_attention_heads"]
+        own = nn.ModuleDict({name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")})
+        output = nn.ModuleDict({"dense": nn.Linear(hidden, hidden), "LayerNorm": _norm(values)})
+        self.attention = nn.ModuleDict({"self": own, "output": output})
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(hidden, inner)})
+        self.output = nn.ModuleDict({"dense": nn.Linear(inner, hidden), "LayerNorm": _norm(values)})
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        own, output = self.attention["self"], self.attention["output"]
+        query, key, value = (self._by_head(own[name](hidden)) for name in ("query", "key", "value"))  # type: ignore[index]
+        attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        joined = attended.transpose(1, 2).contiguous().reshape(*hidden.shape[:-1], -1).contiguous()
+        hidden = output["LayerNorm"](output["dense"](joined) + hidden)  # type: ignore[index]
+        inner = functional.gelu(self.intermediate["dense"](hidden))
+        normed: Tensor = self.output["LayerNorm"](self.output["dense"](inner) + hidden)
+        return normed
+
+    def _by_head(self, rows: Tensor) -> Tensor:
+        return rows.view(*rows.shape[:-1], self._heads, -1).transpose(1, 2)
+
+
+def _table(rows: int, width: int) -> nn.Embedding:
+    # nn.Embedding() draws its values, which on the device "meta" imports torch's compiler: two seconds.
+    return nn.Embedding(rows, width, _weight=torch.empty(rows, width))
+
+
+def _norm(values: dict[str, Any]) -> nn.LayerNorm:
+    return nn.LayerNorm(values["hidden_size"], eps=values.get("layer_norm_eps", 1e-12))
+
+
+def load_plain_bert(folder: ModelFolder, dtype: torch.dtype) -> PlainBert | None:
+    """Load a BERT of the original form onto the CPU, or return None where transformers has to read the folder.
+
+    Raises:
+        ModelNotFound: config.json cannot be read.
+        SafetensorError: the weights are damaged.
+    """
+    from safetensors.torch import load_file
+
+    values = read_json(folder.path / "config.json")
+    if not _is_original(values):
+        return None
+    found = {name: tensor for file in weight_files(folder) for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = PlainBert(PlainConfig(values))
+    weights: dict[str, Tensor] = {}
+    for name, empty in model.state_dict().items():
+        tensor = found.get(name, found.get(f"bert.{name}"))
+        if tensor is None or tensor.shape != empty.shape:
+            return None
+        weights[name] = tensor.to(dtype)
+    model.load_state_dict(weights, assign=True)
+    return model
+
+
+def load_plain_tokenizer(directory: Path) -> PlainTokenizer | None:
+    """Load a BERT tokenizer from its tokenizer.json, or return None where transformers has to read the folder.
+
+    transformers builds the normalizer from tokenizer_config.json: only where both files agree is the first one enough.
+    """
+    from tokenizers import Tokenizer
+
+    try:
+        config, text = read_json(directory / "tokenizer_config.json"), (directory / "tokenizer.json").read_text("utf-8")
+        parts = json.loads(text)
+        normalizer, model = parts["normalizer"], parts["model"]
+        agrees = normalizer["type"] == "BertNormalizer" and model["type"] == "WordPiece"
+        agrees = agrees and config["tokenizer_class"] in ("BertTokenizer", "BertTokenizerFast")
+        agrees = agrees and all(config.get(ours, usual) == normalizer[own] for ours, own, usual in _NORMALIZER)
+        if not agrees or (directory / "added_tokens.json").exists():
+            return None
+        return PlainTokenizer(Tokenizer.from_str(text), int(model["vocab"][config["pad_token"]]))
+    except Exception:
+        # Whatever is wrong with the files, transformers says it; tokenizers' error has no base class but this one.
+        return None
+
+
+def _is_original(values: dict[str, Any]) -> bool:
+    if any(values.get(name, usual) != usual for name, usual in _ORIGINAL.items()) or "quantization_config" in values:
+        return False
+    sizes = [values.get(name) for name in (*_SIZES, "max_position_embeddings", "type_vocab_size")]
+    return "model_type" in values and all(isinstance(size, int) and size > 0 for size in sizes)

@@ -1,0 +1,15 @@
+"""Implement ``arrowhead serve``: serve the OpenAI API."""
+
+from __future__ import annotations
+
+from server.cli.options import GivenSettings, with_setting_flags
+
+
+@with_setting_flags()
+def serve(given: GivenSettings) -> int:
+    settings = given.load()
+    from server.observability.logging_setup import setup_logging
+    from server.serving.run import run_server
+
+    setup_logging(settings.log)
+    return run_server(settings)

@@ -1,0 +1,125 @@
+"""The command as a whole: what each verb loads, its version, and options that are checked before a model is loaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from server.cli.main import main
+from server.version import installed_version
+
+MODELS = frozenset({"torch", "transformers", "sentence_transformers", "sklearn", "xgrammar", "vllm"})
+SERVING = frozenset({"fastapi", "starlette", "uvicorn", "prometheus_client"})
+INDICES = frozenset({"faiss", "tantivy", "numpy"})
+ENCODERS = frozenset({"transformers", "sentence_transformers", "sklearn", "scipy", "torch._dynamo"})
+RUN = (
+    "import sys; from server.cli.main import main; status = main(sys.argv[1:]); "
+    "print('LOADED', *sys.modules); sys.exit(status)"
+)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "NETWORK_BLOCK_LOG") if name in os.environ}
+    return kept | {"HOME": str(home)}
+
+
+def _run(home: Path, *words: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-c", RUN, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200, env=_environment(home))
+    return done.returncode, done.stdout, done.stderr
+
+
+def _loaded(out: str) -> set[str]:
+    return set(out.rpartition("LOADED ")[2].split())
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a home with a namespace of one document in the default encoder's vectors."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "note.txt").write_text("Metformin lowers blood glucose in type 2 diabetes.")
+    for words in (("namespace", "create", "notes"), ("namespace", "add", "notes", str(folder / "note.txt"))):
+        status, _, err = _run(folder, *words)
+        assert status == 0, err
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "unused"),
+    [
+        ("--help", 0, MODELS | SERVING | INDICES | {"pydantic_settings"}),
+        ("--version", 0, MODELS | SERVING | INDICES | {"pydantic_settings"}),
+        ("key --help", 0, MODELS | SERVING | INDICES | {"pydantic_settings"}),
+        ("key list", 0, MODELS | SERVING | INDICES),
+        ("audit verify", 1, MODELS | SERVING | INDICES),
+        ("gateway import list", 0, MODELS | SERVING | {"faiss", "tantivy"}),
+        ("graph status", 0, MODELS | SERVING | {"faiss", "tantivy"}),
+        ("models", 0, MODELS | SERVING | INDICES),
+        ("namespace list", 0, MODELS | SERVING | {"faiss", "tantivy"}),
+        ("namespace add notes {home}/note.txt", 0, MODELS | SERVING | {"faiss"}),
+        ("search glucose -n notes --retriever bm25", 0, MODELS | SERVING | {"faiss"}),
+        ("search glucose -n notes", 0, ENCODERS | SERVING),
+    ],
+)
+def test_a_verb_loads_only_what_it_needs(home: Path, words: str, status: int, unused: frozenset[str]) -> None:
+    """A list of keys waits for no model, a search for no server."""
+    found, out, err = _run(home, *(word.format(home=home) for word in words.split()))
+
+    assert found == status, err
+    assert not _loaded(out) & unused
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("ask x -o unknown=1", 1, "arrowhead.unknown: there is no such option; options are"),
+        ("ask x -m arrowhead-tiny:nothing", 1, "there is no method 'nothing'; methods: genegpt"),
+        ("search x -n notes --retriever nonsense", 1, "no retriever is called 'nonsense'"),
+        ("search x -n notes --rerank", 1, "retrieval.cross_encoder names one"),
+        ("search x -n nowhere", 1, "there is no namespace nowhere"),
+        ("search x -n notes -k 0", 1, "k must be from 1"),
+    ],
+)
+def test_options_are_checked_before_a_model_is_loaded(home: Path, words: str, status: int, said: str) -> None:
+    """The error names the field and the remedy, and comes at once."""
+    found, out, err = _run(home, *words.split())
+
+    assert (found, said in err) == (status, True), err
+    assert not _loaded(out) & {"torch", "transformers"}
+
+
+def test_the_answer_comes_without_the_noise_of_libraries(home: Path) -> None:
+    """A search's stderr is empty: no progress bar, no warning, no leaked semaphore."""
+    status, _, err = _run(home, "search", "glucose", "-n", "notes")
+
+    assert (status, err) == (0, "")
+
+
+def test_version_names_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, exit status 0."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith(f"arrowhead {installed_version()}")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "Missing command"),
+        (["key", "fly"], "invalid choice: 'fly' (choose from create, list, revoke)"),
+        (["search"], "Missing argument"),
+        (["key", "list", "--colour"], "No such option"),
+        (["search", "x", "-k", "many"], "'-k'"),
+        (["key", "create"], "--name"),
+    ],
+)
+def test_a_wrong_command_line_is_named(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    """Exit status 2, with the usage of the verb."""
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.startswith("Usage: arrowhead")
