@@ -25,9 +25,18 @@ from retrieval.errors import (
 )
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.cache import ReplyCache
-from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy, retry_after_s
+from retrieval.ncbi.client.client import (
+    MAX_AGE_S,
+    NEGATIVE_MAX_AGE_S,
+    ClientConfig,
+    InFlight,
+    NcbiClient,
+    RetryPolicy,
+    max_age_s,
+    retry_after_s,
+)
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
-from retrieval.types import NcbiCall
+from retrieval.types import NcbiCall, RawReply
 
 SEARCH = NcbiCall("esearch", "gene", {"db": "gene", "retmax": "5", "term": "LMP10"})
 FOUND = json.dumps({"header": {}, "esearchresult": {"count": "1", "idlist": ["5699"]}}).encode()
@@ -365,3 +374,65 @@ async def test_an_app_in_this_process_answers_without_network() -> None:
     with pytest.raises(NcbiUnavailable):
         await client.fetch(NcbiCall("einfo", "", {}))
     await client.aclose()
+
+
+async def test_the_work_ends_with_its_last_caller() -> None:
+    """When everybody has given up, the work is cancelled, and the next caller starts anew."""
+    flights: InFlight[int] = InFlight()
+    started, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def work() -> int:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return 1
+
+    callers = [asyncio.create_task(flights.run("k", work)) for _ in range(3)]
+    await started.wait()
+    for caller in callers:
+        caller.cancel()
+    await asyncio.wait_for(cancelled.wait(), 5)
+
+    async def other() -> int:
+        return 2
+
+    assert len(flights) == 0
+    assert await flights.run("k", other) == 2
+
+
+async def test_an_error_reaches_every_caller_and_is_not_kept() -> None:
+    """All that waited see the error; the next call runs the work again."""
+    flights: InFlight[int] = InFlight()
+    runs: list[int] = []
+
+    async def work() -> int:
+        runs.append(1)
+        await asyncio.sleep(0)
+        raise ValueError("no")
+
+    results = await asyncio.gather(*(flights.run("k", work) for _ in range(3)), return_exceptions=True)
+
+    assert [type(r) for r in results] == [ValueError] * 3 and len(runs) == 1
+    with pytest.raises(ValueError, match="no"):
+        await flights.run("k", work)
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"esearchresult":{"count":"0","idlist":[]}}',
+        "<eSearchResult><Count>0</Count></eSearchResult>",
+        '{"error":"Invalid uid X"}',
+        '{"result":{"uids":["1"],"1":{"uid":"1","error":"cannot get document summary"}}}',
+    ],
+)
+def test_what_was_not_found_keeps_shorter(body: str) -> None:
+    """Tomorrow's NCBI may know what today's does not."""
+    call = NcbiCall("esearch", "gene", {"db": "gene", "term": "x"})
+
+    assert max_age_s(call, RawReply(200, "", body, len(body))) == NEGATIVE_MAX_AGE_S
+    assert max_age_s(call, RawReply(200, "", '{"esearchresult":{"count":"10"}}', 9)) == MAX_AGE_S["esearch"]
