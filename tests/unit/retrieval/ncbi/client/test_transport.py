@@ -55,7 +55,7 @@ async def test_a_cancelled_caller_uses_no_turn() -> None:
 
 
 async def test_a_pause_holds_also_the_one_already_waiting() -> None:
-    """hold_off moves the gate while somebody sleeps before it."""
+    """delay moves the gate while somebody sleeps before it."""
     clock = StepClock()
     limiter = RateLimiter(1.0, clock)
     await limiter.acquire()
