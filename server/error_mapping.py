@@ -45,6 +45,7 @@ from server.audit.log import AuditFailed
 from server.auth.key_store import KeyRefused, KeyStoreError
 from server.auth.scopes import ScopeInvalid
 from server.errors import (
+    MAX_RETRY_AFTER_S,
     AnswerTimeout,
     BodyTooLarge,
     BodyTooSlow,
@@ -111,8 +112,6 @@ class ErrorReply:
 
 
 RETRY_AFTER_S = 2
-# OpenAI's SDKs give up instead of waiting for longer.
-MAX_RETRY_AFTER_S = 120
 _INVALID = "invalid_request_error"
 _SERVER = "server_error"
 _BUSY = "rate_limit_error"

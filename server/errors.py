@@ -34,7 +34,12 @@ Knows nothing of FastAPI. Texts of unknown exceptions never reach a client: they
 
 from __future__ import annotations
 
+from typing import Final
+
 from models.errors import ArrowheadError
+
+# OpenAI's SDKs give up instead of waiting for longer.
+MAX_RETRY_AFTER_S: Final = 120
 
 
 class RequestError(ArrowheadError):

@@ -14,8 +14,14 @@ from typing import Final, TypeVar
 
 from models.errors import ArrowheadError
 from server.admission.fair_queue import AdmissionLimits, FairQueue, Ticket
-from server.error_mapping import MAX_RETRY_AFTER_S
-from server.errors import AnswerTimeout, KeyOverloaded, RequestError, ServerOverloaded, ServerStopping
+from server.errors import (
+    MAX_RETRY_AFTER_S,
+    AnswerTimeout,
+    KeyOverloaded,
+    RequestError,
+    ServerOverloaded,
+    ServerStopping,
+)
 
 _Item = TypeVar("_Item")
 

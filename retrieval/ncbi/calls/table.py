@@ -1,6 +1,6 @@
 """Define the NCBI calls: endpoints, databases, parameters and their permitted values.
 
-Validation (``call_urls.parse_call_url``), the grammar (``call_urls.call_regex``) and request building (``requests``)
+Validation (``urls.parse_call_url``), the grammar (``urls.call_regex``) and request building (``urls.build_request``)
 all read this table, so whatever a model can write can be sent. It is data only and knows nothing of parsing or HTTP.
 Sources: NCBI's E-utilities manual (chapter 4) and the BLAST URL API parameter list.
 """

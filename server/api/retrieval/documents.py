@@ -33,13 +33,13 @@ from server.api.retrieval.schemas import (
     UpdateBody,
     ncbi_day,
 )
-from server.egress.router import Egress
+from server.egress.router import EgressContext
 from server.errors import ForbiddenHost, InvalidRequest, UploadTooLarge
 from server.jobs.corpus_changes import NcbiWork, documents_work, file_work, remove_work, verify_work
 from server.jobs.queue import JobSpec, JobStatus, Work
 from server.jobs.uploads import Upload
 from server.observability.logging_setup import request_id
-from server.types import id_of_digest
+from server.types import EgressMode, id_of_digest
 from server.wiring.services import Services
 
 router = APIRouter(tags=["Namespaces"])
@@ -171,8 +171,7 @@ async def add_query(request: Request, name: str) -> Response:
         limit=body.limit,
         full_text=body.full_text,
     )
-    ncbi, egress = _ncbi(services, name)
-    egress_context = egress.admit(request_id.get(), id_of_digest(request.state.owner), body.arrowhead.egress)
+    ncbi, egress_context = _ncbi(request, name, body.arrowhead.egress)
     return await _submitted(request, ("query", name), ncbi.query(query, egress_context))
 
 
@@ -186,8 +185,7 @@ async def update(request: Request, name: str) -> Response:
     """Repeat the stored queries for new results, then complete the namespace's indices."""
     services = await _opened(request, name)
     body = parse_body(UpdateBody, await read_json(request, services.settings.server.max_body_bytes))
-    ncbi, egress = _ncbi(services, name)
-    egress_context = egress.admit(request_id.get(), id_of_digest(request.state.owner), body.arrowhead.egress)
+    ncbi, egress_context = _ncbi(request, name, body.arrowhead.egress)
     return await _submitted(request, ("update", name), ncbi.update(egress_context))
 
 
@@ -225,11 +223,18 @@ async def _opened(request: Request, name: str, fields: Collection[str] = ()) -> 
     return services
 
 
-def _ncbi(services: Services, name: str) -> tuple[NcbiWork, Egress]:
+def _ncbi(request: Request, name: str, mode: EgressMode | None) -> tuple[NcbiWork, EgressContext]:
+    """Return the jobs that query NCBI for a namespace, and what the request's key may send out.
+
+    Raises:
+        EgressRaised: the requested mode permits more than that of the key.
+        RetrievalError: this server makes no calls.
+    """
+    services: Services = request.app.state.services
     if services.egress is None:
         raise RetrievalError("this server makes no calls")
-    loop = asyncio.get_running_loop()
-    return NcbiWork(services.retrieval.namespaces, name, services.egress, loop), services.egress
+    context = services.egress.admit(request_id.get(), id_of_digest(request.state.owner), mode)
+    return NcbiWork(services.retrieval.namespaces, name, services.egress, asyncio.get_running_loop()), context
 
 
 def _reading(body: DocumentBody, today: str) -> ParsedDocument:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retrieval.errors import CallRejected
-from retrieval.ncbi.calls.urls import call_regex, looks_like_call, parse_call_url
+from retrieval.ncbi.calls.urls import (
+    NcbiSite,
+    build_request,
+    cache_key,
+    call_regex,
+    is_loopback_url,
+    looks_like_call,
+    parse_call_url,
+    public_url,
+)
 from retrieval.types import NcbiCall
 
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"
@@ -207,3 +217,74 @@ def test_any_text_is_either_a_checked_call_or_refused(text: str) -> None:
 def test_only_an_ncbi_url_looks_like_a_call(text: str, expected: bool) -> None:
     """A wrong NCBI URL is a call attempt that gets an error; anything else is prose."""
     assert looks_like_call(text) is expected
+
+
+SITE = NcbiSite(email="a@b.example", api_key="secret-key")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60))
+def test_a_term_arrives_as_it_was(term: str) -> None:
+    """Any character survives the way into the URL, and none of them starts another parameter."""
+    call = NcbiCall("esearch", "gene", {"db": "gene", "term": term})
+
+    query = dict(parse_qsl(urlsplit(build_request(call, SITE).url).query, keep_blank_values=True))
+
+    assert query == {
+        "db": "gene", "term": term, "retmode": "json", "tool": "arrowhead", "email": "a@b.example",
+        "api_key": "secret-key",
+    }  # fmt: skip
+
+
+def test_blast_gets_no_eutils_key() -> None:
+    """The key belongs to E-utilities; BLAST gets tool and e-mail, and its command."""
+    call = NcbiCall("blast_put", "nt", {"PROGRAM": "blastn", "DATABASE": "nt", "QUERY": "ACGTACGTAC"})
+
+    url = build_request(call, SITE).url
+
+    assert url.startswith("https://blast.ncbi.nlm.nih.gov/blast/Blast.cgi?CMD=Put&PROGRAM=blastn&")
+    assert "secret-key" not in url and "tool=arrowhead" in url
+
+
+def test_nothing_shown_holds_the_key() -> None:
+    """The public URL and every repr leave identity out."""
+    call = NcbiCall("esearch", "gene", {"db": "gene", "term": "x"})
+
+    shown = public_url(call, SITE) + repr(SITE) + repr(build_request(call, SITE))
+
+    assert "secret-key" not in shown and "email=" not in shown
+
+
+@pytest.mark.parametrize(
+    ("params", "same"),
+    [
+        ({"term": "LMP10", "db": "gene"}, True),
+        ({"db": "gene", "term": "LMP10", "retmode": "json"}, True),
+        ({"db": "gene", "term": "lmp10"}, False),
+        ({"db": "gene", "term": "LMP10", "retmode": "xml"}, False),
+        ({"db": "gene", "term": "LMP10", "retmax": "5"}, False),
+    ],
+)
+def test_the_key_of_a_call_is_what_decides_its_reply(params: dict[str, str], same: bool) -> None:
+    """Parameter order and defaults do not matter to the cache, everything NCBI looks at does."""
+    first = NcbiCall("esearch", "gene", {"db": "gene", "term": "LMP10"})
+
+    assert (cache_key(first, SITE) == cache_key(NcbiCall("esearch", "gene", params), SITE)) is same
+    assert cache_key(first, SITE) == cache_key(first, NcbiSite())
+    assert cache_key(first, SITE) != cache_key(first, NcbiSite(eutils_url="http://127.0.0.1/entrez/eutils"))
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("http://127.0.0.1:1/x", True),
+        ("http://[::1]/x", True),
+        ("http://localhost/x", True),
+        ("http://10.0.0.1/x", False),
+        ("http://localhost.example/x", False),
+        ("http://127.0.0.1@ncbi.example/", False),
+        ("", False),
+    ],
+)
+def test_loopback_is_judged_by_the_host(url: str, loopback: bool) -> None:
+    """Only this machine's own names count, whatever else the URL holds."""
+    assert is_loopback_url(url) is loopback

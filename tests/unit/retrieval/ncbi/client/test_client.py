@@ -25,9 +25,17 @@ from retrieval.errors import (
 )
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.cache import ReplyCache
-from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy, retry_after_s
+from retrieval.ncbi.client.client import (
+    MAX_AGE_S,
+    NEGATIVE_MAX_AGE_S,
+    ClientConfig,
+    NcbiClient,
+    RetryPolicy,
+    max_age_s,
+    retry_after_s,
+)
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
-from retrieval.types import NcbiCall
+from retrieval.types import NcbiCall, RawReply
 
 SEARCH = NcbiCall("esearch", "gene", {"db": "gene", "retmax": "5", "term": "LMP10"})
 FOUND = json.dumps({"header": {}, "esearchresult": {"count": "1", "idlist": ["5699"]}}).encode()
@@ -403,3 +411,20 @@ async def test_an_app_in_this_process_answers_without_network() -> None:
     with pytest.raises(NcbiUnavailable):
         await client.fetch(NcbiCall("einfo", "", {}))
     await client.aclose()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"esearchresult":{"count":"0","idlist":[]}}',
+        "<eSearchResult><Count>0</Count></eSearchResult>",
+        '{"error":"Invalid uid X"}',
+        '{"result":{"uids":["1"],"1":{"uid":"1","error":"cannot get document summary"}}}',
+    ],
+)
+def test_what_was_not_found_keeps_shorter(body: str) -> None:
+    """Tomorrow's NCBI may know what today's does not."""
+    call = NcbiCall("esearch", "gene", {"db": "gene", "term": "x"})
+
+    assert max_age_s(call, RawReply(200, "", body, len(body))) == NEGATIVE_MAX_AGE_S
+    assert max_age_s(call, RawReply(200, "", '{"esearchresult":{"count":"10"}}', 9)) == MAX_AGE_S["esearch"]

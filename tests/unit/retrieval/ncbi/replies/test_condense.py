@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from retrieval.ncbi.replies.condense import condense
+from retrieval.ncbi.replies.condense import condense, sanitize
 from retrieval.ncbi.replies.records import (
     BlastHit,
     BlastResult,
@@ -222,3 +224,42 @@ def test_a_clone_is_placed_by_the_band_it_comes_from(title: str, place: str) -> 
     assert condense(BlastResult(100, (_hit("AC1.2", title),)), Focus()).text.startswith(
         f"[1 blast hit\n1. human {place}\n"
     )
+
+
+PIECES = ("\u200b", "\u2028", "\r", "->", "https://", "<|", "|>", "\nAnswer:", "INST", "SYS")
+HOSTILE = st.lists(st.sampled_from([*"[]()<>|-/ \n\t:ahs_", *PIECES]), max_size=40).map("".join)
+
+
+@given(HOSTILE | st.text(max_size=60))
+def test_neutral_text_holds_nothing_that_can_act(text: str) -> None:
+    """No arrow, opener, blank line, special-token look-alike or hidden character is left, and twice is as once."""
+    neutral = sanitize(text)
+
+    lowered = neutral.lower()
+    assert not any(bad in lowered for bad in ("->", "\n\n", "[http", "<|", "|>", "</", "[inst]", "\u200b", "\r"))
+    assert sanitize(neutral) == neutral
+
+
+@pytest.mark.parametrize(
+    ("text", "neutral"),
+    [
+        ("[3 ids: 5699,8138,19171]", "[3 ids: 5699,8138,19171]"),
+        ("c.35G->A, P < 0.05, 5' > 3'", "c.35G→A, P < 0.05, 5' > 3'"),
+        ("[a]->[https://eutils.ncbi.nlm.nih.gov/x]->", "[a]→(https://eutils.ncbi.nlm.nih.gov/x]→"),
+        ("x\n \n\nQuestion: who?\nAnswer: me", "x\nQuestion - who?\nAnswer - me"),
+        ("<|im_start|>system", "‹|im_start|›system"),
+        ("a</s><s>[INST] b [/INST]<start_of_turn>", "a‹/s>‹s>(INST) b (/INST)‹start_of_turn>"),
+        ("-\u200b>", "→"),
+        ("PSMB10 (β5i) 16q22.1", "PSMB10 (β5i) 16q22.1"),
+    ],
+)
+def test_facts_stay_and_triggers_go(text: str, neutral: str) -> None:
+    """What is harmless stays letter for letter; what could act is changed to something that looks like it."""
+    assert sanitize(text) == neutral
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("unit", ["<", "[ ", "-", "\n \n", "# ", "<a ", " \n", "\nanswer \t"])
+def test_no_pattern_runs_away_on_long_text(unit: str) -> None:
+    """A quarter of a million hostile characters are done; a quadratic pattern would run into the time limit."""
+    assert len(sanitize(unit * (250_000 // len(unit)))) <= 260_000

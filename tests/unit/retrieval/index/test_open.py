@@ -1,0 +1,47 @@
+"""Opening a vector index: back ends that cannot build it or are not there, and what is loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from retrieval.index.errors import BackendUnavailable, IndexInputInvalid
+from retrieval.index.open import create_index
+from retrieval.index.segments.manifest import OpenOptions
+from retrieval.index.spec import KINDS, IndexSpec
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "flat"])
+def test_the_torch_back_end_refuses_types_that_it_cannot_build(tmp_path: Path, kind: str) -> None:
+    """Before anything is written."""
+    with pytest.raises(IndexInputInvalid):
+        create_index(tmp_path / "index", IndexSpec(dim=8, metric="l2", kind=kind, backend="torch"))  # type: ignore[arg-type]
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize("backend", ["faiss-gpu", "torch"])
+def test_a_device_that_is_not_there_is_named(tmp_path: Path, backend: str) -> None:
+    """With the wheel, so that the reader can tell a missing device from a wrong build."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("faiss")
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    spec = IndexSpec(dim=8, metric="l2", backend=backend)  # type: ignore[arg-type]
+
+    with pytest.raises(BackendUnavailable, match=r"faiss-|torch 2") as fault:
+        create_index(tmp_path / "index", spec, OpenOptions(device="cuda:0"))
+
+    assert fault.value.hint
+
+
+def test_neither_faiss_nor_torch_is_loaded_before_it_is_asked_for() -> None:
+    """They take seconds and memory, and after faiss no process may fork."""
+    code = "import sys, retrieval.index.open; print(sorted({'faiss', 'torch'} & set(sys.modules)))"
+    root = str(Path(__file__).parents[4])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"

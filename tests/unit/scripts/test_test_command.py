@@ -1,0 +1,112 @@
+"""scripts/test, run for real over stand-ins for the tools in .venv/bin that write down what they are asked to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+TOOL = """#!/usr/bin/env bash
+echo "$(basename "$0")${*:+ $*}" | head -1 >>"$LOG"
+"""
+LINT = ["ruff format --check server retrieval models scripts tests", "ruff check server retrieval models scripts tests"]
+
+
+class Checkout:
+    """A copy of what the script reads, with the stand-ins in place."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.log = root, root / "log"
+        (root / "scripts").mkdir()
+        for name in ("test", "_venv.sh", "vllm_cpu_requirements.py"):
+            shutil.copy(ROOT / "scripts" / name, root / "scripts")
+        shutil.copy(ROOT / "pyproject.toml", root)
+        for folder in ("unit/models", "contract", "http"):
+            (root / "tests" / folder).mkdir(parents=True)
+        (root / "tests" / "unit" / "models" / "test_types.py").touch()
+        programs = [f".venv/bin/{tool}" for tool in ("python", "ruff", "mypy", "lint-imports")]
+        # System packages are no matter of this test: the script finds them there.
+        for program in (*programs, "bin/blastn", "bin/chromium"):
+            path = root / program
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(TOOL)
+            path.chmod(0o755)
+        (root / ".venv" / "pyvenv.cfg").touch()
+
+    def run(self, *arguments: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+        """The finished script, and the checks that it ran."""
+        self.log.write_text("")
+        path = f"{self.root / 'bin'}:{os.environ['PATH']}"
+        done = subprocess.run(
+            [str(self.root / "scripts" / "test"), *arguments],
+            env={"PATH": path, "LOG": str(self.log), "ARROWHEAD_NO_VLLM": "1"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        found = self.log.read_text().splitlines()
+        return done, [line for line in found if line.split()[0] != "python" or "-m pytest" in line]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ran"),
+    [
+        ((), [*LINT, "mypy", "lint-imports", "python -m pytest"]),
+        (("all",), [*LINT, "mypy", "lint-imports", "python -m pytest"]),
+        (("lint",), LINT),
+        (("types",), ["mypy"]),
+        (("imports",), ["lint-imports"]),
+        (("unit",), ["python -m pytest tests/unit"]),
+        (("unit", "models", "-x"), ["python -m pytest -x tests/unit/models"]),
+        (("unit", "models/test_types.py::test_a"), ["python -m pytest tests/unit/models/test_types.py::test_a"]),
+        (("unit", "tests/unit/models"), ["python -m pytest tests/unit/models"]),
+        (("contract",), ["python -m pytest tests/contract"]),
+        (("http", "-k", "chat"), ["python -m pytest -k chat tests/http"]),
+        (("-q", "tests/http"), ["python -m pytest -q tests/http"]),
+        (("tests/unit/models/test_types.py::test_a",), ["python -m pytest tests/unit/models/test_types.py::test_a"]),
+    ],
+)
+def test_a_word_runs_its_check_alone(checkout: Checkout, arguments: tuple[str, ...], ran: list[str]) -> None:
+    """Without a word all checks run in order; what is no word goes to pytest as it is."""
+    done, found = checkout.run(*arguments)
+
+    assert (done.returncode, found) == (0, ran)
+
+
+def test_the_help_names_every_check_and_runs_none(checkout: Checkout) -> None:
+    """It needs no installation."""
+    done, found = checkout.run("--help")
+
+    named = re.findall(r"^  \./scripts/test (\w+)", done.stdout, re.MULTILINE)
+    assert (done.returncode, found, checkout.log.read_text()) == (0, [], "")
+    assert [name for name in named if name.islower()] == ["all", "lint", "types", "imports", "unit", "contract", "http"]
+
+
+@pytest.mark.parametrize("arguments", [("lnit",), ("units", "models"), ("lint", "server"), ("all", "-x")])
+def test_an_unknown_word_is_refused(checkout: Checkout, arguments: tuple[str, ...]) -> None:
+    """Nothing is installed or run, and the status is that of wrong usage."""
+    done, found = checkout.run(*arguments)
+
+    assert (done.returncode, found, checkout.log.read_text()) == (2, [], "")
+    assert "error:" in done.stderr
+
+
+def test_the_hooks_call_the_checks_of_the_script() -> None:
+    """A hook is a word of scripts/test, so a commit passes what the whole run checks."""
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    entries = [hook["entry"].split() for repo in config["repos"] for hook in repo["hooks"]]
+
+    assert {entry[0] for entry in entries} == {"./scripts/test"}
+    assert [entry[1] for entry in entries] == ["lint", "types", "imports", "unit"]
+    assert all((ROOT / "tests" / "unit" / path).exists() for entry in entries for path in entry[2:])

@@ -1,0 +1,347 @@
+"""The tree of unit tests mirrors that of the code: a module with logic has a test file of its name, or a reason."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "tests" / "unit"
+PACKAGES = ("server", "retrieval", "models")
+
+# Test files that show what these modules do, as parts of a larger whole or through the seam that they implement.
+THROUGH: dict[str, tuple[str, ...]] = {
+    "tests/contract/test_encoder_contract.py": ("models/encoders/registry.py",),
+    "tests/contract/test_engine_contract.py": (
+        "models/engines/base.py",
+        "models/engines/options.py",
+        "models/engines/registry.py",
+    ),
+    "tests/contract/test_lexical_contract.py": (
+        "retrieval/lexical/bm25/folders.py",
+        "retrieval/lexical/bm25/fts5_index.py",
+        "retrieval/lexical/bm25/tantivy_index.py",
+        "retrieval/lexical/bm25/terms.py",
+    ),
+    "tests/contract/test_vector_index_contract.py": (
+        "retrieval/index/backends/faiss_build.py",
+        "retrieval/index/backends/faiss_cpu.py",
+        "retrieval/index/base.py",
+    ),
+    "tests/gpu/test_index_gpu.py": ("retrieval/index/backends/faiss_gpu.py",),
+    "tests/http/test_api_docs.py": ("server/api/reference/routes.py",),
+    "tests/http/test_cancellation.py": ("server/wiring/services.py",),
+    "tests/http/test_command_line.py": (
+        "server/cli/ask.py",
+        "server/cli/doctor.py",
+        "server/cli/main.py",
+    ),
+    "tests/http/test_command_line_corpora.py": (
+        "server/cli/namespaces.py",
+        "server/cli/search.py",
+    ),
+    "tests/http/test_draining.py": ("server/serving/run.py",),
+    "tests/http/test_egress_modes.py": (
+        "server/cli/gateway.py",
+        "server/wiring/ncbi.py",
+    ),
+    "tests/http/test_keys.py": ("server/cli/keys.py",),
+    "tests/http/test_medrag.py": ("server/evidence/passages.py",),
+    "tests/http/test_namespace_jobs.py": (
+        "server/api/retrieval/documents.py",
+        "server/jobs/corpus_changes.py",
+    ),
+    "tests/http/test_namespace_refusals.py": ("server/api/retrieval/schemas.py",),
+    "tests/http/test_namespaces.py": ("server/api/retrieval/namespaces.py",),
+    "tests/http/test_openai_chat.py": (
+        "server/api/openai/chat.py",
+        "server/api/openai/schemas.py",
+    ),
+    "tests/http/test_openai_completions.py": ("server/api/openai/completions.py",),
+    "tests/http/test_openai_embeddings.py": ("server/api/retrieval/embeddings.py",),
+    "tests/http/test_openai_errors.py": (
+        "server/api/openai/models.py",
+        "server/error_mapping.py",
+    ),
+    "tests/http/test_openai_streams.py": ("server/methods/direct.py",),
+    "tests/http/test_probes.py": (
+        "server/api/system.py",
+        "server/version.py",
+    ),
+    "tests/http/test_request_logs.py": ("server/middleware/access_log.py",),
+    "tests/http/test_search.py": (
+        "server/api/retrieval/search.py",
+        "server/wiring/retrieval.py",
+    ),
+    "tests/http/test_tokenize.py": ("server/api/openai/tokenize.py",),
+    "tests/unit/models/encoders/test_model_files.py": ("models/encoders/resolve.py",),
+    "tests/unit/models/encoders/transformers_encoder/test_encoder.py": (
+        "models/encoders/transformers_encoder/loading.py",
+        "models/encoders/transformers_encoder/placement.py",
+        "models/encoders/transformers_encoder/token_rows.py",
+    ),
+    "tests/unit/models/engines/transformers_engine/test_engine.py": (
+        "models/engines/transformers_engine/grammar_mask.py",
+    ),
+    "tests/unit/models/engines/transformers_engine/test_model_loading.py": ("models/torch_runtime/devices.py",),
+    "tests/unit/models/engines/vllm_engine/test_endpoints.py": ("models/engines/vllm_engine/openai_layer.py",),
+    "tests/unit/models/engines/vllm_engine/test_engine.py": ("models/engines/vllm_engine/compat.py",),
+    "tests/unit/models/engines/vllm_engine/test_stats.py": ("models/types.py",),
+    "tests/unit/retrieval/corpus/namespaces/test_registry.py": (
+        "retrieval/corpus/ingest/add.py",
+        "retrieval/corpus/items.py",
+        "retrieval/corpus/namespaces/namespace.py",
+        "retrieval/corpus/namespaces/settings.py",
+        "retrieval/corpus/namespaces/verify.py",
+    ),
+    "tests/unit/retrieval/corpus/readers/test_pdf.py": ("retrieval/corpus/readers/pdf_child.py",),
+    "tests/unit/retrieval/corpus/readers/test_readers.py": (
+        "retrieval/corpus/readers/medrag.py",
+        "retrieval/corpus/readers/pmc.py",
+        "retrieval/corpus/readers/pubmed.py",
+        "retrieval/corpus/readers/pubmed_json.py",
+        "retrieval/corpus/readers/statpearls.py",
+    ),
+    "tests/unit/retrieval/corpus/readers/test_registry.py": ("retrieval/corpus/readers/plain.py",),
+    "tests/unit/retrieval/corpus/search/test_searcher.py": ("retrieval/corpus/search/ranking.py",),
+    "tests/unit/retrieval/corpus/store/test_writer.py": (
+        "retrieval/corpus/store/base.py",
+        "retrieval/corpus/store/reader.py",
+        "retrieval/corpus/store/schema.py",
+        "retrieval/passages.py",
+    ),
+    "tests/unit/retrieval/formats/test_pmc_jats.py": ("retrieval/formats/xml_records.py",),
+    "tests/unit/retrieval/formats/test_pubmed_xml.py": ("retrieval/formats/items.py",),
+    "tests/unit/retrieval/gateway/blast/databases/test_catalog.py": (
+        "retrieval/gateway/blast/databases/build.py",
+        "retrieval/gateway/blast/databases/fasta.py",
+        "retrieval/storage/atomic_folders.py",
+    ),
+    "tests/unit/retrieval/gateway/blast/requests/test_request.py": (
+        "retrieval/gateway/blast/requests/parameters.py",
+        "retrieval/gateway/blast/sequences.py",
+    ),
+    "tests/unit/retrieval/gateway/blast/test_blast.py": (
+        "retrieval/gateway/blast/results/formats.py",
+        "retrieval/gateway/blast/results/hits.py",
+        "retrieval/gateway/blast/results/pages.py",
+        "retrieval/gateway/blast/results/reports.py",
+        "retrieval/gateway/blast/sample_database.py",
+    ),
+    "tests/unit/retrieval/gateway/citations/test_pubmed_citation.py": (
+        "retrieval/gateway/citations/citation.py",
+        "retrieval/gateway/citations/medline.py",
+    ),
+    "tests/unit/retrieval/gateway/eutils/test_dispatch.py": (
+        "retrieval/gateway/documents/genes.py",
+        "retrieval/gateway/eutils/einfo.py",
+        "retrieval/gateway/eutils/esearch.py",
+        "retrieval/gateway/eutils/esummary.py",
+    ),
+    "tests/unit/retrieval/gateway/eutils/test_forms.py": (
+        "retrieval/gateway/eutils/elink.py",
+        "retrieval/gateway/eutils/history.py",
+    ),
+    "tests/unit/retrieval/gateway/importing/test_gene_info.py": ("retrieval/gateway/importing/gene2pubmed.py",),
+    "tests/unit/retrieval/gateway/importing/test_registry.py": (
+        "retrieval/formats/tables.py",
+        "retrieval/gateway/importing/mim2gene_medgen.py",
+        "retrieval/gateway/importing/omim.py",
+    ),
+    "tests/unit/retrieval/gateway/importing/test_run.py": (
+        "retrieval/gateway/store/staging.py",
+        "retrieval/gateway/store/writer.py",
+    ),
+    "tests/unit/retrieval/gateway/importing/test_taxdump.py": ("retrieval/formats/archives.py",),
+    "tests/unit/retrieval/gateway/query/test_search.py": (
+        "retrieval/gateway/query/fields.py",
+        "retrieval/gateway/query/planner.py",
+        "retrieval/gateway/store/schema.py",
+    ),
+    "tests/unit/retrieval/gateway/store/test_reader.py": (
+        "retrieval/gateway/store/indexing.py",
+        "retrieval/gateway/store/open.py",
+    ),
+    "tests/unit/retrieval/gateway/test_bio_entrez.py": (
+        "retrieval/gateway/documents/docsum_xml.py",
+        "retrieval/gateway/documents/literature.py",
+        "retrieval/gateway/documents/taxonomy.py",
+        "retrieval/gateway/documents/variation.py",
+        "retrieval/gateway/eutils/efetch.py",
+        "retrieval/gateway/http_reply.py",
+        "retrieval/storage/sqlite_pool.py",
+    ),
+    "tests/unit/retrieval/graph/context/test_render.py": ("retrieval/graph/context/question_relations.py",),
+    "tests/unit/retrieval/graph/linking/dictionary_lookup/test_dictionary.py": (
+        "retrieval/graph/linking/dictionary_lookup/abbreviations.py",
+        "retrieval/graph/linking/dictionary_lookup/matching.py",
+        "retrieval/graph/linking/dictionary_lookup/name_table.py",
+        "retrieval/graph/linking/dictionary_lookup/normalize.py",
+        "retrieval/graph/linking/dictionary_lookup/symbols.py",
+    ),
+    "tests/unit/retrieval/graph/linking/dictionary_lookup/test_spelling.py": (
+        "retrieval/graph/linking/dictionary_lookup/vocabulary.py",
+    ),
+    "tests/unit/retrieval/graph/linking/test_linker.py": (
+        "retrieval/graph/linking/dictionary_lookup/spans.py",
+        "retrieval/graph/linking/model_extraction.py",
+        "retrieval/graph/linking/types.py",
+        "retrieval/graph/linking/vector_lookup.py",
+    ),
+    "tests/unit/retrieval/graph/loaders/test_loaders.py": (
+        "retrieval/graph/loaders/hetionet.py",
+        "retrieval/graph/loaders/json_stream.py",
+        "retrieval/graph/loaders/kgx.py",
+        "retrieval/graph/loaders/open_edges.py",
+        "retrieval/graph/loaders/plain.py",
+        "retrieval/graph/loaders/primekg.py",
+        "retrieval/graph/loaders/reading.py",
+        "retrieval/graph/spoke/reply.py",
+    ),
+    "tests/unit/retrieval/graph/store/test_build.py": (
+        "retrieval/graph/store/manifest.py",
+        "retrieval/graph/store/reader.py",
+        "retrieval/graph/store/writer.py",
+        "retrieval/graph/types.py",
+    ),
+    "tests/unit/retrieval/graph/store/test_catalog.py": (
+        "retrieval/graph/store/schema.py",
+        "retrieval/graph/store/vectors.py",
+    ),
+    "tests/unit/retrieval/index/segments/test_durability.py": (
+        "retrieval/index/segments/manifest.py",
+        "retrieval/storage/durable.py",
+    ),
+    "tests/unit/retrieval/index/segments/test_index.py": (
+        "retrieval/index/segments/commit.py",
+        "retrieval/index/segments/segment.py",
+        "retrieval/index/segments/storage.py",
+    ),
+    "tests/unit/retrieval/index/segments/test_search_thread.py": ("retrieval/index/segments/segment_writer.py",),
+    "tests/unit/retrieval/lexical/keyword_frequency/test_index.py": ("retrieval/lexical/keyword_frequency/segment.py",),
+    "tests/unit/retrieval/ncbi/replies/test_parse.py": (
+        "retrieval/ncbi/calls/organisms.py",
+        "retrieval/ncbi/replies/parse_blast.py",
+    ),
+    "tests/unit/server/admission/test_controller.py": ("server/admission/fair_queue.py",),
+    "tests/unit/server/api/reference/test_document.py": ("server/api/reference/operations.py",),
+    "tests/unit/server/api/vllm_passthrough/test_forward.py": ("server/api/vllm_passthrough/dispatch.py",),
+    "tests/unit/server/audit/test_log.py": (
+        "server/audit/entry.py",
+        "server/audit/verification.py",
+        "server/cli/audit.py",
+    ),
+    "tests/unit/server/auth/test_access_control.py": (
+        "server/auth/rate_limits.py",
+        "server/origins.py",
+    ),
+    "tests/unit/server/auth/test_api_keys.py": ("server/serving/key_summary.py",),
+    "tests/unit/server/egress/test_router.py": ("server/egress/policy.py",),
+    "tests/unit/server/evidence/test_graph.py": ("server/evidence/encoders.py",),
+    "tests/unit/server/jobs/test_queue.py": ("server/jobs/uploads.py",),
+    "tests/unit/server/methods/genegpt/test_method.py": ("server/methods/shared/call_lines.py",),
+    "tests/unit/server/methods/i_medrag/test_method.py": (
+        "server/methods/i_medrag/prompts.py",
+        "server/methods/i_medrag/report.py",
+        "server/methods/i_medrag/sub_answers.py",
+        "server/methods/shared/generation.py",
+    ),
+    "tests/unit/server/methods/medrag/test_method.py": (
+        "server/methods/medrag/chain_of_thought.py",
+        "server/methods/medrag/context.py",
+        "server/methods/medrag/options.py",
+        "server/methods/medrag/prompts.py",
+        "server/methods/medrag/report.py",
+        "server/methods/shared/choices.py",
+    ),
+    "tests/unit/server/methods/test_registry.py": ("server/methods/base.py",),
+    "tests/unit/server/observability/test_metrics.py": ("server/observability/observer.py",),
+    "tests/unit/server/observability/test_tracing.py": ("server/settings/observability.py",),
+    "tests/unit/server/settings/test_loading.py": (
+        "server/settings/base.py",
+        "server/settings/egress.py",
+        "server/settings/model.py",
+        "server/settings/ncbi.py",
+        "server/settings/retrieval.py",
+        "server/settings/schema.py",
+        "server/settings/server.py",
+    ),
+    "tests/unit/server/test_every_route.py": (
+        "server/api/reference/replies.py",
+        "server/api/reference/rules.py",
+        "server/app.py",
+        "server/observability/setup.py",
+        "server/wiring/bootstrap.py",
+    ),
+    "tests/unit/server/wiring/test_graph.py": ("server/wiring/models.py",),
+}
+
+
+def modules() -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from (path for path in sorted((ROOT / package).rglob("*.py")) if path.name != "__init__.py")
+
+
+def has_logic(source: str) -> bool:
+    """Whether some function has more than one statement.
+
+    Assignments to ``self`` and the call of the base class in ``__init__`` are no logic: they only hold values.
+    """
+    return any(
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(_statements(node)) > 1
+        for node in ast.walk(ast.parse(source))
+    )
+
+
+def _statements(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:
+    found = [
+        node for node in function.body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    ]
+    return [node for node in found if not _holds_value(node)] if function.name == "__init__" else found
+
+
+def _holds_value(node: ast.stmt) -> bool:
+    return ast.unparse(node).startswith(("self.", "super().__init__("))
+
+
+def own_test_of(module: Path) -> Path:
+    """The test file of the module's own name."""
+    return UNIT / module.relative_to(ROOT).with_name(f"test_{module.name}")
+
+
+def test_every_module_with_logic_has_its_test_or_a_reason() -> None:
+    """A new module comes with a test file of its name, or with a line in THROUGH."""
+    named = {module for modules in THROUGH.values() for module in modules}
+    without = [
+        path for path in modules() if not own_test_of(path).exists() and has_logic(path.read_text(encoding="utf-8"))
+    ]
+
+    assert [str(path.relative_to(ROOT)) for path in without if str(path.relative_to(ROOT)) not in named] == []
+
+
+def test_no_reason_is_out_of_date() -> None:
+    """Each line names a test file that exists and modules that exist, have logic, and have no test of their name."""
+    named = [module for modules in THROUGH.values() for module in modules]
+    gone = [name for name in (*THROUGH, *named) if not (ROOT / name).exists()]
+    here = [ROOT / name for name in named if name not in gone]
+    idle = [path for path in here if own_test_of(path).exists() or not has_logic(path.read_text(encoding="utf-8"))]
+
+    assert (gone, [str(path.relative_to(ROOT)) for path in idle]) == ([], [])
+    assert len(named) == len(set(named))
+
+
+def test_every_test_folder_mirrors_a_folder_of_the_code() -> None:
+    """A test is found where its module stands."""
+    folders = {path.parent for package in PACKAGES for path in (UNIT / package).rglob("test_*.py")}
+
+    assert [str(path) for path in sorted(folders) if not (ROOT / path.relative_to(UNIT)).is_dir()] == []
+
+
+def test_what_counts_as_logic() -> None:
+    """Protocols, constants, single expressions and plain constructors do not."""
+    assert not has_logic("A = 1\nclass P(Protocol):\n    def f(self) -> int:\n        '''Return.'''\n        ...\n")
+    assert not has_logic(
+        "class A:\n    def __init__(self):\n        super().__init__()\n        self.a = 1\n        self.b = 2\n"
+    )
+    assert has_logic("def f(x):\n    y = x\n    return y\n")
