@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
@@ -26,22 +26,17 @@ from server.api.retrieval import documents, embeddings, namespaces, search
 from server.api.vllm_passthrough import dispatch
 from server.auth.access_control import AccessControl
 from server.error_mapping import error_reply
-from server.middleware.access_log import AccessLogMiddleware
-from server.middleware.security import SecurityMiddleware, log_failure
+from server.middleware import AccessLogMiddleware, SecurityMiddleware, log_failure
 from server.version import installed_version
 from server.wiring.services import Services
 
 
 class Application(FastAPI):
-    """Complete the OpenAPI document that FastAPI generates from the routes.
+    """Complete the OpenAPI document that FastAPI generates from the routes, and log each request."""
 
-    A stream's chunks bypass the middleware, all of which handles only the start of a reply.
-    """
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            scope.setdefault("state", {})["send_piece"] = send
-        await super().__call__(scope, receive, send)
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the layers, with the access log around the framework's own ones."""
+        return AccessLogMiddleware(super().build_middleware_stack(), self.state.services.observing)
 
     def openapi(self) -> dict[str, Any]:
         """Return the document of the server as it runs now."""
@@ -90,7 +85,6 @@ def create_app(services: Services) -> Application:
     app.add_middleware(
         SecurityMiddleware, access_control=access_control, body_timeout_s=services.settings.server.body_timeout_s
     )
-    app.add_middleware(AccessLogMiddleware, observing=services.observing)  # the last one is the outermost
     return app
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
@@ -11,8 +13,42 @@ from server.auth.api_keys import Keyring
 from server.auth.rate_limits import RateLimiter
 from server.auth.scopes import OPERATOR, Principal
 from server.errors import ForbiddenHost, ForbiddenOrigin, Unauthorized
-from server.origins import host_name, is_local_name, is_same_origin, is_subresource, origin_of
-from server.settings.server import ServerSettings, is_loopback
+from server.settings.server import DEFAULT_PORTS, ServerSettings, is_loopback, origin_of
+
+_OTHER_SITES: Final = frozenset({"cross-site", "same-site"})
+LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+def host_name(host: str) -> str:
+    """Return the name in a Host header, in lower case, without its port."""
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() and port.isascii() else host).lower()
+
+
+def is_same_origin(origin: str, host: str) -> bool:
+    """Return whether the page is one of this server.
+
+    The scheme is ignored, since a proxy may have terminated TLS.
+    """
+    try:
+        page = urlsplit(origin_of(origin))
+        here = urlsplit(origin_of(f"{page.scheme}://{host}"))
+    except ValueError:
+        return False
+    return page.scheme in DEFAULT_PORTS and page.netloc == here.netloc
+
+
+def is_subresource(site: str, mode: str, destination: str) -> bool:
+    """Return whether a page of another origin loads this as a subresource, by the Sec-Fetch headers.
+
+    Following a link to it does not count. False if the headers are missing, as from clients other than browsers.
+    """
+    return site in _OTHER_SITES and (mode, destination) != ("navigate", "document")
+
+
+def is_local_name(name: str, further: Collection[str]) -> bool:
+    return name in LOCAL_NAMES or name in further
+
 
 # All but the first are a page without data, for which a browser cannot send a key; the data that it shows needs one.
 OPEN_PATHS: Final = frozenset({"/health", "/docs", "/docs/page.js", "/docs/page.css", "/docs/page.svg"})

@@ -100,3 +100,15 @@ class Departures:
 
 def _named(classes: Collection[str]) -> str:
     return ", ".join(name for name in CLASSES if name in classes) or "a call without values"
+
+
+@dataclass(frozen=True, slots=True)
+class EgressContext:
+    """Identify the request behind a call, with the egress mode in force.
+
+    ``key_id`` is "" on a server without keys.
+    """
+
+    request_id: str
+    key_id: str
+    mode: EgressMode

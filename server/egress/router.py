@@ -23,7 +23,7 @@ from retrieval.ncbi.replies.parse import is_empty_reply, is_not_found
 from retrieval.types import FetchCall, NcbiCall, RawReply, Route
 from server.audit.entry import AuditRecord
 from server.audit.log import AuditFailed, AuditRecorder
-from server.egress.policy import Departures, EgressPolicy
+from server.egress.policy import Departures, EgressContext, EgressPolicy
 from server.errors import EgressRaised
 from server.types import EgressMode
 
@@ -97,18 +97,6 @@ class InboundReply:
     status: str
     num_bytes: int | None
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class EgressContext:
-    """Identify the request behind a call, with the egress mode in force.
-
-    ``key_id`` is "" on a server without keys.
-    """
-
-    request_id: str
-    key_id: str
-    mode: EgressMode
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ from retrieval.graph.store.catalog import open_or_sample
 from retrieval.graph.store.reader import LocalGraph
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
 from retrieval.observer import NullObserver, Tracer
-from server.egress.router import Egress, EgressContext, InboundReply, OutboundRequest
+from server.egress.policy import EgressContext
+from server.egress.router import Egress, InboundReply, OutboundRequest
 from server.evidence.encoders import EncoderPool
 from server.methods.base import AnswerRequest
 from server.types import EgressMode

@@ -16,7 +16,8 @@ from retrieval.corpus.items import ParsedDocument, ReadOptions
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.types import FetchCall
-from server.egress.router import Egress, EgressContext
+from server.egress.policy import EgressContext
+from server.egress.router import Egress
 from server.jobs.queue import Job, Outcome, Work
 from server.jobs.uploads import Upload
 

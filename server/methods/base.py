@@ -9,9 +9,11 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
+from models.catalog import ModelCard
 from models.decoding.types import CallStatus, LoopFinish, LoopUsage
+from models.engines.base import Engine
 from models.errors import ArrowheadError
-from models.types import TokenLogprob
+from models.types import Delta, TokenLogprob
 
 Channel = Literal["answer", "reasoning"]
 Origin = Literal["sampled", "injected"]
@@ -208,3 +210,40 @@ class Method(Protocol):
         Closing the iterator stops generation and pending calls.
         """
         ...
+
+
+def uses_chat_template(engine: Engine, card: ModelCard) -> bool:
+    return card.prompt_form == "chat" and engine.tokenizer.has_chat_template
+
+
+def plain_ids(engine: Engine, text: str) -> list[int]:
+    """Return the tokens of the text, preceded by the model's beginning-of-sequence token where it has one."""
+    bos = engine.tokenizer.bos_token_id
+    return [*([] if bos is None else [bos]), *engine.tokenizer.encode(text)]
+
+
+def ids_of(ask: AnswerRequest, engine: Engine, card: ModelCard) -> list[int]:
+    """Return the prompt tokens for the plain model.
+
+    Raises:
+        UnsupportedParam: the chat template refuses the chat.
+    """
+    if ask.prompt is not None:
+        return plain_ids(engine, ask.prompt)
+    if uses_chat_template(engine, card):
+        return engine.tokenizer.encode_chat([{"role": m.role, "content": m.content} for m in ask.messages])
+    last = max(i for i, m in enumerate(ask.messages) if m.role == "user")
+    earlier = [m.content.strip() for i, m in enumerate(ask.messages) if i != last and m.content.strip()]
+    return plain_ids(engine, "\n\n".join([*earlier, f"Question: {ask.messages[last].content.strip()}\nAnswer:"]))
+
+
+def usage_of(prompt_tokens: int, sampled: int, last: Delta) -> LoopUsage:
+    """Return the token usage of an answer generated in one piece; ``last`` is its final delta."""
+    cached = last.num_cached_tokens
+    return LoopUsage(
+        prompt_tokens=prompt_tokens,
+        sampled_tokens=sampled,
+        cached_tokens=cached,
+        computed_tokens=prompt_tokens - cached + sampled,
+        segments=1,
+    )

@@ -19,8 +19,7 @@ from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.types import Delta, GenerateParams
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Done, Event, OptionInvalid, TextDelta, TranscriptDelta
-from server.methods.shared.generation import ids_of, usage_of
+from server.methods.base import AnswerRequest, Done, Event, OptionInvalid, TextDelta, TranscriptDelta, ids_of, usage_of
 
 # OpenAI's default for completions; a chat answer may run to the end of the context.
 _COMPLETION_TOKENS = 16

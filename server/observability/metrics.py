@@ -24,7 +24,7 @@ from models.types import EngineStats
 from retrieval.corpus.search.ranking import Retriever
 from retrieval.observer import NULL_PART, Encoded, PartName, SpanAttributes, TraceSpan
 from retrieval.types import Endpoint
-from server.admission.controller import Admission
+from server.admission import Admission
 from server.auth.rate_limits import RateLimiter
 from server.engine.lifecycle import EngineLifecycle, State
 from server.error_mapping import TABLE

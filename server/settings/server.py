@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
 
-from server.origins import origin_of
 from server.settings.base import Seconds, SettingsGroup
+
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+def origin_of(text: str) -> str:
+    """Return an origin as browsers write it: in lower case, without the default port of its scheme.
+
+    Raises:
+        ValueError: the text is not an origin.
+    """
+    try:
+        parts = urlsplit(text.strip().lower())
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    bare = not (parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc)
+    if not (bare and _SCHEME.fullmatch(parts.scheme) and parts.hostname and "*" not in parts.netloc):
+        raise ValueError(f"{text[:100]!r} is no origin: write https://lab.example or http://localhost:3000, never *")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    said = "" if port is None or port == DEFAULT_PORTS.get(parts.scheme) else f":{port}"
+    return f"{parts.scheme}://{host}{said}"
 
 
 def is_loopback(host: str) -> bool:

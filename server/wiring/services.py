@@ -13,8 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from server.admission.controller import Admission
-from server.admission.fair_queue import AdmissionLimits, Ticket
+from server.admission import Admission, AdmissionLimits, Ticket
 from server.auth.api_keys import Keyring
 from server.auth.namespace_scopes import NamespaceAccess
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
@@ -118,7 +117,8 @@ class Services:
         Raises:
             Unauthorized: the key was revoked in the meantime.
         """
-        readable = self.access.readable(self.keyring.principal_of(owner))
+        principal = self.keyring.principal_of(owner)
+        readable = None if principal.is_operator else self.access.readable(principal)
         return [replace(ask, namespaces=readable) for ask in asks]
 
     def spend(self, owner: str, tokens: int) -> None:

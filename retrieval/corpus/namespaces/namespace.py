@@ -15,13 +15,7 @@ import numpy as np
 from models.encoders.base import Encoder, PassageText
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
-from retrieval.corpus.namespaces.settings import (
-    Backends,
-    TextIndex,
-    embedded_title,
-    has_replaced_words,
-    settings_of,
-)
+from retrieval.corpus.namespaces.settings import Backends, TextIndex, embedded_title, has_replaced_words, settings_of
 from retrieval.corpus.store.base import PassageStore, PassageWriter, Target
 from retrieval.index.base import Rows, VectorIndex
 from retrieval.index.errors import IndexMismatch

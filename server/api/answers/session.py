@@ -13,8 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from server.admission.controller import CancelScope
-from server.admission.fair_queue import Ticket, estimated_tokens
+from server.admission import CancelScope, Ticket, estimated_tokens
 from server.api.answers.rendering import Choice
 from server.api.answers.sanitize import EventSanitizer
 from server.error_mapping import error_reply

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from server.api.answers.session import Answers
 from server.api.http_request import cancel_on_disconnect
 from server.error_mapping import ErrorReply, error_reply
-from server.middleware.security import log_failure
+from server.middleware import log_failure
 from server.wiring.services import Services
 
 

@@ -19,8 +19,7 @@ from server.api.http_request import Body, parse_body, read_json
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
 from server.auth.scopes import Principal
 from server.errors import InvalidRequest, UnsupportedField
-from server.methods.base import AnswerRequest
-from server.methods.shared.generation import ids_of, plain_ids, uses_chat_template
+from server.methods.base import AnswerRequest, ids_of, plain_ids, uses_chat_template
 from server.wiring.services import Services
 
 router = APIRouter(tags=["Answers"])

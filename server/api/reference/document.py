@@ -18,7 +18,7 @@ from server.api.declarations import GIVEN, Reads
 from server.api.reference.passthrough import add_alternative, add_passthrough
 from server.auth.access_control import OPEN_PATHS
 from server.error_mapping import TABLE
-from server.methods.shared.generation import uses_chat_template
+from server.methods.base import uses_chat_template
 from server.wiring.services import Services
 
 Schema = dict[str, Any]

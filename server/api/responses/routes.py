@@ -34,7 +34,7 @@ from server.auth.scopes import Principal
 from server.error_mapping import error_reply
 from server.errors import ResponseNotStored
 from server.methods.base import AnswerRequest
-from server.middleware.security import log_failure
+from server.middleware import log_failure
 from server.traces import TraceHead
 from server.wiring.services import Services
 

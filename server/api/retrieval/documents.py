@@ -33,7 +33,7 @@ from server.api.retrieval.schemas import (
     UpdateBody,
     ncbi_day,
 )
-from server.egress.router import EgressContext
+from server.egress.policy import EgressContext
 from server.errors import ForbiddenHost, InvalidRequest, UploadTooLarge
 from server.jobs.corpus_changes import NcbiWork, documents_work, file_work, remove_work, verify_work
 from server.jobs.queue import JobSpec, JobStatus, Work

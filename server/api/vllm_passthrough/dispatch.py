@@ -12,7 +12,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 
 from models.engines.base import LayerCall, ServesOpenAi
-from server.admission.fair_queue import CHARS_PER_TOKEN, Ticket, estimated_tokens
+from server.admission import CHARS_PER_TOKEN, Ticket, estimated_tokens
 from server.api.answers.session import TIMEOUT_HEADER, deadline_of
 from server.api.declarations import TIMEOUT, Reads, errors
 from server.api.http_request import Body, RawRoute, read_json

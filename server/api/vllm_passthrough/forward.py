@@ -14,15 +14,14 @@ from typing import Any, Final
 from fastapi import Response
 
 from models.engines.base import LayerCall, OpenAiLayer
-from server.admission.controller import CancelScope
-from server.admission.fair_queue import Ticket
+from server.admission import CancelScope, Ticket
 from server.api.answers.session import Account, AnswerSession
 from server.api.answers.streaming import DONE, KeepAlive, error_event, is_stream
 from server.api.http_request import cancel_on_disconnect
 from server.auth.scopes import Principal
 from server.error_mapping import error_reply
 from server.errors import ClientDisconnected
-from server.middleware.security import log_failure, new_id, send_error
+from server.middleware import log_failure, new_id, send_error
 from server.observability.observer import AnswerMetrics, TokenCounts
 from server.wiring.services import Services
 

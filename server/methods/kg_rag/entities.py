@@ -21,9 +21,8 @@ from retrieval.graph.errors import GraphNodeUnknown
 from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.linking.types import Linked
 from retrieval.graph.types import Mention, Neighbourhood, Node
-from server.methods.base import AnswerRequest, MethodError
+from server.methods.base import AnswerRequest, MethodError, plain_ids, usage_of, uses_chat_template
 from server.methods.kg_rag.prompts import ParsedQuestion
-from server.methods.shared.generation import plain_ids, usage_of, uses_chat_template
 
 MAX_ENTITIES: Final = 8
 # Kinds in which a name inside a name is broader. "Insulin receptor" is not an insulin, "bone marrow" not a bone.

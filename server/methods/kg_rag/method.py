@@ -41,12 +41,22 @@ from retrieval.graph.context.select import (
 )
 from retrieval.graph.types import Statement
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Done, Event, OptionInvalid, Step, TextDelta, TranscriptDelta
+from server.methods.base import (
+    AnswerRequest,
+    Done,
+    Event,
+    OptionInvalid,
+    Step,
+    TextDelta,
+    TranscriptDelta,
+    plain_ids,
+    usage_of,
+    uses_chat_template,
+)
 from server.methods.kg_rag import report
 from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoods, neighbourhoods, recognise
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.report import Outcome
-from server.methods.shared.generation import plain_ids, usage_of, uses_chat_template
 from server.types import EgressMode
 
 # Token counts of a text alone and inside a prompt may differ by a few tokens.

@@ -16,8 +16,7 @@ import yaml
 from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.types import EngineStats
-from server.admission.controller import Admission
-from server.admission.fair_queue import AdmissionLimits
+from server.admission import Admission, AdmissionLimits
 from server.auth.rate_limits import LocalRateLimiter
 from server.engine.lifecycle import EngineLifecycle
 from server.observability.metrics import Metrics, ServerState

@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from server.auth.access_control import AccessControl
+from server.auth.access_control import AccessControl, host_name, is_same_origin, is_subresource
 from server.auth.api_keys import Keyring
 from server.auth.file_key_store import FileKeyStore
 from server.auth.key_store import NewKey
 from server.auth.rate_limits import LocalRateLimiter
 from server.auth.scopes import Principal, Scopes
 from server.errors import ForbiddenHost, ForbiddenOrigin, RateExceeded, Unauthorized
-from server.origins import host_name, is_same_origin, is_subresource, origin_of
-from server.settings.server import ServerSettings
+from server.settings.server import ServerSettings, origin_of
 
 KEY = "a-key-of-the-settings"
 HERE = "127.0.0.1:8000"

@@ -20,8 +20,8 @@ from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from retrieval.ncbi.session import NcbiSession
 from retrieval.types import NcbiCall, Route
 from server.audit.log import AuditLog, AuditRecorder
-from server.egress.policy import Departures, EgressPolicy
-from server.egress.router import Destination, DestinationPair, Destinations, Egress, EgressContext
+from server.egress.policy import Departures, EgressContext, EgressPolicy
+from server.egress.router import Destination, DestinationPair, Destinations, Egress
 from server.errors import EgressRaised
 from server.settings.egress import EgressSettings
 from server.types import EgressMode

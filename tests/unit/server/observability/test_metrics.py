@@ -11,14 +11,13 @@ from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from retrieval.errors import NcbiError
-from server.admission.controller import Admission
-from server.admission.fair_queue import AdmissionLimits, Ticket
+from server.admission import Admission, AdmissionLimits, Ticket
 from server.auth.rate_limits import LocalRateLimiter
 from server.auth.scopes import Principal, Scopes
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import RateExceeded, ServerOverloaded
 from server.methods.base import CallReplied, TextDelta, TranscriptDelta
-from server.middleware.security import request_id_for
+from server.middleware import request_id_for
 from server.observability.metrics import FAILURES, Metrics, ServerState
 from server.observability.observer import (
     AnswerMetrics,

@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 
 from models.engines.base import LayerCall
-from server.admission.controller import Admission
-from server.admission.fair_queue import AdmissionLimits, Ticket
+from server.admission import Admission, AdmissionLimits, Ticket
 from server.api.vllm_passthrough.dispatch import num_chars
 from server.api.vllm_passthrough.forward import PassthroughCall, PassthroughResponse
 from server.auth.scopes import Principal

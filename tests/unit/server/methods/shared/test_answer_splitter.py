@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.methods.base import TextDelta
-from server.methods.shared.answer_splitter import AnswerSplitter, extract_answer
+from server.methods.genegpt.method import AnswerSplitter, extract_answer
 
 URL = "[https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi?db=gene&term=LMP10]->"
 

@@ -1,7 +1,8 @@
-"""Check page, key and rate of each request, set its id, and reply with a plain 500 to unhandled exceptions.
+"""Log and secure every request, as pure ASGI layers, so that streams pass through unbuffered.
 
-Denies by default: a route needs a key unless ``access_control`` says that it is public. Pure ASGI middleware, so that
-streams pass through unbuffered.
+``AccessLogMiddleware`` counts, times and logs. ``SecurityMiddleware`` checks page, key and rate, sets the request's id
+and replies with a plain 500 to unhandled exceptions. It denies by default: a route needs a key unless
+``access_control`` says that it is public.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import logging
 import re
 import secrets
+import time
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,7 +25,62 @@ from models.errors import ArrowheadError
 from server.auth.access_control import AccessControl
 from server.error_mapping import ErrorReply, error_reply
 from server.errors import BodyTooSlow, HeadTooLarge
-from server.observability.logging_setup import request_id
+from server.observability.logging_setup import log_event, request_id
+from server.observability.observer import HttpRequest
+from server.observability.setup import Observability
+
+log = logging.getLogger(__name__)
+# Monitoring polls these routes so often that their lines would hide the others.
+_QUIET: Final = frozenset(("/health", "/ready", "/metrics"))
+# Status that proxies log for a client that disconnected before the reply.
+_GONE: Final = 499
+
+
+class AccessLogMiddleware:
+    """Report each HTTP request as a metric, a log line and, with tracing, a span."""
+
+    def __init__(self, app: ASGIApp, observing: Observability) -> None:
+        self._app = app
+        self._observer = observing.observer
+        self._spans = observing.spans
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.monotonic(), 0
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        # Every layer handles only a reply's start, so a stream's chunks may bypass them all.
+        scope.setdefault("state", {})["send_piece"] = send
+        span = self._begin(scope)
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            self._end(scope, span, status or _GONE, time.monotonic() - began)
+
+    def _begin(self, scope: Scope) -> object:
+        if self._spans is None:
+            return None
+        headers = Headers(scope=scope)
+        return self._spans.begin_request(headers.get("traceparent", ""), headers.get("tracestate", ""))
+
+    def _end(self, scope: Scope, span: object, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "")
+        code = scope.get("state", {}).get("error_code", "")
+        request = HttpRequest(route=route, method=scope["method"], status=status, code=code, seconds=seconds)
+        self._observer.replied(request)
+        if self._spans is not None:
+            self._spans.end_request(span, request)
+        level = logging.DEBUG if route in _QUIET and status < 500 else logging.INFO
+        fields = {"method": scope["method"], "route": route or "-", "status": status, "seconds": round(seconds, 4)}
+        log_event(log, level, "request", fields | ({"code": code} if code else {}))
+
 
 MAX_HEAD_BYTES: Final = 65_536
 _MAX_HEADERS: Final = 256
@@ -131,9 +188,6 @@ def request_id_for(given: str) -> str:
 def new_id() -> str:
     """Return 32 random hexadecimal digits."""
     return secrets.token_hex(16)
-
-
-log = logging.getLogger(__name__)
 
 
 class SecurityMiddleware:

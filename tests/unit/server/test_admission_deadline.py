@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from server.admission.controller import CancelScope
+from server.admission import CancelScope
 from server.errors import AnswerTimeout, ServerStopping
 
 

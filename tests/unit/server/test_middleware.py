@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from server.errors import BodyTooSlow, HeadTooLarge
-from server.middleware.security import MAX_HEAD_BYTES, DecodedHeaders, TimedBody, check_head
+from server.middleware import MAX_HEAD_BYTES, DecodedHeaders, TimedBody, check_head
 
 
 def _scope(**headers: str) -> dict[str, Any]:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.admission.controller import Admission
-from server.admission.fair_queue import AdmissionLimits, FairQueue, Ticket, estimated_tokens
+from server.admission import Admission, AdmissionLimits, FairQueue, Ticket, estimated_tokens
 from server.error_mapping import error_reply
 from server.errors import AnswerTimeout, KeyOverloaded, ServerOverloaded, ServerStopping
 

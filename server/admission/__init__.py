@@ -1,1 +1,0 @@
-"""Decide which request runs, waits or is refused."""

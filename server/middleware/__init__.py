@@ -1,1 +1,0 @@
-"""Log, limit and secure every request, as ASGI layers."""
