@@ -77,12 +77,12 @@ class FairQueue:
 
     def __init__(self, limits: AdmissionLimits) -> None:
         self._limits = limits
-        self._held: set[Ticket] = set()
+        self._tickets: set[Ticket] = set()
         self._running: set[Ticket] = set()
         self._waiting: dict[str, deque[Ticket]] = {}
-        self._given: dict[str, int] = {}
+        self._served_tokens: dict[str, int] = {}
         # Breaks ties: the key whose last turn is longest ago goes first.
-        self._last: dict[str, int] = {}
+        self._last_turns: dict[str, int] = {}
         self._turns = count(1)
         # Tokens by key, of its running and waiting tickets together; their sum is ``tokens``.
         self._load: dict[str, int] = {}
@@ -118,23 +118,23 @@ class FairQueue:
 
     def begin_next(self) -> list[Ticket]:
         """Start the waiting tickets for which places are free, and return them."""
-        begun: list[Ticket] = []
+        started: list[Ticket] = []
         while self.num_running < self._limits.running:
-            able = [key for key in self._waiting if not self._key_is_full(key)]
-            if not able:
+            eligible = [key for key in self._waiting if not self._key_is_full(key)]
+            if not eligible:
                 break
-            key = min(able, key=lambda name: (self._given[name], self._last.get(name, 0)))
+            key = min(eligible, key=lambda name: (self._served_tokens[name], self._last_turns.get(name, 0)))
             ticket = self._waiting[key][0]
             self._unqueue(ticket)
             self._begin(ticket)
-            begun.append(ticket)
-        return begun
+            started.append(ticket)
+        return started
 
     def leave(self, ticket: Ticket) -> None:
         """Remove a ticket that ended or no longer waits; an unknown one is ignored."""
-        if ticket not in self._held:
+        if ticket not in self._tickets:
             return
-        self._held.remove(ticket)
+        self._tickets.remove(ticket)
         if ticket in self._running:
             self._running.remove(ticket)
             self._places[ticket.key] -= 1
@@ -145,25 +145,25 @@ class FairQueue:
         if not self._load[ticket.key]:
             del self._load[ticket.key]
             self._places.pop(ticket.key, None)
-            self._last.pop(ticket.key, None)
-            self._forget_even()
+            self._last_turns.pop(ticket.key, None)
+            self._drop_even_counters()
 
     def _key_is_full(self, key: str) -> bool:
-        most = self._limits.running_per_key
-        return most is not None and self.running_of(key) >= most
+        limit = self._limits.running_per_key
+        return limit is not None and self.running_of(key) >= limit
 
     def _add(self, ticket: Ticket) -> None:
         if ticket.key not in self._load:
-            self._given[ticket.key] = max(self._given.get(ticket.key, 0), self._floor())
-        self._held.add(ticket)
+            self._served_tokens[ticket.key] = max(self._served_tokens.get(ticket.key, 0), self._floor())
+        self._tickets.add(ticket)
         self._load[ticket.key] = self._load.get(ticket.key, 0) + ticket.tokens
         self.tokens += ticket.tokens
 
     def _begin(self, ticket: Ticket) -> None:
         self._running.add(ticket)
         self._places[ticket.key] = self.running_of(ticket.key) + 1
-        self._given[ticket.key] += ticket.tokens
-        self._last[ticket.key] = next(self._turns)
+        self._served_tokens[ticket.key] += ticket.tokens
+        self._last_turns[ticket.key] = next(self._turns)
 
     def _unqueue(self, ticket: Ticket) -> None:
         queue = self._waiting[ticket.key]
@@ -173,12 +173,14 @@ class FairQueue:
             del self._waiting[ticket.key]
 
     def _floor(self) -> int:
-        return min((self._given[key] for key in self._load), default=0)
+        return min((self._served_tokens[key] for key in self._load), default=0)
 
-    def _forget_even(self) -> None:
+    def _drop_even_counters(self) -> None:
         """Delete the counters of absent keys that no longer affect the order."""
         floor = self._floor() if self._load else math.inf
-        self._given = {key: given for key, given in self._given.items() if key in self._load or given > floor}
+        self._served_tokens = {
+            key: tokens for key, tokens in self._served_tokens.items() if key in self._load or tokens > floor
+        }
 
     def _victims(self, ticket: Ticket, *, must_wait: bool) -> list[Ticket] | None:
         """Return the waiting tickets to evict for ``ticket``, or None where eviction cannot make room.
@@ -187,23 +189,23 @@ class FairQueue:
         """
         queues = {key: list(queue) for key, queue in self._waiting.items()}
         load = dict(self._load)
-        out: list[Ticket] = []
-        while not self._fits(ticket, out, must_wait=must_wait):
-            mine = load.get(ticket.key, 0) + ticket.tokens
-            able = [key for key, queue in queues.items() if queue and load[key] - queue[-1].tokens >= mine]
-            if not able:
+        victims: list[Ticket] = []
+        while not self._fits(ticket, victims, must_wait=must_wait):
+            own_load = load.get(ticket.key, 0) + ticket.tokens
+            candidates = [key for key, queue in queues.items() if queue and load[key] - queue[-1].tokens >= own_load]
+            if not candidates:
                 return None
             # Evict the newest of the heaviest key, so that its earlier tickets keep their turn.
-            key = max(able, key=lambda name: load[name])
-            out.append(queues[key].pop())
-            load[key] -= out[-1].tokens
-        return out
+            key = max(candidates, key=lambda name: load[name])
+            victims.append(queues[key].pop())
+            load[key] -= victims[-1].tokens
+        return victims
 
-    def _fits(self, ticket: Ticket, out: Sequence[Ticket], *, must_wait: bool) -> bool:
-        if must_wait and self.num_waiting - len(out) >= self._limits.waiting:
+    def _fits(self, ticket: Ticket, victims: Sequence[Ticket], *, must_wait: bool) -> bool:
+        if must_wait and self.num_waiting - len(victims) >= self._limits.waiting:
             return False
-        held = self.tokens - sum(victim.tokens for victim in out)
-        return self._limits.tokens is None or not held or held + ticket.tokens <= self._limits.tokens
+        reserved = self.tokens - sum(victim.tokens for victim in victims)
+        return self._limits.tokens is None or not reserved or reserved + ticket.tokens <= self._limits.tokens
 
 
 _Item = TypeVar("_Item")
@@ -408,11 +410,11 @@ class Admission:
         turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
         try:
             with cancel_scope:
-                async with asyncio.timeout(self.limits.max_wait_s) as patience:
+                async with asyncio.timeout(self.limits.max_wait_s) as timeout:
                     await turn
         except TimeoutError:
             self._leave(ticket)
-            if not patience.expired():
+            if not timeout.expired():
                 raise
             self.counts.waited_too_long += 1
             raise self._refusal(key_is_full=False, waited=True) from None
@@ -425,8 +427,8 @@ class Admission:
 
     def _leave(self, ticket: Ticket) -> None:
         self._queue.leave(ticket)
-        for begun in self._queue.begin_next():
-            turn = self._turns[begun]
+        for started in self._queue.begin_next():
+            turn = self._turns[started]
             if not turn.done():
                 turn.set_result(None)
 

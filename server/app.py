@@ -36,7 +36,7 @@ class Application(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return the layers, with the access log around the framework's own ones."""
-        return AccessLogMiddleware(super().build_middleware_stack(), self.state.services.observing)
+        return AccessLogMiddleware(super().build_middleware_stack(), self.state.services.observability)
 
     def openapi(self) -> dict[str, Any]:
         """Return the document of the server as it runs now."""

@@ -102,13 +102,13 @@ class ErrorReply:
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers that say when, and whether, to retry."""
-        found = {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
+        headers = {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
         if self.status in {408, 504}:
             # OpenAI's SDKs would send it again at once, into the same deadline.
-            found["X-Should-Retry"] = "false"
+            headers["X-Should-Retry"] = "false"
         if self.code == STOPPING:
-            found["Connection"] = "close"
-        return found
+            headers["Connection"] = "close"
+        return headers
 
 
 RETRY_AFTER_S = 2

@@ -31,18 +31,18 @@ from server.observability.setup import Observability
 
 log = logging.getLogger(__name__)
 # Monitoring polls these routes so often that their lines would hide the others.
-_QUIET: Final = frozenset(("/health", "/ready", "/metrics"))
+_QUIET_ROUTES: Final = frozenset(("/health", "/ready", "/metrics"))
 # Status that proxies log for a client that disconnected before the reply.
-_GONE: Final = 499
+_CLIENT_CLOSED_REQUEST: Final = 499
 
 
 class AccessLogMiddleware:
     """Report each HTTP request as a metric, a log line and, with tracing, a span."""
 
-    def __init__(self, app: ASGIApp, observing: Observability) -> None:
+    def __init__(self, app: ASGIApp, observability: Observability) -> None:
         self._app = app
-        self._observer = observing.observer
-        self._spans = observing.spans
+        self._observer = observability.observer
+        self._spans = observability.spans
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -50,7 +50,7 @@ class AccessLogMiddleware:
             return
         began, status = time.monotonic(), 0
 
-        async def watched(message: Message) -> None:
+        async def send_with_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -60,9 +60,9 @@ class AccessLogMiddleware:
         scope.setdefault("state", {})["send_piece"] = send
         span = self._begin(scope)
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, send_with_status)
         finally:
-            self._end(scope, span, status or _GONE, time.monotonic() - began)
+            self._end(scope, span, status or _CLIENT_CLOSED_REQUEST, time.monotonic() - began)
 
     def _begin(self, scope: Scope) -> object:
         if self._spans is None:
@@ -77,7 +77,7 @@ class AccessLogMiddleware:
         self._observer.replied(request)
         if self._spans is not None:
             self._spans.end_request(span, request)
-        level = logging.DEBUG if route in _QUIET and status < 500 else logging.INFO
+        level = logging.DEBUG if route in _QUIET_ROUTES and status < 500 else logging.INFO
         fields = {"method": scope["method"], "route": route or "-", "status": status, "seconds": round(seconds, 4)}
         log_event(log, level, "request", fields | ({"code": code} if code else {}))
 
@@ -85,7 +85,7 @@ class AccessLogMiddleware:
 MAX_HEAD_BYTES: Final = 65_536
 _MAX_HEADERS: Final = 256
 # Bytes per second; a faster start leaves more time for the rest.
-_LEAST_RATE: Final = 16_384
+_MIN_BYTES_PER_S: Final = 16_384
 _LINGER_BYTES: Final = 16 * 2**20
 _LINGER_S: Final = 2.0
 
@@ -136,10 +136,10 @@ class TimedBody:
         self._timeout_s = timeout_s
         self._began = asyncio.get_running_loop().time()
         self._size = 0
-        self._late = False
-        announced = headers.get("content-length", "0")
-        self._whole = announced == "0" and "transfer-encoding" not in headers
-        self._waits_for_us = headers.get("expect", "").lower() == "100-continue"
+        self._timed_out = False
+        content_length = headers.get("content-length", "0")
+        self._is_complete = content_length == "0" and "transfer-encoding" not in headers
+        self._expects_continue = headers.get("expect", "").lower() == "100-continue"
 
     async def __call__(self) -> Message:
         """Return the next message of the body.
@@ -147,42 +147,42 @@ class TimedBody:
         Raises:
             BodyTooSlow: the time is over and the body is incomplete.
         """
-        if self._whole:
+        if self._is_complete:
             return await self._receive()
         try:
-            async with asyncio.timeout_at(self._began + self._timeout_s + self._size / _LEAST_RATE):
-                return self._note(await self._receive())
+            async with asyncio.timeout_at(self._began + self._timeout_s + self._size / _MIN_BYTES_PER_S):
+                return self._count(await self._receive())
         except TimeoutError:
-            self._late = True
+            self._timed_out = True
             raise BodyTooSlow("the body did not come in time") from None
 
     async def drain(self) -> bool:
         """Return whether the connection can carry another request after this reply, which begins now."""
-        whole = self._whole
-        if whole or self._late or (self._waits_for_us and not self._size):
-            return whole
+        is_complete = self._is_complete
+        if is_complete or self._timed_out or (self._expects_continue and not self._size):
+            return is_complete
         with suppress(TimeoutError):
             async with asyncio.timeout(_LINGER_S):
-                while not self._whole and self._size <= _LINGER_BYTES:
-                    self._note(await self._receive())
-        return self._whole
+                while not self._is_complete and self._size <= _LINGER_BYTES:
+                    self._count(await self._receive())
+        return self._is_complete
 
-    def _note(self, message: Any) -> Message:
+    def _count(self, message: Any) -> Message:
         self._size += len(message.get("body", b""))
-        self._whole = not message.get("more_body", False)
+        self._is_complete = not message.get("more_body", False)
         return dict(message)
 
 
 # Covers UUIDs, trace ids and ids of proxies. Any wider alphabet would let words into the logs.
-_SAFE: Final = re.compile(r"[0-9A-Fa-f](?:-?[0-9A-Fa-f]){15,63}", re.ASCII)
+_SAFE_ID: Final = re.compile(r"[0-9A-Fa-f](?:-?[0-9A-Fa-f]){15,63}", re.ASCII)
 
 
-def request_id_for(given: str) -> str:
+def request_id_for(header: str) -> str:
     """Return the given id if it is safe to log, else a new one.
 
-    ``given``: the ``x-request-id`` header, "" for none.
+    ``header``: the ``x-request-id`` header, "" for none.
     """
-    return given if _SAFE.fullmatch(given) else new_id()
+    return header if _SAFE_ID.fullmatch(header) else new_id()
 
 
 def new_id() -> str:
@@ -211,19 +211,22 @@ class SecurityMiddleware:
         rid = request_id_for(headers.get("x-request-id", ""))
         request_id.set(rid)
         started = False
-        further = {"x-request-id": rid}
+        reply_headers = {"x-request-id": rid}
         body = TimedBody(headers, receive, self._body_timeout_s)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                _add(MutableHeaders(scope=message), further | ({} if await body.drain() else {"connection": "close"}))
+                _add(
+                    MutableHeaders(scope=message),
+                    reply_headers | ({} if await body.drain() else {"connection": "close"}),
+                )
             await send(message)
 
         try:
             check_head(scope)
-            further |= self._access_control.cors_headers(scope["method"], headers)
+            reply_headers |= self._access_control.cors_headers(scope["method"], headers)
             self._access_control.check_page(scope["method"], headers)
             if self._access_control.is_preflight(scope["method"], headers):
                 await _send(204, b"", {}, send_with_headers)
@@ -233,7 +236,7 @@ class SecurityMiddleware:
             try:
                 await self._access_control.take(principal)
             finally:
-                further |= self._access_control.rate_headers(principal)
+                reply_headers |= self._access_control.rate_headers(principal)
             await self._app(scope, body, send_with_headers)
         except Exception as error:
             log_failure(error)
@@ -243,8 +246,8 @@ class SecurityMiddleware:
                 await send_error(reply, send_with_headers)
 
 
-def _add(headers: MutableHeaders, further: Mapping[str, str]) -> None:
-    for name, value in further.items():
+def _add(headers: MutableHeaders, values: Mapping[str, str]) -> None:
+    for name, value in values.items():
         if name == "vary":
             headers.add_vary_header(value)
         else:

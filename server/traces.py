@@ -53,7 +53,7 @@ class TraceRecorder:
         self._ask = ask
         self._spans: list[list[str]] = []
         self._calls: list[dict[str, Any]] = []
-        self._shown: list[str] = []
+        self._answer_parts: list[str] = []
         self._steps: list[str] = []
         self._searches: list[dict[str, Any]] = []
         self._references: list[dict[str, Any]] = []
@@ -64,7 +64,7 @@ class TraceRecorder:
             case TranscriptDelta(text=text, origin=origin):
                 self._span(origin, text)
             case TextDelta(text=text, channel="answer"):
-                self._shown.append(text)
+                self._answer_parts.append(text)
             case CallReplied():
                 self._calls.append(asdict(event))
             case Evidence(references=references):
@@ -94,7 +94,7 @@ class TraceRecorder:
             "question": self._ask.question,
             "options": dict(self._ask.options),
             "answer": done.answer if done else "",
-            "content": "".join(self._shown),
+            "content": "".join(self._answer_parts),
             "finish_reason": done.finish_reason if done else ("error" if error else "abort"),
             "stop_reason": done.stop_reason if done else None,
             "error": error,

@@ -24,8 +24,8 @@ def commit(package: Path | None = None) -> str | None:
     The build of an image writes the file.
     """
     folder = package or Path(__file__).parent
-    found = _read(folder / "COMMIT") or _checked_out(folder.parent / ".git")
-    return found if _COMMIT.fullmatch(found) else None
+    revision = _read(folder / "COMMIT") or _checked_out(folder.parent / ".git")
+    return revision if _COMMIT.fullmatch(revision) else None
 
 
 def _checked_out(git: Path) -> str:

@@ -202,7 +202,7 @@ class CallLoop:
         self._num_calls = 0
         self._refused = False
         # Text not shown yet that may begin a user's stop string, and what would complete it: ending -> stop string.
-        self._held = ""
+        self._withheld = ""
         self._stop_by_ending: dict[str, str] = {}
 
     def begin(self) -> Generate:
@@ -216,7 +216,7 @@ class CallLoop:
         if segment.finish_reason != "stop" or not isinstance(stop, str):
             return self._end(segment, segment.text, segment.finish_reason, stop)
         if not segment.text and stop in self._stop_by_ending:
-            return self._end_inside_held(stop)
+            return self._end_inside_withheld(stop)
         written = segment.text + stop
         before = self._scanner.num_fed
         for arrow in self._scanner.feed(written):
@@ -232,7 +232,7 @@ class CallLoop:
         num_tokens = self._transcript.add_reply(injected)
         self._usage = replace(self._usage, injected_tokens=self._usage.injected_tokens + num_tokens)
         self._scanner.reset()
-        self._held, self._stop_by_ending = "", {}
+        self._withheld, self._stop_by_ending = "", {}
         return Resumed(injected, num_tokens, self._resume("", at))
 
     def _take_call(self, segment: Segment, text: str, call_text: str, at: float) -> Fetch | Finish:
@@ -254,8 +254,8 @@ class CallLoop:
         self._scanner.feed(text[len(written) :])
         unseen = self._unseen(segment, text)
         self._transcript.add_sampled(text, segment.token_ids, segment.logprobs, then_reply=False)
-        self._held = self._beginning_of_stop(unseen)
-        return self._resume(unseen[: len(unseen) - len(self._held)], at)
+        self._withheld = self._beginning_of_stop(unseen)
+        return self._resume(unseen[: len(unseen) - len(self._withheld)], at)
 
     def _overshoot(self, segment: Segment, written: str) -> str:
         """Return the text beyond the stop that the last token spells, or "" if it cannot be kept.
@@ -310,11 +310,11 @@ class CallLoop:
     def _resume(self, emit: str, at: float) -> Generate | Finish:
         remaining = self._request.params.max_tokens - self._usage.sampled_tokens
         if at >= self._request.limits.total_timeout_s:
-            return self._finish("timeout", None, emit + self._held)
-        wanted = min(remaining, max(1, self._max_model_len // 4), _MAX_RESUME_TOKENS)
-        room = self._transcript.free_tokens(wanted, self._max_model_len)
+            return self._finish("timeout", None, emit + self._withheld)
+        requested = min(remaining, max(1, self._max_model_len // 4), _MAX_RESUME_TOKENS)
+        room = self._transcript.free_tokens(requested, self._max_model_len)
         if min(remaining, room) < 1:
-            return self._finish("length", None, emit + self._held)
+            return self._finish("length", None, emit + self._withheld)
         return self._generate(min(remaining, room), emit)
 
     def _generate(self, max_tokens: int, emit: str = "") -> Generate:
@@ -328,20 +328,20 @@ class CallLoop:
             stop=tuple(dict.fromkeys((*self._stops(), *self._stop_by_ending))),
             grammar=first_grammar or params.grammar,
         )
-        return Generate(self._transcript.token_ids(), params, ordinal, emit, self._held)
+        return Generate(self._transcript.token_ids(), params, ordinal, emit, self._withheld)
 
     def _stops(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self._request.params.stop, self._request.syntax.closer)))
 
     def _unseen(self, segment: Segment, text: str) -> str:
         # Held text was shown with the segment's first text, if there was any.
-        return text[segment.num_streamed :] if segment.num_streamed else self._held + text
+        return text[segment.num_streamed :] if segment.num_streamed else self._withheld + text
 
-    def _end_inside_held(self, ending: str) -> Finish:
+    def _end_inside_withheld(self, ending: str) -> Finish:
         stop = self._stop_by_ending[ending]
-        begun = len(stop) - len(ending)
-        self._transcript.retract(begun)
-        return self._finish("stop", stop, self._held[: len(self._held) - begun])
+        prefix_length = len(stop) - len(ending)
+        self._transcript.retract(prefix_length)
+        return self._finish("stop", stop, self._withheld[: len(self._withheld) - prefix_length])
 
     def _end(
         self,

@@ -46,10 +46,10 @@ async def run(engine: Engine, request: LoopRequest, handler: CallHandler) -> Asy
                 yield replace(_as_event(reader.last), text=action.emit)
         else:
             yield CallStarted(action.call)
-            asked_at = timer.elapsed_s()
+            started_at = timer.elapsed_s()
             reply = action.refusal or await _ask(handler, action.call, request, timer)
             resumed = loop.on_reply(reply, timer.elapsed_s())
-            seconds = timer.elapsed_s() - asked_at
+            seconds = timer.elapsed_s() - started_at
             yield CallFinished(action.call, reply, resumed.injected, resumed.num_tokens, seconds)
             action = resumed.then
     yield action.done

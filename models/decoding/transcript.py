@@ -25,9 +25,9 @@ _LINEAR_STEPS = 8
 
 
 class Realigned(NamedTuple):
-    """Split a text into ``kept``, ids that decode to a prefix of it, and ``rest``, the text after that prefix."""
+    """Split a text into ``token_ids``, ids that decode to a prefix of it, and ``rest``, the text after that prefix."""
 
-    kept: tuple[int, ...]
+    token_ids: tuple[int, ...]
     rest: str
 
 
@@ -74,8 +74,8 @@ def realign(token_ids: Sequence[int], text: str, tokenizer: Tokenizer) -> Realig
 
 def count_covering(token_ids: Sequence[int], text: str, tokenizer: Tokenizer) -> int:
     """Return the smallest number of leading ids that spell all of ``text``; the last of them may spell more."""
-    kept, rest = realign(token_ids, text, tokenizer)
-    count = len(kept)
+    prefix, rest = realign(token_ids, text, tokenizer)
+    count = len(prefix)
     target = _fold(text)
     while rest and count < len(token_ids):
         count += 1
@@ -129,14 +129,14 @@ def cut_reply(text: str, suffix: str, max_tokens: int, tokenizer: Tokenizer) -> 
     bracketed = text.startswith("[")
     tail = CUT_MARK + ("]" if bracketed else "") + suffix
     # Decoded on its own, the head may lose a leading space, so it is cut from the text by its length.
-    kept = max_tokens - len(encode_continuation(tail, tokenizer))
-    while kept > 0:
-        head = tokenizer.decode(token_ids[:kept]).rstrip("\ufffd \n")
+    num_tokens = max_tokens - len(encode_continuation(tail, tokenizer))
+    while num_tokens > 0:
+        head = tokenizer.decode(token_ids[:num_tokens]).rstrip("\ufffd \n")
         cut = head + tail
         excess = len(encode_continuation(cut, tokenizer)) - max_tokens
         if excess <= 0:
             return cut
-        kept -= excess
+        num_tokens -= excess
     return ("[" if bracketed else "") + tail.lstrip()
 
 
@@ -197,11 +197,11 @@ class Transcript:
         Text at the end that the kept ids do not spell is tokenised again: at once, or together with the reply that
         follows (``then_reply``), since the two may share a token.
         """
-        kept, rest = realign(token_ids, text, self._tokenizer)
+        prefix, rest = realign(token_ids, text, self._tokenizer)
         part = self._open_sampled()
         part.text += text
-        part.token_ids += kept
-        part.logprobs += _parallel(logprobs, len(kept))
+        part.token_ids += prefix
+        part.logprobs += _parallel(logprobs, len(prefix))
         if then_reply:
             self._rest = rest
         elif rest:

@@ -97,13 +97,13 @@ class OverlapCrossEncoder:
 
     def score(self, query: str, passages: Sequence[PassageText], *, progress: Progress | None = None) -> Floats:
         words = _words(query)
-        wanted, wanted_pairs = set(words), set(pairwise(words))
+        query_words, query_pairs = set(words), set(pairwise(words))
         scores = np.empty(len(passages), np.float32)
         for row, passage in enumerate(passages):
-            own = _words(join_title(passage))[:_MAX_WORDS]
-            share = _share(wanted, set(own))
-            if wanted_pairs:
-                share = 0.75 * share + 0.25 * _share(wanted_pairs, set(pairwise(own)))
+            passage_words = _words(join_title(passage))[:_MAX_WORDS]
+            share = _share(query_words, set(passage_words))
+            if query_pairs:
+                share = 0.75 * share + 0.25 * _share(query_pairs, set(pairwise(passage_words)))
             scores[row] = 12.0 * share - 6.0
             if progress is not None:
                 progress(row + 1, len(passages))
@@ -114,5 +114,5 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def _share(wanted: Set[object], found: Set[object]) -> float:
-    return len(wanted & found) / len(wanted) if wanted else 0.0
+def _share(expected: Set[object], found: Set[object]) -> float:
+    return len(expected & found) / len(expected) if expected else 0.0

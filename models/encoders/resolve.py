@@ -151,9 +151,9 @@ def _revisions(revision: str | None, spec: EncoderSpec) -> list[str | None]:
 
 
 def _check_against_own_files(spec: EncoderSpec, folder: ModelFolder) -> None:
-    own = read_modules(folder.root)
-    if own is not None and own.pooling != spec.pooling:
+    modules = read_modules(folder.root)
+    if modules is not None and modules.pooling != spec.pooling:
         raise EncoderUnusable(
-            f"{folder.root} says that it pools by {own.pooling}, but {spec.name} pools by {spec.pooling}: "
+            f"{folder.root} says that it pools by {modules.pooling}, but {spec.name} pools by {spec.pooling}: "
             "these are not that model's files"
         )

@@ -110,8 +110,8 @@ def max_tokens(transformer: Path) -> int:
     """
     config = read_json(transformer / "config.json")
     limits = [positions(config)]
-    own = _optional(transformer / "sentence_bert_config.json").get("max_seq_length")
-    limits.append(own or _optional(transformer / "tokenizer_config.json").get("model_max_length"))
+    max_seq_length = _optional(transformer / "sentence_bert_config.json").get("max_seq_length")
+    limits.append(max_seq_length or _optional(transformer / "tokenizer_config.json").get("model_max_length"))
     known = [int(limit) for limit in limits if isinstance(limit, (int, float)) and limit > 0]
     if not known:
         raise EncoderUnusable(f"{transformer} does not tell how many tokens its model takes")
@@ -144,10 +144,10 @@ def _steps(path: Path) -> list[tuple[str, str]]:
 
 
 def _pooling(folder: Path, config: dict[str, Any]) -> Pooling:
-    said = config.get("pooling_mode")
-    if said is None:
-        said = [mode for switch, mode in _SWITCHES.items() if config.get(switch)]
-    modes = [said] if isinstance(said, str) else list(said)
+    setting = config.get("pooling_mode")
+    if setting is None:
+        setting = [mode for switch, mode in _SWITCHES.items() if config.get(switch)]
+    modes = [setting] if isinstance(setting, str) else list(setting)
     if len(modes) != 1 or modes[0] not in _POOLINGS:
         raise EncoderUnusable(
             f"{folder} pools by {' and '.join(map(str, modes)) or 'nothing'}: only cls or mean can be"

@@ -200,6 +200,6 @@ def _check_params(params: GenerateParams) -> None:
         ("logprobs", params.logprobs is None or 0 <= params.logprobs <= MAX_LOGPROBS, f"must lie in 0..{MAX_LOGPROBS}"),
         ("stop", all(params.stop), "must not hold an empty string"),
     )
-    for name, holds, rule in checks:
-        if not holds:
+    for name, valid, rule in checks:
+        if not valid:
             raise UnsupportedParam(f"{name} {rule}, not {getattr(params, name)!r}", param=name)

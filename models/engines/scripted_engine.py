@@ -232,15 +232,15 @@ class ScriptedEngine:
         """Wait for a slot; return False if the request was aborted meanwhile."""
         self._count(waiting=1)
         slot = asyncio.create_task(self._slots.acquire())
-        gone = asyncio.create_task(aborted.wait())
+        abort_wait = asyncio.create_task(aborted.wait())
         try:
-            await asyncio.wait((slot, gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((slot, abort_wait), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             if slot.done():
                 self._slots.release()
             raise
         finally:
-            gone.cancel()
+            abort_wait.cancel()
             slot.cancel()
             self._count(waiting=-1)
         if slot.done():
@@ -324,14 +324,14 @@ class ScriptedEngine:
         while len(self._cached) > _MAX_CACHED_BLOCKS:
             self._cached.popitem(last=False)
 
-    def _logprobs(self, token: int, wanted: int | None) -> tuple[TokenLogprob, ...] | None:
+    def _logprobs(self, token: int, num_logprobs: int | None) -> tuple[TokenLogprob, ...] | None:
         """Return probability 0.9 for the scripted token; the alternatives are the ids after it and share the rest."""
-        if wanted is None:
+        if num_logprobs is None:
             return None
         sure = math.log(_CERTAINTY)
         rest = math.log((1 - _CERTAINTY) / (self._tokenizer.vocab_size - 1))
-        others = (((token + i) % self._tokenizer.vocab_size, rest) for i in range(1, wanted))
-        return (TokenLogprob(token, sure, ((token, sure), *others)[:wanted]),)
+        others = (((token + i) % self._tokenizer.vocab_size, rest) for i in range(1, num_logprobs))
+        return (TokenLogprob(token, sure, ((token, sure), *others)[:num_logprobs]),)
 
     def _count(self, **changes: int) -> None:
         self._stats = replace(self._stats, **{name: getattr(self._stats, name) + by for name, by in changes.items()})

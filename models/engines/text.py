@@ -196,7 +196,7 @@ class StopScanner:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(dict.fromkeys(stop for stop in stops if stop))
         self._longest = max(map(len, self._stops), default=0)
-        self._held = ""
+        self._withheld = ""
         self.matched: str | None = None
 
     def feed(self, text: str) -> str:
@@ -205,20 +205,20 @@ class StopScanner:
             return ""
         if not self._stops:
             return text
-        buffer = self._held + text
+        buffer = self._withheld + text
         found = self._first_match(buffer)
         if found is not None:
             start, self.matched = found
-            self._held = ""
+            self._withheld = ""
             return buffer[:start]
-        keep = self._withheld_length(buffer)
-        self._held = buffer[len(buffer) - keep :]
-        return buffer[: len(buffer) - keep]
+        length = self._withheld_length(buffer)
+        self._withheld = buffer[len(buffer) - length :]
+        return buffer[: len(buffer) - length]
 
     def flush(self) -> str:
         """Return the withheld rest, when the text ends without a stop string."""
-        held, self._held = self._held, ""
-        return held
+        withheld, self._withheld = self._withheld, ""
+        return withheld
 
     def _first_match(self, buffer: str) -> tuple[int, str] | None:
         best: tuple[int, int, str] | None = None
@@ -255,7 +255,7 @@ class IncrementalDecoder:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._pending: list[int] = []
-        self._shown = 0  # characters of the pending ids' text already returned
+        self._num_emitted = 0  # characters of the pending ids' text already returned
 
     def feed(self, token_ids: Sequence[int]) -> str:
         pieces = []
@@ -266,19 +266,19 @@ class IncrementalDecoder:
 
     def flush(self) -> str:
         """Return the withheld text; unfinished characters become U+FFFD."""
-        text = self._tokenizer.decode(self._pending)[self._shown :]
-        self._pending, self._shown = [], 0
+        text = self._tokenizer.decode(self._pending)[self._num_emitted :]
+        self._pending, self._num_emitted = [], 0
         return text
 
     def _advance(self) -> str:
         text = self._tokenizer.decode(self._pending)
         if not text.endswith(_REPLACEMENT):
-            new = text[self._shown :]
-            self._pending, self._shown = [], 0
+            new = text[self._num_emitted :]
+            self._pending, self._num_emitted = [], 0
             return new
         settled = text.rstrip(_REPLACEMENT)
-        new = settled[self._shown :]
-        self._shown = max(self._shown, len(settled))
+        new = settled[self._num_emitted :]
+        self._num_emitted = max(self._num_emitted, len(settled))
         return new + self._drop_settled(text)
 
     def _drop_settled(self, text: str) -> str:
@@ -289,8 +289,8 @@ class IncrementalDecoder:
         # Equal only when no character spans the cut: a spanning one would be replaced on both sides.
         if head_text + self._tokenizer.decode(tail) != text:
             return ""
-        new = head_text[self._shown :]
-        self._shown = max(0, self._shown - len(head_text))
+        new = head_text[self._num_emitted :]
+        self._num_emitted = max(0, self._num_emitted - len(head_text))
         self._pending = tail
         return new
 

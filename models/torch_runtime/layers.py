@@ -49,8 +49,8 @@ def grouped_attention(
         raise ValueError("several tokens need a mask that says what each may see")
     # For several tokens by_layout repeats the mask per head of a group; torch's kernel does not, but not on every GPU.
     attend = by_kernel if tokens > 1 and query.device.type == "cpu" else by_layout
-    attended = attend(query, key, value, attention_mask, scaling)
-    return attended.transpose(1, 2).contiguous(), None
+    output = attend(query, key, value, attention_mask, scaling)
+    return output.transpose(1, 2).contiguous(), None
 
 
 def by_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
@@ -68,8 +68,8 @@ def by_layout(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, sc
     if mask is not None and group > 1 and tokens > 1:
         mask = mask.repeat(1, 1, group, 1)
     positions = query.reshape(rows, heads // group, group * tokens, dim)
-    attended = scaled_dot_product_attention(positions, key, value, attn_mask=mask, scale=scaling)
-    return attended.reshape(rows, heads, tokens, dim)
+    output = scaled_dot_product_attention(positions, key, value, attn_mask=mask, scale=scaling)
+    return output.reshape(rows, heads, tokens, dim)
 
 
 log = logging.getLogger(__name__)

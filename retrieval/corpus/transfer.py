@@ -89,8 +89,8 @@ def _export(namespace: Namespace, target: Path) -> list[ExportPart]:
 
 def seal(manifest: dict[str, Any]) -> str:
     """Return the SHA-256 of the manifest without its own digest field."""
-    said = {name: value for name, value in manifest.items() if name != SEAL}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    content = {name: value for name, value in manifest.items() if name != SEAL}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _manifest(namespace: Namespace, parts: list[ExportPart]) -> dict[str, Any]:

@@ -56,8 +56,8 @@ class JsonStream:
         for line, name in self._names():
             yield line, name, self._value()
 
-    def member_elements(self, wanted: str) -> Iterator[tuple[int, Any]]:
-        """Yield (line, element) of the array ``wanted`` of a document that is one object, and skip its other members.
+    def member_elements(self, array_name: str) -> Iterator[tuple[int, Any]]:
+        """Yield (line, element) of one array of a document that is an object, and skip its other members.
 
         Raises:
             ImportFileError: as ``members``, or there is no such array.
@@ -67,12 +67,12 @@ class JsonStream:
             if self._peek() != "[":
                 self._value()
                 continue
-            found = found or name == wanted
+            found = found or name == array_name
             for item in self._items():
-                if name == wanted:
+                if name == array_name:
                     yield item
         if not found:
-            raise self._error(f"it has no array {wanted!r}")
+            raise self._error(f"it has no array {array_name!r}")
 
     def _names(self) -> Iterator[tuple[int, str]]:
         """Yield (line, name) of each member of the object; the caller consumes the value."""
@@ -118,8 +118,8 @@ class JsonStream:
                 return ""
             self._more()
 
-    def _take(self, wanted: str) -> bool:
-        if self._peek() != wanted:
+    def _take(self, char: str) -> bool:
+        if self._peek() != char:
             return False
         self._at += 1
         return True

@@ -27,15 +27,15 @@ _BLOCKS: Final = frozenset((
     "table-wrap-foot", "title", "tr", "trans-abstract", "verse-line",
 ))  # fmt: skip
 # References have records of their own; the others are not prose.
-_LEFT_OUT: Final = frozenset(("ref-list", "tex-math", "object-id", "permissions", "processing-meta", "alt-text"))
+_EXCLUDED: Final = frozenset(("ref-list", "tex-math", "object-id", "permissions", "processing-meta", "alt-text"))
 _CELLS: Final = frozenset(("td", "th"))
 _SPACED: Final = frozenset(("label", "term", "def", "break", "ext-link", "email"))
 
 
-def plain_text(element: Element | None, left_out: frozenset[str] = frozenset()) -> str:
+def plain_text(element: Element | None, excluded: frozenset[str] = frozenset()) -> str:
     """Return the text of an element, with the cells of a table row separated by " | ".
 
-    References, LaTeX and ``left_out`` elements are dropped.
+    References, LaTeX and ``excluded`` elements are dropped.
 
     Raises:
         MalformedRecord: elements are nested deeper than in any article.
@@ -43,7 +43,7 @@ def plain_text(element: Element | None, left_out: frozenset[str] = frozenset()) 
     if element is None:
         return ""
     pieces: list[str] = []
-    _walk(element, pieces, _LEFT_OUT | left_out, 0)
+    _walk(element, pieces, _EXCLUDED | excluded, 0)
     lines = (" ".join(line.split()).strip("| ") for line in "".join(pieces).split(_BREAK))
     return "\n".join(line for line in lines if line)
 
@@ -52,18 +52,18 @@ def local_name(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _walk(element: Element, pieces: list[str], left_out: frozenset[str], depth: int) -> None:
+def _walk(element: Element, pieces: list[str], excluded: frozenset[str], depth: int) -> None:
     if depth > _MAX_DEPTH:
         raise MalformedRecord(f"elements are nested more than {_MAX_DEPTH} deep")
     if element.text:
         pieces.append(element.text)
     for child in element:
         name = local_name(child)
-        if name not in left_out:
-            around = _BREAK if name in _BLOCKS else " | " if name in _CELLS else " " if name in _SPACED else ""
-            pieces.append(around)
-            _walk(child, pieces, left_out, depth + 1)
-            pieces.append(around if around != " | " else " ")
+        if name not in excluded:
+            separator = _BREAK if name in _BLOCKS else " | " if name in _CELLS else " " if name in _SPACED else ""
+            pieces.append(separator)
+            _walk(child, pieces, excluded, depth + 1)
+            pieces.append(separator if separator != " | " else " ")
         if child.tail:
             pieces.append(child.tail)
 
@@ -73,7 +73,7 @@ _MEMBER: Final = Layout("", frozenset(("article",)), alone="article", max_record
 _SUFFIXES: Final = (".xml", ".nxml")
 _NUMBER: Final = re.compile(r"(?:PMC)?([0-9]+)(?:\.[0-9]+)?", re.ASCII)
 _NUMBER_IN_NAME: Final = re.compile(r"PMC([0-9]+)", re.ASCII)
-_GIVEN: Final = re.compile(r"[^\W\d_]+")
+_NAME_PART: Final = re.compile(r"[^\W\d_]+")
 _MARKS: Final = frozenset(("xref", "fn"))
 _ID_TYPES: Final = ("pmc", "pmcid", "pmcaid", "pmc-id")
 # The first of these that an article has is its date: first publication, then the issue's, last PMC's own.
@@ -201,8 +201,10 @@ def _authors(meta: Element) -> tuple[str, ...]:
 
 def _name(name: Element) -> str:
     """Return "Last FM": the initials as given, else the first letters of the given names."""
-    given = name.find("{*}given-names")
+    given_names = name.find("{*}given-names")
     first = (
-        "" if given is None else given.get("initials") or "".join(part[0] for part in _GIVEN.findall(text_of(given)))
+        ""
+        if given_names is None
+        else given_names.get("initials") or "".join(part[0] for part in _NAME_PART.findall(text_of(given_names)))
     )
     return " ".join(filter(None, (text_of(name.find("{*}surname")), first, text_of(name.find("{*}suffix")))))

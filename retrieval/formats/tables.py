@@ -69,8 +69,8 @@ def open_table(source: Source, shape: Shape) -> Table:
             return Table({name: index for index, name in enumerate(names)}, rows, shape.separator)
     if number == 0:
         raise source.error(f"the file is empty; {shape.name} was expected")
-    wanted = shape.separator.join(shape.columns[:4]).replace("\t", " ")
-    raise source.error(f"this is no {shape.name}: no header with the columns {wanted} …", number)
+    columns = shape.separator.join(shape.columns[:4]).replace("\t", " ")
+    raise source.error(f"this is no {shape.name}: no header with the columns {columns} …", number)
 
 
 def _column_names(text: str, separator: str) -> list[str]:
@@ -83,11 +83,11 @@ def _column_names(text: str, separator: str) -> list[str]:
 
 
 def one_per_row(
-    rows: Iterable[Line], skip: int, wanted: Callable[[str], bool] | None, parse: Callable[[str], Entry]
+    rows: Iterable[Line], skip: int, row_filter: Callable[[str], bool] | None, parse: Callable[[str], Entry]
 ) -> Iterator[Item]:
-    """Yield one item for each row that ``wanted`` accepts; blank and comment lines are skipped."""
+    """Yield one item for each row that ``row_filter`` accepts; blank and comment lines are skipped."""
     for number, text in rows:
-        if text is not None and (not text or text[0] == "#" or (wanted is not None and not wanted(text))):
+        if text is not None and (not text or text[0] == "#" or (row_filter is not None and not row_filter(text))):
             continue
         if skip > 0:
             skip -= 1

@@ -131,15 +131,15 @@ class _Cutter:
             raise self._error("the text is UTF-16; UTF-8 is needed")
         self._space()
         allowed = [name for name in (self._layout.root, self._layout.alone) if name]
-        wanted = " or ".join(f"<{name}>" for name in allowed)
+        expected = " or ".join(f"<{name}>" for name in allowed)
         if not self._has(1):
-            raise self._error(f"the file is empty; {wanted} was expected")
+            raise self._error(f"the file is empty; {expected} was expected")
         self._declaration()
         while self._aside() or self._doctype():
             self._space()
         name = self._name()
         if name not in allowed:
-            raise self._error(f"{wanted} was expected, not {shown(self._start())}")
+            raise self._error(f"{expected} was expected, not {shown(self._start())}")
         return name
 
     def _declaration(self) -> None:

@@ -117,7 +117,7 @@ def _evidence(all_of: list[Mapping[str, Any]]) -> dict[str, Any]:
     values: dict[str, list[Any]] = {}
     for evidence in all_of:
         for key, value in evidence.items():
-            kept = values.setdefault(key, [])
-            if value not in kept and len(kept) < _MOST:
-                kept.append(value)
-    return {key: kept[0] if len(kept) == 1 else kept for key, kept in values.items()}
+            entries = values.setdefault(key, [])
+            if value not in entries and len(entries) < _MOST:
+                entries.append(value)
+    return {key: entries[0] if len(entries) == 1 else entries for key, entries in values.items()}

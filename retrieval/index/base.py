@@ -157,13 +157,13 @@ class Columns:
         if where.without_types:
             mask &= (self.types & np.int64(where.without_types)) == 0
         if where.ids is not None:
-            wanted = np.asarray(where.ids, np.int64)
+            ids = np.asarray(where.ids, np.int64)
             if ascending:
                 among = np.zeros(len(self), np.bool_)
-                among[rows_of(self.ids, wanted)] = True
+                among[rows_of(self.ids, ids)] = True
                 mask &= among
             else:
-                mask &= np.isin(self.ids, wanted)
+                mask &= np.isin(self.ids, ids)
         return mask
 
 
@@ -190,7 +190,7 @@ def rows_of(ascending: Ids, ids: Ids) -> NDArray[np.int64]:
     """Return the rows of those ``ids`` that occur in a sorted id column."""
     if not len(ascending) or not len(ids):
         return np.empty(0, np.int64)
-    places = np.searchsorted(ascending, ids)
-    places[places == len(ascending)] = 0
-    found: NDArray[np.int64] = places[ascending[places] == ids].astype(np.int64)
+    positions = np.searchsorted(ascending, ids)
+    positions[positions == len(ascending)] = 0
+    found: NDArray[np.int64] = positions[ascending[positions] == ids].astype(np.int64)
     return found

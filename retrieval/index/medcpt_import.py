@@ -281,8 +281,8 @@ def _articles(path: Path) -> Iterator[tuple[str, Any]]:
 def _row(pmids: Ids, order: NDArray[np.int64], name: str) -> int | None:
     if not name.isdecimal() or len(name) > 18:
         return None
-    place = int(np.searchsorted(pmids, int(name), sorter=order))
-    return int(order[place]) if place < len(order) and pmids[order[place]] == int(name) else None
+    position = int(np.searchsorted(pmids, int(name), sorter=order))
+    return int(order[position]) if position < len(order) and pmids[order[position]] == int(name) else None
 
 
 def _date(text: str) -> int:

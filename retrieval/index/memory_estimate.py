@@ -56,9 +56,9 @@ def estimate(kind: Kind, rows: int, dim: int) -> Estimate:
     kind = "flat" if rows < MIN_APPROXIMATE_ROWS else kind
     lists = lists_for(rows) * dim * 4 if kind.startswith("ivf") else 0
     structure = rows * _row_bytes(kind, dim) + lists
-    kept = rows * (2 * dim + _COLUMN_BYTES)
+    stored = rows * (2 * dim + _COLUMN_BYTES)
     memory = structure + rows * _ALIVE_BYTES
-    disk = kept if kind == "flat" else kept + structure
+    disk = stored if kind == "flat" else stored + structure
     sample = min(rows, max(_BUILD_BLOCK, 64 * lists_for(rows))) * dim * 4
     return Estimate(memory, disk, 0 if kind == "flat" else structure + 2 * sample)
 
@@ -82,15 +82,15 @@ class MemoryBudget:
         """
         if claim.device not in self._budgets:
             raise IndexFault(f"{claim.device} has no memory budget", param="device")
-        later = [other for other in self._on(claim.device) if _place(other.stage) > _place(claim.stage)]
+        later = [other for other in self._on(claim.device) if _stage_rank(other.stage) > _stage_rank(claim.stage)]
         if later:
             raise IndexFault(
                 f"{claim.name} must be loaded before {later[0].name}: first indices, then encoders, engines"
             )
-        left = self.left(claim.device)
-        if claim.bytes > left:
+        free = self.left(claim.device)
+        if claim.bytes > free:
             raise IndexTooLarge(
-                f"{claim.name} needs {_gib(claim.bytes)} of {claim.device}, of which {_gib(left)} is left "
+                f"{claim.name} needs {_gib(claim.bytes)} of {claim.device}, of which {_gib(free)} is left "
                 f"({', '.join(self.table(claim.device)) or 'nothing else is there'})"
             )
         self._claims.append(claim)
@@ -140,7 +140,7 @@ def _row_bytes(kind: Kind, dim: int) -> int:
     return sizes[kind]
 
 
-def _place(stage: Stage) -> int:
+def _stage_rank(stage: Stage) -> int:
     return _STAGES.index(stage)
 
 

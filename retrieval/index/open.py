@@ -63,8 +63,10 @@ def open_index(
     lock.close()
     check_fits(manifest, spec, str(folder))
     backend = backend_of(spec.backend, options)
-    wanted = replace(manifest, kind=spec.kind)
-    index = SegmentedIndex(IndexResources(storage, backend, options, _owner(spec.backend, options)), wanted, known)
+    spec_manifest = replace(manifest, kind=spec.kind)
+    index = SegmentedIndex(
+        IndexResources(storage, backend, options, _owner(spec.backend, options)), spec_manifest, known
+    )
     try:
         check_fits(index.manifest, spec, str(folder))
         if not options.write:

@@ -73,8 +73,8 @@ def lists_for(rows: int) -> int:
 
     It is four times the square root of the rows up to a million, then a power of two.
     """
-    wanted = 4 * math.isqrt(rows) if rows <= 1_000_000 else 16_384 if rows <= 10_000_000 else 65_536
-    return max(1, min(wanted, rows // _POINTS_PER_LIST))
+    lists = 4 * math.isqrt(rows) if rows <= 1_000_000 else 16_384 if rows <= 10_000_000 else 65_536
+    return max(1, min(lists, rows // _POINTS_PER_LIST))
 
 
 def pq_parts(dim: int) -> int:
@@ -85,5 +85,5 @@ def pq_parts(dim: int) -> int:
 
 def probes_for(lists: int, share: float, selectivity: float = 1.0) -> int:
     """Return the number of lists to probe: ``share`` of them, more under a selective filter, where recall falls."""
-    grown = lists * share * min(16.0, 1.0 / math.sqrt(max(selectivity, 1e-9)))
-    return max(1, min(lists, math.ceil(grown)))
+    probes = lists * share * min(16.0, 1.0 / math.sqrt(max(selectivity, 1e-9)))
+    return max(1, min(lists, math.ceil(probes)))

@@ -30,12 +30,12 @@ def reciprocal_rank_fusion(
     if rank_constant < 0:
         raise ValueError("rank_constant is below 0")
     sums: dict[int, float] = {}
-    places: dict[int, tuple[int, int]] = {}
+    best_ranks: dict[int, tuple[int, int]] = {}
     for number, (ranking, weight) in enumerate(zip(rankings, _weights(weights, len(rankings)), strict=True)):
         for rank, passage_id in enumerate(dict.fromkeys(hit.passage_id for hit in ranking), 1):
             sums[passage_id] = sums.get(passage_id, 0.0) + weight / (rank_constant + rank)
-            places[passage_id] = min(places.get(passage_id, (rank, number)), (rank, number))
-    return _sorted(sums, places)
+            best_ranks[passage_id] = min(best_ranks.get(passage_id, (rank, number)), (rank, number))
+    return _sorted(sums, best_ranks)
 
 
 def score_fusion(rankings: Sequence[Sequence[Hit]], *, weights: Sequence[float] | None = None) -> list[Hit]:
@@ -45,15 +45,15 @@ def score_fusion(rankings: Sequence[Sequence[Hit]], *, weights: Sequence[float] 
     nothing from a ranking that does not have it. Ties and errors as in ``reciprocal_rank_fusion``.
     """
     sums: dict[int, float] = {}
-    places: dict[int, tuple[int, int]] = {}
+    best_ranks: dict[int, tuple[int, int]] = {}
     for number, (ranking, weight) in enumerate(zip(rankings, _weights(weights, len(rankings)), strict=True)):
         once = {hit.passage_id: hit.score for hit in reversed(ranking)}
         low, high = min(once.values(), default=0.0), max(once.values(), default=0.0)
         for rank, passage_id in enumerate(dict.fromkeys(hit.passage_id for hit in ranking), 1):
             share = (once[passage_id] - low) / (high - low) if high > low else 1.0
             sums[passage_id] = sums.get(passage_id, 0.0) + weight * share
-            places[passage_id] = min(places.get(passage_id, (rank, number)), (rank, number))
-    return _sorted(sums, places)
+            best_ranks[passage_id] = min(best_ranks.get(passage_id, (rank, number)), (rank, number))
+    return _sorted(sums, best_ranks)
 
 
 def rerank(query: str, passages: Sequence[Passage], encoder: CrossEncoder, k: int) -> list[Hit]:
@@ -90,6 +90,6 @@ def _weights(weights: Sequence[float] | None, count: int) -> Sequence[float]:
     return weights
 
 
-def _sorted(sums: dict[int, float], places: dict[int, tuple[int, int]]) -> list[Hit]:
-    order = sorted(sums, key=lambda passage_id: (-sums[passage_id], places[passage_id], passage_id))
+def _sorted(sums: dict[int, float], best_ranks: dict[int, tuple[int, int]]) -> list[Hit]:
+    order = sorted(sums, key=lambda passage_id: (-sums[passage_id], best_ranks[passage_id], passage_id))
     return [Hit(passage_id, sums[passage_id]) for passage_id in order]

@@ -108,8 +108,8 @@ def _plain(cluster: str) -> str:
     return "".join(_ONE_FORM.get(char, char) for char in seen)
 
 
-def _begins_raised(text: str, place: int) -> bool:
-    return _raised(text[place]) and not _raised(text[place - 1])
+def _begins_raised(text: str, position: int) -> bool:
+    return _raised(text[position]) and not _raised(text[position - 1])
 
 
 def _raised(char: str) -> bool:
@@ -200,8 +200,8 @@ def atoms_of(text: str) -> list[Atom]:
     out: list[Atom] = []
     tail = HARD
     for base, chunk in _chunks(text):
-        for place, atom in enumerate(chunk.atoms):
-            gap = atom.gap if place else max(tail, atom.gap)
+        for position, atom in enumerate(chunk.atoms):
+            gap = atom.gap if position else max(tail, atom.gap)
             out.append(Atom(atom.term, atom.kind, gap, atom.start + base, atom.end + base))
         tail = chunk.tail if chunk.atoms else max(tail, chunk.tail)
     return out
@@ -229,11 +229,11 @@ def tokenize(text: str) -> list[Token]:
     """Return the terms of each position, as an index stores them."""
     atoms = atoms_of(text)
     out = []
-    for place, atom in enumerate(atoms):
-        after = atoms[place + 1] if place + 1 < len(atoms) else None
+    for position, atom in enumerate(atoms):
+        after = atoms[position + 1] if position + 1 < len(atoms) else None
         joined = join(atom, after) if after is not None and linked(atom, after) else ""
         terms = (atom.term, joined) if joined else (atom.term,)
-        out.append(Token(place, atom.start, atom.end, terms))
+        out.append(Token(position, atom.start, atom.end, terms))
     return out
 
 
@@ -265,29 +265,31 @@ def query_terms(text: str) -> list[str]:
     shouted = text.isupper()
     chosen: list[str] = []
     weak: list[str] = []
-    for place, atom in enumerate(atoms):
-        if not _held(atoms, pairs, place):
-            named = len(atom.term) > 1 and not shouted and text[atom.start : atom.end].isupper()
-            (weak if atom.term in FUNCTION_WORDS and not named else chosen).append(atom.term)
-        if place < len(pairs) and pairs[place]:
-            chosen.append(join(atom, atoms[place + 1]))
+    for position, atom in enumerate(atoms):
+        if not _is_joined(atoms, pairs, position):
+            is_name = len(atom.term) > 1 and not shouted and text[atom.start : atom.end].isupper()
+            (weak if atom.term in FUNCTION_WORDS and not is_name else chosen).append(atom.term)
+        if position < len(pairs) and pairs[position]:
+            chosen.append(join(atom, atoms[position + 1]))
     return list(dict.fromkeys(chosen or weak))
 
 
-def _held(atoms: list[Atom], pairs: list[bool], place: int) -> bool:
+def _is_joined(atoms: list[Atom], pairs: list[bool], position: int) -> bool:
     """Return whether a joined term represents the atom better.
 
     Two numbers may be separate in another spelling, so their join does not.
     """
-    atom = atoms[place]
+    atom = atoms[position]
     if len(atom.term) > 1 and atom.kind != DIGITS:
         return False
-    neighbours = [atoms[other] for other, pair in ((place - 1, place - 1), (place + 1, place)) if _is(pairs, pair)]
+    neighbours = [
+        atoms[other] for other, pair in ((position - 1, position - 1), (position + 1, position)) if _is(pairs, pair)
+    ]
     return any(not (other.kind == DIGITS == atom.kind) for other in neighbours)
 
 
-def _is(pairs: list[bool], place: int) -> bool:
-    return 0 <= place < len(pairs) and pairs[place]
+def _is(pairs: list[bool], position: int) -> bool:
+    return 0 <= position < len(pairs) and pairs[position]
 
 
 def linked(atom: Atom, after: Atom) -> bool:
@@ -384,8 +386,8 @@ def _append(atoms: list[Atom], atom: Atom, between: str) -> None:
 
     BRCA1/2 means BRCA1 and BRCA2.
     """
-    named = len(atoms) >= 2 and atoms[-1].kind == DIGITS and atoms[-2].kind == WORD and atoms[-1].gap <= LINKED
-    if between == "/" and atom.kind == DIGITS and named:
+    has_letters = len(atoms) >= 2 and atoms[-1].kind == DIGITS and atoms[-2].kind == WORD and atoms[-1].gap <= LINKED
+    if between == "/" and atom.kind == DIGITS and has_letters:
         atoms.append(Atom(atoms[-2].term, WORD, SOFT, atom.start, atom.end))
         atom = atom._replace(gap=atoms[-2].gap)
     atoms.append(atom)

@@ -62,7 +62,7 @@ class NcbiSession:
         self._about = about or Focus()
         self._max_chars = max_chars
         self._tracer = tracer or NullObserver()
-        self._earlier: dict[str, CallReply] = {}
+        self._replies: dict[str, CallReply] = {}
         self._topics: dict[tuple[str, str], _Topic] = {}
 
     async def __call__(self, written: Call) -> CallReply:
@@ -94,22 +94,22 @@ class NcbiSession:
             return _failed("refused", f"call refused: {error.message}", _record(started, error=error))
         known = {"endpoint": call.endpoint, "db": call.db, "url": public_url(call, self._site)}
         key = cache_key(call, self._site)
-        if key in self._earlier:
-            return _repeated(self._earlier[key], _record(started) | known)
+        if key in self._replies:
+            return _repeated(self._replies[key], _record(started) | known)
         raw: RawReply | None = None
         try:
             raw = await self._fetch(call)
             parsed = _within_retmax(call, _parse(call, raw))
         except NcbiError as error:
-            shown = _destination(raw.route if raw else error.route)
-            reply = _failed(_status_of(error), error.message, _record(started, error=error) | known | shown)
+            destination = _destination(raw.route if raw else error.route)
+            reply = _failed(_status_of(error), error.message, _record(started, error=error) | known | destination)
             if not error.retryable:
-                self._earlier[key] = reply
+                self._replies[key] = reply
             return reply
         condensed = self._condense(call, parsed)
         record = _record(started, raw=raw, condensed=condensed) | known | _destination(raw.route)
         reply = CallReply(sanitize(condensed.text), "empty" if condensed.empty else "ok", record)
-        self._earlier[key] = reply  # a repeated call gets the condensed reply, whole bodies are inserted only once
+        self._replies[key] = reply  # a repeated call gets the condensed reply, whole bodies are inserted only once
         return reply if self._max_chars is not None else replace(reply, text=f"[{sanitize(raw.body.strip())}]")
 
     def _condense(self, call: NcbiCall, parsed: ParsedReply) -> Condensed:
@@ -139,8 +139,8 @@ class NcbiSession:
 
     def _topic_of_ids(self, db: str, ids: str) -> _Topic:
         """Combine the topics of all these ids, the last search first."""
-        wanted = {(db, uid) for uid in ids.split(",")}
-        topics = [topic for at, topic in reversed(self._topics.items()) if at in wanted]
+        keys = {(db, uid) for uid in ids.split(",")}
+        topics = [topic for at, topic in reversed(self._topics.items()) if at in keys]
         terms = tuple(dict.fromkeys(term for topic in topics for term in topic.terms))
         return _Topic(terms, next((topic.organism for topic in topics if topic.organism), None))
 

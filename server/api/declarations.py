@@ -95,9 +95,9 @@ def with_unused(schema: Schema, neutral: Mapping[str, Sequence[Any]], ignored: I
 
 def require_with(schema: Schema, field: str, needed: str) -> None:
     """Add the rule that ``field`` needs ``needed`` to be true."""
-    given = {"required": [field], "properties": {field: GIVEN}}
+    condition = {"required": [field], "properties": {field: GIVEN}}
     then = {"required": [needed], "properties": {needed: {"const": True}}}
-    schema.setdefault("allOf", []).append({"if": given, "then": then})
+    schema.setdefault("allOf", []).append({"if": condition, "then": then})
 
 
 def exactly_one(*names: str) -> list[Any]:

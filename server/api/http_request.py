@@ -30,21 +30,21 @@ async def cancel_on_disconnect(receive: Receive, is_served: Callable[[], bool] =
         ClientDisconnected: the client disconnected.
     """
     task = asyncio.current_task()
-    before, has_left = 0 if task is None else task.cancelling(), False
+    before, is_disconnected = 0 if task is None else task.cancelling(), False
 
     async def listen() -> None:
-        nonlocal has_left
+        nonlocal is_disconnected
         while (await receive())["type"] != "http.disconnect":
             pass
         if task is not None and not is_served():
-            has_left = True
+            is_disconnected = True
             task.cancel()
 
     listening = asyncio.create_task(listen(), name="client")
     try:
         yield
     except asyncio.CancelledError:
-        if has_left and task is not None and task.uncancel() <= before:
+        if is_disconnected and task is not None and task.uncancel() <= before:
             raise ClientDisconnected("the client went away before its answer was complete") from None
         raise
     finally:

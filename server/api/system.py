@@ -148,7 +148,7 @@ async def get_version(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     """Return the metrics in OpenMetrics where the client accepts it, else in Prometheus' text format."""
     services: Services = request.app.state.services
-    body, content_type = services.observing.metrics.expose(request.headers.get("accept", ""))
+    body, content_type = services.observability.metrics.expose(request.headers.get("accept", ""))
     return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
 

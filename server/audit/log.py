@@ -114,15 +114,15 @@ class AuditLog:
     def _catch_up(self) -> None:
         """Find the end of the log, since another process may have written, rotated the file or died mid-write."""
         try:
-            found = self._path.lstat()
+            status = self._path.lstat()
         except FileNotFoundError:
             self._begin(_last_place(self._path, self._head_place()))
             return
-        if (found.st_ino, found.st_size) == self._seen:
+        if (status.st_ino, status.st_size) == self._seen:
             return
-        if self._file < 0 or os.fstat(self._file).st_ino != found.st_ino:
+        if self._file < 0 or os.fstat(self._file).st_ino != status.st_ino:
             self._replace_file(_opened(self._path, _OPEN))
-        if found.st_size == 0:
+        if status.st_size == 0:
             self._write_first(_last_place(self._path, self._head_place()), {})
             return
         self._read_end(os.fstat(self._file).st_size)

@@ -175,11 +175,11 @@ def _end(log: Snapshot, report: Report) -> str:
 
 
 def _lines(path: Path, file: BinaryIO, size: int | None) -> Iterator[RawLine]:
-    number, left = 0, size
-    while left is None or left > 0:
-        text = file.readline(MAX_LINE_BYTES if left is None else min(MAX_LINE_BYTES, left))
+    number, remaining = 0, size
+    while remaining is None or remaining > 0:
+        text = file.readline(MAX_LINE_BYTES if remaining is None else min(MAX_LINE_BYTES, remaining))
         if not text:
             return
         number += 1
-        left = None if left is None else left - len(text)
+        remaining = None if remaining is None else remaining - len(text)
         yield RawLine(path, number, text.removesuffix(b"\n"), text.endswith(b"\n"))

@@ -32,10 +32,10 @@ def is_same_origin(origin: str, host: str) -> bool:
     """
     try:
         page = urlsplit(origin_of(origin))
-        here = urlsplit(origin_of(f"{page.scheme}://{host}"))
+        own_origin = urlsplit(origin_of(f"{page.scheme}://{host}"))
     except ValueError:
         return False
-    return page.scheme in DEFAULT_PORTS and page.netloc == here.netloc
+    return page.scheme in DEFAULT_PORTS and page.netloc == own_origin.netloc
 
 
 def is_subresource(site: str, mode: str, destination: str) -> bool:
@@ -56,7 +56,7 @@ OPEN_PATHS: Final = frozenset({"/health", "/docs", "/docs/page.js", "/docs/page.
 _ANTHROPIC_PATHS: Final = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKENS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2000}", re.ASCII)
-_SHOWN: Final = "x-request-id, retry-after, location, " + ", ".join(
+_EXPOSED_HEADERS: Final = "x-request-id, retry-after, location, " + ", ".join(
     f"x-ratelimit-{what}-{unit}" for unit in ("requests", "tokens") for what in ("limit", "remaining", "reset")
 )
 
@@ -107,15 +107,21 @@ class AccessControl:
         origin = headers.get("origin", "")
         if not self._pages or not self._listed(origin):
             return {"vary": "Origin"} if self._pages else {}
-        told = {"vary": "Origin", "access-control-allow-origin": origin, "access-control-expose-headers": _SHOWN}
+        cors = {
+            "vary": "Origin",
+            "access-control-allow-origin": origin,
+            "access-control-expose-headers": _EXPOSED_HEADERS,
+        }
         if self.is_preflight(method, headers):
-            wanted = headers.get("access-control-request-headers", "")
-            told["access-control-allow-methods"] = "GET, HEAD, POST, PUT, DELETE"
-            told["access-control-allow-headers"] = wanted if _TOKENS.fullmatch(wanted) else "authorization"
-            told["access-control-max-age"] = "600"
+            requested_headers = headers.get("access-control-request-headers", "")
+            cors["access-control-allow-methods"] = "GET, HEAD, POST, PUT, DELETE"
+            cors["access-control-allow-headers"] = (
+                requested_headers if _TOKENS.fullmatch(requested_headers) else "authorization"
+            )
+            cors["access-control-max-age"] = "600"
             if headers.get("access-control-request-private-network") == "true":
-                told["access-control-allow-private-network"] = "true"
-        return told
+                cors["access-control-allow-private-network"] = "true"
+        return cors
 
     def is_preflight(self, method: str, headers: Headers) -> bool:
         """Return whether the request is a listed page's CORS preflight, which carries no key."""
@@ -159,11 +165,11 @@ class AccessControl:
 
 def _key_of(path: str, headers: Headers) -> str:
     """Return the request's API key, "" where it has none or more than one."""
-    bearers = headers.getlist("authorization")
-    others = headers.getlist("x-api-key") if path in _ANTHROPIC_PATHS else []
-    if len(bearers) + len(others) != 1:
+    authorizations = headers.getlist("authorization")
+    api_keys = headers.getlist("x-api-key") if path in _ANTHROPIC_PATHS else []
+    if len(authorizations) + len(api_keys) != 1:
         return ""
-    if others:
-        return others[0].strip()
-    scheme, _, key = bearers[0].partition(" ")
+    if api_keys:
+        return api_keys[0].strip()
+    scheme, _, key = authorizations[0].partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""

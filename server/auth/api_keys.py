@@ -74,11 +74,11 @@ class Keyring:
             KeyStoreError: the key may be one of the store, which cannot be read now.
         """
         self._refresh()
-        given = key_digest(secret)
+        digest = key_digest(secret)
         found: _Entry | None = None
         # Every entry is compared, in constant time, so that the duration reveals nothing about any key.
         for entry in self._entries:
-            if hmac.compare_digest(given, entry.digest):
+            if hmac.compare_digest(digest, entry.digest):
                 found = entry
         if found is None and self._problem is not None:
             # The original message names a local path; only the log has it.
@@ -157,13 +157,13 @@ class Keyring:
         self._entries = list(self._fixed)
 
     def _take(self, keys: tuple[StoredKey, ...]) -> None:
-        living = [key for key in keys if key.revoked is None]
-        made = [_Entry(key.digest, Principal(owner=key.digest, scopes=key.scopes), key.expires) for key in living]
+        active = [key for key in keys if key.revoked is None]
+        entries = [_Entry(key.digest, Principal(owner=key.digest, scopes=key.scopes), key.expires) for key in active]
         if self._stored != keys:
-            log.info("keys: %d of the settings, %d of the store", len(self._fixed), len(living))
+            log.info("keys: %d of the settings, %d of the store", len(self._fixed), len(active))
         self._stored = keys
-        self._entries = [*self._fixed, *made]
-        self._requires_key = self._requires_key or bool(living)
+        self._entries = [*self._fixed, *entries]
+        self._requires_key = self._requires_key or bool(active)
 
 
 def require_keys(settings: Settings, keyring: Keyring) -> None:

@@ -83,16 +83,16 @@ class FileKeyStore:
     def create(self, new_key: NewKey) -> tuple[str, StoredKey]:
         with self._locked() as target:
             keys = self.known()
-            secret, made = key_for(new_key, keys, self._now())
-            self._write(target, (*keys, made))
-        return secret, made
+            secret, key = key_for(new_key, keys, self._now())
+            self._write(target, (*keys, key))
+        return secret, key
 
     def revoke(self, which: str) -> StoredKey:
         with self._locked() as target:
             keys = self.known()
-            gone = revoked(which, keys, self._now())
-            self._write(target, tuple(gone if key.id == gone.id else key for key in keys))
-        return gone
+            revoked_key = revoked(which, keys, self._now())
+            self._write(target, tuple(revoked_key if key.id == revoked_key.id else key for key in keys))
+        return revoked_key
 
     def _load(self) -> _FileRead | None:
         """Read and validate the file; return None if there is none.
@@ -120,16 +120,16 @@ class FileKeyStore:
     @contextmanager
     def _locked(self) -> Iterator[Path]:
         """Lock the file against other writers and yield its path with all links resolved."""
-        held: FileLock | None = None
-        until = time.monotonic() + _LOCK_WAIT_S
-        while held is None:
+        lock: FileLock | None = None
+        deadline = time.monotonic() + _LOCK_WAIT_S
+        while lock is None:
             try:
                 target = Path(os.path.realpath(self.path))
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                held = FileLock(target.with_name(f"{target.name}.lock"))
+                lock = FileLock(target.with_name(f"{target.name}.lock"))
                 _keep_owner(target.with_name(f"{target.name}.lock"), target)
             except BlockingIOError:
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     raise KeyStoreError(f"{self.path}: another process changes it") from None
                 time.sleep(0.01)
             except OSError as error:
@@ -137,7 +137,7 @@ class FileKeyStore:
         try:
             yield target
         finally:
-            held.close()
+            lock.close()
 
     def _write(self, target: Path, keys: tuple[StoredKey, ...]) -> None:
         """Replace the file; the caller holds the lock."""
@@ -184,14 +184,14 @@ def _fill(draft: Path, data: bytes) -> None:
         os.fsync(descriptor)
 
 
-def _keep_owner(made: Path, target: Path) -> None:
+def _keep_owner(path: Path, target: Path) -> None:
     """Give a file that root creates the owner of the key file.
 
     Without this, an administrator who creates a key would take the file away from the user of the server.
     """
     if os.geteuid() == 0:
         status = (target if target.exists() else target.parent).stat()
-        os.chown(made, status.st_uid, status.st_gid, follow_symlinks=False)
+        os.chown(path, status.st_uid, status.st_gid, follow_symlinks=False)
 
 
 def _version_of(status: os.stat_result) -> Version:

@@ -159,11 +159,11 @@ def key_for(new_key: NewKey, keys: Sequence[StoredKey], now: datetime) -> tuple[
         raise KeyRefused(f"there are {MAX_ACTIVE} keys; revoke some first")
     secret = _new_secret({key.id for key in keys} | set(new_key.taken))
     digest = key_digest(secret)
-    made = StoredKey(
+    key = StoredKey(
         id=id_of_digest(digest), digest=digest, name=new_key.name, created=now.replace(microsecond=0),
         expires=new_key.expires, scopes=new_key.scopes,
     )  # fmt: skip
-    return secret, made
+    return secret, key
 
 
 def revoked(which: str, keys: Sequence[StoredKey], now: datetime) -> StoredKey:
@@ -181,17 +181,17 @@ def revoked(which: str, keys: Sequence[StoredKey], now: datetime) -> StoredKey:
 
 def retained(keys: Sequence[StoredKey]) -> tuple[StoredKey, ...]:
     """Return the keys without the oldest revoked ones beyond ``MAX_KEPT``."""
-    gone = [key for key in keys if key.revoked is not None]
-    dropped = {key.id for key in gone[: max(0, len(keys) - MAX_KEPT)]}
-    return tuple(key for key in keys if key.id not in dropped)
+    revoked_keys = [key for key in keys if key.revoked is not None]
+    dropped_ids = {key.id for key in revoked_keys[: max(0, len(keys) - MAX_KEPT)]}
+    return tuple(key for key in keys if key.id not in dropped_ids)
 
 
-def _new_secret(taken: Collection[str]) -> str:
+def _new_secret(used_ids: Collection[str]) -> str:
     """Return a new secret whose id is not taken.
 
     Ids are short but must be unique, since logs and settings name a key by its id.
     """
     while True:
         secret = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
-        if id_of_digest(key_digest(secret)) not in taken:
+        if id_of_digest(key_digest(secret)) not in used_ids:
             return secret

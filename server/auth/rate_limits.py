@@ -96,12 +96,12 @@ class LocalRateLimiter:
             bucket.level -= tokens
 
     def headers(self, principal: Principal) -> dict[str, str]:
-        told: dict[str, str] = {}
+        headers: dict[str, str] = {}
         for unit, bucket in self._of(principal).items():
-            told[f"x-ratelimit-limit-{unit}"] = str(bucket.per_minute)
-            told[f"x-ratelimit-remaining-{unit}"] = str(max(0, math.floor(bucket.level)))
-            told[f"x-ratelimit-reset-{unit}"] = _span(bucket.seconds_to(bucket.per_minute))
-        return told
+            headers[f"x-ratelimit-limit-{unit}"] = str(bucket.per_minute)
+            headers[f"x-ratelimit-remaining-{unit}"] = str(max(0, math.floor(bucket.level)))
+            headers[f"x-ratelimit-reset-{unit}"] = _span(bucket.seconds_to(bucket.per_minute))
+        return headers
 
     def _of(self, principal: Principal) -> Mapping[Unit, _Bucket]:
         limits: dict[Unit, int | None] = {
@@ -111,15 +111,15 @@ class LocalRateLimiter:
         if not any(limits.values()):
             return {}
         now = self._clock()
-        found: dict[Unit, _Bucket] = {}
+        buckets: dict[Unit, _Bucket] = {}
         for unit, limit in limits.items():
             if limit is not None:
-                found[unit] = self._buckets.setdefault((principal.owner, unit), _Bucket(limit, now))
-                found[unit].fill(now)
+                buckets[unit] = self._buckets.setdefault((principal.owner, unit), _Bucket(limit, now))
+                buckets[unit].fill(now)
                 self._buckets.move_to_end((principal.owner, unit))
         while len(self._buckets) > _MAX_BUCKETS:
             self._buckets.popitem(last=False)
-        return found
+        return buckets
 
 
 def _span(seconds: float) -> str:

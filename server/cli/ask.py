@@ -53,7 +53,7 @@ class Question:
 
 @with_setting_flags(_FLAGS)
 def ask(
-    given: GivenSettings,
+    cli_settings: GivenSettings,
     question: str,
     model: Annotated[
         str | None,
@@ -68,13 +68,13 @@ def ask(
         list[str] | None, typer.Option("--option", "-o", metavar="KEY=VALUE", help="option of the method")
     ] = None,
 ) -> int:
-    settings = given.load()
+    settings = cli_settings.load()
     options = dict(_option(text) for text in option or ())
-    asked = Question(text=question, model=model, as_json=as_json, url=url, key=key, options=options)
+    spec = Question(text=question, model=model, as_json=as_json, url=url, key=key, options=options)
     if url:
-        _ask_server(asked)
+        _ask_server(spec)
     else:
-        _ask_in_process(asked, settings)
+        _ask_in_process(spec, settings)
     return 0
 
 
@@ -116,7 +116,7 @@ async def _answer_here(question: Question, settings: Settings) -> None:
     services = build_services(settings, Keyring(()))
     try:
         # Before the model is loaded, which takes long: a misspelt option fails at once.
-        served, asked = _checked(question, services)
+        served, request = _checked(question, services)
         began = time.monotonic()
         services.start()
         await services.loaded()
@@ -124,7 +124,7 @@ async def _answer_here(question: Question, settings: Settings) -> None:
             raise services.lifecycle.failure
         seconds = time.monotonic() - began
         sys.stderr.write(f"loaded {services.lifecycle.card.name} in {seconds:.1f} s\n")
-        await _answer(question, services, served, asked)
+        await _answer(question, services, served, request)
     finally:
         await services.close()
 
@@ -134,27 +134,27 @@ def _checked(question: Question, services: Services) -> tuple[ServedModel, Answe
     from server.methods.base import AnswerRequest, Message, Sampling
 
     served = services.find(question.model or f"{services.lifecycle.card.name}:genegpt", OPERATOR)
-    asked = AnswerRequest(
+    request = AnswerRequest(
         request_id=f"ask-{uuid.uuid4().hex}",
         messages=(Message("user", question.text),),
         sampling=Sampling(),
         options=question.options,
     )
-    served.method.check(asked)
-    return served, asked
+    served.method.check(request)
+    return served, request
 
 
-async def _answer(question: Question, services: Services, served: ServedModel, asked: AnswerRequest) -> None:
+async def _answer(question: Question, services: Services, served: ServedModel, request: AnswerRequest) -> None:
     from server.egress.policy import NOTHING_LEFT
     from server.methods.base import CallReplied, Done, Evidence, Step
     from server.methods.shared.call_lines import call_line
     from server.traces import TraceRecorder
 
-    recorder = TraceRecorder(asked)
+    recorder = TraceRecorder(request)
     references: list[dict[str, Any]] = []
     if not question.as_json:
         _print(f"> {question.text}")
-    async with aclosing(served.method.answer(asked)) as events:
+    async with aclosing(served.method.answer(request)) as events:
         async for event in events:
             recorder.feed(event)
             if question.as_json:
@@ -169,7 +169,7 @@ async def _answer(question: Question, services: Services, served: ServedModel, a
                 _print(event.answer or f"(no answer: {event.finish_reason})")
                 _list(references)
     if question.as_json:
-        left = services.egress.departures_of(asked.request_id) if services.egress else NOTHING_LEFT
+        left = services.egress.departures_of(request.request_id) if services.egress else NOTHING_LEFT
         _print(json.dumps({"model": served.id, **recorder.record(left=left)}, ensure_ascii=False, indent=2))
 
 

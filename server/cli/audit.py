@@ -50,13 +50,13 @@ def show_files(
     as_json: Annotated[bool, typer.Option("--json", help="the lines as they stand in the file")] = False,
     config: ConfigFile = None,
 ) -> int:
-    wanted = LineFilter(since=parse_since(since) if since else None, request_id=request_id, as_json=as_json)
-    return show_log(_files(file, config), wanted)
+    line_filter = LineFilter(since=parse_since(since) if since else None, request_id=request_id, as_json=as_json)
+    return show_log(_files(file, config), line_filter)
 
 
-def _files(named: list[Path] | None, config: Path | None) -> list[Path]:
-    if named:
-        return named
+def _files(files: list[Path] | None, config: Path | None) -> list[Path]:
+    if files:
+        return files
     from server.settings.loading import load_settings
     from server.settings.paths import audit_path
 
@@ -82,7 +82,7 @@ def verify_log(paths: Sequence[Path]) -> int:
     return 0
 
 
-def show_log(paths: Sequence[Path], wanted: LineFilter) -> int:
+def show_log(paths: Sequence[Path], line_filter: LineFilter) -> int:
     """Print the selected lines and return the exit status, 1 where lines could not be decoded.
 
     Raises:
@@ -95,8 +95,8 @@ def show_log(paths: Sequence[Path], wanted: LineFilter) -> int:
         if line is None:
             sys.stderr.write(f"arrowhead: {raw.where} is not as it was written\n")
             status = 1
-        elif _matches(line.data, wanted):
-            _print(raw.text.decode("ascii", "replace") if wanted.as_json else _readable(line.data))
+        elif _matches(line.data, line_filter):
+            _print(raw.text.decode("ascii", "replace") if line_filter.as_json else _readable(line.data))
     return status
 
 
@@ -115,23 +115,23 @@ def parse_since(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _matches(data: Mapping[str, Any], wanted: LineFilter) -> bool:
-    if wanted.since is not None and datetime.fromisoformat(str(data["time"])) < wanted.since:
+def _matches(data: Mapping[str, Any], line_filter: LineFilter) -> bool:
+    if line_filter.since is not None and datetime.fromisoformat(str(data["time"])) < line_filter.since:
         return False
-    asked, own = wanted.request_id, str(data.get("request_id") or "")
-    return asked is None or re.fullmatch(re.escape(asked) + _ANSWERS, own) is not None
+    request_id, logged_id = line_filter.request_id, str(data.get("request_id") or "")
+    return request_id is None or re.fullmatch(re.escape(request_id) + _ANSWERS, logged_id) is not None
 
 
 def _readable(data: Mapping[str, Any]) -> str:
-    words = [str(data["time"]), f"{data['seq']:>6}", f"{data['event']:<8}"]
-    words += [str(data[name]) for name in ("decision", "mode", "where", "endpoint", "db") if data.get(name)]
-    words += [",".join(data["classes"])] if data.get("classes") else []
-    named = (("sent", "request_bytes"), ("got", "reply_bytes"), ("status", "status"), ("key", "key_id"))
-    words += [f"{word}={data[name]}" for word, name in named if data.get(name) is not None]
-    words += [f"request={data['request_id']}"] if data.get("request_id") else []
+    columns = [str(data["time"]), f"{data['seq']:>6}", f"{data['event']:<8}"]
+    columns += [str(data[name]) for name in ("decision", "mode", "where", "endpoint", "db") if data.get(name)]
+    columns += [",".join(data["classes"])] if data.get("classes") else []
+    fields = (("sent", "request_bytes"), ("got", "reply_bytes"), ("status", "status"), ("key", "key_id"))
+    columns += [f"{word}={data[name]}" for word, name in fields if data.get(name) is not None]
+    columns += [f"request={data['request_id']}"] if data.get("request_id") else []
     for name in ("params", "detail"):
-        words += [json.dumps(data[name], ensure_ascii=False)] if data.get(name) else []
-    return " ".join(words)
+        columns += [json.dumps(data[name], ensure_ascii=False)] if data.get(name) else []
+    return " ".join(columns)
 
 
 def _print(line: str) -> None:

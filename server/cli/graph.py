@@ -81,7 +81,7 @@ def import_files(
     if name == SAMPLE:
         return _wrong(f"{SAMPLE!r} is the graph that comes with the program; choose another name")
     order = ImportRequest(kind=kind, files=tuple(files), name=name, release=release)
-    with _watched(name) as report_progress:
+    with _progress_status(name) as report_progress:
         built = build_graph(_root(data, settings), order, load_graph_encoder(settings, encoder), report_progress)
     _say(name, built)
     return 0
@@ -117,14 +117,15 @@ def status(config: ConfigFile = None, data: DataFolder = None) -> int:
     names = graph_names(root)
     for name in names:
         try:
-            found = read_manifest(root / name)
+            manifest = read_manifest(root / name)
         except GraphDamaged as fault:
             print(f"{name}\tdamaged: {fault.message}")
             continue
-        size = sum(fact.bytes for fact in found.files.values())
+        size = sum(fact.bytes for fact in manifest.files.values())
         print(
-            f"{name}\t{found.kind}\trelease {found.release}\t{found.nodes:,} nodes\t{found.edges:,} edges\t"
-            f"{size:,} bytes\tencoder {found.encoder_name}\tbuilt {found.built}\tfrom {', '.join(found.inputs)}"
+            f"{name}\t{manifest.kind}\trelease {manifest.release}\t{manifest.nodes:,} nodes\t{manifest.edges:,} edges\t"
+            f"{size:,} bytes\tencoder {manifest.encoder_name}\tbuilt {manifest.built}\t"
+            f"from {', '.join(manifest.inputs)}"
         )
     for name in unfinished(root):
         print(f"{name}\tnot finished: going on, or killed; the same import goes on with it")
@@ -149,13 +150,13 @@ def verify_graphs(
         check_name(name)
         if not (root / name).is_dir():
             open_graph(root, name)
-        with _watched(name) as report_progress:
-            found, faults = verify(root / name, lambda file: report_progress(f"reading {file}", 0))
+        with _progress_status(name) as report_progress:
+            manifest, faults = verify(root / name, lambda file: report_progress(f"reading {file}", 0))
         for fault in faults:
             print(f"{name}: {fault}")
         whole = whole and not faults
-        facts = f", {found.nodes:,} nodes, {found.edges:,} edges, release {found.release}" if found else ""
-        print(f"{name}: {'damaged' if faults else 'whole'}{facts}")
+        info = f", {manifest.nodes:,} nodes, {manifest.edges:,} edges, release {manifest.release}" if manifest else ""
+        print(f"{name}: {'damaged' if faults else 'whole'}{info}")
     return 0 if whole else 1
 
 
@@ -191,7 +192,7 @@ def _opened(root: Path, name: str, settings: Settings) -> LocalGraph:
     from server.wiring.graph import load_graph_encoder
 
     if name == SAMPLE and not (root / name).is_dir():
-        with _watched(name) as report_progress:
+        with _progress_status(name) as report_progress:
             return open_or_sample(root, name, load_graph_encoder(settings), report_progress)
     return open_graph(root, name)
 
@@ -203,7 +204,7 @@ def _line(statement: Statement) -> str:
 
 
 @contextlib.contextmanager
-def _watched(what: str) -> Iterator[ProgressCallback]:
+def _progress_status(what: str) -> Iterator[ProgressCallback]:
     """Show progress on one line of the terminal.
 
     Ctrl-C ends at once; the same command then continues from there.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from server.settings.schema import Settings
 
 _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
-_LASTING: Final = re.compile(r"([0-9]{1,5})([hdw])", re.ASCII)
+_PERIOD: Final = re.compile(r"([0-9]{1,5})([hdw])", re.ASCII)
 _HEAD: Final = ("ID", "NAME", "STATE", "CREATED", "EXPIRES", "METHODS", "EGRESS", "RATE", "NAMESPACES")
 
 
@@ -78,11 +78,11 @@ def create(
 
     settings, store = _opened(config)
     taken = [key_id(key.get_secret_value()) for key in settings.server.api_keys]
-    secret, made = store.create(NewKey(name=name, expires=moment, scopes=scopes, taken=taken))
+    secret, key = store.create(NewKey(name=name, expires=moment, scopes=scopes, taken=taken))
     # The secret alone on stdout: KEY=$(arrowhead key create --name …)
     print(secret)
-    until = f", until {_shown(made.expires)}" if made.expires else ""
-    print(f"{made.name}: key {made.id} made{until}; the secret above is not kept and not shown again", file=sys.stderr)
+    until = f", until {_format_time(key.expires)}" if key.expires else ""
+    print(f"{key.name}: key {key.id} made{until}; the secret above is not kept and not shown again", file=sys.stderr)
     return 0
 
 
@@ -98,8 +98,8 @@ def _known_methods(methods: tuple[str, ...] | None) -> tuple[str, ...] | None:
         from server.wiring.services import DIRECT
 
         known = (DIRECT, *METHOD_NAMES)
-        if strangers := [name for name in methods if name not in known]:
-            raise SettingsInvalid(f"--methods: there is no method {strangers[0]}; methods: {', '.join(known)}")
+        if unknown := [name for name in methods if name not in known]:
+            raise SettingsInvalid(f"--methods: there is no method {unknown[0]}; methods: {', '.join(known)}")
     return methods
 
 
@@ -133,16 +133,16 @@ def _moment(text: str, now: datetime) -> datetime:
     from server.settings.loading import SettingsInvalid
 
     try:
-        if lasting := _LASTING.fullmatch(text):
-            found = now + int(lasting[1]) * _UNITS[lasting[2]]
+        if period := _PERIOD.fullmatch(text):
+            expiry = now + int(period[1]) * _UNITS[period[2]]
         else:
-            found = datetime.fromisoformat(text)
-            found = found if found.tzinfo else found.replace(tzinfo=UTC)
+            expiry = datetime.fromisoformat(text)
+            expiry = expiry if expiry.tzinfo else expiry.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         raise SettingsInvalid(f"--expires {text}: write 90d, 12h, 4w, or a day as 2027-01-31") from None
-    if found <= now:
+    if expiry <= now:
         raise SettingsInvalid(f"--expires {text}: is past")
-    return found.astimezone(UTC).replace(microsecond=0)
+    return expiry.astimezone(UTC).replace(microsecond=0)
 
 
 @app.command("list", help="all keys, without their secrets")
@@ -161,24 +161,24 @@ def list_keys(as_json: Annotated[bool, typer.Option("--json")] = False, config: 
 
 def _as_dict(key: StoredKey, now: datetime) -> dict[str, Any]:
     moments = {"created": key.created, "expires": key.expires, "revoked": key.revoked}
-    told = {name: moment.isoformat() if moment else None for name, moment in moments.items()}
-    return {"id": key.id, "name": key.name, "state": _state(key, now), **told, "scopes": asdict(key.scopes)}
+    timestamps = {name: moment.isoformat() if moment else None for name, moment in moments.items()}
+    return {"id": key.id, "name": key.name, "state": _state(key, now), **timestamps, "scopes": asdict(key.scopes)}
 
 
 def _row(key: StoredKey, now: datetime) -> tuple[str, ...]:
     scopes = key.scopes
     rates = ((scopes.requests_per_minute, "requests"), (scopes.tokens_per_minute, "tokens"))
-    spaces = "all but others'" if scopes.namespaces is None else ",".join(scopes.namespaces) or "its own"
+    namespaces = "all but others'" if scopes.namespaces is None else ",".join(scopes.namespaces) or "its own"
     return (
         key.id,
         key.name,
         _state(key, now),
-        _shown(key.created),
-        _shown(key.expires) if key.expires else "never",
+        _format_time(key.created),
+        _format_time(key.expires) if key.expires else "never",
         ",".join(scopes.methods) if scopes.methods else "all",
         scopes.egress or "the server's",
         ", ".join(f"{rate} {unit}/min" for rate, unit in rates if rate) or "no limit",
-        spaces if scopes.may_change else f"{spaces} (read only)",
+        namespaces if scopes.may_change else f"{namespaces} (read only)",
     )
 
 
@@ -188,7 +188,7 @@ def _state(key: StoredKey, now: datetime) -> str:
     return "active" if key.is_usable(now) else "expired"
 
 
-def _shown(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
@@ -200,6 +200,6 @@ def revoke(key: Annotated[str, typer.Argument(metavar="ID|NAME")], config: Confi
     settings, store = _opened(config)
     if key in {key_id(one.get_secret_value()) for one in settings.server.api_keys}:
         raise KeyRefused(f"{key} is a key of server.api_keys: take it out there and start the server anew")
-    gone = store.revoke(key)
-    print(f"{gone.name}: key {gone.id} revoked")
+    revoked_key = store.revoke(key)
+    print(f"{revoked_key.name}: key {revoked_key.id} revoked")
     return 0

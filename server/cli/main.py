@@ -60,8 +60,8 @@ def _application() -> typer.Typer:
     return app
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(value: bool) -> None:
+    if value:
         from server.version import commit, installed_version
 
         built_from = commit()

@@ -8,8 +8,8 @@ from server.cli.options import GivenSettings, with_setting_flags
 
 
 @with_setting_flags(("--model", "--served-name"))
-def list_models(given: GivenSettings) -> int:
-    settings = given.load()
+def list_models(cli_settings: GivenSettings) -> int:
+    settings = cli_settings.load()
     from server.methods.base import METHOD_NAMES
     from server.wiring.models import find_cards
 

@@ -62,15 +62,15 @@ def create(
     with opened(config) as (settings, retrieval):
         encoder = encoder or settings.retrieval.encoder
         chunking = Chunking(size=chunk_size, overlap=chunk_overlap, by_section=not across_sections)
-        made = NamespaceSettings(
+        namespace_settings = NamespaceSettings(
             encoder="" if encoder == "none" else encoder,
             words=words,
             keywords=not no_keywords,
             chunking=chunking,
         )
-        if made.encoder:
-            retrieval.encoders.check(made.encoder)
-        retrieval.namespaces.create(name, made, datetime.now(UTC).date().isoformat())
+        if namespace_settings.encoder:
+            retrieval.encoders.check(namespace_settings.encoder)
+        retrieval.namespaces.create(name, namespace_settings, datetime.now(UTC).date().isoformat())
     print(f"{name}: made, encoder {encoder}, words {words}")
     return 0
 
@@ -79,15 +79,15 @@ def create(
 def list_namespaces(config: ConfigFile = None) -> int:
     with opened(config) as (_, retrieval):
         for name in retrieval.namespaces.names():
-            found = retrieval.namespaces.describe(name)
-            if found.counts is None or found.settings is None:
-                print(f"{name}\tdamaged: {found.damage}")
+            info = retrieval.namespaces.describe(name)
+            if info.counts is None or info.settings is None:
+                print(f"{name}\tdamaged: {info.damage}")
                 continue
-            counts = found.counts
+            counts = info.counts
             waiting = sum(counts.pending.values())
             print(
-                f"{name}\t{counts.documents:,} documents\t{counts.passages:,} passages\t{found.bytes_disk:,} bytes\t"
-                f"encoder {found.settings.encoder or 'none'}\twords {found.settings.words}"
+                f"{name}\t{counts.documents:,} documents\t{counts.passages:,} passages\t{info.bytes_disk:,} bytes\t"
+                f"encoder {info.settings.encoder or 'none'}\twords {info.settings.words}"
                 + (f"\t{waiting:,} to index" if waiting else "")
             )
     return 0
@@ -241,8 +241,8 @@ def _say(what: str, added: ChangeReport) -> None:
     }
     counts = ", ".join(f"{count:,} {word}" for word, count in numbers.items() if count) or "nothing new"
     print(f"{what}: {counts}; {added.indexed:,} entries indexed" + (", stopped" if added.cancelled else ""))
-    for passed in added.first_passed:
-        print(f"{passed.file}:{passed.line}: {passed.reason}", file=sys.stderr)
+    for skipped in added.first_passed:
+        print(f"{skipped.file}:{skipped.line}: {skipped.reason}", file=sys.stderr)
     if added.passed > len(added.first_passed):
         print(f"{what}: {added.passed - len(added.first_passed):,} more records passed over", file=sys.stderr)
 

@@ -107,12 +107,12 @@ def with_setting_flags(flags: Collection[str] = ALL_FLAGS) -> Callable[[Callable
 
         @functools.wraps(verb)
         def run(config: Path | None, **values: Any) -> int:
-            given: dict[str, dict[str, str]] = {}
+            groups: dict[str, dict[str, str]] = {}
             for name, one in chosen.items():
                 value = values.pop(name)
                 if value is not None:
-                    given.setdefault(one.group, {})[one.field] = value
-            return verb(GivenSettings(given, config), **values)
+                    groups.setdefault(one.group, {})[one.field] = value
+            return verb(GivenSettings(groups, config), **values)
 
         added = [_parameter("config", ConfigFile), *(_parameter(name, _text(one)) for name, one in chosen.items())]
         run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]  # read by inspect

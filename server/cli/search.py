@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from retrieval.corpus.search.ranking import RankedPassage, Retriever
     from server.evidence.passages import Retrieval
 
-_SHOWN = 300
+_MAX_TEXT_CHARS = 300
 _RERANKED = "50"
 
 
@@ -26,12 +26,12 @@ class SearchCommand(TyperCommand):
     """Accept ``--rerank`` without a number; typer's options always take a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        filled: list[str] = []
-        for word, following in itertools.zip_longest(args, args[1:], fillvalue=""):
-            filled.append(word)
-            if word == "--rerank" and not following.isdecimal():
-                filled.append(_RERANKED)
-        return super().parse_args(ctx, filled)
+        expanded: list[str] = []
+        for word, next_word in itertools.zip_longest(args, args[1:], fillvalue=""):
+            expanded.append(word)
+            if word == "--rerank" and not next_word.isdecimal():
+                expanded.append(_RERANKED)
+        return super().parse_args(ctx, expanded)
 
 
 def search(
@@ -76,8 +76,8 @@ def search(
             raise SettingsInvalid("there is no namespace yet: `arrowhead namespace create NAME` makes one")
         chosen = retriever_of(retrieval, retriever, names)
         options = SearchOptions(k=k, retriever=chosen, where=where, rerank=rerank)
-        found = retrieval.searcher.search(query, names, options)
-    for rank, one in enumerate(found, 1):
+        results = retrieval.searcher.search(query, names, options)
+    for rank, one in enumerate(results, 1):
         print(json.dumps(_as_dict(one), ensure_ascii=False) if as_json else _as_text(rank, one))
     return 0
 
@@ -92,12 +92,12 @@ def parse_day(text: str, flag: str, rest: str) -> int:
     """
     if not text:
         return 0
-    found = re.fullmatch(r"(\d{4})(?:[-/]?(\d\d))?(?:[-/]?(\d\d))?", text)
-    if found is None:
+    match = re.fullmatch(r"(\d{4})(?:[-/]?(\d\d))?(?:[-/]?(\d\d))?", text)
+    if match is None:
         from server.settings.loading import SettingsInvalid
 
         raise SettingsInvalid(f"{flag} {text}: write a day as 2020-01-31, or a year, or a month")
-    return int((found[1] + (found[2] or "") + (found[3] or "")).ljust(8, rest[-1]))
+    return int((match[1] + (match[2] or "") + (match[3] or "")).ljust(8, rest[-1]))
 
 
 def retriever_of(retrieval: Retrieval, name: str, names: list[str]) -> Retriever:
@@ -130,17 +130,17 @@ def retriever_of(retrieval: Retrieval, name: str, names: list[str]) -> Retriever
     return "dense"
 
 
-def _as_text(rank: int, found: RankedPassage) -> str:
-    passage, document = found.passage, found.document
+def _as_text(rank: int, ranked: RankedPassage) -> str:
+    passage, document = ranked.passage, ranked.document
     place = ", ".join(
         part for part in (passage.section, f"page {passage.page}" if passage.page else "", _day(document.date)) if part
     )
     text = " ".join(passage.text.split())
-    text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    text = text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + "…"
     notice = " [RETRACTED]" if document.retracted_by or "retracted publication" in document.types else ""
     head = f"{rank}. {document.title or document.document_id}{notice}"
-    source = f"{found.namespace} {document.document_id}" + (f" ({place})" if place else "")
-    return f"{head}\n   {source}  score {found.hit.score:.4f}\n   {text}\n"
+    source = f"{ranked.namespace} {document.document_id}" + (f" ({place})" if place else "")
+    return f"{head}\n   {source}  score {ranked.hit.score:.4f}\n   {text}\n"
 
 
 def _day(date: int) -> str:
@@ -148,12 +148,12 @@ def _day(date: int) -> str:
     return f"{year}" + (f"-{month:02}" if month else "") + (f"-{day:02}" if day else "") if date else ""
 
 
-def _as_dict(found: RankedPassage) -> dict[str, object]:
+def _as_dict(ranked: RankedPassage) -> dict[str, object]:
     """Return the JSON object of a passage.
 
     Ids are text, since not every JSON reader holds 63-bit numbers exactly.
     """
-    passage = dataclasses.asdict(found.passage) | {"passage_id": str(found.passage.passage_id)}
-    document = dataclasses.asdict(found.document)
-    ranks = dict(found.ranks)
-    return {"namespace": found.namespace, "score": found.hit.score, "ranks": ranks, **passage, "document": document}
+    passage = dataclasses.asdict(ranked.passage) | {"passage_id": str(ranked.passage.passage_id)}
+    document = dataclasses.asdict(ranked.document)
+    ranks = dict(ranked.ranks)
+    return {"namespace": ranked.namespace, "score": ranked.hit.score, "ranks": ranks, **passage, "document": document}

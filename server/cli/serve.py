@@ -6,8 +6,8 @@ from server.cli.options import GivenSettings, with_setting_flags
 
 
 @with_setting_flags()
-def serve(given: GivenSettings) -> int:
-    settings = given.load()
+def serve(cli_settings: GivenSettings) -> int:
+    settings = cli_settings.load()
     from server.observability.logging_setup import setup_logging
     from server.serving.run import run_server
 

@@ -54,17 +54,17 @@ class EgressPolicy:
         modes = (self.mode, self.key_modes.get(key_id), self.mode_of_key(key_id))
         return min((mode for mode in modes if mode), key=EGRESS_MODES.index)
 
-    def effective(self, key_id: str, asked: EgressMode | None) -> EgressMode:
+    def effective(self, key_id: str, requested: EgressMode | None) -> EgressMode:
         """Return the mode of one request.
 
         Raises:
             EgressRaised: the request asks for a mode above its key's.
         """
         ceiling = self.ceiling(key_id)
-        if asked is None or EGRESS_MODES.index(asked) <= EGRESS_MODES.index(ceiling):
-            return asked or ceiling
+        if requested is None or EGRESS_MODES.index(requested) <= EGRESS_MODES.index(ceiling):
+            return requested or ceiling
         raise EgressRaised(
-            f"arrowhead.egress: {asked} is above {ceiling}, the mode of this key; a request can only lower it",
+            f"arrowhead.egress: {requested} is above {ceiling}, the mode of this key; a request can only lower it",
             param="arrowhead.egress",
         )
 
@@ -93,12 +93,12 @@ class Departures:
     @property
     def text(self) -> str:
         """Return a readable summary."""
-        gone = [f"{_named(classes)} to {host}" for host, classes in sorted(self._hosts.items())]
-        said = f"left this machine: {'; '.join(gone)}" if gone else NOTHING_LEFT
-        return f"{said}; withheld: {_named(self._withheld)}" if self._withheld else said
+        transfers = [f"{_joined(classes)} to {host}" for host, classes in sorted(self._hosts.items())]
+        summary = f"left this machine: {'; '.join(transfers)}" if transfers else NOTHING_LEFT
+        return f"{summary}; withheld: {_joined(self._withheld)}" if self._withheld else summary
 
 
-def _named(classes: Collection[str]) -> str:
+def _joined(classes: Collection[str]) -> str:
     return ", ".join(name for name in CLASSES if name in classes) or "a call without values"
 
 

@@ -119,18 +119,18 @@ class Egress:
         self._total = Departures()
         self._by_answer: OrderedDict[str, Departures] = OrderedDict()
 
-    def admit(self, request_id: str, key_id: str, asked: EgressMode | None) -> EgressContext:
+    def admit(self, request_id: str, key_id: str, requested: EgressMode | None) -> EgressContext:
         """Return the request's identity with its effective mode.
 
         Raises:
             EgressRaised: the request asks for a mode above its key's; the audit log records it.
         """
         try:
-            return EgressContext(request_id, key_id, self.policy.effective(key_id, asked))
+            return EgressContext(request_id, key_id, self.policy.effective(key_id, requested))
         except EgressRaised:
             ceiling = self.policy.ceiling(key_id)
-            who = AuditRecord(event="refused", request_id=request_id, key_id=key_id or None, mode=ceiling)
-            self._auditor.note(replace(who, decision="refused", detail={"asked": asked, "cause": "mode raised"}))
+            record = AuditRecord(event="refused", request_id=request_id, key_id=key_id or None, mode=ceiling)
+            self._auditor.note(replace(record, decision="refused", detail={"asked": requested, "cause": "mode raised"}))
             raise
 
     def fetch_for(self, egress_context: EgressContext) -> FetchCall:

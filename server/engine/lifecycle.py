@@ -35,19 +35,19 @@ class RestartPolicy:
     window_s: float = 600.0
     backoff_s: float = 1.0
     total: int = 0
-    _begun: deque[float] = field(default_factory=deque)
+    _restart_times: deque[float] = field(default_factory=deque)
 
     def next_delay(self, now: float) -> float | None:
         """Count a restart and return its delay in seconds, None if none is left.
 
         ``now``: seconds of any monotonic clock.
         """
-        while self._begun and now - self._begun[0] > self.window_s:
-            self._begun.popleft()
-        if len(self._begun) >= self.tries:
+        while self._restart_times and now - self._restart_times[0] > self.window_s:
+            self._restart_times.popleft()
+        if len(self._restart_times) >= self.tries:
             return None
-        delay = min(self.backoff_s * 2 ** len(self._begun), MAX_DELAY_S)
-        self._begun.append(now)
+        delay = min(self.backoff_s * 2 ** len(self._restart_times), MAX_DELAY_S)
+        self._restart_times.append(now)
         self.total += 1
         return float(delay)
 

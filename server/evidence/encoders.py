@@ -56,8 +56,8 @@ class EncoderPool:
             EncoderUnknown: the settings do not name it.
         """
         if name not in self.names:
-            there = ", ".join(self.names)
-            raise EncoderUnknown(f"there is no encoder {name[:100]!r}; there are: {there}", param="model")
+            choices = ", ".join(self.names)
+            raise EncoderUnknown(f"there is no encoder {name[:100]!r}; there are: {choices}", param="model")
 
     def encoder(self, name: str = "") -> Encoder:
         """Return the encoder, "" for the default one; block until it is loaded.
@@ -87,8 +87,8 @@ class EncoderPool:
         """
         known = self._settings.cross_encoder
         if known is None or name not in {"", known}:
-            there = known or "none: retrieval.cross_encoder names one"
-            raise EncoderUnknown(f"there is no cross-encoder {name[:100]!r}; there is: {there}", param="model")
+            choices = known or "none: retrieval.cross_encoder names one"
+            raise EncoderUnknown(f"there is no cross-encoder {name[:100]!r}; there is: {choices}", param="model")
         with self._loading:
             if self._cross_encoder is None:
                 loaded = _timed(known, lambda: create_cross_encoder(known, self._options))

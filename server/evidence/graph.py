@@ -62,7 +62,7 @@ class StatementVectors:
         self._salt = hashlib.blake2b(json.dumps(dict(fingerprint), sort_keys=True).encode()).digest()
         self._encode = encode
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[bytes, bytes] = OrderedDict()
+        self._cached_rows: OrderedDict[bytes, bytes] = OrderedDict()
         self._bytes = 0
         self._in_flight: dict[bytes, asyncio.Task[_Rows]] = {}
 
@@ -71,7 +71,7 @@ class StatementVectors:
         return self._bytes
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._cached_rows)
 
     async def of(self, texts: Sequence[str]) -> Floats:
         """Return float32 [n, dim], in the order of ``texts``.
@@ -84,8 +84,8 @@ class StatementVectors:
         new: dict[bytes, str] = {}
         waiting: dict[asyncio.Task[_Rows], None] = {}
         for key, text in zip(keys, texts, strict=True):
-            if (row := self._kept.get(key)) is not None:
-                self._kept.move_to_end(key)
+            if (row := self._cached_rows.get(key)) is not None:
+                self._cached_rows.move_to_end(key)
                 rows[key] = row
             elif (task := self._in_flight.get(key)) is not None:
                 waiting[task] = None
@@ -119,10 +119,10 @@ class StatementVectors:
         if task.cancelled() or task.exception() is not None:
             return
         for key, row in task.result().items():
-            self._kept[key] = row
+            self._cached_rows[key] = row
             self._bytes += len(row) + _OVERHEAD
         while self._bytes > self._max_bytes:
-            _, row = self._kept.popitem(last=False)
+            _, row = self._cached_rows.popitem(last=False)
             self._bytes -= len(row) + _OVERHEAD
 
     def _key(self, text: str) -> bytes:
@@ -171,9 +171,9 @@ class StoredGraph:
             return await asyncio.to_thread(self._store.vectors, rows)
         stored = [place for place, row in enumerate(rows) if row != _NO_ROW]
         new = [place for place, row in enumerate(rows) if row == _NO_ROW]
-        fresh = await self._elsewhere.of([statements[place].text for place in new])
-        vectors = np.empty((len(rows), fresh.shape[1]), np.float32)
-        vectors[new] = fresh
+        encoded = await self._elsewhere.of([statements[place].text for place in new])
+        vectors = np.empty((len(rows), encoded.shape[1]), np.float32)
+        vectors[new] = encoded
         if stored:
             vectors[stored] = await asyncio.to_thread(self._store.vectors, [rows[place] for place in stored])
         return vectors

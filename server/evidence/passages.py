@@ -83,10 +83,10 @@ class PassageService:
 
     def names(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
         """Return the readable namespaces; a data folder without any has the package's notes."""
-        there = self._retrieval.namespaces.names() or [NOTES]
-        return tuple(name for name in there if allowed is None or name in allowed)
+        names = self._retrieval.namespaces.names() or [NOTES]
+        return tuple(name for name in names if allowed is None or name in allowed)
 
-    def check(self, wanted: PassageQuery, allowed: frozenset[str] | None) -> tuple[str, ...]:
+    def check(self, passage_query: PassageQuery, allowed: frozenset[str] | None) -> tuple[str, ...]:
         """Validate a request and return its namespaces.
 
         Raises:
@@ -94,28 +94,30 @@ class PassageService:
             OptionInvalid: ``rerank`` without a cross-encoder, or ``k`` above the server's limit.
         """
         names = self.names(allowed)
-        for name in wanted.namespaces:
+        for name in passage_query.namespaces:
             if name not in names:
-                there = ", ".join(names) or "none"
+                choices = ", ".join(names) or "none"
                 raise NamespaceUnknown(
-                    f"there is no namespace {name[:70]!r}; there are: {there}", param="arrowhead.namespaces"
+                    f"there is no namespace {name[:70]!r}; there are: {choices}", param="arrowhead.namespaces"
                 )
-        if wanted.rerank and self._settings.cross_encoder is None:
+        if passage_query.rerank and self._settings.cross_encoder is None:
             raise OptionInvalid(
                 "arrowhead.rerank: this server has no cross-encoder; retrieval.cross_encoder names one",
                 param="arrowhead.rerank",
             )
-        if wanted.k > self._settings.max_k:
+        if passage_query.k > self._settings.max_k:
             raise OptionInvalid(f"arrowhead.k: at most {self._settings.max_k} passages", param="arrowhead.k")
-        return tuple(dict.fromkeys(wanted.namespaces)) or names
+        return tuple(dict.fromkeys(passage_query.namespaces)) or names
 
-    async def find(self, queries: Sequence[str], wanted: PassageQuery, allowed: frozenset[str] | None) -> Gathered:
-        names = self.check(wanted, allowed)
+    async def find(
+        self, queries: Sequence[str], passage_query: PassageQuery, allowed: frozenset[str] | None
+    ) -> Gathered:
+        names = self.check(passage_query, allowed)
         if not names:
             return Gathered(namespaces=(), retriever="", lists=tuple(() for _ in queries))
         began = time.monotonic()
         searcher, namespaces = await self._searcher()
-        search = _Search(searcher, namespaces, names, wanted)
+        search = _Search(searcher, namespaces, names, passage_query)
         retriever, lists = await self._retrieval.run(lambda: search.run(queries))
         seconds = time.monotonic() - began
         return Gathered(namespaces=names, retriever=retriever, lists=lists, seconds=seconds)
@@ -138,9 +140,9 @@ class PassageService:
             log.warning("notes are searched by words alone: encoder=%s cause=%s", encoder, error.message)
             encoder = ""
         began = time.monotonic()
-        made = notes_namespaces(notes_dir(namespaces.root), namespaces.backends, encoder)
+        notes = notes_namespaces(notes_dir(namespaces.root), namespaces.backends, encoder)
         log.info("notes of the package ready: encoder=%s seconds=%.1f", encoder or "none", time.monotonic() - began)
-        return made
+        return notes
 
     async def close(self) -> None:
         if self._opened is not None:
@@ -163,11 +165,11 @@ class AllowedPassages:
     def names(self) -> tuple[str, ...]:
         return self.service.names(self.allowed)
 
-    def check(self, wanted: PassageQuery) -> None:
-        self.service.check(wanted, self.allowed)
+    def check(self, passage_query: PassageQuery) -> None:
+        self.service.check(passage_query, self.allowed)
 
-    async def find(self, queries: Sequence[str], wanted: PassageQuery) -> Gathered:
-        return await self.service.find(queries, wanted, self.allowed)
+    async def find(self, queries: Sequence[str], passage_query: PassageQuery) -> Gathered:
+        return await self.service.find(queries, passage_query, self.allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,20 +179,20 @@ class _Search:
     searcher: Searcher
     namespaces: Namespaces
     names: tuple[str, ...]
-    wanted: PassageQuery
+    passage_query: PassageQuery
 
     def run(self, queries: Sequence[str]) -> tuple[str, tuple[tuple[RankedPassage, ...], ...]]:
-        retriever = self.wanted.retriever or self._usual()
+        retriever = self.passage_query.retriever or self._usual()
         views = [[query, *self._tail(query, retriever)] for query in queries]
         flat = [view for of_query in views for view in of_query]
-        kept = self.wanted.rerank or self.wanted.k
-        judged = self.wanted.k if self.wanted.rerank else 0
-        options = SearchOptions(k=kept, retriever=retriever, rerank=judged)
+        limit = self.passage_query.rerank or self.passage_query.k
+        num_reranked = self.passage_query.k if self.passage_query.rerank else 0
+        options = SearchOptions(k=limit, retriever=retriever, rerank=num_reranked)
         if len(flat) == len(queries):
             found = self.searcher.search_many(flat, self.names, options)
             return retriever, tuple(tuple(one) for one in found)
-        deep = SearchOptions(k=self.wanted.k, retriever=retriever)
-        rankings = iter(self.searcher.search_many(flat, self.names, deep))
+        view_options = SearchOptions(k=self.passage_query.k, retriever=retriever)
+        rankings = iter(self.searcher.search_many(flat, self.names, view_options))
         fused = [_fused([next(rankings) for _ in of_query]) for of_query in views]
         pairs = zip(queries, fused, strict=True)
         return retriever, tuple(tuple(self.searcher.finish(query, found, options)) for query, found in pairs)
@@ -209,11 +211,11 @@ class _Search:
         """
         if "dense" not in RANKERS[retriever]:
             return []
-        cutting = [encoder for encoder in self._encoders() if _is_cut(query, encoder)]
-        if not cutting:
+        truncating = [encoder for encoder in self._encoders() if _is_cut(query, encoder)]
+        if not truncating:
             return []
-        narrow = min(cutting, key=lambda encoder: encoder.fingerprint.max_query)
-        tail = last_sentences(query, narrow)
+        narrowest = min(truncating, key=lambda encoder: encoder.fingerprint.max_query)
+        tail = last_sentences(query, narrowest)
         return [tail] if tail and tail != query else []
 
     def _encoders(self) -> list[Encoder]:

@@ -21,7 +21,7 @@ from server.egress.router import Egress
 from server.jobs.queue import Job, Outcome, Work
 from server.jobs.uploads import Upload
 
-_MAX_SHOWN: Final = 100
+_MAX_LISTED: Final = 100
 _QueryRun = Callable[[FetchCall, ChangeHooks], Coroutine[Any, Any, list[FetchReport]]]
 
 
@@ -30,8 +30,8 @@ def file_work(namespaces: Namespaces, name: str, upload: Upload, options: ReadOp
 
     The upload's file name is its provenance: new content under the same name replaces the old.
     """
-    named = replace(options, provenance=upload.filename)
-    return lambda job: added_outcome(add_file(namespaces, name, upload.path, named, watch_of(job)))
+    file_options = replace(options, provenance=upload.filename)
+    return lambda job: added_outcome(add_file(namespaces, name, upload.path, file_options, watch_of(job)))
 
 
 def documents_work(namespaces: Namespaces, name: str, documents: Sequence[ParsedDocument]) -> Work:
@@ -91,9 +91,9 @@ class NcbiWork:
         return work
 
     def _outcome(self, job: Job, run: _QueryRun, egress_context: EgressContext) -> Outcome:
-        asked = replace(egress_context, request_id=job.id)
+        job_context = replace(egress_context, request_id=job.id)
         try:
-            done = job.run_on(self._loop, run(self._egress.fetch_for(asked), watch_of(job)))
+            done = job.run_on(self._loop, run(self._egress.fetch_for(job_context), watch_of(job)))
             left = self._egress.departures_of(job.id)
         finally:
             # Reported here too: a failed or cancelled job has no result, but what it sent has left the machine.
@@ -117,9 +117,9 @@ def _progress(step: Progress) -> dict[str, Any]:
 
 
 def _added(added: ChangeReport) -> dict[str, Any]:
-    told = asdict(added)
-    told.pop("cancelled")
-    return told | {"first_passed": [asdict(passed) for passed in added.first_passed]}
+    fields = asdict(added)
+    fields.pop("cancelled")
+    return fields | {"first_passed": [asdict(record) for record in added.first_passed]}
 
 
 def _fetched(done: FetchReport) -> dict[str, Any]:
@@ -131,9 +131,9 @@ def _fetched(done: FetchReport) -> dict[str, Any]:
         "known": done.known,
         "revised": done.revised,
         "missing": len(done.missing),
-        "first_missing": list(done.missing[:_MAX_SHOWN]),
-        "unlisted_days": list(listed.unlisted[:_MAX_SHOWN]),
-        "words_not_found": list(listed.not_found[:_MAX_SHOWN]),
+        "first_missing": list(done.missing[:_MAX_LISTED]),
+        "unlisted_days": list(listed.unlisted[:_MAX_LISTED]),
+        "words_not_found": list(listed.not_found[:_MAX_LISTED]),
         "full_texts": done.full_texts,
         "added": _added(done.added),
     }

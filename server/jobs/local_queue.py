@@ -40,8 +40,8 @@ class _Task:
 
     @property
     def status(self) -> JobStatus:
-        found = self._status
-        return replace(found, progress=self.job.progress, cancelling=self.job.is_cancelled() and not found.has_ended)
+        status = self._status
+        return replace(status, progress=self.job.progress, cancelling=self.job.is_cancelled() and not status.has_ended)
 
     def begin(self, now: int) -> None:
         self._status = replace(self._status, state="running", started=now)

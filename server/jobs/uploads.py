@@ -80,7 +80,7 @@ class Uploads:
         self._at_once = threading.BoundedSemaphore(at_once)
         self._lock = threading.Lock()
         self._folder: Path | None = None
-        self._held: FileLock | None = None
+        self._folder_lock: FileLock | None = None
 
     @property
     def max_bytes(self) -> int:
@@ -119,18 +119,18 @@ class Uploads:
             if self._folder is None:
                 self._root.mkdir(parents=True, exist_ok=True)
                 for other in self._root.glob(f"{_PREFIX}*"):
-                    _remove_unless_held(other)
+                    _remove_if_unlocked(other)
                 folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._root))  # readable by the owner alone
-                self._held = FileLock(folder / _LOCK)
+                self._folder_lock = FileLock(folder / _LOCK)
                 self._folder = folder
             return self._folder
 
     def close(self) -> None:
         with self._lock:
-            if self._folder is not None and self._held is not None:
+            if self._folder is not None and self._folder_lock is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)
-                self._held.close()
-            self._folder = self._held = None
+                self._folder_lock.close()
+            self._folder = self._folder_lock = None
 
     def conceal(self, text: str) -> str:
         """Return the text without local paths; names of files and namespaces remain."""
@@ -139,7 +139,7 @@ class Uploads:
         return re.sub("|".join(places), "", text)
 
 
-def _remove_unless_held(folder: Path) -> None:
+def _remove_if_unlocked(folder: Path) -> None:
     """Delete an upload folder that has a lock file and that no process has locked.
 
     A folder without a lock file is one that is being created, or an incomplete one that a killed process left.

@@ -65,15 +65,15 @@ def _stops(ask: AnswerRequest, card: ModelCard) -> tuple[str, ...]:
 
 
 def _params(ask: AnswerRequest, engine: Engine, prompt_tokens: int, *, stop: tuple[str, ...]) -> GenerateParams:
-    wanted = ask.sampling
+    sampling = ask.sampling
     room = max(1, engine.max_model_len - prompt_tokens)
     default = _COMPLETION_TOKENS if ask.prompt is not None else room
     params = GenerateParams(
-        max_tokens=wanted.max_tokens or default,
-        temperature=1.0 if wanted.temperature is None else wanted.temperature,
-        seed=wanted.seed,
+        max_tokens=sampling.max_tokens or default,
+        temperature=1.0 if sampling.temperature is None else sampling.temperature,
+        seed=sampling.seed,
         stop=stop,
-        logprobs=wanted.logprobs,
+        logprobs=sampling.logprobs,
         cache_salt=ask.cache_salt,
     )
-    return params if wanted.top_p is None else replace(params, top_p=wanted.top_p)
+    return params if sampling.top_p is None else replace(params, top_p=sampling.top_p)

@@ -123,7 +123,7 @@ class InstrumentedEngine:
             failure = type(error).__name__
             raise
         finally:
-            told = Generation(
+            generation = Generation(
                 model=self.name,
                 max_tokens=params.max_tokens,
                 prompt_tokens=len(prompt_ids),
@@ -134,7 +134,7 @@ class InstrumentedEngine:
                 failure=failure,
                 first_s=None if first is None else first - began,
             )
-            self._observer.generated(told)
+            self._observer.generated(generation)
 
     async def abort(self, request_id: str) -> None:
         await self.inner.abort(request_id)

@@ -94,8 +94,8 @@ class StateCollector(Collector):
         for name, number in asdict(admission.counts).items():
             ends.add_metric((name,), number)
         yield ends
-        told = "Requests that were refused because of their key's rate, by what there was none left of"
-        rates = CounterMetricFamily("arrowhead_rate_refusals", told, labels=("unit",))
+        help_text = "Requests that were refused because of their key's rate, by what there was none left of"
+        rates = CounterMetricFamily("arrowhead_rate_refusals", help_text, labels=("unit",))
         for unit, number in self.state.rates.refused.items():
             rates.add_metric((unit,), number)
         yield rates
@@ -252,8 +252,8 @@ class Metrics:
         self._cache.labels("hit" if hit else "miss").inc()
 
     def searched(self, retriever: str, num_namespaces: int, seconds: float) -> None:
-        how_many = "1" if num_namespaces == 1 else "2-4" if num_namespaces < 5 else "5+"
-        self._search_s.labels(_of(_RETRIEVERS, retriever), how_many).observe(seconds)
+        bucket = "1" if num_namespaces == 1 else "2-4" if num_namespaces < 5 else "5+"
+        self._search_s.labels(_of(_RETRIEVERS, retriever), bucket).observe(seconds)
 
     def encoded(self, kind: Encoded, num_texts: int, seconds: float) -> None:
         self._encode_s.labels(kind).observe(seconds)

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from models.decoding.types import LoopUsage
-from retrieval import observer as observing
-from retrieval.observer import RetrievalObserver
+from retrieval.observer import NullObserver, RetrievalObserver
 from server.methods.base import CallReplied, Event, TextDelta, TranscriptDelta
 from server.observability.logging_setup import log_event, request_id
 
@@ -114,7 +113,7 @@ class Observer(RetrievalObserver, Protocol):
         ...
 
 
-class NullServerObserver(observing.NullObserver):
+class NullServerObserver(NullObserver):
     """Drop all reports."""
 
     def replied(self, request: HttpRequest) -> None: ...
@@ -183,13 +182,13 @@ def token_counts(groups: Sequence[str], usages: Sequence[LoopUsage | None]) -> T
     for group, usage in zip(groups, usages, strict=True):
         if usage is not None:
             by_prompt.setdefault(group, []).append(usage)
-    every = [usage for of_prompt in by_prompt.values() for usage in of_prompt]
+    all_usages = [usage for of_prompt in by_prompt.values() for usage in of_prompt]
     return TokenCounts(
         prompt=sum(max(usage.prompt_tokens for usage in of_prompt) for of_prompt in by_prompt.values()),
         cached=sum(max(usage.cached_tokens for usage in of_prompt) for of_prompt in by_prompt.values()),
-        sampled=sum(usage.sampled_tokens for usage in every),
-        injected=sum(usage.injected_tokens for usage in every),
-        computed=sum(usage.computed_tokens for usage in every),
+        sampled=sum(usage.sampled_tokens for usage in all_usages),
+        injected=sum(usage.injected_tokens for usage in all_usages),
+        computed=sum(usage.computed_tokens for usage in all_usages),
     )
 
 

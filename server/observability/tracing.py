@@ -204,8 +204,8 @@ class _Part:
         if otel_context.get_current() is self._inside:
             otel_context.attach(self._outside)
         if kind is not None:
-            given_up = issubclass(kind, (asyncio.CancelledError, GeneratorExit))
-            self.failed(_CANCELLED if given_up else kind.__name__)
+            is_cancelled = issubclass(kind, (asyncio.CancelledError, GeneratorExit))
+            self.failed(_CANCELLED if is_cancelled else kind.__name__)
         self._span.end()
 
     def annotate(self, **facts: Unpack[SpanAttributes]) -> None:

@@ -41,69 +41,69 @@ class _SlowClientMixin:
 
     slow_reader_s: float
     slow_head_s: float
-    _cut: asyncio.TimerHandle | None = None
-    _late: asyncio.TimerHandle | None = None
-    _wire: asyncio.Transport | None = None
+    _write_timer: asyncio.TimerHandle | None = None
+    _head_timer: asyncio.TimerHandle | None = None
+    _raw_transport: asyncio.Transport | None = None
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         transport.set_write_buffer_limits(high=STREAM_BUFFER)
-        self._wire = transport
+        self._raw_transport = transport
         super().connection_made(transport)  # type: ignore[misc]
-        self._expect_head()
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._keep()
-        self._have_head()
+        self._cancel_write_timer()
+        self._cancel_head_timer()
         super().connection_lost(exc)  # type: ignore[misc]
 
     def data_received(self, data: bytes) -> None:
-        before: Any = getattr(self, "cycle", None)
-        is_idle = before is None or before.response_complete
-        is_head = is_idle or not before.more_body  # of the next request, while this one is answered
+        cycle: Any = getattr(self, "cycle", None)
+        is_idle = cycle is None or cycle.response_complete
+        is_head = is_idle or not cycle.more_body  # of the next request, while this one is answered
         super().data_received(data)  # type: ignore[misc]
-        if getattr(self, "cycle", None) is not before:
-            self._have_head()
+        if getattr(self, "cycle", None) is not cycle:
+            self._cancel_head_timer()
             return
         if is_idle:
-            self._expect_head()
+            self._start_head_timer()
         if is_head:
-            self._head_grows(len(data))
+            self._count_head_bytes(len(data))
 
     def pause_writing(self) -> None:
         super().pause_writing()  # type: ignore[misc]
-        why = f"its client took nothing for {self.slow_reader_s:g} s"
-        self._cut = asyncio.get_running_loop().call_later(self.slow_reader_s, self._cut_off, why)
+        reason = f"its client took nothing for {self.slow_reader_s:g} s"
+        self._write_timer = asyncio.get_running_loop().call_later(self.slow_reader_s, self._abort_connection, reason)
 
     def resume_writing(self) -> None:
-        self._keep()
+        self._cancel_write_timer()
         super().resume_writing()  # type: ignore[misc]
 
-    def _expect_head(self) -> None:
-        if self._late is None:
-            why = f"no whole request in {self.slow_head_s:g} s"
-            self._late = asyncio.get_running_loop().call_later(self.slow_head_s, self._cut_off, why)
+    def _start_head_timer(self) -> None:
+        if self._head_timer is None:
+            reason = f"no whole request in {self.slow_head_s:g} s"
+            self._head_timer = asyncio.get_running_loop().call_later(self.slow_head_s, self._abort_connection, reason)
 
-    def _head_grows(self, num_bytes: int) -> None:
+    def _count_head_bytes(self, num_bytes: int) -> None:
         self._head_bytes += num_bytes
         if self._head_bytes > HEAD_BUFFER:
-            self._cut_off(f"the head of a request is longer than {HEAD_BUFFER} bytes")
+            self._abort_connection(f"the head of a request is longer than {HEAD_BUFFER} bytes")
 
-    def _have_head(self) -> None:
+    def _cancel_head_timer(self) -> None:
         self._head_bytes = 0
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
-    def _keep(self) -> None:
-        if self._cut is not None:
-            self._cut.cancel()
-            self._cut = None
+    def _cancel_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
-    def _cut_off(self, why: str) -> None:
-        log.info("connection cut: %s", why)
-        if self._wire is not None:
-            self._wire.abort()
+    def _abort_connection(self, reason: str) -> None:
+        log.info("connection cut: %s", reason)
+        if self._raw_transport is not None:
+            self._raw_transport.abort()
 
 
 def with_slow_client_limits(base: type[Any], slow_reader_s: float, slow_head_s: float) -> type[Any]:

@@ -15,7 +15,7 @@ from server.settings.paths import keys_file
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
 
-_MAX_NAMED: Final = 20
+_MAX_LISTED: Final = 20
 
 
 def named_keys(policy: EgressPolicy, keyring: Keyring) -> str:
@@ -24,8 +24,8 @@ def named_keys(policy: EgressPolicy, keyring: Keyring) -> str:
     ``egress.key_modes`` and the audit log use the same ids. Keys after the first 20 are only counted.
     """
     ids = keyring.ids
-    told = [f"{name} {policy.ceiling(name)}" for name in ids[:_MAX_NAMED]]
-    return ", ".join(told) + (f" and {len(ids) - _MAX_NAMED} more" if len(ids) > _MAX_NAMED else "")
+    entries = [f"{name} {policy.ceiling(name)}" for name in ids[:_MAX_LISTED]]
+    return ", ".join(entries) + (f" and {len(ids) - _MAX_LISTED} more" if len(ids) > _MAX_LISTED else "")
 
 
 def access_lines(settings: Settings, keyring: Keyring) -> list[str]:

@@ -153,14 +153,14 @@ async def _serve(settings: Settings, keyring: Keyring, listener: socket.socket) 
     services = build_services(settings, keyring)
     services.lifecycle.when_loaded(_freeze_heap)
     server = DrainingServer(http_config(services), services)
-    telling = asyncio.create_task(_announce(services, address_of(listener)))
-    watching = asyncio.create_task(_end_without_engine(services, server))
+    announcer = asyncio.create_task(_announce(services, address_of(listener)))
+    engine_watcher = asyncio.create_task(_end_without_engine(services, server))
     try:
         await server.serve(sockets=[listener])
     finally:
-        for task in (telling, watching):
+        for task in (announcer, engine_watcher):
             task.cancel()
-        await asyncio.gather(telling, watching, return_exceptions=True)
+        await asyncio.gather(announcer, engine_watcher, return_exceptions=True)
     return 1 if services.lifecycle.permanently_failed.is_set() else 0
 
 
@@ -231,7 +231,7 @@ def egress_lines(services: Services) -> str:
         lines.append(f"may leave ({policy.profile}): {', '.join(policy.allowed) or 'nothing'}")
     keyring = services.keyring
     policy = replace(policy, mode_of_key=keyring.mode_of)
-    lines += [f"keys: {named}"] if (named := named_keys(policy, keyring)) else []
+    lines += [f"keys: {key_summary}"] if (key_summary := named_keys(policy, keyring)) else []
     lines += access_lines(services.settings, keyring)
     return "\n".join(lines) + "\n"
 

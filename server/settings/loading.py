@@ -35,11 +35,11 @@ def config_file(flag: Path | None = None) -> Path | None:
     Raises:
         SettingsInvalid: the file of the flag or variable does not exist.
     """
-    named = flag or (Path(os.environ["ARROWHEAD_CONFIG"]) if os.environ.get("ARROWHEAD_CONFIG") else None)
-    if named is not None:
-        if not named.is_file():
-            raise SettingsInvalid(f"ARROWHEAD_CONFIG (--config): no file {named}")
-        return named
+    path = flag or (Path(os.environ["ARROWHEAD_CONFIG"]) if os.environ.get("ARROWHEAD_CONFIG") else None)
+    if path is not None:
+        if not path.is_file():
+            raise SettingsInvalid(f"ARROWHEAD_CONFIG (--config): no file {path}")
+        return path
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     default = home / "arrowhead" / "config.toml"
     return default if default.is_file() else None
@@ -67,8 +67,8 @@ def load_settings(flags: Mapping[str, Mapping[str, Any]] | None = None, config: 
         model_config = SettingsConfigDict(toml_file=path)
 
     try:
-        given: dict[str, Any] = {group: dict(fields) for group, fields in (flags or {}).items()}
-        return _FromFile(**given)
+        values: dict[str, Any] = {group: dict(fields) for group, fields in (flags or {}).items()}
+        return _FromFile(**values)
     except ValidationError as error:
         raise SettingsInvalid("\n".join(_line(detail) for detail in error.errors(include_url=False))) from None
     except SettingsError as error:
@@ -116,5 +116,5 @@ def _refuse_broken_file(path: Path | None) -> None:
 
 
 def _names_in(text: str) -> str:
-    named = [group for group in Settings.model_fields if f'"{group}"' in text]
-    return ", ".join(variable_name(group) for group in named) or "settings"
+    groups = [group for group in Settings.model_fields if f'"{group}"' in text]
+    return ", ".join(variable_name(group) for group in groups) or "settings"

@@ -68,9 +68,9 @@ class Settings(BaseSettings):
                 "set egress.mode to ncbi to allow it, or use a collector on a loopback address"
             )
         known = {key_id(key.get_secret_value()) for key in self.server.api_keys}
-        if strangers := sorted(set(self.egress.key_modes) - known):
+        if unknown := sorted(set(self.egress.key_modes) - known):
             ids = ", ".join(sorted(known)) or "none, as server.api_keys is not set"
-            raise ValueError(f"egress.key_modes: no key has the id {strangers[0]}; ids: {ids}")
+            raise ValueError(f"egress.key_modes: no key has the id {unknown[0]}; ids: {ids}")
         remote = any(not is_loopback(urlsplit(url or NCBI_HOME).hostname or "") for url in self.ncbi_urls)
         if self.egress.mode != "off" and remote and not self.ncbi.email:
             raise ValueError("ncbi.email: NCBI asks for a contact address with every request: set ncbi.email")

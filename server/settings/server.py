@@ -32,8 +32,8 @@ def origin_of(text: str) -> str:
     if not (bare and _SCHEME.fullmatch(parts.scheme) and parts.hostname and "*" not in parts.netloc):
         raise ValueError(f"{text[:100]!r} is no origin: write https://lab.example or http://localhost:3000, never *")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    said = "" if port is None or port == DEFAULT_PORTS.get(parts.scheme) else f":{port}"
-    return f"{parts.scheme}://{host}{said}"
+    port_suffix = "" if port is None or port == DEFAULT_PORTS.get(parts.scheme) else f":{port}"
+    return f"{parts.scheme}://{host}{port_suffix}"
 
 
 def is_loopback(host: str) -> bool:

@@ -54,22 +54,22 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     """
     card = choose_card(settings)
     model = settings.model
-    observing = build_observability(settings.tracing)
+    observability = build_observability(settings.tracing)
     restarts = RestartPolicy(tries=model.restarts, window_s=model.restart_window_s)
-    lifecycle = EngineLifecycle(card, lambda: _engine(model, card, observing), restarts)
+    lifecycle = EngineLifecycle(card, lambda: _engine(model, card, observability), restarts)
     lifecycle.when_loaded(_build_layer)
     keyring = keyring or open_keyring(settings)
-    ncbi = build_ncbi(settings, keyring, observing.observer)
-    observing.set_sender(ncbi.sender)
-    genegpt = _genegpt(settings, lifecycle, ncbi, observing.observer)
-    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observing.observer)
+    ncbi = build_ncbi(settings, keyring, observability.observer)
+    observability.set_sender(ncbi.sender)
+    genegpt = _genegpt(settings, lifecycle, ncbi, observability.observer)
+    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observability.observer)
     for line in check_memory(settings, retrieval):
         log.info("memory of the card: %s", line)
-    graph = build_graph_service(settings, retrieval.encoders, ncbi, observing.observer)
+    graph = build_graph_service(settings, retrieval.encoders, ncbi, observability.observer)
     kg_rag = KgRag(lifecycle, graph, graph, settings.loop.max_answer_tokens)
     passages = PassageService(retrieval, settings.retrieval)
     medrag = MedRag(lifecycle, passages, settings.loop.max_answer_tokens)
-    i_medrag = IMedRag(lifecycle, passages, settings.loop.max_answer_tokens, observing.observer)
+    i_medrag = IMedRag(lifecycle, passages, settings.loop.max_answer_tokens, observability.observer)
     lifecycle.when_loaded(i_medrag.warm_up)
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in (genegpt, kg_rag, medrag, i_medrag):
@@ -87,18 +87,18 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
             retrieval=retrieval,
             egress=ncbi.egress,
             keyring=keyring,
-            closers=(*ncbi.closers, *observing.closers, retrieval.close, passages.close, graph.close),
-            observing=observing,
+            closers=(*ncbi.closers, *observability.closers, retrieval.close, passages.close, graph.close),
+            observability=observability,
         )
     )
 
 
-def _engine(model: ModelSettings, card: ModelCard, observing: Observability) -> Engine:
+def _engine(model: ModelSettings, card: ModelCard, observability: Observability) -> Engine:
     engine = create_engine(model.engine, card, engine_options(model))
-    if observing.spans is None:
+    if observability.spans is None:
         return engine
     kind = InstrumentedServingEngine if isinstance(engine, ServesOpenAi) else InstrumentedEngine
-    return kind(engine, observing.observer)
+    return kind(engine, observability.observer)
 
 
 def _genegpt(settings: Settings, lifecycle: EngineLifecycle, ncbi: Ncbi, parts: Tracer) -> GeneGpt:

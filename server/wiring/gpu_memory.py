@@ -38,16 +38,16 @@ def check_memory(settings: Settings, retrieval: Retrieval) -> list[str]:
     ledger = MemoryBudget({_CARD: chosen.card_gib})
     for claim in _claims(settings, retrieval.namespaces):
         ledger.claim(claim)
-    left = ledger.left(_CARD) / GIB
-    return [*ledger.table(_CARD), f"left for the engine's weights and cache: {left:.2f} GiB"]
+    remaining = ledger.left(_CARD) / GIB
+    return [*ledger.table(_CARD), f"left for the engine's weights and cache: {remaining:.2f} GiB"]
 
 
 def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[MemoryClaim]:
     chosen = settings.retrieval
     if chosen.backend != "faiss":
         for name in namespaces.names():
-            if taken := _index_bytes(namespaces, name):
-                yield MemoryClaim(f"vectors of {name}", "index", _CARD, taken)
+            if num_bytes := _index_bytes(namespaces, name):
+                yield MemoryClaim(f"vectors of {name}", "index", _CARD, num_bytes)
     options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
     for name in chosen.encoder_names:
         yield MemoryClaim(name, "encoder", _CARD, encoder_memory(name, options).total)

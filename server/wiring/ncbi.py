@@ -114,30 +114,34 @@ def build_destinations(
     """
     mode = settings.egress.mode
     eutils, blast = settings.ncbi_urls
-    off = _local_host(eutils), _local_host(blast)
+    local_hosts = _local_host(eutils), _local_host(blast)
     # With mode off no destination is remote, whatever mode a request names.
-    outside = off if mode == "off" else (_host(eutils or _NCBI.eutils_url), _host(blast or _NCBI.blast_url))
-    is_sure = mode == "local-first" or (mode == "off" and None in off)
+    outside_hosts = (
+        local_hosts if mode == "off" else (_host(eutils or _NCBI.eutils_url), _host(blast or _NCBI.blast_url))
+    )
+    uses_gateway = mode == "local-first" or (mode == "off" and None in local_hosts)
     options = blast_options(settings)
     app: AsgiApp = LazyGateway(gateway_dir, options)
     vocabulary: Vocabulary | None = None
-    if is_sure:
+    if uses_gateway:
         store = open_store(gateway_dir)
         app, vocabulary = create_gateway_app(store, options), StorePhraseLookup(store)
     in_process = HttpSender(send_limits(settings), app)
-    hosts = dict.fromkeys((None, *off, *outside))
-    watching = observer or NullObserver()
-    clients = {host: _client(settings, host, in_process if host is None else sender, watching) for host in hosts}
+    hosts = dict.fromkeys((None, *local_hosts, *outside_hosts))
+    watcher = observer or NullObserver()
+    clients = {host: _client(settings, host, in_process if host is None else sender, watcher) for host in hosts}
 
     def place(host: str | None, url: str | None) -> Destination:
         name = urlsplit(url).hostname or "" if url and host is not None else GATEWAY
         return Destination(name, clients[host], leaves=host is not None and not is_loopback(name))
 
     gateway = place(None, None)
-    beyond = DestinationPair(place(outside[0], eutils or _NCBI.eutils_url), place(outside[1], blast or _NCBI.blast_url))
-    inside = DestinationPair(place(off[0], eutils), place(off[1], blast))
-    places = Destinations(off=inside, gateway=DestinationPair(gateway, gateway), outside=beyond)
-    return BuiltDestinations(places, tuple(clients.values()), vocabulary)
+    outside = DestinationPair(
+        place(outside_hosts[0], eutils or _NCBI.eutils_url), place(outside_hosts[1], blast or _NCBI.blast_url)
+    )
+    local = DestinationPair(place(local_hosts[0], eutils), place(local_hosts[1], blast))
+    destinations = Destinations(off=local, gateway=DestinationPair(gateway, gateway), outside=outside)
+    return BuiltDestinations(destinations, tuple(clients.values()), vocabulary)
 
 
 def _local_host(url: str | None) -> str | None:
@@ -181,10 +185,10 @@ def _client(settings: Settings, host: str | None, sender: HttpSender, observer: 
 def _blast_timing(settings: Settings, *, local: bool) -> BlastTiming:
     timing = BlastTiming.local() if local else BlastTiming()
     ncbi = settings.ncbi
-    put = timing.put_interval_s if ncbi.blast_put_interval_s is None else ncbi.blast_put_interval_s
-    poll = timing.poll_interval_s if ncbi.blast_poll_interval_s is None else ncbi.blast_poll_interval_s
+    put_s = timing.put_interval_s if ncbi.blast_put_interval_s is None else ncbi.blast_put_interval_s
+    poll_s = timing.poll_interval_s if ncbi.blast_poll_interval_s is None else ncbi.blast_poll_interval_s
     total = settings.loop.call_timeout_s * _GRACE
-    return replace(timing, put_interval_s=put, poll_interval_s=poll, total_timeout_s=total)
+    return replace(timing, put_interval_s=put_s, poll_interval_s=poll_s, total_timeout_s=total)
 
 
 # Bounds the length of the line; the mode of every key is also in the key's own lines.

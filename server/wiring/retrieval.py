@@ -51,8 +51,8 @@ def build_retrieval(
         vector_rows=committed_rows,
     )
     namespaces = Namespaces(data_dir, backends)
-    judge = _CrossEncoder(pool) if settings.cross_encoder else None
-    searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=judge), observer)
+    cross_encoder = _CrossEncoder(pool) if settings.cross_encoder else None
+    searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=cross_encoder), observer)
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
     limits = JobLimits(running=settings.jobs_at_once, waiting=settings.max_jobs, kept=settings.kept_jobs)
     readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
@@ -124,11 +124,11 @@ def _keywords(folder: Path) -> KeywordIndex:
 
 def search_keywords(index: KeywordIndex, query: str, k: int, where: RowFilter | None) -> list[Hit]:
     """Search by PES2 for the marked keywords of a query or, without marks, for its content words."""
-    marked = parse_marked(query)
-    if marked is None or not marked.keywords:
-        text = marked.question if marked else query
-        marked = KeywordQuery(question=text, keywords=query_keywords(text))
-    return keyword_search(index, marked, k, where).hits()
+    keyword_query = parse_marked(query)
+    if keyword_query is None or not keyword_query.keywords:
+        text = keyword_query.question if keyword_query else query
+        keyword_query = KeywordQuery(question=text, keywords=query_keywords(text))
+    return keyword_search(index, keyword_query, k, where).hits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class Components:
     keyring: Keyring | None = None
     rates: RateLimiter = field(default_factory=LocalRateLimiter)
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
-    observing: Observability = field(default_factory=metrics_only)
+    observability: Observability = field(default_factory=metrics_only)
 
 
 class Services:
@@ -79,8 +79,8 @@ class Services:
         self.keyring = components.keyring or Keyring(secrets)
         self.rates = components.rates
         self.access = NamespaceAccess(components.retrieval.namespaces)
-        self.observing = components.observing
-        self.observer = components.observing.observer
+        self.observability = components.observability
+        self.observer = components.observability.observer
         base = components.lifecycle.card.name
         served = (
             ServedModel(base if name == DIRECT else f"{base}:{name}", of, name)
@@ -92,7 +92,7 @@ class Services:
         self.admission = Admission(admission_limits(components.settings))
         self.drained_at: int | None = None
         self._loading: asyncio.Task[None] | None = None
-        self.observing.metrics.watch(self)
+        self.observability.metrics.watch(self)
 
     def models(self, principal: Principal) -> list[ServedModel]:
         """Return the models that a key may use."""

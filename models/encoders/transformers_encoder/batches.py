@@ -57,13 +57,13 @@ def plan_batches(lengths: Sequence[int], budget: int, limit: int) -> list[Batch]
     batches: list[Batch] = []
     width, rows = 0, list[int]()
     for row in sorted(range(len(lengths)), key=lambda row: (-lengths[row], row)):
-        own = padded_width(lengths[row], limit)
+        row_width = padded_width(lengths[row], limit)
         # A row half as wide would be more padding than text.
-        if rows and ((len(rows) + 1) * width > budget or 2 * own <= width):
+        if rows and ((len(rows) + 1) * width > budget or 2 * row_width <= width):
             batches.append(Batch(width, tuple(rows)))
             rows = []
         if not rows:
-            width = own
+            width = row_width
         rows.append(row)
     if rows:
         batches.append(Batch(width, tuple(rows)))
@@ -162,10 +162,10 @@ def _padded(rows: Sequence[TokenRow], batch: Batch, pad_id: int) -> Inputs:
     ids = np.full(shape, pad_id, np.int64)
     segments = np.zeros(shape, np.int64)
     mask = np.zeros(shape, np.int64)
-    for place, number in enumerate(batch.rows):
+    for index, number in enumerate(batch.rows):
         row = rows[number]
         length = len(row.ids)
-        ids[place, :length] = row.ids
-        segments[place, :length] = row.segments
-        mask[place, :length] = 1
+        ids[index, :length] = row.ids
+        segments[index, :length] = row.segments
+        mask[index, :length] = 1
     return Inputs(torch.from_numpy(ids), torch.from_numpy(segments), torch.from_numpy(mask))

@@ -121,9 +121,9 @@ def _check_report(report: Any, folder: ModelFolder) -> None:
     missing = sorted(key for key in report["missing_keys"] if _UNUSED not in key)
     wrong = sorted(map(str, report["mismatched_keys"])) + sorted(map(str, report["error_msgs"]))
     if missing or wrong:
-        named = ", ".join((missing + wrong)[:4])
+        names = ", ".join((missing + wrong)[:4])
         raise EncoderUnusable(
-            f"{folder.path}: {len(missing) + len(wrong)} weights that the model needs are not in its files: {named}"
+            f"{folder.path}: {len(missing) + len(wrong)} weights that the model needs are not in its files: {names}"
         )
 
 

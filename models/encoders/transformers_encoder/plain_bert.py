@@ -114,17 +114,17 @@ class _Layer(nn.Module):
         super().__init__()
         hidden, inner = values["hidden_size"], values["intermediate_size"]
         self._heads = values["num_attention_heads"]
-        own = nn.ModuleDict({name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")})
+        projections = nn.ModuleDict({name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")})
         output = nn.ModuleDict({"dense": nn.Linear(hidden, hidden), "LayerNorm": _norm(values)})
-        self.attention = nn.ModuleDict({"self": own, "output": output})
+        self.attention = nn.ModuleDict({"self": projections, "output": output})
         self.intermediate = nn.ModuleDict({"dense": nn.Linear(hidden, inner)})
         self.output = nn.ModuleDict({"dense": nn.Linear(inner, hidden), "LayerNorm": _norm(values)})
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        own, output = self.attention["self"], self.attention["output"]
-        query, key, value = (self._by_head(own[name](hidden)) for name in ("query", "key", "value"))  # type: ignore[index]
-        attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        joined = attended.transpose(1, 2).contiguous().reshape(*hidden.shape[:-1], -1).contiguous()
+        projections, output = self.attention["self"], self.attention["output"]
+        query, key, value = (self._by_head(projections[name](hidden)) for name in ("query", "key", "value"))  # type: ignore[index]
+        context = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        joined = context.transpose(1, 2).contiguous().reshape(*hidden.shape[:-1], -1).contiguous()
         hidden = output["LayerNorm"](output["dense"](joined) + hidden)  # type: ignore[index]
         inner = functional.gelu(self.intermediate["dense"](hidden))
         normed: Tensor = self.output["LayerNorm"](self.output["dense"](inner) + hidden)
@@ -181,7 +181,10 @@ def load_plain_tokenizer(directory: Path) -> PlainTokenizer | None:
         normalizer, model = parts["normalizer"], parts["model"]
         agrees = normalizer["type"] == "BertNormalizer" and model["type"] == "WordPiece"
         agrees = agrees and config["tokenizer_class"] in ("BertTokenizer", "BertTokenizerFast")
-        agrees = agrees and all(config.get(ours, usual) == normalizer[own] for ours, own, usual in _NORMALIZER)
+        agrees = agrees and all(
+            config.get(config_key, usual) == normalizer[normalizer_key]
+            for config_key, normalizer_key, usual in _NORMALIZER
+        )
         if not agrees or (directory / "added_tokens.json").exists():
             return None
         return PlainTokenizer(Tokenizer.from_str(text), int(model["vocab"][config["pad_token"]]))

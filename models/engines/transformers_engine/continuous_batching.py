@@ -48,15 +48,15 @@ def choose_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
     return [int(token) for token in chosen.tolist()]
 
 
-def token_logprobs(logits: Tensor, tokens: Sequence[int], wanted: Sequence[int]) -> list[TokenLogprob]:
-    """Return the log-probabilities of the chosen tokens and the ``wanted[i]`` best of each row.
+def token_logprobs(logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprob]:
+    """Return the log-probabilities of the chosen tokens and the ``counts[i]`` best of each row.
 
     They are those of the logits as given: after a grammar's mask, before temperature, top_p and top_k. Tokens a
     mask forbids are not listed.
     """
     logprobs = torch.log_softmax(logits, dim=-1)
     picked = logprobs.gather(1, torch.tensor(tokens, device=logits.device).unsqueeze(1)).squeeze(1).tolist()
-    best = logprobs.topk(min(max(wanted), logits.shape[1]), dim=-1)
+    best = logprobs.topk(min(max(counts), logits.shape[1]), dim=-1)
     values, ids = best.values.tolist(), best.indices.tolist()
     return [
         TokenLogprob(
@@ -64,7 +64,7 @@ def token_logprobs(logits: Tensor, tokens: Sequence[int], wanted: Sequence[int])
             picked[row],
             tuple((i, v) for i, v in zip(ids[row][:count], values[row][:count], strict=True) if v != float("-inf")),
         )
-        for row, (token, count) in enumerate(zip(tokens, wanted, strict=True))
+        for row, (token, count) in enumerate(zip(tokens, counts, strict=True))
     ]
 
 
@@ -92,8 +92,8 @@ def _keep_likely(scaled: Tensor, draws: Sequence[Draw]) -> Tensor:
     top_p = torch.tensor([d.top_p for d in draws], device=scaled.device).unsqueeze(1)
     probability = torch.softmax(ordered, dim=-1)
     before = probability.cumsum(dim=-1) - probability
-    kept = ((before < top_p) & (rank < top_k)).sum(dim=-1, keepdim=True).clamp(min=1)
-    threshold = ordered.gather(1, kept - 1)
+    counts = ((before < top_p) & (rank < top_k)).sum(dim=-1, keepdim=True).clamp(min=1)
+    threshold = ordered.gather(1, counts - 1)
     return scaled.masked_fill(scaled < threshold, float("-inf"))
 
 
@@ -385,9 +385,9 @@ class BatchDecoder:
         alive, outputs = self._masked(sequences, logits)
         if not alive:
             return outputs
-        kept = logits if len(alive) == len(sequences) else logits[[i for i, _ in alive]]
-        tokens = choose_tokens(kept, [sequence.next_draw() for _, sequence in alive])
-        logprobs = _logprobs([sequence for _, sequence in alive], kept, tokens)
+        live_logits = logits if len(alive) == len(sequences) else logits[[i for i, _ in alive]]
+        tokens = choose_tokens(live_logits, [sequence.next_draw() for _, sequence in alive])
+        logprobs = _logprobs([sequence for _, sequence in alive], live_logits, tokens)
         for (_, sequence), token, logprob in zip(alive, tokens, logprobs, strict=True):
             outputs.append(self._append(sequence, token, logprob))
         return outputs

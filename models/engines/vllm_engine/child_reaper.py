@@ -107,11 +107,11 @@ class ProcessReaper:
         """Register the child processes that multiprocessing has started since construction."""
         for pid in _children() - self._before - self._instrumented_client:
             self._instrumented_client.add(pid)
-            self._tell(str(pid))
+            self._send(str(pid))
 
     def release(self) -> None:
         """End the helper without ending any other process."""
-        self._tell("done")
+        self._send("done")
         helper, self._helper = self._helper, None
         if helper is None:
             return
@@ -123,7 +123,7 @@ class ProcessReaper:
             helper.kill()
             helper.wait()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._helper is None or self._helper.stdin is None:
             return
         try:

@@ -48,7 +48,7 @@ class VllmEngine(ServesOpenAi):
         self._options = options
         self._tokenizer: HfTokenizer | None = None
         self._client: Any = None
-        self._guard: ProcessReaper | None = None
+        self._reaper: ProcessReaper | None = None
         self._open: dict[str, VllmStream] = {}
         self._padding: dict[int, float] = {}
         self._finished = EngineStats()
@@ -97,9 +97,9 @@ class VllmEngine(ServesOpenAi):
             # Its objects form reference cycles; those left at interpreter exit print errors on stderr.
             del client
             gc.collect()
-        guard, self._guard = self._guard, None
-        if guard is not None:
-            await asyncio.to_thread(guard.release)
+        reaper, self._reaper = self._reaper, None
+        if reaper is not None:
+            await asyncio.to_thread(reaper.release)
 
     def stats(self) -> EngineStats:
         """Return the counters of all requests.
@@ -107,9 +107,9 @@ class VllmEngine(ServesOpenAi):
         ``waiting`` is the scheduler's; before its first report, it counts all requests without a first token.
         """
         started = [stream.started for stream in self._open.values()]
-        own = replace(self._finished, running=sum(started), waiting=len(started) - sum(started))
+        totals = replace(self._finished, running=sum(started), waiting=len(started) - sum(started))
         return self._scheduler.over(
-            own if self._instrumented_client is None else own.plus(self._instrumented_client.counted)
+            totals if self._instrumented_client is None else totals.plus(self._instrumented_client.counted)
         )
 
     async def openai_layer(self) -> OpenAiLayer:
@@ -169,12 +169,12 @@ class VllmEngine(ServesOpenAi):
         tokenizer = await asyncio.to_thread(
             HfTokenizer.load, self._card.source, revision=self._card.revision, local_only=local_only
         )
-        guard = self._guard = await asyncio.to_thread(ProcessReaper)
+        reaper = self._reaper = await asyncio.to_thread(ProcessReaper)
         # Returned in a list: a thread pool keeps the last result alive, and the client ends only when it is freed.
         built: list[Any] = []
         building = asyncio.create_task(asyncio.to_thread(self._build_client, built))
         try:
-            await _wait_watching(building, guard)
+            await _wait_watching(building, reaper)
             await _warm_up(built[0])
         except BaseException:
             # A thread cannot be cancelled: shut down what it still builds when it is done.
@@ -252,12 +252,12 @@ class VllmEngine(ServesOpenAi):
         )
 
 
-async def _wait_watching(building: asyncio.Task[None], guard: ProcessReaper) -> None:
-    """Wait for the engine, registering each of its processes with the guard as it appears."""
+async def _wait_watching(building: asyncio.Task[None], reaper: ProcessReaper) -> None:
+    """Wait for the engine, registering each of its processes with the reaper as it appears."""
     done = False
     while not done:
         done = bool((await asyncio.wait((building,), timeout=_WATCH_INTERVAL_S))[0])
-        guard.watch()
+        reaper.watch()
     building.result()
 
 

@@ -130,6 +130,6 @@ def _cpu_arguments(options: EngineOptions) -> dict[str, Any]:
     }
 
 
-def _check_device(wanted: str, device_type: str) -> None:
-    if wanted != "auto" and wanted.split(":")[0] != device_type:
-        raise EngineUnavailable(f"device {wanted} was asked for, but the installed vLLM runs on {device_type}")
+def _check_device(device: str, device_type: str) -> None:
+    if device != "auto" and device.split(":")[0] != device_type:
+        raise EngineUnavailable(f"device {device} was asked for, but the installed vLLM runs on {device_type}")

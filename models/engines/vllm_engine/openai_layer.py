@@ -124,8 +124,8 @@ async def _answer(endpoint: Endpoint, call: LayerCall, request: Request) -> Resp
         body = endpoint.body.model_validate(call.body)
     except ValidationError as error:
         # The same locations that FastAPI reports for errors in a body.
-        told = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
-        raise RequestValidationError(told, body=call.body) from None
+        errors = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
+        raise RequestValidationError(errors, body=call.body) from None
     return await endpoint.handler(body, request)
 
 
@@ -155,10 +155,10 @@ class InstrumentedClient:
     def counted(self) -> EngineStats:
         return replace(self._finished, running=self._running, waiting=self._waiting)
 
-    async def generate(self, *arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
+    async def generate(self, *arguments: Any, **keywords: Any) -> AsyncGenerator[Any, None]:
         self._waiting += 1
         started, prompt, cached, sampled = False, 0, 0, 0
-        outputs = self._client.generate(*arguments, **named)
+        outputs = self._client.generate(*arguments, **keywords)
         try:
             async for output in outputs:
                 if not started:

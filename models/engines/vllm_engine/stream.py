@@ -144,9 +144,9 @@ class VllmStream:
         )
 
     def _logprobs(
-        self, ids: Sequence[int], entries: Sequence[Mapping[int, Any]], wanted: int
+        self, ids: Sequence[int], entries: Sequence[Mapping[int, Any]], num_logprobs: int
     ) -> tuple[TokenLogprob, ...]:
-        """Return the log-probabilities of ``ids``, each with its ``wanted`` likeliest alternatives.
+        """Return the log-probabilities of ``ids``, each with its ``num_logprobs`` likeliest alternatives.
 
         ``entries`` hold the sampled token and the likeliest, at least one entry for each id; tokens that could not be
         sampled are left out.
@@ -155,7 +155,7 @@ class VllmStream:
         for token_id, entry in zip(ids, entries, strict=False):
             values = ((i, float(e.logprob)) for i, e in entry.items() if i < self._vocab_size)
             ranked = sorted((pair for pair in values if math.isfinite(pair[1])), key=lambda pair: -pair[1])
-            found.append(TokenLogprob(token_id, float(entry[token_id].logprob), tuple(ranked[:wanted])))
+            found.append(TokenLogprob(token_id, float(entry[token_id].logprob), tuple(ranked[:num_logprobs])))
         return tuple(found)
 
     def _failure(self) -> ModelError:

@@ -148,7 +148,7 @@ class _Run:
         self._watch = watch
         self._started = watch.clock()
         self._indexed = 0
-        self._shown: list[SkippedRecord] = []
+        self._first_skipped: list[SkippedRecord] = []
         self.counts = dict.fromkeys(("added", "changed", "noted", "unchanged", "withdrawn"), 0)
         self.passed = 0
         self.stopped = False
@@ -175,8 +175,8 @@ class _Run:
         if isinstance(item, SkippedRecord):
             self._writer.record_skipped(item)
             self.passed += 1
-            if len(self._shown) < _MAX_SHOWN:
-                self._shown.append(item)
+            if len(self._first_skipped) < _MAX_SHOWN:
+                self._first_skipped.append(item)
         elif isinstance(item, Withdrawn):
             self.counts["withdrawn"] += self._writer.remove(item.document_id)
         else:
@@ -211,7 +211,7 @@ class _Run:
             withdrawn=counts["withdrawn"],
             passed=self.passed,
             indexed=self._indexed,
-            first_passed=tuple(self._shown),
+            first_passed=tuple(self._first_skipped),
             cancelled=self.stopped,
         )
 

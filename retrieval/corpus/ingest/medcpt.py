@@ -80,9 +80,9 @@ class _ImportTarget:
         A passage whose text duplicates that of another one is not stored.
         """
         there = {passage.passage_id for passage, _ in self._namespace.store.get([int(number) for number in rows.ids])}
-        keep = np.array([int(number) in there for number in rows.ids], np.bool_)
-        self._namespace.vectors.add(_kept(rows, keep))
-        self._struck += [(int(number), False) for number in rows.ids[keep]]
+        mask = np.array([int(number) in there for number in rows.ids], np.bool_)
+        self._namespace.vectors.add(_selected(rows, mask))
+        self._struck += [(int(number), False) for number in rows.ids[mask]]
 
     def commit(self) -> int:
         self._namespace.note_encoder(self._writer)
@@ -93,12 +93,12 @@ class _ImportTarget:
         return generation
 
 
-def _kept(rows: Rows, keep: np.ndarray[Any, np.dtype[np.bool_]]) -> Rows:
+def _selected(rows: Rows, mask: np.ndarray[Any, np.dtype[np.bool_]]) -> Rows:
     """Return the selected rows without namespace numbers.
 
     Each namespace has an index of its own, which needs no numbers.
     """
-    ids = rows.ids[keep]
-    dates = np.zeros(len(ids), np.int32) if rows.dates is None else rows.dates[keep]
-    types = np.zeros(len(ids), np.int64) if rows.types is None else rows.types[keep]
-    return replace(rows, ids=ids, vectors=rows.vectors[keep], dates=dates, types=types, namespaces=None)
+    ids = rows.ids[mask]
+    dates = np.zeros(len(ids), np.int32) if rows.dates is None else rows.dates[mask]
+    types = np.zeros(len(ids), np.int64) if rows.types is None else rows.types[mask]
+    return replace(rows, ids=ids, vectors=rows.vectors[mask], dates=dates, types=types, namespaces=None)

@@ -124,8 +124,8 @@ async def list_revised(fetch: FetchCall, query: PubmedQuery, since: date) -> Pmi
 async def _list(fetch: FetchCall, listing: _Listing, span: tuple[date, date], found: IdList) -> None:
     """Add the PMIDs of ``span`` to the listing, given its search result, the newer half before the older one."""
     low, high = span
-    wanted = listing.limit - len(listing.pmids) if listing.limit else found.count
-    if min(found.count, wanted) <= len(found.ids):
+    remaining = listing.limit - len(listing.pmids) if listing.limit else found.count
+    if min(found.count, remaining) <= len(found.ids):
         listing.pmids |= dict.fromkeys(found.ids)
         return
     if found.count <= MAX_LISTED:
@@ -307,14 +307,14 @@ async def _run(
     listed = await list_pmids(fetch, query)
     known = set[str]() if refresh else await asyncio.to_thread(_known, namespaces, name, listed.pmids)
     revised = known.intersection(await _revised(fetch, namespaces, name, query)) if known else known
-    wanted = [pmid for pmid in listed.pmids if pmid not in known or pmid in revised]
+    pmids = [pmid for pmid in listed.pmids if pmid not in known or pmid in revised]
     sent = _FetchCounts()
     options = ReadOptions(retrieved=day, provenance=f"pubmed: {query.term}")
-    batches = _batches(fetch, (wanted, query.full_text), sent, options)
+    batches = _batches(fetch, (pmids, query.full_text), sent, options)
     added = await _pump(batches, lambda items: add_items(namespaces, name, items, watch))
     if not added.cancelled:
         await asyncio.to_thread(_remember, namespaces, name, SavedQuery(query=query, day=day, count=listed.count))
-    missing = () if added.cancelled else tuple(pmid for pmid in wanted if pmid not in sent.pmids)
+    missing = () if added.cancelled else tuple(pmid for pmid in pmids if pmid not in sent.pmids)
     return FetchReport(
         listed=listed,
         known=len(known),
@@ -339,20 +339,20 @@ def _known(namespaces: Namespaces, name: str, pmids: tuple[str, ...]) -> set[str
 
 
 def _remember(namespaces: Namespaces, name: str, run: SavedQuery) -> None:
-    others = queries_of(namespaces, name)
-    place = next((place for place, saved in enumerate(others) if saved.query == run.query), len(others))
-    others[place : place + 1] = [run]
-    namespaces.note(name, _QUERIES, json.dumps([asdict(saved) for saved in others], ensure_ascii=False))
+    queries = queries_of(namespaces, name)
+    position = next((position for position, saved in enumerate(queries) if saved.query == run.query), len(queries))
+    queries[position : position + 1] = [run]
+    namespaces.note(name, _QUERIES, json.dumps([asdict(saved) for saved in queries], ensure_ascii=False))
 
 
 async def _batches(
-    fetch: FetchCall, wanted: tuple[list[str], bool], sent: _FetchCounts, options: ReadOptions
+    fetch: FetchCall, request: tuple[list[str], bool], sent: _FetchCounts, options: ReadOptions
 ) -> AsyncIterator[list[Item]]:
     """Yield fetched items, full texts before the records of their articles.
 
     A stored record therefore implies that its full text was requested.
     """
-    pmids, full_text = wanted
+    pmids, full_text = request
     for first in range(0, len(pmids), RECORDS):
         batch = pmids[first : first + RECORDS]
         if full_text:

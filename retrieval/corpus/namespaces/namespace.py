@@ -237,16 +237,18 @@ class Namespace:
             writer.indexed(target, entries)
 
     def _index_batch(self, target: Target, entries: list[tuple[int, bool]], writer: PassageWriter) -> int:
-        gone = [number for number, is_gone in entries if is_gone]
-        passages = [passage for passage, _ in self.store.get([number for number, is_gone in entries if not is_gone])]
+        deleted = [number for number, is_deleted in entries if is_deleted]
+        passages = [
+            passage for passage, _ in self.store.get([number for number, is_deleted in entries if not is_deleted])
+        ]
         if target == "vectors":
-            if gone:
-                self.vectors.delete(np.array(gone, dtype=np.int64))
+            if deleted:
+                self.vectors.delete(np.array(deleted, dtype=np.int64))
             if passages:
                 self._add_vectors(passages, writer)
             return len(passages)
-        if gone:
-            self._texts(target).delete(gone)
+        if deleted:
+            self._texts(target).delete(deleted)
         if passages:
             self._texts(target).add(passages)
         return len(passages)

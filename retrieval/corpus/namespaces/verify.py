@@ -97,12 +97,12 @@ def _missing_vectors(namespace: Namespace) -> Iterator[str]:
 
     A search filtered by ids returns every row that exists, whatever the query vector.
     """
-    waiting = {number for number, gone in _journal(namespace, "vectors") if not gone}
+    waiting = {number for number, is_deleted in _journal(namespace, "vectors") if not is_deleted}
     numbers = (passage.passage_id for passage in namespace.store.passages())
-    wanted = (number for number in numbers if number not in waiting)
+    indexed = (number for number in numbers if number not in waiting)
     query = np.zeros((1, namespace.vectors.dim), dtype=np.float32)
     query[0, 0] = 1.0
-    while batch := list(islice(wanted, _BATCH)):
+    while batch := list(islice(indexed, _BATCH)):
         ids = np.sort(np.array(batch, dtype=np.int64))
         found = namespace.vectors.search(query, len(batch), RowFilter(ids=ids)).ids
         missing = sorted(set(batch) - {int(number) for number in found[0] if number != NO_ID})

@@ -95,8 +95,8 @@ def _pmid(row: dict[str, Any], name: str) -> int:
 
     The published files have a field; those that the corpus' own script writes, an id.
     """
-    written = str(row.get("PMID", ""))
-    found = _PUBMED_ID.fullmatch(name) or _PUBMED_ID.fullmatch(f"PMID:{written}")
+    number = str(row.get("PMID", ""))
+    found = _PUBMED_ID.fullmatch(name) or _PUBMED_ID.fullmatch(f"PMID:{number}")
     return int(found[1]) if found else 0
 
 

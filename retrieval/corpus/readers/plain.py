@@ -32,9 +32,9 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
             if size > MAX_BYTES:
                 raise DocumentTooLarge(f"{path}: larger than {MAX_BYTES} bytes")
             data.append(chunk)
-    whole = b"".join(data)
+    content_bytes = b"".join(data)
     try:
-        content = whole.decode("utf-8-sig")
+        content = content_bytes.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DocumentUnreadable(f"{path}: not valid UTF-8 at byte {error.start}") from None
     if "\0" in content:
@@ -49,7 +49,7 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     else:
         text.add(content.strip("\n"))
     document = Document(
-        document_id=f"sha256:{hashlib.sha256(whole).hexdigest()}",
+        document_id=f"sha256:{hashlib.sha256(content_bytes).hexdigest()}",
         title=title or path.stem,
         source="text",
         licence=options.licence,

@@ -164,8 +164,8 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
                 yield _item(item.entry, (path, item.line), options)
 
 
-def _item(article: FullText, place: tuple[Path, int], options: ReadOptions) -> Item:
-    path, line = place
+def _item(article: FullText, position: tuple[Path, int], options: ReadOptions) -> Item:
+    path, line = position
     try:
         root = ElementTree.fromstring(article.xml)
         if root.find("{*}body") is None:

@@ -51,11 +51,11 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
             if not member.name.endswith(_SUFFIXES):
                 continue
             found = True
-            place = (f"{path.name}/{member.name}", member.name.rpartition(".")[0], member.number)
+            member_position = (f"{path.name}/{member.name}", member.name.rpartition(".")[0], member.number)
             try:
-                yield _item(_record(source, b"".join(_bounded(member.content))), place, options)
+                yield _item(_record(source, b"".join(_bounded(member.content))), member_position, options)
             except ImportFileError as error:
-                yield SkippedRecord(place[0], member.number, error.reason)
+                yield SkippedRecord(member_position[0], member.number, error.reason)
         if not found:
             raise source.error("the archive holds no .nxml or .xml file")
 
@@ -80,8 +80,8 @@ def _record(source: Source, data: bytes) -> RawRecord:
     return record
 
 
-def _item(record: RawRecord, place: tuple[str, str, int], options: ReadOptions) -> Item:
-    file, stem, line = place
+def _item(record: RawRecord, member_position: tuple[str, str, int], options: ReadOptions) -> Item:
+    file, stem, line = member_position
     try:
         root, _ = parse(record)
         part = root.find(".//{*}book-part") if root.tag.endswith("wrapper") else root
@@ -126,7 +126,7 @@ def _document(root: Element, part: Element, names: tuple[str, str], options: Rea
 def _authors(part: Element) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name in part.findall("{*}book-part-meta/{*}contrib-group/{*}contrib/{*}name"):
-        given = "".join(word[0] for word in text_of(name.find("{*}given-names")).split())
-        found[" ".join(filter(None, (text_of(name.find("{*}surname")), given)))] = None
+        initials = "".join(word[0] for word in text_of(name.find("{*}given-names")).split())
+        found[" ".join(filter(None, (text_of(name.find("{*}surname")), initials)))] = None
     found.pop("", None)
     return tuple(found)

@@ -73,9 +73,9 @@ def interleaved(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     For scores that are not comparable, such as those of BM25 in two indices. The score is 1/(60 + rank), as in
     reciprocal rank fusion.
     """
-    placed = [(place, order, hit) for order, ranking in enumerate(rankings) for place, hit in enumerate(ranking, 1)]
+    placed = [(rank, order, hit) for order, ranking in enumerate(rankings) for rank, hit in enumerate(ranking, 1)]
     placed.sort(key=lambda entry: entry[:2])
-    return [Hit(hit.passage_id, 1.0 / (RRF_K + place)) for place, _, hit in placed]
+    return [Hit(hit.passage_id, 1.0 / (RRF_K + rank)) for rank, _, hit in placed]
 
 
 def by_score(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:

@@ -128,7 +128,7 @@ class Searcher:
         with self._part(len(queries), len(set(names)), options) as part, ExitStack() as stack:
             opened = [stack.enter_context(self._namespaces.using(name)) for name in dict.fromkeys(names)]
             rankings = _Rankings(opened, queries, options, self._rankers)
-            found = [self.finish(query, rankings.of(place), options) for place, query in enumerate(queries)]
+            found = [self.finish(query, rankings.of(index), options) for index, query in enumerate(queries)]
             part.annotate(found=sum(map(len, found)))
         self._observer.searched(options.retriever, len(opened), time.monotonic() - began)
         return found
@@ -178,18 +178,18 @@ class _Rankings:
         self._encoded: dict[str, Floats] = {}
         self._of = {name: [self._ranked(name, namespace) for namespace in opened] for name in names}
 
-    def of(self, place: int) -> list[RankedPassage]:
-        """Return the passages for the query at ``place``, fused and checked against the filter."""
+    def of(self, index: int) -> list[RankedPassage]:
+        """Return the passages for the query at ``index``, fused and checked against the filter."""
         merged: list[list[Hit]] = []
         ranks: dict[int, dict[str, int]] = {}
         homes: dict[int, Namespace] = {}
         for name, by_namespace in self._of.items():
-            own = [ranking[place] for ranking in by_namespace]
-            for namespace, hits in zip(self._opened, own, strict=True):
+            rankings = [ranking[index] for ranking in by_namespace]
+            for namespace, hits in zip(self._opened, rankings, strict=True):
                 for rank, hit in enumerate(hits, 1):
                     ranks.setdefault(hit.passage_id, {})[name] = rank
                     homes[hit.passage_id] = namespace
-            merged.append(self._merged(name, own)[: self._depth])
+            merged.append(self._merged(name, rankings)[: self._depth])
         hits = self._rankers.fuse(merged) if len(merged) > 1 else merged[0]
         return self._found(hits, ranks, homes)
 
@@ -207,8 +207,10 @@ class _Rankings:
         for hit in hits:
             passage, document = stored.get(hit.passage_id, (None, None))
             if passage is not None and document is not None and self._options.where.admits(document):
-                name, own = homes[hit.passage_id].name, ranks[hit.passage_id]
-                found.append(RankedPassage(passage=passage, document=document, hit=hit, namespace=name, ranks=own))
+                name, hit_ranks = homes[hit.passage_id].name, ranks[hit.passage_id]
+                found.append(
+                    RankedPassage(passage=passage, document=document, hit=hit, namespace=name, ranks=hit_ranks)
+                )
         return found
 
     def _merged(self, name: Ranker, rankings: list[list[Hit]]) -> list[Hit]:
@@ -220,7 +222,7 @@ class _Rankings:
 
     def _ranked(self, name: Ranker, namespace: Namespace) -> list[list[Hit]]:
         try:
-            return self._asked(name, namespace)
+            return self._query_index(name, namespace)
         except (NamespaceDamaged, IndexDamaged):
             target = _TARGETS[name]
             counts = namespace.store.counts()
@@ -230,7 +232,7 @@ class _Rankings:
             # No passage is indexed yet: the index does not exist, or is being built at this moment.
             return [[] for _ in self._queries]
 
-    def _asked(self, name: Ranker, namespace: Namespace) -> list[list[Hit]]:
+    def _query_index(self, name: Ranker, namespace: Namespace) -> list[list[Hit]]:
         where = namespace.store.row_filter(self._options.where)
         k = self._depth + min(namespace.store.counts().gone[_TARGETS[name]], _MAX_GONE)
         match name:

@@ -99,8 +99,10 @@ class SqlitePassageStore:
         )
         pending: dict[str, int] = dict.fromkeys(TARGETS, 0)
         gone = dict(pending)
-        for target, entries, of_gone in self._query("SELECT target, count(*), sum(gone) FROM pending GROUP BY target"):
-            pending[target], gone[target] = int(entries), int(of_gone)
+        for target, entries, deletions in self._query(
+            "SELECT target, count(*), sum(gone) FROM pending GROUP BY target"
+        ):
+            pending[target], gone[target] = int(entries), int(deletions)
         counts = Counts(int(numbers[0]), int(numbers[1]), int(numbers[2]), pending, gone)
         with self._lock:
             self._counts = (generation, counts)
@@ -255,10 +257,10 @@ class SqlitePassageStore:
         if where.documents is None:
             found = [row[0] for row in self._query(sql, parameters)]
         else:
-            wanted = sorted(where.documents)
+            document_ids = sorted(where.documents)
             found = []
-            for first in range(0, len(wanted), _BATCH):
-                batch = wanted[first : first + _BATCH]
+            for first in range(0, len(document_ids), _BATCH):
+                batch = document_ids[first : first + _BATCH]
                 marks = ",".join("?" * len(batch))
                 found += [r[0] for r in self._query(f"{sql} AND d.document_id IN ({marks})", [*parameters, *batch])]
         return np.sort(np.array(found, dtype=np.int64))

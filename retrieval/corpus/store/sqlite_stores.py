@@ -96,8 +96,8 @@ class SqlitePassageStores:
         return self._root / name
 
     @contextlib.contextmanager
-    def _writes(self, place: Path) -> Iterator[None]:
+    def _writes(self, path: Path) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise NamespaceDamaged(f"{place}: cannot be written: {error.strerror}") from error
+            raise NamespaceDamaged(f"{path}: cannot be written: {error.strerror}") from error

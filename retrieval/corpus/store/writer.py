@@ -143,10 +143,10 @@ class SqlitePassageWriter:
         old = self._connection.execute("SELECT passage_id, same FROM passage WHERE document = ?", (number,)).fetchall()
         self._connection.execute("DELETE FROM twin WHERE document = ?", (number,))
         self._delete_passages([row for row in old if row[0] not in cuts], number)
-        kept = {row[0] for row in old if row[0] in cuts}
+        unchanged = {row[0] for row in old if row[0] in cuts}
         for cut in cuts.values():
             row = (cut.passage_id, number, cut.span.start, cut.span.end, cut.span.section, cut.span.page, cut.same)
-            if cut.passage_id in kept:
+            if cut.passage_id in unchanged:
                 sql = "UPDATE passage SET section = ?, page = ? WHERE passage_id = ?"
                 self._connection.execute(sql, (cut.span.section, cut.span.page, cut.passage_id))
             elif self._connection.execute("SELECT 1 FROM passage WHERE same = ?", (cut.same,)).fetchone():

@@ -23,10 +23,10 @@ from retrieval.errors import BlastFailed
 
 _MIB: Final = 1024 * 1024
 _CHUNK: Final = 65_536
-_KEPT_ERRORS: Final = 8192
+_MAX_ERROR_BYTES: Final = 8192
 _MAX_ERROR_TEXT: Final = 300
 _LETTER_RUN: Final = re.compile(r"[A-Z*-]{10,}|[acgtun]{10,}")
-_SAID: Final = re.compile(r"^(?:BLAST [^\n]*?error: *|Error: *)(?:Error: *)?", re.MULTILINE)
+_ERROR_PREFIX: Final = re.compile(r"^(?:BLAST [^\n]*?error: *|Error: *)(?:Error: *)?", re.MULTILINE)
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "LC_ALL": "C",
     "BLAST_USAGE_REPORT": "false",
@@ -172,24 +172,24 @@ async def _feed(process: asyncio.subprocess.Process, text: bytes) -> None:
     process.stdin.close()
 
 
-async def _output(process: asyncio.subprocess.Process, most: int) -> bytes:
+async def _output(process: asyncio.subprocess.Process, max_bytes: int) -> bytes:
     assert process.stdout is not None
-    kept = bytearray()
+    output = bytearray()
     while chunk := await process.stdout.read(_CHUNK):
-        kept += chunk
-        if len(kept) > most:
+        output += chunk
+        if len(output) > max_bytes:
             kill_group(process.pid)
             break
-    return bytes(kept)
+    return bytes(output)
 
 
 async def _errors(process: asyncio.subprocess.Process) -> bytes:
     """Return the end of the standard error; the rest is read and discarded, so that the pipe never fills."""
     assert process.stderr is not None
-    kept = b""
+    errors = b""
     while chunk := await process.stderr.read(_CHUNK):
-        kept = (kept + chunk)[-_KEPT_ERRORS:]
-    return kept
+        errors = (errors + chunk)[-_MAX_ERROR_BYTES:]
+    return errors
 
 
 def _failure(work: ProgramRun, status: int, errors: bytes, limits: RunLimits) -> str:
@@ -201,7 +201,7 @@ def _failure(work: ProgramRun, status: int, errors: bytes, limits: RunLimits) ->
 def error_message(errors: bytes, private: Sequence[str] = ()) -> str:
     """Return the program's own error, without the sequence, the query's title and the server's paths."""
     text = errors.decode(errors="replace")
-    if found := list(_SAID.finditer(text)):
+    if found := list(_ERROR_PREFIX.finditer(text)):
         text = text[found[-1].end() :]
     for secret in sorted(filter(None, private), key=len, reverse=True):
         text = text.replace(secret, "…")

@@ -70,7 +70,7 @@ class SampleDatabase:
     def __init__(self, segments: Sequence[SequenceSegment], directory: Path) -> None:
         self._segments: Mapping[str, SequenceSegment] = {f"s{n}": segment for n, segment in enumerate(segments)}
         self._directory = directory
-        self._making = asyncio.Lock()
+        self._build_lock = asyncio.Lock()
         self.database = BlastDatabase(
             name=blast_render.SAMPLE_NAME,
             title=blast_render.DATABASE_TITLE,
@@ -89,7 +89,7 @@ class SampleDatabase:
         Raises:
             BlastFailed: the database cannot be built, or the search fails or exceeds a limit.
         """
-        async with self._making:
+        async with self._build_lock:
             await asyncio.to_thread(self._make)
         work = ProgramRun(search_arguments(query, threads, "5"), query.fasta, self.database.folder, query.private)
         output = await run_program(work, limits)

@@ -302,9 +302,9 @@ class BlastService:
     def _evict_over_limit(self) -> None:
         """Evict the oldest finished searches until count and bytes are within the limits."""
         finished = [(rid, job.size) for rid, job in self._jobs.items() if job.task is None]
-        held = sum(size for _, size in finished)
+        total_bytes = sum(size for _, size in finished)
         for rid, size in finished:
-            if len(self._jobs) <= self._options.max_kept and held <= self._options.max_kept_bytes:
+            if len(self._jobs) <= self._options.max_kept and total_bytes <= self._options.max_kept_bytes:
                 break
             self._drop(rid)
-            held -= size
+            total_bytes -= size

@@ -230,10 +230,10 @@ def _book_source(citation: Citation, book: Book) -> str:
     role = "editors" if len(book.editors) > 1 else "editor"
     editors = f"{', '.join(person.name for person in book.editors)}, {role}. " if book.editors else ""
     medium = f" [{book.medium}]" if book.medium else ""
-    house = ": ".join(filter(None, (book.place, book.publisher)))
-    made = "; ".join(filter(None, (house, book.years)))
+    publisher = ": ".join(filter(None, (book.place, book.publisher)))
+    imprint = "; ".join(filter(None, (publisher, book.years)))
     within = "In: " if citation.title else ""
-    return f"{within}{editors}{book.title}{medium}." + (f" {made}." if made else "")
+    return f"{within}{editors}{book.title}{medium}." + (f" {imprint}." if imprint else "")
 
 
 def _people(citation: Citation) -> Iterator[str]:

@@ -56,8 +56,8 @@ def shown_date(element: Element | None) -> str:
     if month.isascii() and month.isdigit() and 1 <= int(month) <= 12:
         month = _MONTHS[int(month) - 1]
     day = part.get("day", "").lstrip("0")
-    spoken = (part.get("year", ""), month or part.get("season", ""), day if month else "")
-    return part.get("medlinedate", "") or " ".join(filter(None, spoken))
+    parts = (part.get("year", ""), month or part.get("season", ""), day if month else "")
+    return part.get("medlinedate", "") or " ".join(filter(None, parts))
 
 
 def numbered_date(element: Element | None, separator: str = "") -> str:
@@ -79,14 +79,14 @@ def people(elements: Elements) -> tuple[Person, ...]:
 
 
 def _person(element: Element) -> Person:
-    last, fore = words(element.find("LastName")), words(element.find("ForeName"))
+    last, forename = words(element.find("LastName")), words(element.find("ForeName"))
     initials, suffix = words(element.find("Initials")), words(element.find("Suffix"))
     group = words(element.find("CollectiveName"))
     identifiers = tuple(f"{found.get('Source', '')}: {words(found)}" for found in element.findall("Identifier"))
     affiliations = texts(element.findall("AffiliationInfo/Affiliation"))
     if not last:
-        return Person(group or fore, group or fore, bool(group), affiliations, identifiers)
-    full = ", ".join(filter(None, (last, " ".join(filter(None, (fore or initials, suffix))))))
+        return Person(group or forename, group or forename, bool(group), affiliations, identifiers)
+    full = ", ".join(filter(None, (last, " ".join(filter(None, (forename or initials, suffix))))))
     return Person(" ".join(filter(None, (last, initials, suffix))), full, False, affiliations, identifiers)
 
 
@@ -177,7 +177,7 @@ def _pages(element: Element) -> str:
 
 def _book(document: Element, book: Element) -> Book:
     title, chapter = part_of(book, "BookTitle"), part_of(document, "ArticleTitle")
-    begun, ended = (shown_date(book.find(name)) for name in ("BeginningDate", "EndingDate"))
+    start, end = (shown_date(book.find(name)) for name in ("BeginningDate", "EndingDate"))
     return Book(
         title=words(title),
         publisher=words(book.find("Publisher/PublisherName")),
@@ -190,7 +190,7 @@ def _book(document: Element, book: Element) -> Book:
         isbns=texts(book.findall("Isbn")),
         name=title.get("book", "") or chapter.get("book", ""),
         part=chapter.get("part", ""),
-        years=f"{begun}-{ended}" if begun else shown_date(book.find("PubDate")),
+        years=f"{start}-{end}" if start else shown_date(book.find("PubDate")),
         contributed=shown_date(document.find("ContributionDate")),
         revised=shown_date(document.find("DateRevised")),
         editors=people(_listed(book, "editors")),

@@ -55,9 +55,9 @@ def items_of(document: Mapping[str, Any], names: Mapping[str, str]) -> list[Item
     ]
 
 
-def v1_reply(documents: Iterable[tuple[str, Sequence[Item] | None]], complaint: str) -> Reply:
+def v1_reply(documents: Iterable[tuple[str, Sequence[Item] | None]], message: str) -> Reply:
     """Build the reply in the older layout; ``documents`` are (UID, its items or None for a missing record)."""
-    error = f"\n<ERROR>{text_of(complaint)}</ERROR>" if complaint else ""
+    error = f"\n<ERROR>{text_of(message)}</ERROR>" if message else ""
     inner = "".join(_v1_document(uid, items) for uid, items in documents)
     return xml_reply("eSummaryResult", V1, f"{error}\n{inner}")
 
@@ -116,8 +116,8 @@ def v2_error(uid: str) -> str:
     return f'<DocumentSummary uid="{_attribute(uid)}">\n\t<error>{UNKNOWN}</error>\n</DocumentSummary>\n'
 
 
-def v2_reply(doctype: str, build: str, documents: Iterable[str], complaint: str) -> Reply:
-    error = f"\n<ERROR>{text_of(complaint)}</ERROR>" if complaint else ""
+def v2_reply(doctype: str, build: str, documents: Iterable[str], message: str) -> Reply:
+    error = f"\n<ERROR>{text_of(message)}</ERROR>" if message else ""
     entries = "\n".join(documents)
     inner = (
         f'{error}\n<DocumentSummarySet status="OK">\n<DbBuild>{text_of(build)}</DbBuild>\n\n{entries}\n'

@@ -125,7 +125,7 @@ def gene_text(gene: Gene, number: int) -> str:
         *_labelled("Other Designations", "; ".join(gene.designations)),
         *_place(gene),
         *_labelled("MIM", ", ".join(gene.mim)),
-        *_standing(gene),
+        *_status_lines(gene),
         f"ID: {gene.gene_id}",
     ]
     return "\n" + "\n".join(lines) + "\n"
@@ -150,7 +150,7 @@ def _place(gene: Gene) -> list[str]:
     return lines
 
 
-def _standing(gene: Gene) -> list[str]:
+def _status_lines(gene: Gene) -> list[str]:
     if gene.status == 1 and gene.current_id:
         return [f"This record was replaced with GeneID: {gene.current_id}"]
     return ["This record was discontinued."] if gene.status == 2 else []

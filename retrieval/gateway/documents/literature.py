@@ -331,10 +331,10 @@ def _person(contributor: Element, places: dict[str, str]) -> Person:
     if name is None:
         group = words(contributor.find(".//{*}collab"))
         return Person(group, group, True, known)
-    last, given = words(name.find("{*}surname")), words(name.find("{*}given-names"))
-    initials = "".join(part[0] for part in re.split(r"[\s.\-]+", given) if part)
+    last, given_names = words(name.find("{*}surname")), words(name.find("{*}given-names"))
+    initials = "".join(part[0] for part in re.split(r"[\s.\-]+", given_names) if part)
     suffix = words(name.find("{*}suffix"))
-    full = ", ".join(filter(None, (last, " ".join(filter(None, (given, suffix))))))
+    full = ", ".join(filter(None, (last, " ".join(filter(None, (given_names, suffix))))))
     return Person(" ".join(filter(None, (last, initials, suffix))), full, False, known)
 
 

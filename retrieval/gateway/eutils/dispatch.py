@@ -67,12 +67,12 @@ def _with_ids(store: GatewayStore, db: Database, params: Mapping[str, str], hist
     key, environment = params.get("query_key", "").strip(), params.get("webenv", "")
     if params.get("id", "").strip() or not key:
         return params
-    kept = history.find(environment, key)
-    if kept is None or kept.db != db:
+    stored_search = history.find(environment, key)
+    if stored_search is None or stored_search.db != db:
         raise _HistoryError("Unable to obtain query #1")
     start = whole_number(params, "retstart", 0, 10_000_000)
     size = whole_number(params, "retmax", _HISTORY_PAGE, _HISTORY_PAGE)
-    uids = found_uids(store, kept, start, size)
+    uids = found_uids(store, stored_search, start, size)
     if not uids:
         place = f"query_key: {key}, WebEnv: {environment}, retstart: {start}, retmax: {size}"
         raise _HistoryError(f"Cannot retrieve history data. {place}")

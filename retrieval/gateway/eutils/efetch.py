@@ -158,13 +158,13 @@ class _TooLargeError(Exception):
 
 
 def _joined(pieces: Iterable[str]) -> str:
-    kept, size = list[str](), 0
+    parts, size = list[str](), 0
     for piece in pieces:
         size += len(piece)
         if size > _MAX_CHARS:
             raise _TooLargeError
-        kept.append(piece)
-    return "".join(kept)
+        parts.append(piece)
+    return "".join(parts)
 
 
 def _numbers(db: Database, uids: list[str]) -> list[str]:
@@ -173,15 +173,15 @@ def _numbers(db: Database, uids: list[str]) -> list[str]:
     return list(dict.fromkeys(str(int(uid)) for uid in bare if uid.isascii() and uid.isdigit() and len(uid) <= 12))
 
 
-def _rettype_reply(store: GatewayStore, db: Database, uids: list[str], wanted: tuple[str, str]) -> Reply:
+def _rettype_reply(store: GatewayStore, db: Database, uids: list[str], report_type: tuple[str, str]) -> Reply:
     numbers = [number for number in _numbers(db, uids) if number != "0"]
     if not numbers:
         return efetch_error(_NO_IDS)
-    if db in _SUMMARIES_ONLY and wanted[0] in WHOLE:
+    if db in _SUMMARIES_ONLY and report_type[0] in WHOLE:
         return esummary(store, db, {"id": ",".join(numbers)})
-    form = form_of(db, *wanted)
+    form = form_of(db, *report_type)
     if form is None:
-        return efetch_error(f"Report '{wanted[0][:40]}' not found in '{db}' presentation")
+        return efetch_error(f"Report '{report_type[0][:40]}' not found in '{db}' presentation")
     found = (record for number in numbers if (record := store.record(db, number)) is not None)
     return Reply(200, form.content_type, f"{form.head}{_joined(form.pieces(store, found))}{form.tail}")
 
@@ -189,12 +189,12 @@ def _rettype_reply(store: GatewayStore, db: Database, uids: list[str], wanted: t
 def _uid_list(store: GatewayStore, db: Database, uids: list[str], retmode: str) -> Reply:
     """Return those of the UIDs that are in the store."""
     if db == "nuccore":
-        stretches = SegmentLookup(store)
-        known = [segment.uid for uid in uids for segment in stretches.named(uid)]
+        segment_lookup = SegmentLookup(store)
+        known = [segment.uid for uid in uids for segment in segment_lookup.named(uid)]
     else:
         numbers = _numbers(db, uids)
-        there = store.rank_features(db, map(int, numbers))
-        known = [number for number in numbers if int(number) in there]
+        features = store.rank_features(db, map(int, numbers))
+        known = [number for number in numbers if int(number) in features]
     if retmode == "xml":
         ids = "".join(f"\t<Id>{text_of(uid)}</Id>\n" for uid in known)
         return Reply(200, XML, f"{prolog('IdList', _ID_LIST)}<IdList>\n{ids}</IdList>\n")
@@ -241,8 +241,8 @@ def _entries(store: GatewayStore, uids: list[str]) -> Iterator[str]:
 def _fasta(store: GatewayStore, uids: list[str], params: Mapping[str, str]) -> Reply:
     first = whole_number(params, "seq_start", 0, 10**11)
     last = whole_number(params, "seq_stop", 10**11, 10**11)
-    stretches = SegmentLookup(store)
-    segments = (segment for uid in uids for segment in stretches.named(uid))
+    segment_lookup = SegmentLookup(store)
+    segments = (segment for uid in uids for segment in segment_lookup.named(uid))
     parts = (part for segment in segments if (part := _clipped(segment, first, last)) is not None)
     body = _joined(map(_fasta_entry, parts))
     return Reply(200, PLAIN, body) if body else Reply(400, PLAIN, "Error: Failed to retrieve sequence\n")

@@ -94,7 +94,7 @@ def elink(store: GatewayStore, source: Database, params: Mapping[str, str], hist
     if params.get("term", "").strip():
         sets = [_filtered(store, found, term) for found in sets]
     if command == "neighbor_history":
-        sets = [_kept(found, params, history) for found in sets]
+        sets = [_store_links(found, params, history) for found in sets]
     return _neighbours(params, sets)
 
 
@@ -111,9 +111,9 @@ def _targets(source: Database, params: Mapping[str, str]) -> list[Database]:
     """
     names = [name.strip() for name in params.get("linkname", "").split(",") if name.strip()]
     databases = (params.get("db", "") or "pubmed").split(",")
-    wanted = names or [f"{source}_{db}" for db in databases]
+    link_names = names or [f"{source}_{db}" for db in databases]
     every = not names and "all" in databases
-    return [target for of, target in LINKS if of == source and (every or f"{of}_{target}" in wanted)]
+    return [target for of, target in LINKS if of == source and (every or f"{of}_{target}" in link_names)]
 
 
 def _link_set(store: GatewayStore, source: Database, uids: list[str], targets: list[Database]) -> _LinkSet:
@@ -140,7 +140,7 @@ def _linked(found: _LinkSet, target: Database) -> UidSelect:
     return UidSelect(f"SELECT uid FROM {target} WHERE uid IN ({linked})", (found.source, target))
 
 
-def _kept(found: _LinkSet, params: Mapping[str, str], history: History) -> _LinkSet:
+def _store_links(found: _LinkSet, params: Mapping[str, str], history: History) -> _LinkSet:
     """Store the links on the history server, for later calls that refer to them."""
     environment, keys = params.get("webenv", ""), []
     for target, uids in found.links:

@@ -44,21 +44,21 @@ def esearch(store: GatewayStore, db: Database, params: Mapping[str, str], histor
     hits = search(store, db, query.tree, _page(params, count_only=count_only), _dates(db, params))
     if count_only:
         return _count_only(params, hits.count)
-    kept = ("", 0)
+    history_ref = ("", 0)
     if params.get("usehistory", "").lower() in ("y", "yes", "true", "1"):
-        kept = history.keep(params.get("webenv", ""), StoredSearch(db, dict(params)))
-    return _Page((store, db), query, hits, params, kept).reply()
+        history_ref = history.keep(params.get("webenv", ""), StoredSearch(db, dict(params)))
+    return _Page((store, db), query, hits, params, history_ref).reply()
 
 
-def found_uids(store: GatewayStore, kept: StoredSearch, start: int, size: int) -> list[str]:
+def found_uids(store: GatewayStore, stored_search: StoredSearch, start: int, size: int) -> list[str]:
     """Return one page of what a stored search finds now."""
-    if kept.uids:
-        return list(kept.uids[start : start + size])
-    query = parse_query(kept.params.get("term", "").strip())
+    if stored_search.uids:
+        return list(stored_search.uids[start : start + size])
+    query = parse_query(stored_search.params.get("term", "").strip())
     if query.tree is None:
         return []
-    page = Page(start, size, _sort(kept.params))
-    return search(store, kept.db, query.tree, page, _dates(kept.db, kept.params)).uids
+    page = Page(start, size, _sort(stored_search.params))
+    return search(store, stored_search.db, query.tree, page, _dates(stored_search.db, stored_search.params)).uids
 
 
 def _page(params: Mapping[str, str], *, count_only: bool) -> Page:
@@ -68,8 +68,8 @@ def _page(params: Mapping[str, str], *, count_only: bool) -> Page:
 
 
 def _sort(params: Mapping[str, str]) -> str:
-    wanted = params.get("sort", "").strip().lower().replace("+", " ").replace("_", " ")
-    return {"relevance": "relevance", "pub date": "pub_date", "date": "pub_date"}.get(wanted, "")
+    order = params.get("sort", "").strip().lower().replace("+", " ").replace("_", " ")
+    return {"relevance": "relevance", "pub date": "pub_date", "date": "pub_date"}.get(order, "")
 
 
 def _dates(db: Database, params: Mapping[str, str]) -> Condition | None:
@@ -113,19 +113,24 @@ def _nothing(params: Mapping[str, str], ignored: Sequence[str]) -> Reply:
     return xml_reply("eSearchResult", _DOCTYPE, inner)
 
 
-_Kept = tuple[str, int]  # WebEnv ("" if no history was requested) and query key
+_HistoryRef = tuple[str, int]  # WebEnv ("" if no history was requested) and query key
 
 
 class _Page:
     """Render one page of a search's reply."""
 
     def __init__(
-        self, place: tuple[GatewayStore, Database], query: Query, hits: Hits, params: Mapping[str, str], kept: _Kept
+        self,
+        place: tuple[GatewayStore, Database],
+        query: Query,
+        hits: Hits,
+        params: Mapping[str, str],
+        history_ref: _HistoryRef,
     ) -> None:
         if query.tree is None:
             raise ValueError("a query without terms has no page")
         self._store, self._db = place
-        self._hits, self._params, self._kept = hits, params, kept
+        self._hits, self._params, self._history_ref = hits, params, history_ref
         self._tree: Node = query.tree
         self._ignored = query.ignored
         self._start = whole_number(params, "retstart", 0, _RETSTART_HIGHEST)
@@ -183,11 +188,11 @@ class _Page:
         return {"term": self._render(term), "field": field_name, "count": count, "explode": explode}
 
     def _history(self) -> dict[str, str]:
-        environment, key = self._kept
+        environment, key = self._history_ref
         return {"querykey": str(key), "webenv": environment} if environment else {}
 
     def _history_markup(self) -> str:
-        environment, key = self._kept
+        environment, key = self._history_ref
         return f"<QueryKey>{key}</QueryKey><WebEnv>{environment}</WebEnv>" if environment else ""
 
     def _missing(self) -> list[str]:

@@ -120,15 +120,15 @@ def esummary(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Re
         return esummary_error(params, f"Too many UIDs in request. Maximum number of UIDs is {_MAX_IDS}.")
     uids = page_of(uids, params)
     bad = next((index for index, uid in enumerate(uids) if not _is_uid(db, uid)), None)
-    complaint = "" if bad is None else f"Invalid uid {uids[bad]} at position= {bad}"
+    message = "" if bad is None else f"Invalid uid {uids[bad]} at position= {bad}"
     found = _found(store, db, [uid for uid in uids if _is_uid(db, uid)])
     forms = Summaries(store)
     if is_json(params):
-        return _as_json(forms, found, complaint)
+        return _as_json(forms, found, message)
     if db in _OWN_LAYOUT or params.get("version", "").strip() == "2.0":
         documents = (forms.markup(record) if record else v2_error(uid) for uid, record in found)
-        return v2_reply(doctype_of(db), build_of(store), documents, complaint)
-    return v1_reply(((uid, forms.items(record) if record else None) for uid, record in found), complaint)
+        return v2_reply(doctype_of(db), build_of(store), documents, message)
+    return v1_reply(((uid, forms.items(record) if record else None) for uid, record in found), message)
 
 
 def esummary_error(params: Mapping[str, str], message: str) -> Reply:
@@ -157,9 +157,9 @@ def _found(store: GatewayStore, db: Database, uids: Sequence[str]) -> Found:
         yield (number if record else uid), record
 
 
-def _as_json(forms: Summaries, found: Found, complaint: str) -> Reply:
+def _as_json(forms: Summaries, found: Found, message: str) -> Reply:
     documents: dict[str, Any] = {
         uid: forms.document(record) if record else {"uid": uid, "error": UNKNOWN} for uid, record in found
     }
     result = {"uids": list(documents), **documents}
-    return json_reply("esummary", {**({"error": complaint} if complaint else {}), "result": result})
+    return json_reply("esummary", {**({"error": message} if message else {}), "result": result})

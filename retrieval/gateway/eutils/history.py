@@ -57,7 +57,7 @@ class History:
     def __init__(self, clock: Callable[[], float] = time.monotonic, max_bytes: int = _MAX_BYTES) -> None:
         self._clock = clock
         self._max_bytes = max_bytes
-        self._held = 0
+        self._total_size = 0
         self._lock = threading.Lock()
         self._environments: OrderedDict[str, _Environment] = OrderedDict()
 
@@ -74,7 +74,7 @@ class History:
                 self._environments[environment] = known
             known.searches.append(search)
             known.size += search.size
-            self._held += search.size
+            self._total_size += search.size
             self._touch(environment, known)
             self._forget_old()
             return environment, len(known.searches)
@@ -97,8 +97,8 @@ class History:
         now = self._clock()
         while self._environments:
             oldest = next(iter(self._environments.values()))
-            fits = len(self._environments) <= _MAX_ENVIRONMENTS and self._held <= self._max_bytes
+            fits = len(self._environments) <= _MAX_ENVIRONMENTS and self._total_size <= self._max_bytes
             if now - oldest.used <= _TTL_S and (fits or len(self._environments) == 1):
                 return
             self._environments.popitem(last=False)
-            self._held -= oldest.size
+            self._total_size -= oldest.size

@@ -144,9 +144,11 @@ def hgvs(info: Info, accession: str, position: int, alleles: Sequence[str]) -> t
 
     HGVS shifts insertions and deletions along the sequence, which the row alone does not contain; they get none.
     """
-    given = [name for name in info.get("CLNHGVS", "").split(",") if name not in _ABSENT and not name.endswith("=")]
-    if given:
-        return tuple(given)
+    clinical_names = [
+        name for name in info.get("CLNHGVS", "").split(",") if name not in _ABSENT and not name.endswith("=")
+    ]
+    if clinical_names:
+        return tuple(clinical_names)
     kind = "m" if accession == "NC_012920.1" else "g"
     ref, *alts = alleles
     return tuple(
@@ -213,7 +215,7 @@ def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> It
     group: list[tuple[int, str | None]] = []
     key: tuple[str, ...] = ()
     for number, text in chain(rows, [(0, None)]):
-        if number and not _is_wanted(text, options):
+        if number and not _is_selected(text, options):
             continue
         head = tuple(text.split("\t", 3)[:3:2]) if text is not None else ()
         if group and (head != key or head[-1:] in ((), (".",)) or len(group) >= _MAX_ROWS):
@@ -271,7 +273,7 @@ def _checked(source: Source, rows: Iterator[Line]) -> Iterator[Line]:
     return chain([first], rows)
 
 
-def _is_wanted(text: str | None, options: ReadOptions) -> bool:
+def _is_selected(text: str | None, options: ReadOptions) -> bool:
     if text is None:
         return True
     if not text or text[0] == "#":

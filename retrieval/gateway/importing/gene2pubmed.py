@@ -16,20 +16,20 @@ SHAPE: Final = Shape("gene2pubmed", ("tax_id", "GeneID", "PubMed_ID"))
 def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
     """Yield a gene-pubmed Link for each row of the organisms in ``options.tax_ids``."""
     table = open_table(source, SHAPE)
-    yield from one_per_row(table.rows, skip, _wanted(table, options), _parser(table))
+    yield from one_per_row(table.rows, skip, _row_filter(table, options), _parser(table))
 
 
-def _wanted(table: Table, options: ReadOptions) -> Callable[[str], bool] | None:
+def _row_filter(table: Table, options: ReadOptions) -> Callable[[str], bool] | None:
     if options.tax_ids is None:
         return None
     (tax_at,) = table.indices("tax_id")
     tax_ids = {str(tax_id) for tax_id in options.tax_ids}
 
-    def wanted(text: str) -> bool:
+    def accepts(text: str) -> bool:
         head = text.split("\t", tax_at + 1)
         return len(head) <= tax_at or head[tax_at] in tax_ids
 
-    return wanted
+    return accepts
 
 
 def _parser(table: Table) -> Callable[[str], Link]:

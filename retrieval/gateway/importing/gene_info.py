@@ -30,21 +30,21 @@ def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> It
     NCBI's summaries; identifiers of dbXrefs other than MIM and the first of Ensembl are keywords.
     """
     table = open_table(source, SHAPE)
-    yield from one_per_row(table.rows, skip, _wanted(table, options), _parser(table, options))
+    yield from one_per_row(table.rows, skip, _row_filter(table, options), _parser(table, options))
 
 
-def _wanted(table: Table, options: ReadOptions) -> Callable[[str], bool]:
+def _row_filter(table: Table, options: ReadOptions) -> Callable[[str], bool]:
     tax_at, symbol_at = table.indices("tax_id", "Symbol")
     last = max(tax_at, symbol_at)
     tax_ids = None if options.tax_ids is None else {str(tax_id) for tax_id in options.tax_ids}
 
-    def wanted(text: str) -> bool:
+    def accepts(text: str) -> bool:
         head = text.split("\t", last + 1)
         if len(head) <= last:
             return True  # malformed, which the parser reports
         return head[symbol_at] != _PLACEHOLDER and (tax_ids is None or head[tax_at] in tax_ids)
 
-    return wanted
+    return accepts
 
 
 def _parser(table: Table, options: ReadOptions) -> Callable[[str], Gene]:

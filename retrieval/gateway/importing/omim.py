@@ -43,14 +43,14 @@ def read_titles(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0
 def read_gene_map(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
     """Yield OmimEntry parts with number and locus only, for the gene and for each numbered phenotype of a row."""
     table = open_table(source, GENE_MAP)
-    mim_at, given_at, computed_at, phenotypes_at = table.indices(*GENE_MAP.columns)
+    mim_at, cyto_at, computed_at, phenotypes_at = table.indices(*GENE_MAP.columns)
     least = phenotypes_at + 1
 
     def parse(text: str) -> list[OmimEntry]:
         cells = text.split("\t")
         if not least <= len(cells) <= len(table.at):
             raise MalformedRecord(f"{len(cells)} columns, {least} to {len(table.at)} expected")
-        locus = cells[given_at].strip() or cells[computed_at].strip()
+        locus = cells[cyto_at].strip() or cells[computed_at].strip()
         if not locus:
             return []
         numbers = [whole(cells[mim_at].strip(), "MIM Number"), *map(int, _PHENOTYPE.findall(cells[phenotypes_at]))]

@@ -27,7 +27,7 @@ from retrieval.gateway.importing import (
     taxdump,
 )
 
-_LOOKED_AT: Final = 10  # members of an archive
+_MAX_MEMBERS: Final = 10  # members of an archive
 _FTP: Final = "https://ftp.ncbi.nlm.nih.gov/"
 
 
@@ -120,7 +120,7 @@ def guess_kind(path: Path) -> str | None:
 
 
 def _kind_inside(source: Source) -> str | None:
-    for member in islice(tar_members(source), _LOOKED_AT):
+    for member in islice(tar_members(source), _MAX_MEMBERS):
         if member.name.endswith(".dmp"):
             return "taxdump"
         if member.name.endswith((".xml", ".nxml")):

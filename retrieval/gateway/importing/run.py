@@ -66,7 +66,7 @@ ProgressCallback = Callable[[Progress], None]
 
 
 def import_file(
-    data_dir: Path, kind: FileKind, path: Path, options: ReadOptions, watch: ProgressCallback
+    data_dir: Path, kind: FileKind, path: Path, options: ReadOptions, on_progress: ProgressCallback
 ) -> ImportResult:
     """Import one file; the first import of a site replaces the sample.
 
@@ -78,7 +78,7 @@ def import_file(
     data_dir.mkdir(parents=True, exist_ok=True)
     with _import_lock(data_dir):
         open_store(data_dir).close()
-        digest = _sha256(path, watch)
+        digest = _sha256(path, on_progress)
         with contextlib.closing(_connect(data_dir / STORE_NAME)) as store:
             what = _Import(kind.name, digest, _effective_options(kind, options), path)
             if what.is_done(store):
@@ -86,7 +86,7 @@ def import_file(
             staging = Staging(what.staging_path(data_dir))
             options = replace(options, organisms=_StoredOrganisms(store))
             try:
-                _read(staging, kind, path, options, watch)
+                _read(staging, kind, path, options, on_progress)
             except ImportFileError:
                 staging.discard()
                 raise
@@ -96,7 +96,7 @@ def import_file(
             result = ImportResult(staging.counts.entries, staging.counts.bad, tuple(staging.bad_records(_MAX_SHOWN)))
             _mark(data_dir)
             try:
-                _merge(store, staging, what, watch)
+                _merge(store, staging, what, on_progress)
             except sqlite3.Error as error:
                 staging.close()
                 raise GatewayDataError(f"{data_dir / STORE_NAME}: cannot be written: {error}") from error
@@ -151,7 +151,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _sha256(path: Path, watch: ProgressCallback) -> str:
+def _sha256(path: Path, on_progress: ProgressCallback) -> str:
     """Return the digest of a file, or of a folder's files in the order of their names."""
     digest, done = hashlib.sha256(), 0
     files = sorted(path.iterdir()) if path.is_dir() else [path]
@@ -162,7 +162,7 @@ def _sha256(path: Path, watch: ProgressCallback) -> str:
                 while chunk := handle.read(_CHUNK):
                     digest.update(chunk)
                     done += len(chunk)
-                    watch(Progress("checking", done, total))
+                    on_progress(Progress("checking", done, total))
     except OSError as error:
         raise ImportFileError(path, f"cannot be read: {error.strerror}") from error
     return digest.hexdigest()
@@ -191,11 +191,11 @@ class _Import:
 
 def _effective_options(kind: FileKind, options: ReadOptions) -> str:
     """Return the options given that apply to this kind, as text; "" for none."""
-    given = {name: value for name in kind.options if (value := getattr(options, name))}
-    return json.dumps(given, default=sorted, sort_keys=True) if given else ""
+    values = {name: value for name in kind.options if (value := getattr(options, name))}
+    return json.dumps(values, default=sorted, sort_keys=True) if values else ""
 
 
-def _read(staging: Staging, kind: FileKind, path: Path, options: ReadOptions, watch: ProgressCallback) -> None:
+def _read(staging: Staging, kind: FileKind, path: Path, options: ReadOptions, on_progress: ProgressCallback) -> None:
     counts = staging.counts
     if counts.read_all:
         return
@@ -212,10 +212,10 @@ def _read(staging: Staging, kind: FileKind, path: Path, options: ReadOptions, wa
                 staging.add(operation)
         if counts.items % _BATCH == 0:
             staging.commit()
-            watch(Progress("reading", source.consumed, source.total, counts.entries, counts.bad))
+            on_progress(Progress("reading", source.consumed, source.total, counts.entries, counts.bad))
     counts.read_all = True
     staging.commit()
-    watch(Progress("reading", source.total, source.total, counts.entries, counts.bad))
+    on_progress(Progress("reading", source.total, source.total, counts.entries, counts.bad))
 
 
 def _operations(entry: Entry, named: set[int]) -> Iterator[Operation]:
@@ -240,11 +240,11 @@ def _mark(data_dir: Path) -> None:
         sync(data_dir)
 
 
-def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, watch: ProgressCallback) -> None:
+def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, on_progress: ProgressCallback) -> None:
     total = staging.num_operations()
     store.execute("BEGIN IMMEDIATE")
     try:
-        watch(Progress("merging", 0, total, staging.counts.entries, staging.counts.bad))
+        on_progress(Progress("merging", 0, total, staging.counts.entries, staging.counts.bad))
         writer = StoreWriter(store)
         if store.execute("SELECT value FROM meta WHERE key = 'kind'").fetchone() != (SITE,):
             writer.clear()
@@ -252,7 +252,7 @@ def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, watch: Pr
         for number, operation in enumerate(staging.operations(), 1):
             writer.apply(operation)
             if number % _BATCH == 0:
-                watch(Progress("merging", number, total, staging.counts.entries, staging.counts.bad))
+                on_progress(Progress("merging", number, total, staging.counts.entries, staging.counts.bad))
         if what.kind in _WEIGHING:
             writer.update_gene_weights()
         counts = staging.counts
@@ -265,7 +265,7 @@ def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, watch: Pr
         with contextlib.suppress(sqlite3.Error):
             store.execute("ROLLBACK")
         raise
-    watch(Progress("merging", total, total, staging.counts.entries, staging.counts.bad))
+    on_progress(Progress("merging", total, total, staging.counts.entries, staging.counts.bad))
 
 
 def _size(path: Path) -> int:

@@ -92,17 +92,17 @@ def _merged(source: Source, names: Iterator[Line], nodes: Iterator[Line]) -> Ite
             if isinstance(name, Bad):
                 yield name
             elif name.tax_id < tax_id or len(found) == _MAX_NAMES:
-                yield _stray(name)
+                yield _orphan_name(name)
             else:
                 found.append(name)
             name = next(pending, None)
         yield _Node(line, cells, found)
     for rest in chain([name], pending):
         if rest is not None:
-            yield rest if isinstance(rest, Bad) else _stray(rest)
+            yield rest if isinstance(rest, Bad) else _orphan_name(rest)
 
 
-def _stray(name: _Name) -> Bad:
+def _orphan_name(name: _Name) -> Bad:
     return bad(name.line, f"{NAMES}: the name {shown(name.name)} is of taxon {name.tax_id}, which {NODES} has not")
 
 

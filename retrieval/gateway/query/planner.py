@@ -180,8 +180,8 @@ def field_of(db: Database, tag: str) -> SearchField | None:
     """Return the field of a tag: All Fields for an empty tag, None if the database has no such field."""
     if not tag:
         return ALL
-    wanted = " ".join(tag.lower().split())
-    return next((f for f in FIELDS[db] if wanted in f.tags or wanted == f.code.lower()), None)
+    normalized_tag = " ".join(tag.lower().split())
+    return next((f for f in FIELDS[db] if normalized_tag in f.tags or normalized_tag == f.code.lower()), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,13 +43,13 @@ def build_store(corpus: Corpus, path: Path) -> None:
         _write(corpus, draft)
         with draft.open("rb+") as file:
             os.fsync(file.fileno())
-        for of_the_old in (Path(f"{path}-wal"), Path(f"{path}-shm")):
-            of_the_old.unlink(missing_ok=True)
+        for stale_file in (Path(f"{path}-wal"), Path(f"{path}-shm")):
+            stale_file.unlink(missing_ok=True)
         draft.replace(path)
         sync(path.parent)
     finally:
-        for left in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
-            left.unlink(missing_ok=True)
+        for leftover in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
+            leftover.unlink(missing_ok=True)
 
 
 def _write(corpus: Corpus, path: Path) -> None:
@@ -182,8 +182,8 @@ class GatewayStore:
         """Return all segments, or those of one accession (with or without its version), by accession and start."""
         rows = self.query("SELECT body FROM nuccore")
         found = [s for (body,) in rows if isinstance(s := decode("nuccore", body), SequenceSegment)]
-        kept = (s for s in found if accession is None or accession in (s.accession, s.accession.split(".")[0]))
-        return tuple(sorted(kept, key=lambda s: (s.accession, s.start)))
+        matches = (s for s in found if accession is None or accession in (s.accession, s.accession.split(".")[0]))
+        return tuple(sorted(matches, key=lambda s: (s.accession, s.start)))
 
     def tax_ids(self, name: str) -> list[int]:
         """Return the organisms that have this name, the lowest taxonomy ID first."""
@@ -197,10 +197,10 @@ class GatewayStore:
         return str(rows[0][0]) if rows else None
 
     def rank_features(self, db: Database, uids: Iterable[int]) -> dict[int, RankFeatures]:
-        wanted = list(uids)
+        uid_list = list(uids)
         found: dict[int, RankFeatures] = {}
-        for first in range(0, len(wanted), _BATCH):
-            batch = wanted[first : first + _BATCH]
+        for first in range(0, len(uid_list), _BATCH):
+            batch = uid_list[first : first + _BATCH]
             marks = ",".join("?" * len(batch))
             rows = self.query(f"SELECT uid, weight, live, human, number FROM {db} WHERE uid IN ({marks})", batch)
             found |= {

@@ -76,11 +76,11 @@ def merge_omim(old: OmimEntry, new: OmimEntry) -> OmimEntry:
     """
     if old.mim_number != new.mim_number:
         raise ValueError(f"entries {old.mim_number} and {new.mim_number} are not one")
-    keeps = old.title and (not new.title or (old.title.isupper() and not new.title.isupper()))
+    keep_old_title = old.title and (not new.title or (old.title.isupper() and not new.title.isupper()))
     return OmimEntry(
         old.mim_number,
         new.prefix or old.prefix,
-        old.title if keeps else new.title,
+        old.title if keep_old_title else new.title,
         new.alternative_titles or old.alternative_titles,
         new.locus or old.locus,
     )

@@ -67,9 +67,9 @@ class _Line(NamedTuple):
     whole: str
 
 
-def render_context(told: RenderInput, number: int) -> str:
+def render_context(inputs: RenderInput, number: int) -> str:
     """Render the first ``number`` statements."""
-    return _ContextRenderer(told).text(number)
+    return _ContextRenderer(inputs).text(number)
 
 
 class Fitted(NamedTuple):
@@ -80,18 +80,18 @@ class Fitted(NamedTuple):
     tokens: int
 
 
-def fitting_text(told: RenderInput, budget: int, count: Callable[[str], int]) -> Fitted:
+def fitting_text(inputs: RenderInput, budget: int, count: Callable[[str], int]) -> Fitted:
     """Render as many of the first statements as fit ``budget`` tokens.
 
     A search with few token counts of whole texts finds the number, because counting piecewise costs more and gives
     another sum; so a few more statements might have fitted. Returns "" if not even the entities fit.
     """
-    telling = _ContextRenderer(told)
-    best, over = Fitted("", -1, 0), len(told.statements) + 1
-    guess = telling.number_within(budget * _FIRST_GUESS_CHARS)
+    renderer = _ContextRenderer(inputs)
+    best, over = Fitted("", -1, 0), len(inputs.statements) + 1
+    guess = renderer.number_within(budget * _FIRST_GUESS_CHARS)
     for tried in range(_MAX_TRIES):
         guess = min(max(guess, best.number + 1), over - 1)
-        text = telling.text(guess)
+        text = renderer.text(guess)
         tokens = count(text)
         if tokens > budget:
             over = guess
@@ -99,13 +99,13 @@ def fitting_text(told: RenderInput, budget: int, count: Callable[[str], int]) ->
             best = Fitted(text, guess, tokens)
         if over - best.number <= 1 or (best.number == guess and tokens >= _CLOSE_ENOUGH * budget):
             break
-        guess = telling.number_within(_AIM * budget * telling.chars(guess) / max(tokens, 1))
+        guess = renderer.number_within(_AIM * budget * renderer.chars(guess) / max(tokens, 1))
         if tried >= _MAX_TRIES // 3:
             # The text besides the statements has a fixed size, which spoils the estimate; bisection always ends.
             guess = (best.number + over) // 2
     if best.number >= 0:
         return best
-    text = telling.text(0)
+    text = renderer.text(0)
     tokens = count(text)
     return Fitted(text, 0, tokens) if tokens <= budget else Fitted("", 0, 0)
 
@@ -113,10 +113,10 @@ def fitting_text(told: RenderInput, budget: int, count: Callable[[str], int]) ->
 class _ContextRenderer:
     """Cache the parts of a text, each rendered once for any number of attempts."""
 
-    def __init__(self, told: RenderInput) -> None:
-        self._told = told
-        self._heads = {entity.node_id: _head(entity, told.stand_ins) for entity in told.entities}
-        self._reaching = len(self._heads.keys() - told.stand_ins.keys())
+    def __init__(self, inputs: RenderInput) -> None:
+        self._inputs = inputs
+        self._heads = {entity.node_id: _head(entity, inputs.stand_ins) for entity in inputs.entities}
+        self._reaching = len(self._heads.keys() - inputs.stand_ins.keys())
         self._parts: list[tuple[str, _Line, str]] = []
         self._ends: list[Node] = []
         self._chars = [sum(map(len, self._heads.values())) + _NOTE_CHARS]
@@ -124,8 +124,8 @@ class _ContextRenderer:
 
     def number_within(self, chars: float) -> int:
         """Return how many of the first statements make a text of about this many characters."""
-        while self._chars[-1] < chars and len(self._parts) < len(self._told.statements):
-            self._add(self._told.statements[len(self._parts)])
+        while self._chars[-1] < chars and len(self._parts) < len(self._inputs.statements):
+            self._add(self._inputs.statements[len(self._parts)])
         return max(0, bisect_right(self._chars, chars) - 1)
 
     def chars(self, number: int) -> int:
@@ -134,19 +134,19 @@ class _ContextRenderer:
 
     def text(self, number: int) -> str:
         while len(self._parts) < number:
-            self._add(self._told.statements[len(self._parts)])
+            self._add(self._inputs.statements[len(self._parts)])
         blocks: dict[str, dict[_Line, list[str]]] = {node_id: {} for node_id in (*self._heads, _BESIDE)}
         for node_id, line, item in self._parts[:number]:
             blocks[node_id].setdefault(line, []).append(item)
         lines = []
-        for node_id, own in blocks.items():
-            head = [self._heads[node_id]] if node_id in self._heads else ["Beside these:"] if own else []
-            lines += [*head, *(_one(line, items) for line, items in own.items())]
+        for node_id, by_line in blocks.items():
+            head = [self._heads[node_id]] if node_id in self._heads else ["Beside these:"] if by_line else []
+            lines += [*head, *(_one(line, items) for line, items in by_line.items())]
         lines += self._common(number)
         if not number:
             lines.append("The graph has no statement about this that fits the question.")
-        elif number < self._told.total:
-            lines.append(f"(Left out: {self._told.total - number} of {self._told.total} statements.)")
+        elif number < self._inputs.total:
+            lines.append(f"(Left out: {self._inputs.total - number} of {self._inputs.total} statements.)")
         return "\n".join(lines)
 
     def _common(self, number: int) -> list[str]:
@@ -155,24 +155,26 @@ class _ContextRenderer:
             return []
         reached: dict[str, set[str]] = {}
         names: dict[str, str] = {}
-        for (place, _, _), end in zip(self._parts[:number], self._ends, strict=False):
-            reached.setdefault(end.node_id, set()).add(place)
+        for (heading, _, _), end in zip(self._parts[:number], self._ends, strict=False):
+            reached.setdefault(end.node_id, set()).add(heading)
             names[end.node_id] = _quoted(end.name)
-        common = [names[node_id] for node_id, places in reached.items() if len(places - {_BESIDE}) == self._reaching]
+        common = [
+            names[node_id] for node_id, headings in reached.items() if len(headings - {_BESIDE}) == self._reaching
+        ]
         more = len(common) - _MAX_COMMON
-        said = "; ".join(common[:_MAX_COMMON]) + (f" and {more} more" if more > 0 else "")
-        return [f"Common to all of these: {said}"] if common else []
+        listing = "; ".join(common[:_MAX_COMMON]) + (f" and {more} more" if more > 0 else "")
+        return [f"Common to all of these: {listing}"] if common else []
 
     def _add(self, statement: Statement) -> None:
         forward = statement.edge.source_id in self._heads
         entity, other = (statement.source, statement.target) if forward else (statement.target, statement.source)
         # A source may also send edges between two neighbours of an entity.
-        place = entity.node_id if entity.node_id in self._heads else _BESIDE
-        line = _line(statement, other, forward=forward, whole=place == _BESIDE)
-        item = _item(statement, other, self._told.evidence)
-        self._parts.append((place, line, item))
+        heading = entity.node_id if entity.node_id in self._heads else _BESIDE
+        line = _line(statement, other, forward=forward, whole=heading == _BESIDE)
+        item = _item(statement, other, self._inputs.evidence)
+        self._parts.append((heading, line, item))
         self._ends.append(other)
-        key = (place, line)
+        key = (heading, line)
         extra = 2 if key in self._seen else len(_one(line, [""])) + 1
         self._seen.add(key)
         self._chars.append(self._chars[-1] + len(item) + extra)
@@ -235,10 +237,10 @@ def _quoted(name: str) -> str:
 def _head(entity: Node, stand_ins: Mapping[str, Node]) -> str:
     where = ", ".join(one_line(part) for part in (entity.identifier, entity.source) if part)
     name = f"{one_line(readable_kind(entity.kind))} {one_line(entity.name)}{f' ({where})' if where else ''}"
-    return f"{name}:{_said(stand_ins.get(entity.node_id))}"
+    return f"{name}:{_stand_in_note(stand_ins.get(entity.node_id))}"
 
 
-def _said(broader: Node | None) -> str:
+def _stand_in_note(broader: Node | None) -> str:
     if broader is None:
         return ""
     name = f"{one_line(readable_kind(broader.kind))} {one_line(broader.name)}"
@@ -248,13 +250,13 @@ def _said(broader: Node | None) -> str:
 def _one(line: _Line, items: Sequence[str]) -> str:
     listed = f"{line.kind}: {'; '.join(items)}"
     if line.whole:
-        said = f"{line.whole} ({listed})"
+        sentence = f"{line.whole} ({listed})"
     elif line.forward:
-        said = f"{line.verb} {listed}"
+        sentence = f"{line.verb} {listed}"
     else:
-        said = f"{listed} - {line.verb} it"
+        sentence = f"{listed} - {line.verb} it"
     source = "PubMed" if line.pmids else "; ".join(line.sources) or _NO_SOURCE
-    return f"- {said} [source: {source}]"
+    return f"- {sentence} [source: {source}]"
 
 
 def _shortened(value: Any) -> Any:

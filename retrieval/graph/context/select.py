@@ -52,11 +52,11 @@ class QuestionNames:
 
     def __init__(self, question: str, mentions: Sequence[Mention]) -> None:
         self._ids = {mention.node.node_id for mention in mentions}
-        rest = list(question)
+        remaining = list(question)
         for mention in mentions:
             if mention.method in ("exact", "synonym", "spelling"):
-                rest[mention.start : mention.end] = _GAP * (mention.end - mention.start)
-        self.rest = "".join(rest)
+                remaining[mention.start : mention.end] = _GAP * (mention.end - mention.start)
+        self.rest = "".join(remaining)
         self._as_written = self.rest.translate(_APOSTROPHES)
         self._folded = self._as_written.casefold()
 
@@ -71,8 +71,8 @@ class QuestionNames:
         # Most names do not occur, and a substring search is the cheapest test.
         if folded not in self._folded or len(folded) < 2:
             return False
-        text, wanted = (self._as_written, name) if folded in _ENGLISH else (self._folded, folded)
-        return re.search(rf"(?<![\w-]){re.escape(wanted)}(?![\w-])", text) is not None
+        text, term = (self._as_written, name) if folded in _ENGLISH else (self._folded, folded)
+        return re.search(rf"(?<![\w-]){re.escape(term)}(?![\w-])", text) is not None
 
 
 Pruning = Literal["budget", "paper"]
@@ -154,22 +154,22 @@ def gather(
 ) -> ContextCandidates:
     """Collect entities in the order given, with duplicate statements merged into one."""
     entities: dict[str, Node] = {}
-    places: dict[tuple[str, str, str], list[int]] = {}
+    by_edge: dict[tuple[str, str, str], list[int]] = {}
     statements: list[Statement] = []
     members: dict[str, list[int]] = {}
     for around in found:
         entities.setdefault(around.node.node_id, around.node)
-        own = members.setdefault(around.node.node_id, [])
+        indices = members.setdefault(around.node.node_id, [])
         for statement in around.statements:
             edge = statement.edge
-            same_edge = places.setdefault((edge.source_id, edge.kind, edge.target_id), [])
-            own.append(_place(statement, statements, same_edge))
+            same_edge = by_edge.setdefault((edge.source_id, edge.kind, edge.target_id), [])
+            indices.append(_statement_index(statement, statements, same_edge))
     return ContextCandidates(
         question=question,
         mentions=tuple(mentions),
         entities=tuple(entities.values()),
         statements=tuple(statements),
-        members=tuple(tuple(dict.fromkeys(own)) for own in members.values()),
+        members=tuple(tuple(dict.fromkeys(indices)) for indices in members.values()),
         stand_ins=stand_ins or {},
     )
 
@@ -189,7 +189,7 @@ def build_context(
         order = paper_order(gathered, near, options.volume)
     else:
         order, named = budget_order(gathered, near)
-    told = RenderInput(
+    inputs = RenderInput(
         gathered.entities,
         [gathered.statements[i] for i in order],
         len(gathered.statements),
@@ -197,12 +197,12 @@ def build_context(
         gathered.stand_ins,
     )
     if options.tokens is None:
-        text = render_context(told, len(order))
+        text = render_context(inputs, len(order))
         fitted = Fitted(text, len(order), count(text))
     else:
-        fitted = fitting_text(told, options.tokens, count)
+        fitted = fitting_text(inputs, options.tokens, count)
     return Context(
-        statements=tuple(told.statements[: fitted.number]),
+        statements=tuple(inputs.statements[: fitted.number]),
         similarities=tuple(round(float(near[i]), 4) for i in order[: fitted.number]),
         text=fitted.text,
         tokens=fitted.tokens,
@@ -237,16 +237,16 @@ def budget_order(gathered: ContextCandidates, near: Floats) -> tuple[list[int], 
     fits: dict[tuple[str, str], int] = {}
     ids = {entity.node_id for entity in gathered.entities}
     is_named, shared, related = (np.zeros(size, np.int32) for _ in range(3))
-    for place, statement in enumerate(gathered.statements):
+    for index, statement in enumerate(gathered.statements):
         other = statement.target if statement.edge.source_id in ids else statement.source
         # An edge between two entities: the question is about both ends.
-        is_named[place] = other.node_id in ids or names.has(other)
+        is_named[index] = other.node_id in ids or names.has(other)
         kinds = (statement.edge.kind, other.kind)
         if kinds not in fits:
             fits[kinds] = fitting(relations, *kinds)
-        related[place] = fits[kinds]
+        related[index] = fits[kinds]
         if reached:
-            shared[place] = reached.get(other.node_id, 0)
+            shared[index] = reached.get(other.node_id, 0)
     shared[shared < 2] = 0
     order = np.lexsort((-near, -related, -shared, -is_named))
     return order.tolist(), int(is_named.sum())
@@ -256,25 +256,25 @@ def paper_order(gathered: ContextCandidates, near: Floats, volume: int) -> list[
     """Return the indices of the statements that the published program selects, by entity, nearest first within each."""
     chosen: dict[int, None] = {}
     share = volume // max(1, len(gathered.entities) - len(gathered.stand_ins))
-    for own in gathered.members:
-        if not own:
+    for indices in gathered.members:
+        if not indices:
             continue
-        values: NDArray[np.float64] = near[list(own)].astype(np.float64)
+        values: NDArray[np.float64] = near[list(indices)].astype(np.float64)
         edge = np.percentile(values, _PAPER_PERCENTILE)
         best = np.argsort(-values, kind="stable")
-        kept = [own[i] for i in best if values[i] > edge and values[i] > _PAPER_SIMILARITY]
-        chosen |= dict.fromkeys(kept[:share])
+        nearest = [indices[i] for i in best if values[i] > edge and values[i] > _PAPER_SIMILARITY]
+        chosen |= dict.fromkeys(nearest[:share])
     return list(chosen)
 
 
-def _place(statement: Statement, statements: list[Statement], same_edge: list[int]) -> int:
+def _statement_index(statement: Statement, statements: list[Statement], same_edge: list[int]) -> int:
     """Return the index of a statement, appending it if it is new.
 
     Edges that differ in their sources are distinct statements.
     """
-    for place in same_edge:
-        if statements[place].edge == statement.edge:
-            return place
+    for index in same_edge:
+        if statements[index].edge == statement.edge:
+            return index
     same_edge.append(len(statements))
     statements.append(statement)
     return len(statements) - 1
@@ -283,10 +283,10 @@ def _place(statement: Statement, statements: list[Statement], same_edge: list[in
 def _reached(gathered: ContextCandidates) -> dict[str, int]:
     """Return, for every node, how many entities have a statement about it."""
     reached: dict[str, int] = {}
-    for entity, own in zip(gathered.entities, gathered.members, strict=True):
+    for entity, indices in zip(gathered.entities, gathered.members, strict=True):
         nodes: set[str] = set()
-        for place in own:
-            edge = gathered.statements[place].edge
+        for index in indices:
+            edge = gathered.statements[index].edge
             nodes.add(edge.target_id if edge.source_id == entity.node_id else edge.source_id)
         for node in nodes:
             reached[node] = reached.get(node, 0) + 1

@@ -27,7 +27,7 @@ class _Findings:
     refused: tuple[tuple[int, int], ...] = ()
 
     @property
-    def taken(self) -> list[tuple[int, int]]:
+    def used_spans(self) -> list[tuple[int, int]]:
         return [(mention.start, mention.end) for mention in self.mentions]
 
 
@@ -88,7 +88,7 @@ class Linker:
 
     async def _by_vectors(self, text: str, options: LinkOptions, findings: _Findings) -> None:
         # Answer options are mostly symbols and numbers, for which vectors are meaningless.
-        spans = candidate_spans(text[: choices_start(text)], findings.taken)
+        spans = candidate_spans(text[: choices_start(text)], findings.used_spans)
         spans = unambiguous_spans(text, spans, findings.unknown, findings.refused)
         if spans and self.nearest is not None:
             findings.mentions.extend(await asyncio.to_thread(self.nearest.find, spans, options.kinds))
@@ -128,21 +128,21 @@ class Linker:
 
 def _answer(text: str, options: LinkOptions, findings: _Findings) -> Linked:
     border = choices_start(text)
-    asked: list[Mention] = []
-    offered: list[Mention] = []
+    question_mentions: list[Mention] = []
+    option_mentions: list[Mention] = []
     seen: set[str] = set()
     for mention in sorted(findings.mentions, key=lambda mention: (mention.start, mention.end)):
         if mention.node.node_id not in seen:
             seen.add(mention.node.node_id)
-            (asked if mention.start < border else offered).append(mention)
-    notes = [*findings.notes, *_ambiguous(text, asked)]
-    for found, what in ((asked, "names"), (offered, "answers to choose from")):
+            (question_mentions if mention.start < border else option_mentions).append(mention)
+    notes = [*findings.notes, *_ambiguous(text, question_mentions)]
+    for found, what in ((question_mentions, "names"), (option_mentions, "answers to choose from")):
         if len(found) > options.max_entities:
             notes.append(f"{len(found) - options.max_entities} of {len(found)} {what} were left out (max_entities)")
     return Linked(
-        mentions=tuple(asked[: options.max_entities]),
-        options=tuple(offered[: options.max_entities]),
-        unlinked=tuple(free_runs(text[:border], findings.taken)),
+        mentions=tuple(question_mentions[: options.max_entities]),
+        options=tuple(option_mentions[: options.max_entities]),
+        unlinked=tuple(free_runs(text[:border], findings.used_spans)),
         notes=tuple(notes[:_MAX_NOTES]),
     )
 

@@ -127,11 +127,11 @@ def locate(question: str, entities: Iterable[tuple[str, str]]) -> Extraction:
     found: dict[tuple[int, int], Entity] = {}
     invented = 0
     for name, kind in entities:
-        place = _find(question, name)
-        if place is None:
+        span = _find(question, name)
+        if span is None:
             invented += 1
         else:
-            found.setdefault(place, Entity(name=name, kind=kind, start=place[0], end=place[1]))
+            found.setdefault(span, Entity(name=name, kind=kind, start=span[0], end=span[1]))
     return Extraction(entities=tuple(found.values()), invented=invented)
 
 

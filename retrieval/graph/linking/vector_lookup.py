@@ -165,15 +165,15 @@ def open_folder(folder: Path, store: GraphStore, names: NameRows, encoder: Encod
         GraphDamaged: the folder is missing or incomplete, or of another graph, release, set of names or encoder.
         BackendUnavailable
     """
-    wanted = _facts(store, names, encoder)
-    _check(folder, wanted)
+    expected = _facts(store, names, encoder)
+    _check(folder, expected)
     try:
         index = open_index(folder / "index", _spec(encoder), OpenOptions(threads=1))
     except (IndexDamaged, IndexMismatch, OSError) as fault:
         raise GraphDamaged(f"{folder} holds no index that can be read: {fault}") from fault
     try:
         # Another process may have replaced the folder since the first check.
-        _check(folder, wanted)
+        _check(folder, expected)
     except GraphDamaged:
         index.close()
         raise
@@ -220,12 +220,12 @@ def _build_in_place(folder: Path, store: GraphStore, names: NameRows, encoder: E
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _check(folder: Path, wanted: dict[str, Any]) -> None:
+def _check(folder: Path, expected: dict[str, Any]) -> None:
     try:
         facts = json.loads((folder / _MANIFEST).read_bytes())
     except (OSError, ValueError) as fault:
         raise GraphDamaged(f"{folder} has no readable {_MANIFEST} ({fault})") from fault
-    if facts != wanted:
+    if facts != expected:
         raise GraphDamaged(f"{folder} holds other names, or vectors of another encoder")
 
 
@@ -285,15 +285,15 @@ class NearestNames:
         """Return mentions without overlaps, the longest spans first, for at most 64 spans."""
         spans = [span for span in spans if not is_generic(tuple(fold(span.text)))][:_MAX_SPANS]
         mentions: list[Mention] = []
-        taken: list[tuple[int, int]] = []
+        used_spans: list[tuple[int, int]] = []
         guesses = dict(zip(spans, self.guess([span.text for span in spans], kinds), strict=True))
         for span in spans:
             guess = guesses[span]
-            if guess is None or not guess.accepted or not list(outside([span], taken)):
+            if guess is None or not guess.accepted or not list(outside([span], used_spans)):
                 continue
             node = self.store.node(guess.name.node_id)
             if node is not None:
-                taken.append((span.start, span.end))
+                used_spans.append((span.start, span.end))
                 mentions.append(
                     Mention(
                         node=node,

@@ -57,10 +57,10 @@ class HetionetLoader:
             except MalformedRecord as fault:
                 self._report.add(self.place, fault)
 
-    def _items(self, wanted: str) -> Iterator[Any]:
+    def _items(self, member: str) -> Iterator[Any]:
         for path in self._files:
             self._place.file = path.name
-            for self._place.line, value in member_items(path, wanted):
+            for self._place.line, value in member_items(path, member):
                 yield value
 
 

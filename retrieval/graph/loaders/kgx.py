@@ -66,16 +66,16 @@ class KgxLoader:
             for name, source in _tables(path):
                 self._place.file, self._place.line = name, 0
                 # Each table is read twice, but its records are used once, and its faults are reported then.
-                yield from self._wanted(source, what)
+                yield from self._rows_of_kind(source, what)
 
-    def _wanted(self, source: Iterator[Line], what: What) -> Iterator[Row]:
+    def _rows_of_kind(self, source: Iterator[Line], what: What) -> Iterator[Row]:
         rows = table(source, self._place, self._report)
         header = next(rows)
-        own = _what(header)
-        if own is None:
+        kind = _what(header)
+        if kind is None:
             raise GraphFileInvalid(f"{self.place}: no KGX header: neither id, category nor subject, predicate, object")
-        self._found.add(own)
-        if own == what:
+        self._found.add(kind)
+        if kind == what:
             for row in rows:
                 yield {name: _unquoted(cell) for name, cell in row.items()}
 
@@ -112,14 +112,14 @@ def _node(row: Row) -> Node:
     identifier = needed(row["id"], "id")
     classes = [name.removeprefix("biolink:") for name in many(row["category"])]
     kind = next((name for name in classes if name not in _BROAD), classes[0] if classes else "")
-    given = row.get("provided_by", "")
+    provided_by = row.get("provided_by", "")
     return Node(
         node_id=f"{needed(kind, 'category')}::{identifier}",
         kind=kind,
         name=row.get("name", "").strip() or identifier,
         identifier=identifier,
         synonyms=many("|".join(row.get(column, "") for column in ("synonym", "symbol", "full_name"))),
-        source=given or identifier.partition(":")[0],
+        source=provided_by or identifier.partition(":")[0],
     )
 
 

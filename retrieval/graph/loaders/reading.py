@@ -83,14 +83,14 @@ def array_items(path: Path) -> Iterator[tuple[int, Any]]:
         yield from JsonStream(Source(path), chunks(path)).elements()
 
 
-def member_items(path: Path, wanted: str) -> Iterator[tuple[int, Any]]:
-    """Yield (line, element) of the array ``wanted`` of a file that is one JSON object; its other members are skipped.
+def member_items(path: Path, member: str) -> Iterator[tuple[int, Any]]:
+    """Yield (line, element) of the array ``member`` of a file that is one JSON object; its other members are skipped.
 
     Raises:
         GraphFileInvalid: the file is not one object, or has no such array.
     """
     with file_faults():
-        yield from JsonStream(Source(path), chunks(path)).member_elements(wanted)
+        yield from JsonStream(Source(path), chunks(path)).member_elements(member)
 
 
 def lines(path: Path) -> Iterator[Line]:

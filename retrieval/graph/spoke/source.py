@@ -81,15 +81,15 @@ def neighbourhood_url(base: str, path: tuple[str, str, str], types: Types, kinds
 
     ``path``: node type, property, value ("Disease", "name", "a/b"). ``kinds``: edge types, None for all.
     """
-    wanted = set(types.edges if kinds is None else kinds)
+    edge_types = set(types.edges if kinds is None else kinds)
     query = [("node_filters", name) for name in types.nodes if name not in _NOT_ASKED]
-    query += [("edge_filters", name) for name in types.edges if name in wanted]
+    query += [("edge_filters", name) for name in types.edges if name in edge_types]
     # Omit a cutoff that SPOKE no longer lists; if it lists none, send all.
     sent = {name: values for name, values in CUTOFFS.items() if not types.cutoffs or name in types.cutoffs}
     query += [(name, value) for name, values in sent.items() for value in values]
     query.append(("depth", "1"))
-    place = "/".join(quote(part, safe="") for part in path)
-    return f"{base.rstrip('/')}{API}/neighborhood/{place}?{urlencode(query)}"
+    route = "/".join(quote(part, safe="") for part in path)
+    return f"{base.rstrip('/')}{API}/neighborhood/{route}?{urlencode(query)}"
 
 
 def is_path_segment(value: str) -> bool:
@@ -157,7 +157,7 @@ class _Cache:
 
     types: tuple[float, Types] | None = None
     unknown: OrderedDict[tuple[str, str, str], float] = field(default_factory=OrderedDict)
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    types_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class SpokeSource:
@@ -200,21 +200,21 @@ class SpokeSource:
         types = await self._known_types()
         if node.kind not in types.nodes:
             raise GraphNodeUnknown(f"SPOKE has no nodes of the kind {node.kind!r}")
-        wanted = None if kinds is None else kinds & frozenset(types.edges)
+        edge_types = None if kinds is None else kinds & frozenset(types.edges)
         for part, value in (("identifier", node.identifier), ("name", node.name)):
-            if not is_path_segment(value) or wanted == frozenset():
+            if not is_path_segment(value) or edge_types == frozenset():
                 continue
-            url = neighbourhood_url(self._options.url, (node.kind, part, value), types, wanted)
+            url = neighbourhood_url(self._options.url, (node.kind, part, value), types, edge_types)
             reply = await asyncio.to_thread(_parsed, await self._get(url, "neighbourhood", node))
             if reply is not None and (root := _root(reply, node)) is not None:
                 return _neighbourhood(reply, root, kinds)
-        if wanted == frozenset():
+        if edge_types == frozenset():
             return Neighbourhood(node=node, statements=(), graph="SPOKE", release=_today())
         self._cache_unknown(key)
         raise self._not_there(node)
 
     async def _known_types(self) -> Types:
-        async with self._memory.asking:
+        async with self._memory.types_lock:
             if self._memory.types is not None and time.monotonic() < self._memory.types[0]:
                 return self._memory.types[1]
             reply = await self._get(types_url(self._options.url), "types", None)

@@ -210,11 +210,11 @@ def _same(found: Manifest, order: ImportRequest, release: str, inputs: Mapping[s
 def _draft(target: Path, plan: bytes) -> Path:
     """Return the folder of a killed build of the same plan, or a new one."""
     draft = target.parent / f".{target.name}.partial"
-    kept = draft / _PLAN_FILE
-    if not (kept.is_file() and kept.read_bytes() == plan):
+    plan_file = draft / _PLAN_FILE
+    if not (plan_file.is_file() and plan_file.read_bytes() == plan):
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=0o755)
-        Disk().replace(kept, plan)
+        Disk().replace(plan_file, plan)
     return draft
 
 

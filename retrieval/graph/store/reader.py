@@ -56,8 +56,10 @@ class LocalGraph:
         self.folder = folder
         self.manifest: Manifest = read_manifest(folder)
         if expects is not None and not self.manifest.is_of(expects):
-            made = self.manifest.encoder.get("encoder_id")
-            raise GraphDamaged(f"{folder} has vectors of {made} (or of another revision), not of {expects.encoder_id}")
+            encoder_id = self.manifest.encoder.get("encoder_id")
+            raise GraphDamaged(
+                f"{folder} has vectors of {encoder_id} (or of another revision), not of {expects.encoder_id}"
+            )
         with _damage(folder):
             _check_sizes(folder, self.manifest)
             self._vectors = _mapped(folder / VECTOR_FILE, np.float16, (self.manifest.edges, self.manifest.dim))
@@ -92,7 +94,7 @@ class LocalGraph:
 
         Holds no connection between two batches.
         """
-        wanted = None if kinds is None else frozenset(kinds)
+        kind_set = None if kinds is None else frozenset(kinds)
         after = (-1, -1)
         query = (
             "SELECT name.node, name.place, name.name, node.node_id, kinds.text FROM name "
@@ -102,7 +104,7 @@ class LocalGraph:
         while True:
             batch = self._all(query, (*after, _BATCH))
             for _, place, name, node_id, kind in batch:
-                if wanted is None or kind in wanted:
+                if kind_set is None or kind in kind_set:
                     yield NameOf(name, node_id, kind, place > 0)
             if len(batch) < _BATCH:
                 return
@@ -132,13 +134,13 @@ class LocalGraph:
         Raises:
             IndexError: the graph has no such row.
         """
-        wanted = np.asarray(rows, np.int64)
-        if len(wanted) and (wanted.min() < 0 or wanted.max() >= self.manifest.edges):
+        row_numbers = np.asarray(rows, np.int64)
+        if len(row_numbers) and (row_numbers.min() < 0 or row_numbers.max() >= self.manifest.edges):
             raise IndexError(f"{self.graph} has the rows 0 to {self.manifest.edges - 1}")
         # Copied from the memory map in file order, so that adjacent rows are read together.
-        order = np.argsort(wanted, kind="stable")
-        found = np.empty((len(wanted), self.manifest.dim), np.float32)
-        found[order] = self._vectors[wanted[order]]
+        order = np.argsort(row_numbers, kind="stable")
+        found = np.empty((len(row_numbers), self.manifest.dim), np.float32)
+        found[order] = self._vectors[row_numbers[order]]
         return found
 
     async def neighbourhood(self, node: Node, *, kinds: frozenset[str] | None = None) -> Neighbourhood:
@@ -170,14 +172,14 @@ class LocalGraph:
             return ()
         first, last = (int(self._offsets[found[0][0] + step]) for step in (0, 1))
         rows = [int(row) for row in self._rows[first:last]]
-        made: list[Statement] = []
+        statements: list[Statement] = []
         for start in range(0, len(rows), _BATCH):
-            made += self._made(rows[start : start + _BATCH], kinds)
-            if most is not None and len(made) >= most:
-                return tuple(made[:most])
-        return tuple(made)
+            statements += self._statements_of_rows(rows[start : start + _BATCH], kinds)
+            if most is not None and len(statements) >= most:
+                return tuple(statements[:most])
+        return tuple(statements)
 
-    def _made(self, rows: Sequence[int], kinds: frozenset[str] | None) -> list[Statement]:
+    def _statements_of_rows(self, rows: Sequence[int], kinds: frozenset[str] | None) -> list[Statement]:
         marks = ", ".join("?" * len(rows))
         query = f"SELECT {EDGE_COLUMNS} FROM {EDGE_FROM} WHERE edge.row IN ({marks}) ORDER BY edge.row"
         found = [row for row in self._all(query, rows) if kinds is None or row[3] in kinds]
@@ -187,11 +189,11 @@ class LocalGraph:
 
     def _nodes(self, numbers: Iterable[int]) -> Mapping[int, Node]:
         """Return nodes by number, with their synonyms, because a question may use any name of a neighbour."""
-        wanted = sorted(numbers)
+        node_numbers = sorted(numbers)
         synonyms: dict[int, list[str]] = {}
         nodes: dict[int, Node] = {}
-        for start in range(0, len(wanted), _BATCH):
-            part = wanted[start : start + _BATCH]
+        for start in range(0, len(node_numbers), _BATCH):
+            part = node_numbers[start : start + _BATCH]
             marks = ", ".join("?" * len(part))
             query = f"SELECT node, name FROM name WHERE node IN ({marks}) AND place > 0 ORDER BY node, place"
             for number, name in self._all(query, part):

@@ -97,7 +97,7 @@ class GraphWriter:
         put = self._connection.execute("INSERT OR IGNORE INTO node VALUES (?, ?, ?, ?, ?, ?)", row).rowcount
         if put:
             names = dict.fromkeys((node.name, *node.synonyms))
-            rows = [(n, place, name, fold(name)) for place, name in enumerate(names)]
+            rows = [(n, order, name, fold(name)) for order, name in enumerate(names)]
             self._connection.executemany("INSERT INTO name VALUES (?, ?, ?, ?)", rows)
             return 1
         if node.synonyms:
@@ -109,7 +109,7 @@ class GraphWriter:
         found = self._connection.execute(query, (node.node_id,)).fetchall()
         known = {name for _, name in found}
         new = [name for name in dict.fromkeys((node.name, *node.synonyms)) if name not in known]
-        rows = [(found[0][0], place, name, fold(name)) for place, name in enumerate(new, len(found))]
+        rows = [(found[0][0], order, name, fold(name)) for order, name in enumerate(new, len(found))]
         self._connection.executemany("INSERT INTO name VALUES (?, ?, ?, ?)", rows)
 
     def _stage(self, loader: GraphLoader) -> None:

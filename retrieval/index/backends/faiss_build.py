@@ -125,10 +125,10 @@ def _empty(faiss: Any, data: SegmentVectors, dim: int) -> Any:
 
 
 def _sample(data: SegmentVectors, rows: int) -> Floats:
-    wanted = max(_TRAIN_LEAST, _TRAIN_PER_LIST * lists_for(rows))
-    if rows <= wanted:
+    sample_size = max(_TRAIN_LEAST, _TRAIN_PER_LIST * lists_for(rows))
+    if rows <= sample_size:
         return _block(data, slice(0, rows))
-    picked = np.sort(np.random.default_rng(0).choice(rows, wanted, replace=False))
+    picked = np.sort(np.random.default_rng(0).choice(rows, sample_size, replace=False))
     return _block(data, picked)
 
 

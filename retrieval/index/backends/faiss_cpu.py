@@ -122,8 +122,8 @@ class _FaissSearcher:
         if hasattr(index, "nlist"):
             return self._ivf(index, chosen, selectivity)
         if hasattr(index, "hnsw"):
-            grown = int(_HNSW_LEAST * min(16.0, 1.0 / np.sqrt(max(selectivity, 1e-9))))
-            return faiss.SearchParametersHNSW(efSearch=max(grown, 2 * k), **chosen)
+            ef_search = int(_HNSW_LEAST * min(16.0, 1.0 / np.sqrt(max(selectivity, 1e-9))))
+            return faiss.SearchParametersHNSW(efSearch=max(ef_search, 2 * k), **chosen)
         return faiss.SearchParameters(**chosen) if chosen else None
 
     def _ivf(self, index: Any, chosen: dict[str, Any], selectivity: float) -> Any:

@@ -134,9 +134,10 @@ class GpuSearcher:
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
     ) -> tuple[NDArray[np.int64], Floats]:
-        wanted = k if allowed is None else int(np.ceil(2 * k / max(selectivity, 1e-9)))
+        num_candidates = k if allowed is None else int(np.ceil(2 * k / max(selectivity, 1e-9)))
         found = [
-            self._block(start, index, queries, min(wanted, MAX_GPU_K), selectivity) for start, index in self.blocks
+            self._block(start, index, queries, min(num_candidates, MAX_GPU_K), selectivity)
+            for start, index in self.blocks
         ]
         rows, scores = (np.hstack(part) for part in zip(*found, strict=True))
         if allowed is not None:

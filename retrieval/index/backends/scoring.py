@@ -63,16 +63,18 @@ def rescore(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArra
 
 def exact_top_k(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64], k: int) -> Candidates:
     """Return the exact k best of ``rows`` [m], in blocks of constant memory, as rows instead of ids."""
-    held_rows, held = no_hits(len(queries), 0)
+    best_rows, best_scores = no_hits(len(queries), 0)
     for start in range(0, len(rows), _BLOCK):
         some = rows[start : start + _BLOCK]
         # A slice of consecutive rows is a view, not a copy.
-        whole = int(some[-1]) - int(some[0]) + 1 == len(some)
-        block_vectors = vectors[some[0] : some[-1] + 1] if whole else vectors[some]
+        consecutive = int(some[-1]) - int(some[0]) + 1 == len(some)
+        block_vectors = vectors[some[0] : some[-1] + 1] if consecutive else vectors[some]
         scores = _products(metric, queries, np.asarray(block_vectors).astype(np.float32, copy=False))
         block_rows, block = _cut(np.broadcast_to(some, scores.shape), scores, k + EXTRA_CANDIDATES)
-        held_rows, held = _cut(np.hstack([held_rows, block_rows]), np.hstack([held, block]), k + EXTRA_CANDIDATES)
-    return best(held_rows, rescore(metric, queries, vectors, held_rows), k)
+        best_rows, best_scores = _cut(
+            np.hstack([best_rows, block_rows]), np.hstack([best_scores, block]), k + EXTRA_CANDIDATES
+        )
+    return best(best_rows, rescore(metric, queries, vectors, best_rows), k)
 
 
 def _products(metric: Metric, queries: Floats, vectors: Floats) -> Floats:

@@ -129,10 +129,10 @@ class _TorchSearcher:
     @torch.inference_mode()
     def _search(self, queries: Floats, k: int, allowed: Mask | None) -> tuple[NDArray[np.int64], Floats]:
         try:
-            asked = torch.from_numpy(np.ascontiguousarray(queries)).to(self._device)
+            query_tensor = torch.from_numpy(np.ascontiguousarray(queries)).to(self._device)
             mask = None if allowed is None else self._mask(allowed)
-            rows, rough = self._candidates(asked, min(k + _SPARE, len(self._vectors)), mask)
-            scores = self._scores(asked, rows)
+            rows, rough = self._candidates(query_tensor, min(k + _SPARE, len(self._vectors)), mask)
+            scores = self._scores(query_tensor, rows)
             scores[rough == -torch.inf] = -torch.inf
             rows[rough == -torch.inf] = NO_ID
             order = torch.argsort(scores, dim=1, descending=True)[:, :k]
@@ -156,16 +156,16 @@ class _TorchSearcher:
         most = _BLOCK_CPU if self._device.type == "cpu" else _BLOCK_CUDA
         size = max(k, min(most, _SCORE_BYTES // (4 * max(1, len(queries)))))
         rows = torch.empty((len(queries), 0), dtype=torch.int64, device=self._device)
-        held = torch.empty((len(queries), 0), dtype=torch.float32, device=self._device)
+        best_scores = torch.empty((len(queries), 0), dtype=torch.float32, device=self._device)
         for start in range(0, len(self._vectors), size):
             scores = self._products(queries, start, start + size)
             if mask is not None:
                 scores.masked_fill_(~mask[start : start + size], -torch.inf)
-            top, places = torch.topk(scores, min(k, scores.shape[1]), dim=1)
-            held, rows = torch.cat([held, top], dim=1), torch.cat([rows, places + start], dim=1)
-            held, order = torch.topk(held, min(k, held.shape[1]), dim=1)
+            top, positions = torch.topk(scores, min(k, scores.shape[1]), dim=1)
+            best_scores, rows = torch.cat([best_scores, top], dim=1), torch.cat([rows, positions + start], dim=1)
+            best_scores, order = torch.topk(best_scores, min(k, best_scores.shape[1]), dim=1)
             rows = torch.gather(rows, 1, order)
-        return rows, held
+        return rows, best_scores
 
     def _products(self, queries: torch.Tensor, start: int, end: int) -> torch.Tensor:
         """Return products summed in float32, because sums in float16 would lose the order of close scores."""

@@ -43,16 +43,16 @@ class Committer:
         pieces = self._plan(view, compact=compact)
         by_number = {live.entry.number: live for live in view.segments}
         again = {piece.parts for piece in pieces if piece.is_stale or (compact and piece.dead)}
-        segments = tuple(self._made(pieces, again, by_number, view))
-        kept = tuple(self._with_tombstones(live, generation) for live in segments)
+        segments = tuple(self._new_segments(pieces, again, by_number, view))
+        live_segments = tuple(self._with_tombstones(live, generation) for live in segments)
         manifest = replace(
             self.manifest,
             generation=generation,
             corpus=corpus,
-            segments=tuple(live.entry for live in kept),
+            segments=tuple(live.entry for live in live_segments),
         )
         lock = self.storage.publish(manifest)
-        return IndexSnapshot(metric=view.metric, generation=manifest.generation, segments=kept), manifest, lock
+        return IndexSnapshot(metric=view.metric, generation=manifest.generation, segments=live_segments), manifest, lock
 
     def _plan(self, view: IndexSnapshot, *, compact: bool) -> list[SegmentGroup]:
         known = {entry.number for entry in self.manifest.segments}
@@ -72,7 +72,7 @@ class Committer:
         merged = len(packed(pieces, self.options.segment_rows)) < len(pieces)
         return not tail and not merged and not any(piece.dead for piece in pieces)
 
-    def _made(
+    def _new_segments(
         self,
         pieces: list[SegmentGroup],
         again: Collection[tuple[int, ...]],

@@ -76,10 +76,10 @@ def checked_vectors(vectors: Any, dim: int, name: str) -> Floats:
         raise IndexInputInvalid(f"{name} have shape {found.shape}, not [n, {dim}]", param=name)
     if found.dtype.kind != "f":
         raise IndexInputInvalid(f"{name} are {found.dtype}, not floats", param=name)
-    own = np.array(found, dtype=np.float32, order="C")
-    if not np.isfinite(own).all():
+    array = np.array(found, dtype=np.float32, order="C")
+    if not np.isfinite(array).all():
         raise IndexInputInvalid(f"{name} hold a value that is no finite number", param=name)
-    return own
+    return array
 
 
 def checked_k(k: int) -> int:
@@ -191,11 +191,11 @@ class SegmentedIndex:
             self._changed = True
 
     def delete(self, ids: Ids) -> int:
-        gone = np.unique(checked_ids(ids))
+        deleted = np.unique(checked_ids(ids))
         with self._as_writer():
-            segments = tuple(live.without(gone) for live in self._view.segments)
+            segments = tuple(live.without(deleted) for live in self._view.segments)
             before = sum(live.dead for live in self._view.segments)
-            count = sum(live.dead for live in segments) - before + self._tail.delete(gone)
+            count = sum(live.dead for live in segments) - before + self._tail.delete(deleted)
             if count:
                 self._view = replace(self._view, segments=segments, tail=self._tail.view())
                 self._changed = True

@@ -88,9 +88,9 @@ def check_fits(manifest: Manifest, spec: IndexSpec, name: str) -> None:
         raise IndexMismatch(f"{name} has dimension {manifest.dim}, not {spec.dim}", param="dim")
     if manifest.metric != spec.metric:
         raise IndexMismatch(f"{name} has metric {manifest.metric}, not {spec.metric}", param="metric")
-    wanted, found = spec.encoder_json(), dict(manifest.encoder)
-    if wanted != found:
-        other = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
+    expected, found = spec.encoder_json(), dict(manifest.encoder)
+    if expected != found:
+        other = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
         raise IndexMismatch(f"{name} was made by another encoder: {', '.join(other)} differ", param="encoder")
 
 

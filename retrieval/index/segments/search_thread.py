@@ -41,8 +41,14 @@ class _Request:
             return False
         if self.where is other.where:
             return True
-        mine, theirs = self.where, other.where
-        return mine is not None and theirs is not None and mine.ids is None and theirs.ids is None and mine == theirs
+        own_filter, other_filter = self.where, other.where
+        return (
+            own_filter is not None
+            and other_filter is not None
+            and own_filter.ids is None
+            and other_filter.ids is None
+            and own_filter == other_filter
+        )
 
 
 class SearchThread:

@@ -87,9 +87,9 @@ class Segment:
 
     def _find(self, queries: Floats, k: int, allowed: Mask | None, survivors: int) -> scoring.Candidates:
         more = min(k * _OVER_FETCH[self.entry.kind], max(k, _MOST_CANDIDATES))
-        wanted = min(survivors, more + scoring.EXTRA_CANDIDATES)
+        num_candidates = min(survivors, more + scoring.EXTRA_CANDIDATES)
         searcher = self.searcher.get()
-        rows, scores = searcher.search(queries, wanted, allowed, survivors / len(self))
+        rows, scores = searcher.search(queries, num_candidates, allowed, survivors / len(self))
         if allowed is not None:
             rows = np.where(allowed[rows], rows, NO_ID)  # a back end may ignore the mask
         if not searcher.exact:

@@ -71,9 +71,9 @@ class _Order:
         for start in range(0, len(self.columns), _BLOCK):
             part, row = self._part[start : start + _BLOCK], self._row[start : start + _BLOCK]
             block = np.empty((len(part), dim), np.float32)
-            for place in np.unique(part):
-                here = part == place
-                block[here] = self._parts[place].source.raw(row[here])
+            for index in np.unique(part):
+                here = part == index
+                block[here] = self._parts[index].source.raw(row[here])
             yield block
 
     def mean(self, dim: int) -> Floats:

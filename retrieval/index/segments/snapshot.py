@@ -152,9 +152,9 @@ class Memtable:
     def add(self, columns: Columns, vectors: Floats) -> None:
         start, end = len(self._alive), len(self._alive) + len(columns)
         if end > len(self._buffer):
-            grown = np.empty((max(end, 2 * len(self._buffer)), self._buffer.shape[1]), np.float32)
-            grown[:start] = self._buffer[:start]
-            self._buffer = grown
+            buffer = np.empty((max(end, 2 * len(self._buffer)), self._buffer.shape[1]), np.float32)
+            buffer[:start] = self._buffer[:start]
+            self._buffer = buffer
         self.delete(columns.ids)
         self._buffer[start:end] = vectors
         self._columns = concatenated([self._columns, columns])

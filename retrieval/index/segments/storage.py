@@ -106,7 +106,7 @@ class Storage:
         return ""
 
     def _clean(self, current: Manifest, drafts: Collection[int]) -> None:
-        needed = set(self._files_of_kept(current))
+        needed = set(self._retained_files(current))
         folders = {Path(name).parent.name for name in needed} | {f"{number:08d}" for number in drafts}
         unneeded = [path for path in (self.folder / "segments").iterdir() if path.name not in folders]
         unneeded += [path for path in (self.folder / "deleted").iterdir() if f"deleted/{path.name}" not in needed]
@@ -124,7 +124,7 @@ class Storage:
     def manifest_path(self, generation: int) -> Path:
         return self.folder / "manifests" / f"{generation:08d}.json"
 
-    def _files_of_kept(self, current: Manifest) -> Iterator[str]:
+    def _retained_files(self, current: Manifest) -> Iterator[str]:
         """Yield the files of the current generation and of those with readers; remove the other manifests."""
         # After a commit that failed at its last step the disk may be a generation ahead of the process.
         on_disk = manifest_from_bytes(self._read_current(), str(self.folder / CURRENT))

@@ -51,9 +51,9 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
         raise IndexDamaged(f"the manifest of {folder} cannot be read: {error}") from error
     if not isinstance(manifest, dict):
         raise IndexDamaged(f"the manifest of {folder} is no JSON object")
-    for key, wanted in identity(kind).items():
-        if manifest.get(key) != wanted:
-            raise IndexMismatch(f"{folder} has {key} {manifest.get(key)!r}, this version reads {wanted!r}", param=key)
+    for key, expected in identity(kind).items():
+        if manifest.get(key) != expected:
+            raise IndexMismatch(f"{folder} has {key} {manifest.get(key)!r}, this version reads {expected!r}", param=key)
     return manifest
 
 

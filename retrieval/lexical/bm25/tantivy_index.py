@@ -89,15 +89,15 @@ def _written_checksum(file: BinaryIO) -> int:
 
 
 def _checksum(file: BinaryIO) -> int:
-    left, _ = _footer(file)
+    remaining, _ = _footer(file)
     file.seek(0)
     checksum = 0
-    while left > 0:
-        block = file.read(min(_BLOCK, left))
+    while remaining > 0:
+        block = file.read(min(_BLOCK, remaining))
         if not block:
             raise ValueError("cut while it was read")
         checksum = zlib.crc32(block, checksum)
-        left -= len(block)
+        remaining -= len(block)
     return checksum
 
 
@@ -319,7 +319,7 @@ def _admits_none(where: RowFilter | None) -> bool:
 
 def _bits_of(types: int) -> list[int]:
     """Return the positions of the set bits."""
-    return [place for place in range(types.bit_length()) if types >> place & 1]
+    return [bit for bit in range(types.bit_length()) if types >> bit & 1]
 
 
 def _schema() -> tantivy.Schema:

@@ -192,7 +192,7 @@ class _Changes:
         self._built: list[Segment] = []
         self._step = 0
         self._added_at: list[int] = []
-        self._gone_at: dict[int, int] = {}
+        self._deleted_at: dict[int, int] = {}
 
     def add(self, passage: Passage, namespace: int) -> None:
         self.delete(checked_id(passage))
@@ -203,22 +203,22 @@ class _Changes:
 
     def delete(self, passage_id: int) -> None:
         self._step += 1
-        self._gone_at[passage_id] = self._step
+        self._deleted_at[passage_id] = self._step
 
     def applied(self, parts: Sequence[LivePart]) -> list[LivePart]:
         """Return the parts after the changes; only those that changed lack files."""
         if len(self._builder):
             self._seal()
         out = []
-        gone = np.fromiter(self._gone_at, dtype=np.int64, count=len(self._gone_at))
+        deleted = np.fromiter(self._deleted_at, dtype=np.int64, count=len(self._deleted_at))
         for part in parts:
-            dead = part.alive & np.isin(part.segment.ids, gone)
+            dead = part.alive & np.isin(part.segment.ids, deleted)
             files = {name: file for name, file in part.files.items() if name != "alive"}
             out.append(LivePart(part.segment, part.alive & ~dead, files) if dead.any() else part)
         first = 0
         for segment in self._built:
             steps = self._added_at[first : first + len(segment)]
-            last = [self._gone_at[number] for number in segment.ids.tolist()]
+            last = [self._deleted_at[number] for number in segment.ids.tolist()]
             out.append(LivePart(segment, np.array(last) <= np.array(steps)))
             first += len(segment)
         return out

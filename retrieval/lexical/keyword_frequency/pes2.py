@@ -216,5 +216,5 @@ def query_keywords(question: str) -> tuple[Keyword, ...]:
     Where the question has only function words, all of them are keywords.
     """
     words = [word for part in question.split() if (word := part.strip(_EDGES))]
-    telling = [word for word in words if word.lower() not in _EMPTY and word != "a"]
-    return distinct_keywords(Keyword(word) for word in telling or words)
+    content_words = [word for word in words if word.lower() not in _EMPTY and word != "a"]
+    return distinct_keywords(Keyword(word) for word in content_words or words)

@@ -198,9 +198,9 @@ def merged(segments: Sequence[Segment], alive: Sequence[NDArray[np.bool_]]) -> S
         shifts = base + np.cumsum(spans) - spans - segment.bases[:-1]
         places = (segment.occurrences >> 3).astype(np.int64)
         rows = np.searchsorted(segment.bases, places, side="right") - 1
-        kept = keep[rows]
-        moved = ((places + shifts[rows]) << 3 | (segment.occurrences & 7))[kept]
-        old = np.repeat(np.arange(len(segment.terms)), np.diff(segment.offsets))[kept]
+        selected = keep[rows]
+        moved = ((places + shifts[rows]) << 3 | (segment.occurrences & 7))[selected]
+        old = np.repeat(np.arange(len(segment.terms)), np.diff(segment.offsets))[selected]
         numbers.append(_renumbered(segment, old, terms))
         occurrences.append(moved.astype(np.uint32))
         lengths.append(spans[keep])
@@ -295,8 +295,8 @@ def write_parts(folder: Path, parts: Sequence[LivePart], generation: int) -> tup
         OSError: the old generation stays valid.
     """
     written = []
-    for place, part in enumerate(parts):
-        name = f"{generation:08d}-{place}"
+    for index, part in enumerate(parts):
+        name = f"{generation:08d}-{index}"
         files = dict(part.files)
         if not files:
             for column in _ARRAYS:
@@ -313,9 +313,9 @@ def write_parts(folder: Path, parts: Sequence[LivePart], generation: int) -> tup
 
 def remove_unreferenced(folder: Path, parts: Sequence[LivePart]) -> None:
     """Remove files that the manifest does not name: of older generations, and of killed writers."""
-    named = {file for part in parts for file, _ in part.files.values()}
+    referenced = {file for part in parts for file, _ in part.files.values()}
     for path in folder.glob("*.npy"):
-        if path.name not in named:
+        if path.name not in referenced:
             with contextlib.suppress(OSError):
                 path.unlink()
 

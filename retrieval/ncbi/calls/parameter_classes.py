@@ -228,12 +228,12 @@ def _of_term(term: str, where: _Where) -> set[ParamClass]:
     found: set[ParamClass] = {"free_text"} if parsed.uneven else set()
     if holds_sequence(term):
         found.add("sequence")
-    telling = [clause for clause in parsed.clauses if not _is_date(clause)]
+    clauses = [clause for clause in parsed.clauses if not _is_date(clause)]
     # Checked jointly as well: a position can be spread over clauses and tags, and tags can be quoted.
-    together = " ".join(f"{clause.text} {clause.tag}" for clause in telling)
-    if holds_place(together) or _is_split_place(telling) or tags_in(term) & _PLACE_TAGS:
+    together = " ".join(f"{clause.text} {clause.tag}" for clause in clauses)
+    if holds_place(together) or _is_split_place(clauses) or tags_in(term) & _PLACE_TAGS:
         found.add("coordinates")
-    return found.union(*(_of_clause(clause, where) for clause in telling))
+    return found.union(*(_of_clause(clause, where) for clause in clauses))
 
 
 def _is_date(clause: Clause) -> bool:

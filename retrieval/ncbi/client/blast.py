@@ -81,9 +81,9 @@ class BlastRunner:
         deadline = self._clock.now() + self._timing.total_timeout_s
         if call.endpoint == "blast_get":
             return await self._result(self._known(call.params["RID"]), call, deadline)
-        if remembered := self._remembered(key):
+        if previous_search := self._find_search(key):
             with suppress(BlastFailed):  # its result has expired: submit again
-                return await self._result(remembered, call, deadline)
+                return await self._result(previous_search, call, deadline)
         search = await self._submit(call)
         _remember(self._by_query, key, search)
         try:
@@ -92,7 +92,7 @@ class BlastRunner:
             self._by_query.pop(key, None)
             raise
 
-    def _remembered(self, key: str) -> _Search | None:
+    def _find_search(self, key: str) -> _Search | None:
         search = self._by_query.get(key)
         if search is None or self._clock.now() - search.submitted_at > self._timing.rid_lifetime_s:
             return None

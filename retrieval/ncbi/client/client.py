@@ -334,7 +334,7 @@ class NcbiClient:
                 check_body(call, text)
             except NcbiThrottled:
                 # NCBI throttles the whole process, not only this call.
-                self._limiter.delay(self._asked_pause(reply.retry_after))
+                self._limiter.delay(self._retry_after_pause(reply.retry_after))
                 raise
             return RawReply(reply.status, reply.content_type, text, size, attempts=attempt)
         except NcbiError as error:
@@ -356,7 +356,7 @@ class NcbiClient:
         await self._limiter.acquire()
         self._observer.ncbi_waited(time.monotonic() - began)
 
-    def _asked_pause(self, header: str) -> float:
+    def _retry_after_pause(self, header: str) -> float:
         return min(retry_after_s(header, datetime.now(UTC)), self._config.retry.max_retry_after_s)
 
 

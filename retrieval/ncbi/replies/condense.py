@@ -58,19 +58,19 @@ def condense_blast(result: BlastResult, max_chars: int, *, places: bool) -> Cond
     near = [hit for hit in result.hits if hit.bits >= _NEAR_BEST * best]
     organism = _most(filter(None, (species_of_title(hit.title) for hit in near)))
     organism = organism or _most(filter(None, (species_of_title(hit.title) for hit in result.hits)))
-    agreed = [organism or "unknown organism", _place(near, organism)]
+    labels = [organism or "unknown organism", _place(near, organism)]
     head = f"{len(result.hits)} blast hit{'' if len(result.hits) == 1 else 's'}\n1. "
-    head += " ".join(reversed(agreed) if places else agreed)
+    head += " ".join(reversed(labels) if places else labels)
     if gene := _most(filter(None, map(_gene_of, near))):
         head += f" gene {gene}"
-    text, shown = f"[{head}", 0
+    text, num_shown = f"[{head}", 0
     for hit in result.hits:
         row = f"\n- {_blast_row(hit, result.query_length)}"
-        if shown and len(text) + len(row) > max_chars:
-            text += f"\n{len(result.hits) - shown} more left out"
+        if num_shown and len(text) + len(row) > max_chars:
+            text += f"\n{len(result.hits) - num_shown} more left out"
             break
-        text, shown = text + row, shown + 1
-    return Condensed(f"{text}]", len(result.hits), len(result.hits) - shown)
+        text, num_shown = text + row, num_shown + 1
+    return Condensed(f"{text}]", len(result.hits), len(result.hits) - num_shown)
 
 
 def _most(values: Iterable[str]) -> str:
@@ -125,18 +125,18 @@ _COMMON_WORDS = frozenset(
 
 
 def condense_omim(entries: list[OmimRecord], focus: Focus, max_chars: int) -> Condensed:
-    wanted = _words(focus.terms[0]) if focus.terms else frozenset()
-    rows = _on_topic(entries, wanted, places=focus.places)
+    topic_words = _words(focus.terms[0]) if focus.terms else frozenset()
+    rows = _on_topic(entries, topic_words, places=focus.places)
     num_topic = len(rows)
     if not rows:
-        rows = _best_gene(entries, wanted)
+        rows = _best_gene(entries, topic_words)
     numbered = {gene.uid for gene, _ in rows} | {p.uid for _, p in rows if p}
     text = f"[{len(entries)} omim entr{'y' if len(entries) == 1 else 'ies'}, {num_topic} on topic"
     if listed := _listed(rows, places=focus.places):
         text += f"{'' if num_topic else ', nearest'}\n1. {listed}"
     for gene, phenotype in rows:
         text += f"\n- {_omim_row(gene, phenotype)}"
-    shown = len(numbered)
+    num_shown = len(numbered)
     others = [_other(e) for e in entries if e.uid not in numbered]
     for place, other in enumerate(others):
         piece = f"{'; ' if place else chr(10) + 'other: '}{other}"
@@ -144,23 +144,23 @@ def condense_omim(entries: list[OmimRecord], focus: Focus, max_chars: int) -> Co
             text += f"; {len(others) - place} more left out"
             break
         text += piece
-        shown += 1
+        num_shown += 1
     ids = tuple(e.uid for e in entries if e.uid in numbered)
-    return Condensed(text + "]", len(entries), len(entries) - shown, ids=ids)
+    return Condensed(text + "]", len(entries), len(entries) - num_shown, ids=ids)
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"[a-z0-9]+", text.lower())) - _COMMON_WORDS
 
 
-def _coverage(entry: OmimRecord, wanted: frozenset[str]) -> float:
-    """Return the share of ``wanted`` words that occur in the entry's titles."""
+def _coverage(entry: OmimRecord, topic_words: frozenset[str]) -> float:
+    """Return the share of ``topic_words`` that occur in the entry's titles."""
     have = _words(f"{entry.title} {entry.symbol} {entry.other_titles}")
-    return len(wanted & have) / len(wanted) if wanted else 0.0
+    return len(topic_words & have) / len(topic_words) if topic_words else 0.0
 
 
 def _on_topic(
-    entries: list[OmimRecord], wanted: frozenset[str], *, places: bool
+    entries: list[OmimRecord], topic_words: frozenset[str], *, places: bool
 ) -> list[tuple[OmimRecord, OmimRecord | None]]:
     """Return genes whose title, or whose location partner's, covers the topic best (at least half of its words).
 
@@ -169,7 +169,7 @@ def _on_topic(
     candidates: list[tuple[float, OmimRecord, OmimRecord | None]] = []
     genes = [e for e in entries if e.is_gene and e.symbol]
     for entry in entries:
-        covered = _coverage(entry, wanted)
+        covered = _coverage(entry, topic_words)
         if entry.is_gene and entry.symbol:
             candidates.append((covered, entry, None))
             continue
@@ -185,10 +185,10 @@ def _on_topic(
     return _first_of_each((g, p) for covered, g, p in candidates if covered == best)
 
 
-def _best_gene(entries: list[OmimRecord], wanted: frozenset[str]) -> list[tuple[OmimRecord, OmimRecord | None]]:
+def _best_gene(entries: list[OmimRecord], topic_words: frozenset[str]) -> list[tuple[OmimRecord, OmimRecord | None]]:
     """Return the gene whose title shares most words with an unmatched topic, else NCBI's most relevant gene."""
     genes = [e for e in entries if e.is_gene and e.symbol]
-    ranked = sorted(genes, key=lambda g: -_coverage(g, wanted))
+    ranked = sorted(genes, key=lambda g: -_coverage(g, topic_words))
     return [(gene, None) for gene in ranked[:1]]
 
 
@@ -257,12 +257,12 @@ def condense(parsed: ParsedReply, focus: Focus, *, max_chars: int = 1200) -> Con
 def _ids(found: IdList, max_chars: int) -> Condensed:
     if not found.ids:
         return Condensed("[0 ids]" if not found.count else f"[0 of {found.count} ids]", 0, empty=True)
-    shown = list(found.ids)
-    while len(",".join(shown)) > max_chars:
-        shown.pop()
-    total = f" of {found.count}" if found.count > len(shown) else ""
-    text = f"[{len(shown)}{total} id{'s' if len(shown) > 1 else ''}: {','.join(shown)}]"
-    return Condensed(text, len(found.ids), len(found.ids) - len(shown), ids=tuple(shown))
+    ids = list(found.ids)
+    while len(",".join(ids)) > max_chars:
+        ids.pop()
+    total = f" of {found.count}" if found.count > len(ids) else ""
+    text = f"[{len(ids)}{total} id{'s' if len(ids) > 1 else ''}: {','.join(ids)}]"
+    return Condensed(text, len(found.ids), len(found.ids) - len(ids), ids=tuple(ids))
 
 
 def counted(number: int, noun: str) -> str:
@@ -271,15 +271,15 @@ def counted(number: int, noun: str) -> str:
 
 def fit(head: str, lines: Sequence[str], max_chars: int, ids: Sequence[str] = ()) -> Condensed:
     """Return the head and, numbered under it, as many whole lines as fit."""
-    text, shown = f"[{head}", 0
+    text, num_shown = f"[{head}", 0
     for line in lines:
-        row = f"\n{shown + 1}. {line}"
-        if shown and len(text) + len(row) > max_chars:
+        row = f"\n{num_shown + 1}. {line}"
+        if num_shown and len(text) + len(row) > max_chars:
             break
-        text, shown = text + row, shown + 1
-    left_out = len(lines) - shown
-    note = f"\n{left_out} more left out" if left_out else ""
-    return Condensed(f"{text}{note}]", len(lines), left_out, ids=tuple(ids[:shown]))
+        text, num_shown = text + row, num_shown + 1
+    num_left_out = len(lines) - num_shown
+    note = f"\n{num_left_out} more left out" if num_left_out else ""
+    return Condensed(f"{text}{note}]", len(lines), num_left_out, ids=tuple(ids[:num_shown]))
 
 
 # Genes

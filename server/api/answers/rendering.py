@@ -255,7 +255,7 @@ class OpenWebUiRenderer:
 
     def __init__(self) -> None:
         self._calls = 0
-        self._told = False
+        self._has_status = False
 
     def of(self, event: Event, choice: Choice) -> list[dict[str, Any]]:
         match event:
@@ -270,14 +270,14 @@ class OpenWebUiRenderer:
                 return [self._status(f"searched for {', '.join(queries)}; sources: {len(sources)}")]
             case Evidence(references=references):
                 return [source(reference) for reference in references]
-            case Done() if self._told:
+            case Done() if self._has_status:
                 calls = f"{self._calls} call{'' if self._calls == 1 else 's'}; " if self._calls else ""
                 return [_status(f"{calls}{choice.left}", done=True)]
             case _:
                 return []
 
     def _status(self, text: str) -> dict[str, Any]:
-        self._told = True
+        self._has_status = True
         return _status(text, done=False)
 
 
@@ -291,13 +291,13 @@ def renderer_for(
     Raises:
         OptionInvalid: ``arrowhead.events`` is not a boolean.
     """
-    left = dict(options)
-    wanted = left.pop("events", None)
-    if wanted is not None and not isinstance(wanted, bool):
+    remaining = dict(options)
+    enabled = remaining.pop("events", None)
+    if enabled is not None and not isinstance(enabled, bool):
         raise OptionInvalid("arrowhead.events: must be true or false", param="arrowhead.events")
-    if wanted is None:
-        wanted = any(name.lower().startswith(_HEADERS) for name in headers)
-    return (OpenWebUiRenderer() if wanted else None), left
+    if enabled is None:
+        enabled = any(name.lower().startswith(_HEADERS) for name in headers)
+    return (OpenWebUiRenderer() if enabled else None), remaining
 
 
 def source(reference: Reference) -> dict[str, Any]:

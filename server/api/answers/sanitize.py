@@ -55,7 +55,7 @@ class TextSanitizer:
     """
 
     def __init__(self) -> None:
-        self._held = ""
+        self._buffer = ""
         self._last = ""  # a character that was returned before it could be judged
         self._num_fed = 0
         self._spaces: list[int] = []  # positions in the input before which a space was inserted
@@ -72,33 +72,33 @@ class TextSanitizer:
         return position + bisect_right(self._spaces, position)
 
     def _give(self, text: str, *, ends: bool) -> str:
-        held = self._held + text
-        start = self._num_fed - len(self._held)
+        buffer = self._buffer + text
+        start = self._num_fed - len(self._buffer)
         self._num_fed += len(text)
-        given: list[str] = []
-        if held and self._last:
-            if _opens(self._last + held[0]):
+        parts: list[str] = []
+        if buffer and self._last:
+            if _opens(self._last + buffer[0]):
                 self._spaces.append(start)
-                given.append(" ")
+                parts.append(" ")
             self._last = ""
         at = 0
-        while (sign := _TRIGGER.search(held, at)) is not None:
+        while (sign := _TRIGGER.search(buffer, at)) is not None:
             found = sign.start()
-            safe = is_safe(held[found : found + MAX_LOOKAHEAD], ends=ends)
+            safe = is_safe(buffer[found : found + MAX_LOOKAHEAD], ends=ends)
             if safe is None:
                 break
-            given.append(held[at : found + 1])
+            parts.append(buffer[at : found + 1])
             at = found + 1
             if not safe:
                 self._spaces.append(start + at)
-                given.append(" ")
+                parts.append(" ")
         else:
-            found = len(held)
-        given.append(held[at:found])
-        self._held = held[found:]
-        if ends and held:
-            self._last = held[-1]
-        return "".join(given)
+            found = len(buffer)
+        parts.append(buffer[at:found])
+        self._buffer = buffer[found:]
+        if ends and buffer:
+            self._last = buffer[-1]
+        return "".join(parts)
 
 
 def sanitize_text(text: str) -> str:
@@ -176,9 +176,9 @@ class EventSanitizer:
             case TextDelta(text=text, channel=channel):
                 if channel == "answer":
                     yield from self._rest_of("reasoning")
-                shown = self._texts[channel].feed(text)
-                if shown or event.logprobs or not text:
-                    yield replace(event, text=shown)
+                safe = self._texts[channel].feed(text)
+                if safe or event.logprobs or not text:
+                    yield replace(event, text=safe)
             case TranscriptDelta():
                 yield event
             case Step(text=text):

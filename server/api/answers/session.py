@@ -256,10 +256,10 @@ class Answers:
         self._recorders[index].feed(event)
         if isinstance(event, Done):
             self._record_egress(index)
-        shown = list(self._safe[index].of(event)) if self._safe else (event,)
-        for one in shown:
+        events = list(self._safe[index].of(event)) if self._safe else (event,)
+        for one in events:
             self.choices[index].feed(one)
-        return shown
+        return events
 
     def _ticket(self) -> Ticket:
         """Return the queue ticket with the estimated tokens of all choices.

@@ -81,8 +81,8 @@ class KeepAlive:
         wait_s = self._last + self._every_s - time.monotonic()
         if wait_s <= 0:
             if self._is_stream and not self._is_busy:
-                said = {"type": "http.response.body", "body": KEEPALIVE, "more_body": True}
-                self._comment = loop.create_task(self(said), name="keep-alive")
+                message = {"type": "http.response.body", "body": KEEPALIVE, "more_body": True}
+                self._comment = loop.create_task(self(message), name="keep-alive")
             wait_s = self._every_s
         self._clock = loop.call_later(wait_s, self._on_timer)
 
@@ -141,10 +141,10 @@ class _EventStream(StreamingResponse):
         self._keepalive_s = keepalive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kept = KeepAlive(send, self._keepalive_s, scope["state"].get("send_piece"))
+        keepalive = KeepAlive(send, self._keepalive_s, scope["state"].get("send_piece"))
         try:
-            async with kept:
-                await super().__call__(scope, receive, kept)
+            async with keepalive:
+                await super().__call__(scope, receive, keepalive)
         finally:
             await _close(self._opening, self._chunks)
 

@@ -51,13 +51,13 @@ async def chat_completions(request: Request) -> Response:
     if services.lifecycle.may_serve_openai and (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body = parse_chat(sent)
-    shown, options = renderer_for(request.headers, body.arrowhead or {})
+    renderer, options = renderer_for(request.headers, body.arrowhead or {})
     job = side_job(request.headers, body.messages[-1].text)
     answers = _answers(services, body, request.state.principal, job, options)
     answers.check(request.headers.get(TIMEOUT_HEADER))
     decode = services.lifecycle.get().tokenizer.decode
     if body.stream:
-        return await stream_reply(request, answers, _chunks(answers, body, decode, shown))
+        return await stream_reply(request, answers, _chunks(answers, body, decode, renderer))
     async with cancel_on_disconnect(request.receive):
         await answers.collect()
     return JSONResponse(_completion(answers, body, decode))
@@ -99,9 +99,9 @@ def _envelope(answers: Answers, kind: str) -> dict[str, Any]:
 
 
 async def _chunks(
-    answers: Answers, body: ChatRequest, decode: Decode, shown: OpenWebUiRenderer | None
+    answers: Answers, body: ChatRequest, decode: Decode, renderer: OpenWebUiRenderer | None
 ) -> AsyncGenerator[Chunk, None]:
-    """Yield the chunks of the reply; ``shown`` renders Open WebUI's additional events for the first choice."""
+    """Yield the chunks of the reply; ``renderer`` renders Open WebUI's additional events for the first choice."""
     base = _envelope(answers, "chat.completion.chunk") | ({"usage": None} if body.include_usage else {})
     greeted: set[int] = set()
     async with aclosing(answers.events()) as events:
@@ -109,9 +109,9 @@ async def _chunks(
             if index not in greeted:
                 greeted.add(index)
                 yield base | {"choices": [_choice(index, {"role": "assistant", "content": ""})]}
-            if shown is not None and index == 0:
-                for told in shown.of(event, answers.choices[0]):
-                    yield base | {"choices": [_choice(0, {})], "event": told}
+            if renderer is not None and index == 0:
+                for rendered in renderer.of(event, answers.choices[0]):
+                    yield base | {"choices": [_choice(0, {})], "event": rendered}
                 if isinstance(event, Evidence):
                     continue  # Open WebUI makes a source of each annotation, which would duplicate it
             for choice in _choices(index, event, answers, decode if body.logprobs else None):

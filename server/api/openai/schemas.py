@@ -245,11 +245,11 @@ def _served(body: object) -> dict[str, Any]:
     return {name: value for name, value in body.items() if name not in NEUTRAL and name not in IGNORED}
 
 
-def is_neutral(given: object, neutral: Iterable[object]) -> bool:
+def is_neutral(value: object, neutral: Iterable[object]) -> bool:
     """Return whether a field's value requests nothing."""
-    return any(_same(given, value) for value in neutral)
+    return any(_same(value, entry) for entry in neutral)
 
 
-def _same(given: object, neutral: object) -> bool:
+def _same(value: object, neutral: object) -> bool:
     """Return whether the values are equal and both or neither boolean: False is not 0, 0.0 is."""
-    return given == neutral and isinstance(given, bool) == isinstance(neutral, bool)
+    return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)

@@ -116,13 +116,13 @@ async def detokenize(request: Request) -> Response:
         return JSONResponse({"prompt": await asyncio.to_thread(engine.tokenizer.decode, body.tokens)})
 
 
-def _parse(given: object) -> TokenizeRequest:
-    if not isinstance(given, dict):
+def _parse(data: object) -> TokenizeRequest:
+    if not isinstance(data, dict):
         raise InvalidRequest("the body must be a JSON object")
     for name, neutral in NEUTRAL.items():
-        if name in given and not is_neutral(given[name], neutral):
+        if name in data and not is_neutral(data[name], neutral):
             raise UnsupportedField(f"{name}: is not served", param=name)
-    body = parse_body(TokenizeRequest, {name: value for name, value in given.items() if name not in NEUTRAL})
+    body = parse_body(TokenizeRequest, {name: value for name, value in data.items() if name not in NEUTRAL})
     if (body.prompt is None) == (body.messages is None):
         raise InvalidRequest("prompt: send either prompt or messages", param="prompt")
     return body

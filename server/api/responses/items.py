@@ -102,9 +102,9 @@ class ResponseItems:
             return []
         self._thought_open = False
         part = _last_part(self._thoughts)
-        said = {"summary_index": part["summary_index"], "text": part["part"]["text"]}
+        fields = {"summary_index": part["summary_index"], "text": part["part"]["text"]}
         return [
-            self._at(self._thoughts, "reasoning_summary_text.done", **said),
+            self._at(self._thoughts, "reasoning_summary_text.done", **fields),
             self._at(self._thoughts, "reasoning_summary_part.done", **part),
         ]
 
@@ -166,10 +166,10 @@ class ResponseItems:
         wires = [*self._end_thoughts(), *self._open_message()]
         assert self._message is not None
         part = self._message["content"][0]
-        told = chat_logprobs(logprobs, self._decode)["content"] if self._decode else []
+        entries = chat_logprobs(logprobs, self._decode)["content"] if self._decode else []
         part["text"] += text
-        part["logprobs"] += told
-        delta = self._at(self._message, "output_text.delta", content_index=0, delta=text, logprobs=told)
+        part["logprobs"] += entries
+        delta = self._at(self._message, "output_text.delta", content_index=0, delta=text, logprobs=entries)
         return [*wires, delta]
 
     def _cite(self, references: Sequence[Reference]) -> list[Wire]:

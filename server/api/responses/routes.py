@@ -46,7 +46,7 @@ def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> 
 
     Constant members reflect that nothing is stored and that clients cannot define tools.
     """
-    asked = body.fields
+    fields = body.fields
     return {
         "id": head.id,
         "object": "response",
@@ -55,28 +55,28 @@ def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> 
         "background": False,
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
-        "instructions": asked.instructions,
-        "max_output_tokens": asked.max_output_tokens,
+        "instructions": fields.instructions,
+        "max_output_tokens": fields.max_output_tokens,
         "max_tool_calls": None,
-        "metadata": asked.metadata or {},
+        "metadata": fields.metadata or {},
         "model": head.model,
         "output": [],
         "parallel_tool_calls": body.parallel_tool_calls,
         "previous_response_id": None,
-        "prompt_cache_key": asked.prompt_cache_key,
+        "prompt_cache_key": fields.prompt_cache_key,
         "reasoning": {"effort": None, "summary": None},
-        "safety_identifier": asked.safety_identifier,
+        "safety_identifier": fields.safety_identifier,
         "service_tier": "default",
         "store": False,
-        "temperature": asked.temperature,
+        "temperature": fields.temperature,
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto",
         "tools": [],
-        "top_logprobs": asked.top_logprobs or 0,
-        "top_p": asked.top_p,
+        "top_logprobs": fields.top_logprobs or 0,
+        "top_p": fields.top_p,
         "truncation": "disabled",
         "usage": None,
-        "user": asked.user,
+        "user": fields.user,
     }
 
 
@@ -190,13 +190,13 @@ class _Answer:
         """
         async with aclosing(self._answers.events()) as events:
             first = await anext(events, None)
-            begun = self._object("in_progress")
+            response = self._object("in_progress")
             for wire in self._numbered([{"type": f"response.{name}"} for name in ("created", "in_progress")]):
-                yield wire | {"response": begun}
+                yield wire | {"response": response}
             try:
                 async with aclosing(self._rest(first, events)) as rest:
-                    async for told in rest:
-                        yield told
+                    async for chunk in rest:
+                        yield chunk
             except Exception as error:
                 log_failure(error)
                 for wire in self._failed(error):
@@ -215,11 +215,11 @@ class _Answer:
     def _failed(self, error: Exception) -> Iterator[Wire]:
         reply = error_reply(error)
         self._items.fail()
-        told = {"type": "error", "code": reply.code, "message": reply.message, "param": reply.param}
+        event = {"type": "error", "code": reply.code, "message": reply.message, "param": reply.param}
         # OpenAI's list of codes is closed; the previous event has the exact one.
         code = "rate_limit_exceeded" if reply.status == 429 else "server_error"
         failed = self._object("failed") | {"error": {"code": code, "message": reply.message}}
-        return self._numbered([told, {"type": "response.failed", "response": failed}])
+        return self._numbered([event, {"type": "response.failed", "response": failed}])
 
     def _numbered(self, wires: Sequence[Wire]) -> Iterator[Wire]:
         for wire in wires:
@@ -230,8 +230,8 @@ class _Answer:
         return "completed" if self._choice.finish_reason == "stop" else "incomplete"
 
     def _object(self, status: Status) -> dict[str, Any]:
-        made = response_object(self._answers.head, self._body, status)
+        response = response_object(self._answers.head, self._body, status)
         if status == "in_progress":
-            return made
+            return response
         usage = usage_of_response(self._choice, self._tokenizer.encode)
-        return made | {"output": self._items.items, "usage": usage, "arrowhead": self._choice.extra}
+        return response | {"output": self._items.items, "usage": usage, "arrowhead": self._choice.extra}

@@ -139,9 +139,9 @@ def _add_rules(schema: Schema) -> None:
     passed = {"anyOf": [{"enum": sorted(SKIPPED)}, {"pattern": f"^{CLIENTS_OWN}"}]}
     own = {"type": "object", "properties": {"type": {"type": "string"} | passed}, "required": ["type"]}
     items["items"] = {"anyOf": [items["items"], own | {"description": "of an earlier reply: passed over"}]}
-    wanted = {"properties": {"top_logprobs": {"type": "integer", "minimum": 1}}, "required": ["top_logprobs"]}
+    condition = {"properties": {"top_logprobs": {"type": "integer", "minimum": 1}}, "required": ["top_logprobs"]}
     named = {"include": {"type": "array", "contains": {"const": LOGPROBS}}}
-    schema["allOf"] = [{"if": wanted, "then": {"properties": named, "required": ["include"]}}]
+    schema["allOf"] = [{"if": condition, "then": {"properties": named, "required": ["include"]}}]
     schema["examples"] = [{"model": "model", "input": QUESTION}]
 
 
@@ -231,9 +231,9 @@ def parse_responses(body: object) -> ResponsesRequest:
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object")
     _refuse_what_is_not_served(body)
-    left_out = {"input", *NEUTRAL, *IGNORED}
+    excluded = {"input", *NEUTRAL, *IGNORED}
     try:
-        fields = Fields.model_validate({name: value for name, value in body.items() if name not in left_out})
+        fields = Fields.model_validate({name: value for name, value in body.items() if name not in excluded})
     except ValidationError as error:
         raise first_error(error) from None
     messages = _messages(body.get("input"))
@@ -259,16 +259,16 @@ def _refuse_what_is_not_served(body: Mapping[str, Any]) -> None:
         raise InvalidRequest("reasoning: input should be a valid dictionary", param="reasoning")
 
 
-def _messages(given: object) -> list[Message]:
-    if isinstance(given, str):
-        if len(given) > MAX_TEXT:
+def _messages(value: object) -> list[Message]:
+    if isinstance(value, str):
+        if len(value) > MAX_TEXT:
             raise InvalidRequest(f"input: at most {MAX_TEXT} characters are taken", param="input")
-        return [Message("user", given)]
-    if not isinstance(given, list):
+        return [Message("user", value)]
+    if not isinstance(value, list):
         raise InvalidRequest("input: must be text or a list of items", param="input")
-    if len(given) > MAX_MESSAGES:
+    if len(value) > MAX_MESSAGES:
         raise InvalidRequest(f"input: at most {MAX_MESSAGES} items are taken", param="input")
-    return [message for place, item in enumerate(given) if (message := _message(item, f"input[{place}]"))]
+    return [message for place, item in enumerate(value) if (message := _message(item, f"input[{place}]"))]
 
 
 def _message(item: object, place: str) -> Message | None:
@@ -295,5 +295,5 @@ def _refuse_other_parts(content: object, place: str) -> None:
     for number, part in enumerate(content if isinstance(content, list) else ()):
         kind = part.get("type") if isinstance(part, dict) else None
         if isinstance(kind, str) and kind not in _PARTS:
-            said = _OTHER_PARTS.get(kind, f"parts of type {kind[:64]!r} are not served: send text")
-            raise UnsupportedField(f"{place}.content[{number}]: {said}", param=f"{place}.content[{number}]")
+            reason = _OTHER_PARTS.get(kind, f"parts of type {kind[:64]!r} are not served: send text")
+            raise UnsupportedField(f"{place}.content[{number}]: {reason}", param=f"{place}.content[{number}]")

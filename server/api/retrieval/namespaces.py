@@ -161,8 +161,8 @@ def _describe_fully(services: Services, principal: Principal, name: str, busy: f
     retrieval = services.retrieval
     found = retrieval.namespaces.describe(name)
     queries = [] if found.damage else queries_of(retrieval.namespaces, name)
-    told = [asdict(saved.query) | {"day": saved.day, "count": saved.count} for saved in queries]
-    return _namespace_object(retrieval, found, busy) | {"queries": told}
+    records = [asdict(saved.query) | {"day": saved.day, "count": saved.count} for saved in queries]
+    return _namespace_object(retrieval, found, busy) | {"queries": records}
 
 
 def _namespace_object(retrieval: Retrieval, found: Description, busy: frozenset[str]) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _namespace_object(retrieval: Retrieval, found: Description, busy: frozenset[
     A damaged namespace has only the facts of its folder; ``damage`` is the reason. ``busy`` was determined before the
     namespace was read: one that is not "changing" is shown with all that its jobs have written.
     """
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "object": "namespace",
         "name": found.name,
         "created": found.created,
@@ -180,11 +180,11 @@ def _namespace_object(retrieval: Retrieval, found: Description, busy: frozenset[
         "changing": found.name in busy,
     }
     if settings := found.settings:
-        told |= {"encoder": settings.encoder or "none", "words": settings.words, "keywords": settings.keywords}
+        fields |= {"encoder": settings.encoder or "none", "words": settings.words, "keywords": settings.keywords}
         chunking = settings.chunking
-        told |= {"chunk_size": chunking.size, "chunk_overlap": chunking.overlap, "by_section": chunking.by_section}
+        fields |= {"chunk_size": chunking.size, "chunk_overlap": chunking.overlap, "by_section": chunking.by_section}
     if counts := found.counts:
-        told |= {"documents": counts.documents, "passages": counts.passages, "twins": counts.twins}
+        fields |= {"documents": counts.documents, "passages": counts.passages, "twins": counts.twins}
         targets = found.settings.targets if found.settings else ()
-        told["waiting"] = {target: counts.pending[target] for target in targets}
-    return told
+        fields["waiting"] = {target: counts.pending[target] for target in targets}
+    return fields

@@ -141,24 +141,24 @@ def _search(
     return _dumped(reply | {"arrowhead": {"retriever": retriever, "namespaces": names, "waiting": waiting}})
 
 
-def _names(known: list[str], asked: str | list[str] | None) -> list[str]:
+def _names(known: list[str], requested: str | list[str] | None) -> list[str]:
     """Return the requested namespaces, each once.
 
     Raises:
         NamespaceUnknown: a requested namespace is unknown, or there is none at all.
     """
-    if asked is None or isinstance(asked, str):
+    if requested is None or isinstance(requested, str):
         if not known:
             raise NamespaceUnknown("there is no namespace yet: POST /v1/namespaces makes one", param="namespaces")
         return known
-    for name in asked:
+    for name in requested:
         if name not in known:
             raise NamespaceUnknown(f"there is no namespace {name[:70]!r}", param="namespaces")
-    return list(dict.fromkeys(asked))
+    return list(dict.fromkeys(requested))
 
 
 def _survey(
-    namespaces: Namespaces, names: Sequence[str], asked: Retriever | None
+    namespaces: Namespaces, names: Sequence[str], retriever: Retriever | None
 ) -> tuple[Retriever, dict[str, dict[Target, int]]]:
     """Return the retriever, and the number of passages missing from the indices of each namespace."""
     targets_of: dict[str, Sequence[Target]] = {}
@@ -169,7 +169,7 @@ def _survey(
             pending = namespace.store.counts().pending
             if behind := {target: pending[target] for target in targets if pending[target]}:
                 waiting[name] = behind
-    return asked or default_retriever(targets_of.values()), waiting
+    return retriever or default_retriever(targets_of.values()), waiting
 
 
 def _passage(services: Services, principal: Principal, name: str, number: int) -> bytes:
@@ -185,9 +185,9 @@ def _passage(services: Services, principal: Principal, name: str, number: int) -
 
 
 def _item(found: RankedPassage, include_text: bool) -> dict[str, Any]:
-    shown = _passage_object(found.namespace, found.passage, found.document)
-    shown |= {"score": found.hit.score, "ranks": dict(found.ranks)}
-    return shown | ({"text": found.passage.text} if include_text else {})
+    item = _passage_object(found.namespace, found.passage, found.document)
+    item |= {"score": found.hit.score, "ranks": dict(found.ranks)}
+    return item | ({"text": found.passage.text} if include_text else {})
 
 
 def _passage_object(namespace: str, passage: Passage, document: Document) -> dict[str, Any]:

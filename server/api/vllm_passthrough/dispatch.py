@@ -55,7 +55,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
         body=plain_body(check_plain(body, services.settings.server.max_n), principal.key_id),
         headers=tuple((name, value) for name, value in request.scope["headers"] if name in _HEADERS),
     )
-    passage = PassthroughCall(
+    passthrough = PassthroughCall(
         layer=await engine.openai_layer(),
         call=call,
         principal=principal,
@@ -64,7 +64,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
         keepalive_s=services.settings.server.keepalive_s,
         choices=0 if request.scope["path"].endswith("/count_tokens") else _choices(body),
     )
-    return PassthroughResponse(services, passage)
+    return PassthroughResponse(services, passthrough)
 
 
 def plain_body(body: Mapping[str, Any], key_id: str) -> Mapping[str, Any]:

@@ -92,8 +92,12 @@ class ReplyReading:
         # The last usage counts, since a stream repeats it with growing numbers. Anthropic's form has the prompt's
         # tokens at its beginning.
         tail = b"".join(self._last)
-        told = _usage(self._head, self._head.find(_USAGE)) | _usage(tail, tail.rfind(_USAGE))
-        prompt, cached, sampled = told.get("prompt", 0), told.get("cached", 0), told.get("sampled", 0) or self._events
+        usage = _usage(self._head, self._head.find(_USAGE)) | _usage(tail, tail.rfind(_USAGE))
+        prompt, cached, sampled = (
+            usage.get("prompt", 0),
+            usage.get("cached", 0),
+            usage.get("sampled", 0) or self._events,
+        )
         computed = prompt - cached + sampled if prompt else 0
         return TokenCounts(prompt=prompt, sampled=sampled, cached=cached, computed=computed)
 
@@ -132,39 +136,43 @@ class PassthroughCall:
 class PassthroughResponse(Response):
     """Let the layer send the reply itself, piece by piece as it is produced."""
 
-    def __init__(self, services: Services, passage: PassthroughCall) -> None:
+    def __init__(self, services: Services, passthrough: PassthroughCall) -> None:
         super().__init__()
         self._services = services
-        self._passage = passage
+        self._passthrough = passthrough
 
     async def __call__(self, scope: Any, receive: _Receive, send: _Send) -> None:
         wire, code = _Wire(), ""
-        kept = KeepAlive(send, self._passage.keepalive_s, scope["state"].get("send_piece"), wire.observe)
+        keepalive = KeepAlive(send, self._passthrough.keepalive_s, scope["state"].get("send_piece"), wire.observe)
         try:
-            async with cancel_on_disconnect(receive, lambda: wire.ended), self._admitted(wire) as cancel_scope, kept:
+            async with (
+                cancel_on_disconnect(receive, lambda: wire.ended),
+                self._admitted(wire) as cancel_scope,
+                keepalive,
+            ):
                 with cancel_scope:
-                    await self._passage.layer(self._passage.call, kept)
+                    await self._passthrough.layer(self._passthrough.call, keepalive)
             code = outcome_of(wire.status, wire.reading)
         except ClientDisconnected:
             log.info("a client went away before its answer was complete")
         except Exception as error:
             log_failure(error)
             code = error_reply(error).code
-            await wire.fail(error, kept)
+            await wire.fail(error, keepalive)
         finally:
             if wire.status >= 400:
                 scope.setdefault("state", {})["error_code"] = code or "cancelled"
 
     def _admitted(self, wire: _Wire) -> AbstractAsyncContextManager[CancelScope]:
         """Return the block that holds the request's place: an answer session, or a place alone for a token count."""
-        passage = self._passage
-        if not passage.choices:
-            return self._services.admission.place(passage.ticket, passage.deadline)
+        passthrough = self._passthrough
+        if not passthrough.choices:
+            return self._services.admission.place(passthrough.ticket, passthrough.deadline)
         # The layer's own id is known only from its reply.
         model = self._services.lifecycle.card.name
-        metrics = AnswerMetrics(self._services.observer, f"plain-{new_id()}", model, passage.choices)
-        session = AnswerSession(self._services, metrics, passage.principal.owner)
-        return session.admitted(passage.ticket, passage.deadline, lambda: wire.account(metrics))
+        metrics = AnswerMetrics(self._services.observer, f"plain-{new_id()}", model, passthrough.choices)
+        session = AnswerSession(self._services, metrics, passthrough.principal.owner)
+        return session.admitted(passthrough.ticket, passthrough.deadline, lambda: wire.account(metrics))
 
 
 class _Wire:

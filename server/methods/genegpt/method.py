@@ -65,10 +65,10 @@ class AnswerSplitter:
 
     def __init__(self, *, multi_hop: bool) -> None:
         self._multi_hop = multi_hop
-        self._held = ""
+        self._buffer = ""
         self._pending: str | None = None  # text since the last mark; None before the first
         self._since_call = ""
-        self._shown_answer = ""
+        self._sent_answer = ""
 
     @property
     def answer(self) -> str:
@@ -76,9 +76,9 @@ class AnswerSplitter:
         return (self._pending if self._pending is not None else extract_answer(self._since_call)).strip()
 
     def feed(self, text: str) -> list[TextDelta]:
-        self._held += text
-        keep = _undecided(self._held)
-        ready, self._held = self._held[:keep], self._held[keep:]
+        self._buffer += text
+        keep = _undecided(self._buffer)
+        ready, self._buffer = self._buffer[:keep], self._buffer[keep:]
         return self._release(ready)
 
     def discard_call(self) -> list[TextDelta]:
@@ -86,17 +86,17 @@ class AnswerSplitter:
 
         Text between the last mark and the call was not the final answer.
         """
-        before, _, _ = self._held.rpartition(CALL_OPENER)
-        self._held = ""
+        before, _, _ = self._buffer.rpartition(CALL_OPENER)
+        self._buffer = ""
         deltas = self._release(before)
         deltas += self._drop_pending()
         self._since_call = ""
         return deltas
 
     def finish(self) -> list[TextDelta]:
-        rest, self._held = self._held, ""
+        rest, self._buffer = self._buffer, ""
         deltas = self._release(rest)
-        if self._pending is None or self._multi_hop or not self._shown_answer:
+        if self._pending is None or self._multi_hop or not self._sent_answer:
             deltas += self._answer_delta(self.answer)
         return deltas
 
@@ -119,12 +119,12 @@ class AnswerSplitter:
         if self._multi_hop:
             return []
         # Trailing white space is withheld: the answer may end here, and it is stripped.
-        shown = self._pending.strip()
-        return self._grow(shown)
+        answer = self._pending.strip()
+        return self._grow(answer)
 
-    def _grow(self, shown: str) -> list[TextDelta]:
-        new = shown[len(self._shown_answer) :]
-        self._shown_answer = shown
+    def _grow(self, answer: str) -> list[TextDelta]:
+        new = answer[len(self._sent_answer) :]
+        self._sent_answer = answer
         return self._answer_delta(new)
 
     def _drop_pending(self) -> list[TextDelta]:
@@ -137,9 +137,9 @@ class AnswerSplitter:
         text, self._pending = self._pending, None
         if self._multi_hop:
             return [TextDelta(f"{MARK}{text}", "reasoning")]
-        shown, self._shown_answer = self._shown_answer, ""
+        sent, self._sent_answer = self._sent_answer, ""
         # That text has been sent already, so the next answer starts on a new line.
-        return [TextDelta("\n", "answer")] if shown else []
+        return [TextDelta("\n", "answer")] if sent else []
 
     def _answer_delta(self, text: str) -> list[TextDelta]:
         return [TextDelta(text, "answer")] if text else []
@@ -184,7 +184,7 @@ class GeneGptOptions:
     egress: EgressMode | None = None
 
 
-def parse_options(given: Mapping[str, Any], *, card: ModelCard, max_calls: int) -> GeneGptOptions:
+def parse_options(values: Mapping[str, Any], *, card: ModelCard, max_calls: int) -> GeneGptOptions:
     """Return the validated options; defaults are the model's.
 
     ``max_calls`` is the server's limit and the default; a request can lower it.
@@ -194,7 +194,7 @@ def parse_options(given: Mapping[str, Any], *, card: ModelCard, max_calls: int) 
     """
     mask = resolve_mask(card.genegpt_mask) or "001001"
     checked: dict[str, Any] = {"mask": mask, "max_calls": max_calls, "summaries": card.summaries}
-    for key, value in given.items():
+    for key, value in values.items():
         checked[key] = _check(key, value, max_calls)
     return GeneGptOptions(**checked)
 
@@ -290,7 +290,7 @@ class GeneGpt:
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=multi_hop)
         records: list[Mapping[str, Any]] = []
-        shown = 0
+        num_chars = 0
         async with aclosing(run(engine, request, session)) as steps:
             async for step in steps:
                 match step:
@@ -298,11 +298,11 @@ class GeneGpt:
                         records.append(reply.record)
                 for event in _events(step, splitter):
                     if isinstance(event, TextDelta) and event.channel == "answer":
-                        shown += len(event.text)
+                        num_chars += len(event.text)
                     yield event
                 if isinstance(step, LoopDone):
                     found = collect(records) if options.references and splitter.answer else []
-                    for event in _evidence(found, shown):
+                    for event in _evidence(found, num_chars):
                         yield event
                     yield _done(step, splitter.answer, options)
 
@@ -310,15 +310,15 @@ class GeneGpt:
         return parse_options(ask.options, card=self._lifecycle.card, max_calls=self._limits.max_calls)
 
     def _request(self, ask: AnswerRequest, options: GeneGptOptions, question: str, engine: Engine) -> LoopRequest:
-        wanted = ask.sampling
+        sampling = ask.sampling
         params = GenerateParams(
-            max_tokens=wanted.max_tokens or self._max_answer_tokens,
+            max_tokens=sampling.max_tokens or self._max_answer_tokens,
             # The paper decodes greedily.
-            temperature=wanted.temperature or 0.0,
-            top_p=1.0 if wanted.top_p is None else wanted.top_p,
-            seed=wanted.seed,
-            stop=(*wanted.stop, *self._stops(options, question, engine)),
-            logprobs=wanted.logprobs,
+            temperature=sampling.temperature or 0.0,
+            top_p=1.0 if sampling.top_p is None else sampling.top_p,
+            seed=sampling.seed,
+            stop=(*sampling.stop, *self._stops(options, question, engine)),
+            logprobs=sampling.logprobs,
             grammar=_grammar(options, question, engine),
             cache_salt=ask.cache_salt,
         )

@@ -76,22 +76,22 @@ class IMedRag:
     def check(self, ask: AnswerRequest) -> None:
         options = parse_iterated(ask.options)
         read_question(ask.question, options)
-        self._passages.open(ask).check(options.wanted)
+        self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_iterated(ask.options)
-        asked = read_question(ask.question, options)
+        question = read_question(ask.question, options)
         engine = self._lifecycle.get()
         answer = min(ask.sampling.max_tokens or self._max_answer_tokens, engine.max_model_len // 3)
         run = _Run(
-            asked=asked,
+            question=question,
             options=options,
             params=params_of(ask, answer),
             generations=Generations(engine, ask.request_id),
             layout=PromptFormatter(engine, self._lifecycle.card),
             passages=self._passages.open(ask),
-            prompts=IteratedPrompts(self._prompts, asked, options),
+            prompts=IteratedPrompts(self._prompts, question, options),
             parts=self._parts,
         )
         async with aclosing(run.events()) as events:
@@ -103,7 +103,7 @@ class IMedRag:
 class _Run:
     """Run one answer and hold its state."""
 
-    asked: ParsedQuestion
+    question: ParsedQuestion
     options: IMedRagOptions
     params: GenerateParams
     generations: Generations
@@ -121,11 +121,11 @@ class _Run:
 
     def __post_init__(self) -> None:
         options = self.options
-        bounds = Bounds(options.rounds, options.queries, options.stop == "adaptive", self.asked.letters)
-        self.rounds = Rounds(bounds, self.asked.stem)
+        bounds = Bounds(options.rounds, options.queries, options.stop == "adaptive", self.question.letters)
+        self.rounds = Rounds(bounds, self.question.stem)
         self.lengths = plan_lengths(self._engine, options, self.params.max_tokens)
         self.budget = Budget(self.generations, options.max_tokens_total, options.max_seconds)
-        self.details = report.details_of(self.asked, options)
+        self.details = report.details_of(self.question, options)
 
     @property
     def _engine(self) -> Engine:
@@ -143,8 +143,8 @@ class _Run:
 
     async def _rounds(self) -> AsyncGenerator[Event, None]:
         while not self.reason:
-            held = self._final_cost()
-            if not self.budget.reserve(held):
+            cost = self._final_cost()
+            if not self.budget.reserve(cost):
                 self.reason = "tokens"
                 return
             try:
@@ -153,7 +153,7 @@ class _Run:
                         async for step in steps:
                             yield step
             finally:
-                self.budget.release(held)
+                self.budget.release(cost)
             self.reason = self._why_to_stop()
 
     def _why_to_stop(self) -> StopReason:
@@ -170,10 +170,10 @@ class _Run:
         )
         gathered = await asking.find(plan.queries)
         if isinstance(gathered, str):
-            failed = [Pair(query, "failed", told=f"the search failed: {gathered}") for query in plan.queries]
+            failed = [Pair(query, "failed", reason=f"the search failed: {gathered}") for query in plan.queries]
             subs = [SubAnswer(pair) for pair in failed]
             for sub in subs:
-                yield self._told(sub)
+                yield self._step_of(sub)
         else:
             yield Step(report.finds(number, gathered))
             yield retrieved(plan.queries, [found for hits in gathered.lists for found in hits])
@@ -183,14 +183,14 @@ class _Run:
             async with aclosing(asking.answers(plan.queries, gathered, self.library)) as answers:
                 async for sub in answers:
                     subs.append(sub)
-                    yield self._told(sub)
+                    yield self._step_of(sub)
         self.rounds = self.rounds.answered([sub.pair for sub in subs])
 
     async def _planned(self) -> StopReason:
         """Plan the queries of the next round; return the reason to stop, "" where there are queries."""
         history = self._history(self.lengths.ask)
-        given = self.prompts.ask(self.rounds, history)
-        prompt = self.layout.ids(given.system, given.user, "" if self.layout.is_chat else PLAN_BEGINS)
+        inputs = self.prompts.ask(self.rounds, history)
+        prompt = self.layout.ids(inputs.system, inputs.user, "" if self.layout.is_chat else PLAN_BEGINS)
         if len(prompt) + self.lengths.ask > self.budget.tokens_left:
             return "tokens"
         grammar = plan_grammar(self.rounds, self.lengths.sizes)
@@ -205,42 +205,42 @@ class _Run:
         self.details["rounds"].append(report.plan_record(self.rounds.number, plan, written.text, len(prompt)))
         return self.rounds.stop
 
-    def _told(self, sub: SubAnswer) -> Step:
+    def _step_of(self, sub: SubAnswer) -> Step:
         if sub.pair.status == "answered":
             self.best_passages.append(sub.context.passages[sub.context.best_first[0] - 1])
         self.details["rounds"][-1]["answers"].append(report.sub_record(sub))
         return Step(report.answers(sub.pair))
 
     async def _final(self) -> AsyncGenerator[Event, None]:
-        given = self.prompts.final(self._history(self.params.max_tokens))
+        inputs = self.prompts.final(self._history(self.params.max_tokens))
         lack = report.lack(self.passages.names, self.rounds, self.reason)
         # Reasoning counts twice: when it is generated, and in the prompt of the answer.
-        left = (self.budget.tokens_left - self._two_prompts(given)) // 2
+        room = (self.budget.tokens_left - self._two_prompts(inputs)) // 2
         self.details |= {"stop_reason": self.reason, "unknown_sub_citations": self.library.unknown}
-        if (lack and self.options.without_passages == "abstain") or left < _LEAST_ANSWER:
-            self.details["calls"] = self.generations.begun
+        if (lack and self.options.without_passages == "abstain") or room < _LEAST_ANSWER:
+            self.details["calls"] = self.generations.num_started
             reason = lack or "No tokens are left for an answer."
-            for told in abstention(reason, self.details, self.generations.usage):
-                yield told
+            for final_event in abstention(reason, self.details, self.generations.usage):
+                yield final_event
             return
-        params = replace(self.params, max_tokens=min(self.params.max_tokens, left))
+        params = replace(self.params, max_tokens=min(self.params.max_tokens, room))
         reasoned = self.options.reasoning == "chain_of_thought"
-        chains = Chains(self.generations, self.layout, self.asked, params, reasoned)
+        chains = Chains(self.generations, self.layout, self.question, params, reasoned)
         chain: Chain | None = None
-        async with aclosing(self._in_time(chains, given)) as events:
+        async with aclosing(self._in_time(chains, inputs)) as events:
             async for event in events:
                 if isinstance(event, Chain):
                     chain = event
                 else:
                     yield event
-        self.details["calls"] = self.generations.begun
-        for told in ending(self._closing(lack), chain, self.generations.usage) if chain else ():
-            yield told
+        self.details["calls"] = self.generations.num_started
+        for final_event in ending(self._closing(lack), chain, self.generations.usage) if chain else ():
+            yield final_event
 
-    async def _in_time(self, chains: Chains, given: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
+    async def _in_time(self, chains: Chains, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the events of the final answer; at the time limit, end with the partial answer ("timeout")."""
         reasoning, answer = "", ""
-        async with aclosing(chains.events(given)) as events:
+        async with aclosing(chains.events(inputs)) as events:
             while True:
                 try:
                     async with asyncio.timeout(self.budget.seconds_left):
@@ -259,7 +259,7 @@ class _Run:
         cited = [n for record in self.details["rounds"] for sub in record["answers"] for n in sub.get("cited", ())]
         # Where no sub-answer cites a passage, the references are the best passage of each.
         fallback = list(dict.fromkeys(cited or map(self.library.number_of, self.best_passages)))
-        return Closing(self.asked, self.library.by_number, fallback, self.options.references, lack, self.details)
+        return Closing(self.question, self.library.by_number, fallback, self.options.references, lack, self.details)
 
     def _history(self, writing: int) -> str:
         """Return the history as prompt text, without its oldest pairs where the context length has no room for them.
@@ -276,15 +276,15 @@ class _Run:
         self.details["history_left_out"] = left_out
         return text
 
-    def _length(self, given: PromptInputs) -> int:
-        return len(self.layout.ids(given.system, given.user, PLAN_BEGINS))
+    def _length(self, inputs: PromptInputs) -> int:
+        return len(self.layout.ids(inputs.system, inputs.user, PLAN_BEGINS))
 
-    def _two_prompts(self, given: PromptInputs) -> int:
+    def _two_prompts(self, inputs: PromptInputs) -> int:
         """Return the prompt tokens of a final answer in two generations, reasoning and letter."""
-        return 2 * (self._length(given) + SLACK)
+        return 2 * (self._length(inputs) + SLACK)
 
     def _final_cost(self) -> int:
         """Return an upper estimate of the tokens of the final answer after one more round."""
         growth = self.options.queries * (self.lengths.sub + self.lengths.sizes.query)
-        given = self.prompts.final(self._history(self.params.max_tokens))
-        return self._two_prompts(given) + 2 * growth + 2 * self.params.max_tokens
+        inputs = self.prompts.final(self._history(self.params.max_tokens))
+        return self._two_prompts(inputs) + 2 * growth + 2 * self.params.max_tokens

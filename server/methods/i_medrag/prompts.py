@@ -63,36 +63,36 @@ class IteratedPrompts:
     """Build the prompts of one question."""
 
     prompts: Prompts
-    asked: ParsedQuestion
+    question: ParsedQuestion
     options: IMedRagOptions
 
     def ask(self, rounds: Rounds, history: str) -> PromptInputs:
         how = self.prompts.parts["iterated_ask"].replace("{queries}", str(self.options.queries))
-        return self._given(history, how.replace("{form}", plan_form(rounds)))
+        return self._inputs(history, how.replace("{form}", plan_form(rounds)))
 
     def final(self, history: str) -> PromptInputs:
-        return self._given(history, self.prompts.how(self.asked, self.options.reasoning))
+        return self._inputs(history, self.prompts.how(self.question, self.options.reasoning))
 
     def sub(self, query: str, context: str) -> PromptInputs:
         """Return the prompt of a sub-answer, passages first: the queries of a round often share them."""
         how = self.prompts.parts["iterated_sub"]
         return PromptInputs(self.prompts.parts["system"], f"Passages:\n{context}\n\nQuestion: {query}\n\n{how}")
 
-    def _given(self, history: str, how: str) -> PromptInputs:
-        return PromptInputs(self.prompts.parts["iterated_system"], f"{self.asked.text}{history}\n\n{how}")
+    def _inputs(self, history: str, how: str) -> PromptInputs:
+        return PromptInputs(self.prompts.parts["iterated_system"], f"{self.question.text}{history}\n\n{how}")
 
 
 def history_text(pairs: Sequence[Pair], count: Callable[[str], int], room: int) -> tuple[str, int]:
     """Return the pairs as prompt text of at most ``room`` tokens, and the number of oldest pairs left out."""
     entries = [_entry(number, pair) for number, pair in enumerate(pairs, 1)]
-    kept, used = 0, 0
+    num_entries, used = 0, 0
     for entry in reversed(entries):
         cost = count(entry)
         if used + cost > room:
             break
         used += cost
-        kept += 1
-    return "".join(entries[len(entries) - kept :]), len(entries) - kept
+        num_entries += 1
+    return "".join(entries[len(entries) - num_entries :]), len(entries) - num_entries
 
 
 def _entry(number: int, pair: Pair) -> str:

@@ -44,8 +44,8 @@ def finds(number: int, gathered: Gathered) -> str:
 
 
 def answers(pair: Pair) -> str:
-    said = _short(one_line(pair.answer)) if pair.status == "answered" else f"NO ANSWER: {pair.told}"
-    return f"{_short(pair.query)} -> {said}"
+    text = _short(one_line(pair.answer)) if pair.status == "answered" else f"NO ANSWER: {pair.reason}"
+    return f"{_short(pair.query)} -> {text}"
 
 
 def stops(reason: StopReason, rounds: Rounds) -> str:
@@ -61,8 +61,8 @@ def lack(names: Sequence[str], rounds: Rounds, reason: StopReason) -> str:
         return ""
     if not rounds.history:
         return f"Nothing could be asked: {_WHY[reason]}."
-    told = Counter(pair.told for pair in rounds.history)
-    why = "; ".join(f"{count} of {len(rounds.history)}: {reason}" for reason, count in told.items())
+    reasons = Counter(pair.reason for pair in rounds.history)
+    why = "; ".join(f"{count} of {len(rounds.history)}: {reason}" for reason, count in reasons.items())
     return f"No query got an answer from passages ({why})."
 
 
@@ -90,7 +90,7 @@ def sub_record(sub: SubAnswer) -> dict[str, Any]:
         "query": sub.pair.query,
         "status": sub.pair.status,
         "answer": sub.pair.answer,
-        "told": sub.pair.told,
+        "told": sub.pair.reason,
         **sub.record,
         "context_tokens": context.tokens,
         "left_out": context.left_out + context.too_long,
@@ -98,12 +98,12 @@ def sub_record(sub: SubAnswer) -> dict[str, Any]:
     }
 
 
-def details_of(asked: ParsedQuestion, options: IMedRagOptions) -> dict[str, Any]:
+def details_of(question: ParsedQuestion, options: IMedRagOptions) -> dict[str, Any]:
     return {
         "method": "i-medrag",
         "options": asdict(options),
-        "form": asked.form,
-        "choices": list(asked.choices),
+        "form": question.form,
+        "choices": list(question.choices),
         "namespaces": [],
         "retriever": "",
         "rounds": [],

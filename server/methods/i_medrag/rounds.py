@@ -57,13 +57,13 @@ class Plan:
 class Pair:
     """Hold a query and its answer, which cites passages by the run's numbers.
 
-    ``told`` is the reason why there is no answer, for the user.
+    ``reason`` states why there is no answer, for the user.
     """
 
     query: str
     status: PairStatus
     answer: str = ""
-    told: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,8 @@ class Rounds:
 
     def _clean(self, plan: Plan) -> Plan:
         # Failed queries may be asked again.
-        asked = {normal_form(pair.query) for pair in self.history if pair.status in ("answered", "nothing_found")}
-        kept: list[str] = []
+        previous = {normal_form(pair.query) for pair in self.history if pair.status in ("answered", "nothing_found")}
+        queries: list[str] = []
         dropped: list[tuple[str, str]] = []
         for raw in plan.queries:
             query = one_line(_LISTED.sub("", raw))
@@ -139,14 +139,14 @@ class Rounds:
                 dropped.append((query, "empty"))
             elif len(query) > MAX_QUERY:
                 dropped.append((query[:MAX_QUERY], "too long"))
-            elif form in asked:
+            elif form in previous:
                 dropped.append((query, "asked before"))
-            elif len(kept) >= self.bounds.queries:
+            elif len(queries) >= self.bounds.queries:
                 dropped.append((query, "one too many"))
             else:
-                asked.add(form)
-                kept.append(query)
-        return replace(plan, queries=tuple(kept), dropped=tuple(dropped))
+                previous.add(form)
+                queries.append(query)
+        return replace(plan, queries=tuple(queries), dropped=tuple(dropped))
 
 
 def normal_form(query: str) -> str:

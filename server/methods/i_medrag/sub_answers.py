@@ -44,22 +44,22 @@ class Budget:
         self._max_seconds = max_seconds
         self._clock = clock
         self._began = clock()
-        self._held = 0
+        self._reserved = 0
 
     @property
     def tokens_left(self) -> int:
         usage = self._generations.usage
-        return self._max_tokens - usage.prompt_tokens - usage.sampled_tokens - self._held
+        return self._max_tokens - usage.prompt_tokens - usage.sampled_tokens - self._reserved
 
     def reserve(self, tokens: int) -> bool:
         """Reserve tokens for a generation; return False where fewer are left."""
         if tokens > self.tokens_left:
             return False
-        self._held += tokens
+        self._reserved += tokens
         return True
 
     def release(self, tokens: int) -> None:
-        self._held -= tokens
+        self._reserved -= tokens
 
     @property
     def seconds_for_rounds(self) -> float:
@@ -126,7 +126,7 @@ class SubAnswers:
         """
         try:
             async with asyncio.timeout(self.budget.seconds_for_rounds):
-                return await self.passages.find(queries, self.prompts.options.wanted)
+                return await self.passages.find(queries, self.prompts.options.passage_query)
         except TimeoutError:
             return "no time was left"
         except NamespaceInvalid:
@@ -149,7 +149,7 @@ class SubAnswers:
                     yield _numbered(task.result(), library)
                 else:
                     task.cancel()
-                    yield SubAnswer(Pair(query, "cut_off", told="no time was left"))
+                    yield SubAnswer(Pair(query, "cut_off", reason="no time was left"))
         finally:
             for task in tasks:
                 task.cancel()
@@ -159,23 +159,23 @@ class SubAnswers:
         try:
             return await self._written(query, gathered, place)
         except ArrowheadError as error:
-            return SubAnswer(Pair(query, "failed", told=error.message))
+            return SubAnswer(Pair(query, "failed", reason=error.message))
 
     async def _written(self, query: str, gathered: Gathered, place: int) -> SubAnswer:
         engine = self.generations.engine
-        begun = "" if self.layout.is_chat else MARK
+        prefix = "" if self.layout.is_chat else MARK
         around = self.prompts.sub(query, "-")
-        used = len(self.layout.ids(around.system, around.user, begun)) + self.lengths.sub + SLACK
-        wanted = self.prompts.options.context_tokens
-        context = await read_passages(engine, gathered.lists[place], engine.max_model_len - used, wanted)
+        used = len(self.layout.ids(around.system, around.user, prefix)) + self.lengths.sub + SLACK
+        limit = self.prompts.options.context_tokens
+        context = await read_passages(engine, gathered.lists[place], engine.max_model_len - used, limit)
         if not context.passages:
             none = "no room to read a passage" if gathered.lists[place] else "no passage was found"
-            return SubAnswer(Pair(query, "nothing_found", told=none), context)
-        given = self.prompts.sub(query, context.text)
-        prompt = self.layout.ids(given.system, given.user, begun)
+            return SubAnswer(Pair(query, "nothing_found", reason=none), context)
+        inputs = self.prompts.sub(query, context.text)
+        prompt = self.layout.ids(inputs.system, inputs.user, prefix)
         cost = len(prompt) + self.lengths.sub
         if not self.budget.reserve(cost):
-            return SubAnswer(Pair(query, "cut_off", told="no tokens were left"), context)
+            return SubAnswer(Pair(query, "cut_off", reason="no tokens were left"), context)
         try:
             stops = self.layout.stops if self.layout.is_chat else ("\n\n", *self.layout.stops)
             written = await self.generations.write(
@@ -185,7 +185,7 @@ class SubAnswers:
             self.budget.release(cost)
         answer = written.text.strip()
         if not answer:
-            return SubAnswer(Pair(query, "failed", told="the model wrote nothing"), context)
+            return SubAnswer(Pair(query, "failed", reason="the model wrote nothing"), context)
         return SubAnswer(Pair(query, "answered", answer), context, {"finish_reason": written.finish_reason})
 
 

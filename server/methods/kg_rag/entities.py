@@ -91,26 +91,26 @@ class EntityNeighbourhoods:
     stand_ins: Mapping[str, Node] = field(default_factory=dict)
 
 
-async def recognise(linker: Linker, asked: ParsedQuestion, extractor: Extractor | None) -> Recognised:
+async def recognise(linker: Linker, question: ParsedQuestion, extractor: Extractor | None) -> Recognised:
     """Link the question's names to nodes.
 
     Choices are searched for in the entities' statements; they become entities only where the question has none.
     """
-    linked = await linker.link(asked.stem, extractor)
+    linked = await linker.link(question.stem, extractor)
     mentions, notes = linked.mentions or linked.options, linked.notes
     if not mentions and extractor is not None:
-        linked = await linker.link(asked.stem)
+        linked = await linker.link(question.stem)
         mentions = linked.mentions or linked.options
         notes = (*notes, "the model named nothing that the graph has; the dictionary was used", *linked.notes)
-    if not mentions and asked.words != asked.stem:
-        again = await linker.link(asked.words)
+    if not mentions and question.words != question.stem:
+        again = await linker.link(question.words)
         mentions = again.mentions or again.options
         notes = tuple(dict.fromkeys((*notes, *again.notes)))
     return Recognised(mentions, notes, tuple(span.text for span in linked.unlinked))
 
 
 async def neighbourhoods(
-    graph: Neighbourhoods, linker: Linker, asked: ParsedQuestion, recognised: Recognised
+    graph: Neighbourhoods, linker: Linker, question: ParsedQuestion, recognised: Recognised
 ) -> EntityNeighbourhoods:
     """Return the neighbourhoods of the entities, with broader nodes for those without statements.
 
@@ -120,7 +120,7 @@ async def neighbourhoods(
     own = await _all_around(graph, recognised.entities)
     wider: dict[str, Node] = {}
     for entity, around in zip(recognised.entities, own, strict=True):
-        if not around.statements and (node := await _broader(linker, asked, recognised, entity)):
+        if not around.statements and (node := await _broader(linker, question, recognised, entity)):
             wider[around.node.node_id] = node
     known = {entity.node_id: around for entity, around in zip(recognised.entities, own, strict=True)}
     new = {node.node_id: node for node in wider.values() if node.node_id not in known}
@@ -132,7 +132,7 @@ async def neighbourhoods(
     )
 
 
-async def _broader(linker: Linker, asked: ParsedQuestion, recognised: Recognised, node: Node) -> Node | None:
+async def _broader(linker: Linker, question: ParsedQuestion, recognised: Recognised, node: Node) -> Node | None:
     """Return a broader node by the question's words, else by the node's name.
 
     The question may contain an identifier instead of the name.
@@ -140,7 +140,7 @@ async def _broader(linker: Linker, asked: ParsedQuestion, recognised: Recognised
     mention = next(mention for mention in recognised.mentions if mention.node.node_id == node.node_id)
     if node.kind.casefold() not in _NESTED:
         return None
-    found = await linker.broader(asked.words, mention)
+    found = await linker.broader(question.words, mention)
     if found is None:
         found = await linker.broader(node.name, Mention(node=node, start=0, end=len(node.name), method="exact"))
     return found.node if found is not None and found.node.node_id != node.node_id else None

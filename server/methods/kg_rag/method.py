@@ -113,24 +113,24 @@ class KgRag:
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options)
-        asked = read_question(ask.question, options)
+        question = read_question(ask.question, options)
         engine = self._lifecycle.get()
         graph = self._graphs.open(ask, options.egress)
         extractor = EngineExtractor(engine, self._lifecycle.card, ask) if options.linking == "model" else None
-        recognised = await recognise(self._linker, asked, extractor)
+        recognised = await recognise(self._linker, question, extractor)
         for line in report.recognised(recognised):
             yield Step(line)
-        around = await neighbourhoods(graph, self._linker, asked, recognised)
-        gathered = gather(asked.words, recognised.mentions, around.found, around.stand_ins)
+        around = await neighbourhoods(graph, self._linker, question, recognised)
+        gathered = gather(question.words, recognised.mentions, around.found, around.stand_ins)
         for line in report.neighbourhoods(around, gathered, graph.name, graph.release):
             yield Step(line)
-        choosing = _choosing(asked, options, self._room(ask, asked, engine))
-        context = await self._context(gathered, await _vectors(graph, asked, gathered), choosing)
+        choosing = _choosing(question, options, self._room(ask, question, engine))
+        context = await self._context(gathered, await _vectors(graph, question, gathered), choosing)
         yield Step(report.chosen(context))
         if context.entities:
             yield report.retrieved(context)
         outcome = Outcome(
-            asked=asked,
+            question=question,
             options=options,
             context=context,
             recognised=recognised,
@@ -148,9 +148,9 @@ class KgRag:
                 yield event
 
     async def _from_model(self, ask: AnswerRequest, outcome: Outcome, engine: Engine) -> AsyncGenerator[Event, None]:
-        prompt_ids = self._prompt_ids(outcome.asked, engine, outcome.given)
-        yield Step(f"the model answers {'from' if outcome.given else 'WITHOUT'} the graph")
-        params = self._params(ask, outcome.asked, engine)
+        prompt_ids = self._prompt_ids(outcome.question, engine, outcome.context_text)
+        yield Step(f"the model answers {'from' if outcome.context_text else 'WITHOUT'} the graph")
+        params = self._params(ask, outcome.question, engine)
         done: Done | None = None
         async with aclosing(_written(engine, prompt_ids, params, ask.request_id)) as events:
             async for event in events:
@@ -165,51 +165,51 @@ class KgRag:
         tokenizer = self._lifecycle.get().tokenizer
         return await asyncio.to_thread(build_context, gathered, vectors, lambda t: len(tokenizer.encode(t)), choosing)
 
-    def _room(self, ask: AnswerRequest, asked: ParsedQuestion, engine: Engine) -> int:
+    def _room(self, ask: AnswerRequest, question: ParsedQuestion, engine: Engine) -> int:
         """Return the number of tokens left for a context beside instruction, question and answer."""
-        around = len(self._prompt_ids(asked, engine, "-")) + _SLACK
-        answer = min(self._answer_tokens(ask, asked, engine), engine.max_model_len // 2)
+        around = len(self._prompt_ids(question, engine, "-")) + _SLACK
+        answer = min(self._answer_tokens(ask, question, engine), engine.max_model_len // 2)
         return max(0, engine.max_model_len - around - answer)
 
-    def _answer_tokens(self, ask: AnswerRequest, asked: ParsedQuestion, engine: Engine) -> int:
-        wanted = ask.sampling.max_tokens or self._max_answer_tokens
-        if not asked.answers:
-            return wanted
-        return min(wanted, max(len(engine.tokenizer.encode(f" {answer}")) for answer in asked.answers) + 2)
+    def _answer_tokens(self, ask: AnswerRequest, question: ParsedQuestion, engine: Engine) -> int:
+        limit = ask.sampling.max_tokens or self._max_answer_tokens
+        if not question.answers:
+            return limit
+        return min(limit, max(len(engine.tokenizer.encode(f" {answer}")) for answer in question.answers) + 2)
 
-    def _prompt_ids(self, asked: ParsedQuestion, engine: Engine, context: str) -> list[int]:
+    def _prompt_ids(self, question: ParsedQuestion, engine: Engine, context: str) -> list[int]:
         if uses_chat_template(engine, self._lifecycle.card):
-            return engine.tokenizer.encode_chat(self._prompts.chat_form(asked, context))
-        return plain_ids(engine, self._prompts.base_form(asked, context))
+            return engine.tokenizer.encode_chat(self._prompts.chat_form(question, context))
+        return plain_ids(engine, self._prompts.base_form(question, context))
 
-    def _params(self, ask: AnswerRequest, asked: ParsedQuestion, engine: Engine) -> GenerateParams:
-        wanted = ask.sampling
+    def _params(self, ask: AnswerRequest, question: ParsedQuestion, engine: Engine) -> GenerateParams:
+        sampling = ask.sampling
         return GenerateParams(
-            max_tokens=self._answer_tokens(ask, asked, engine),
+            max_tokens=self._answer_tokens(ask, question, engine),
             # The paper sets temperature 0.
-            temperature=wanted.temperature or 0.0,
-            top_p=1.0 if wanted.top_p is None else wanted.top_p,
-            seed=wanted.seed,
-            stop=(*wanted.stop, *(("\n",) if asked.answers else ("\n\nQuestion:",))),
-            logprobs=wanted.logprobs,
-            grammar=asked.grammar(),
+            temperature=sampling.temperature or 0.0,
+            top_p=1.0 if sampling.top_p is None else sampling.top_p,
+            seed=sampling.seed,
+            stop=(*sampling.stop, *(("\n",) if question.answers else ("\n\nQuestion:",))),
+            logprobs=sampling.logprobs,
+            grammar=question.grammar(),
             cache_salt=ask.cache_salt,
         )
 
 
-async def _vectors(graph: Graph, asked: ParsedQuestion, gathered: ContextCandidates) -> Vectors:
+async def _vectors(graph: Graph, question: ParsedQuestion, gathered: ContextCandidates) -> Vectors:
     """Embed the question, once for all entities and statements, and the statements."""
     if not gathered.statements:
         return Vectors(_NOTHING, _NOTHING.reshape(0, 0))
-    return Vectors(await graph.encode(asked.question), await graph.vectors(gathered.statements))
+    return Vectors(await graph.encode(question.text), await graph.vectors(gathered.statements))
 
 
-def _choosing(asked: ParsedQuestion, options: KgRagOptions, room: int) -> ContextOptions:
+def _choosing(question: ParsedQuestion, options: KgRagOptions, room: int) -> ContextOptions:
     return ContextOptions(
         pruning=options.pruning,
         tokens=min(options.tokens, room),
         evidence=options.evidence,
-        volume=PAPER_VOLUME_TRUE_FALSE if asked.form == "true_false" else PAPER_VOLUME,
+        volume=PAPER_VOLUME_TRUE_FALSE if question.form == "true_false" else PAPER_VOLUME,
     )
 
 

@@ -60,13 +60,13 @@ class KgRagOptions:
         return fixed if self.context_tokens is None else self.context_tokens
 
 
-def parse_options(given: Mapping[str, Any]) -> KgRagOptions:
+def parse_options(values: Mapping[str, Any]) -> KgRagOptions:
     """Return the validated options.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    options = KgRagOptions(**{key: _check(key, value) for key, value in given.items()})
+    options = KgRagOptions(**{key: _check(key, value) for key, value in values.items()})
     if options.choices and options.form not in ("auto", "multiple_choice"):
         raise OptionInvalid("arrowhead.choices: belong to a multiple_choice question", param="arrowhead.choices")
     return options
@@ -129,7 +129,7 @@ class ParsedQuestion:
     are the permitted answers, () for free text.
     """
 
-    question: str
+    text: str
     form: Form
     choices: tuple[str, ...] = ()
     stem: str = ""
@@ -137,8 +137,8 @@ class ParsedQuestion:
     @property
     def words(self) -> str:
         """Return all text that may name entities: the question, and the choices that were sent separately."""
-        beside = [choice for choice in self.choices if not _stands_in(choice, self.question)]
-        return "\n".join([self.question, *beside])
+        beside = [choice for choice in self.choices if not _stands_in(choice, self.text)]
+        return "\n".join([self.text, *beside])
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -228,29 +228,29 @@ class Prompts:
     def load(cls) -> Prompts:
         return cls({name: _text(name) for name in _PARTS})
 
-    def base_form(self, asked: ParsedQuestion, context: str) -> str:
+    def base_form(self, question: ParsedQuestion, context: str) -> str:
         """Return the prompt for a model that continues text."""
-        return f"{self.instruction(asked, context)}\n\n{_given(asked, context)}\nAnswer:"
+        return f"{self.instruction(question, context)}\n\n{_user_text(question, context)}\nAnswer:"
 
-    def chat_form(self, asked: ParsedQuestion, context: str) -> list[dict[str, str]]:
+    def chat_form(self, question: ParsedQuestion, context: str) -> list[dict[str, str]]:
         """Return the messages for a model with a chat template."""
         return [
-            {"role": "system", "content": self.instruction(asked, context)},
-            {"role": "user", "content": _given(asked, context)},
+            {"role": "system", "content": self.instruction(question, context)},
+            {"role": "user", "content": _user_text(question, context)},
         ]
 
-    def instruction(self, asked: ParsedQuestion, context: str) -> str:
+    def instruction(self, question: ParsedQuestion, context: str) -> str:
         """Return the instruction; ``context`` "" means that the question is asked without one."""
         if context:
-            return self.parts[asked.form]
-        closed = "Answer with one of the words or choices given and nothing else." if asked.answers else ""
+            return self.parts[question.form]
+        closed = "Answer with one of the words or choices given and nothing else." if question.answers else ""
         return f"{self.parts['without_context']} {closed}".strip()
 
 
-def _given(asked: ParsedQuestion, context: str) -> str:
+def _user_text(question: ParsedQuestion, context: str) -> str:
     head = f"Context:\n{context}\n\n" if context else ""
-    answers = f"\nChoices: {'; '.join(asked.answers)}" if asked.answers else ""
-    return f"{head}Question: {asked.question}{answers}"
+    answers = f"\nChoices: {'; '.join(question.answers)}" if question.answers else ""
+    return f"{head}Question: {question.text}{answers}"
 
 
 def _text(name: str) -> str:

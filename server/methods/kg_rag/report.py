@@ -68,14 +68,14 @@ def p_value(statement: Statement) -> float | None:
     return min(_p_values(statement.edge.evidence), default=None)
 
 
-def cited(context: Context, asked: ParsedQuestion, answer: str) -> tuple[Statement, ...]:
+def cited(context: Context, question: ParsedQuestion, answer: str) -> tuple[Statement, ...]:
     """Return the statements whose other end the answer names, in the order of the context.
 
     True-or-false answers, "Yes" and "No" name nothing: they rest on the statements that the question names. So does an
     answer that is one of their p-values.
     """
     in_question = context.statements[: min(context.named, _MAX_CITED)]
-    if asked.form == "true_false":
+    if question.form == "true_false":
         return in_question
     names = QuestionNames(answer, ())
     ids = {entity.node_id for entity in context.entities}
@@ -84,8 +84,8 @@ def cited(context: Context, asked: ParsedQuestion, answer: str) -> tuple[Stateme
         return tuple(found[:_MAX_CITED])
     if _YES_OR_NO.match(answer):
         return in_question
-    said = {float(number) for number in _NUMBER_IN.findall(answer)}
-    return tuple(s for s in in_question if said.intersection(_p_values(s.edge.evidence)))
+    numbers = {float(number) for number in _NUMBER_IN.findall(answer)}
+    return tuple(s for s in in_question if numbers.intersection(_p_values(s.edge.evidence)))
 
 
 def references_of(statements: Sequence[Statement], entities: Sequence[Node]) -> list[tuple[str, str]]:
@@ -156,8 +156,8 @@ def _p_values(evidence: Mapping[str, Any]) -> Iterator[float]:
         for value in values if isinstance(values, list | tuple) else (values,):
             if (number := _number(value)) is not None:
                 yield number
-    told = _DISTILD.match(str(evidence.get("evidence", "")))
-    if told and (number := _number(told[1])) is not None:
+    found = _DISTILD.match(str(evidence.get("evidence", "")))
+    if found and (number := _number(found[1])) is not None:
         yield number
     items = evidence.get("items")
     for item in items if isinstance(items, list | tuple) else ():
@@ -192,7 +192,7 @@ class Outcome:
     none.
     """
 
-    asked: ParsedQuestion
+    question: ParsedQuestion
     options: KgRagOptions
     context: Context
     recognised: Recognised
@@ -202,14 +202,14 @@ class Outcome:
     linking_usage: LoopUsage | None = None
 
     @property
-    def given(self) -> str:
+    def context_text(self) -> str:
         """Return the context for the model, "" for none; an entity without statements still has its identifier."""
-        named = bool(self.context.entities) and asks_identifier(self.asked.question)
+        named = bool(self.context.entities) and asks_identifier(self.question.text)
         return self.context.text if named or not self.context.empty else ""
 
     @property
     def must_abstain(self) -> bool:
-        return not self.given and self.options.without_context == "abstain"
+        return not self.context_text and self.options.without_context == "abstain"
 
     @property
     def entities_with_statements(self) -> list[Node]:
@@ -229,14 +229,18 @@ def _in_question(found: Recognised) -> str:
     entities = found.entities
     if not entities:
         return "the graph has no node for anything in the question"
-    said: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for mention in found.mentions:
         node = mention.node
         score = f", {mention.score:.2f}" if mention.method in ("spelling", "nearest") else ""
         how = "" if mention.method == "exact" else f" by {mention.method}{score}"
-        said.setdefault(node.node_id, f"{node.kind} {node.name} ({node.identifier}{how})")
-    left = len(said) - len(entities)
-    return "in the question: " + _listed(list(said.values())[: len(entities)]) + (f"; {left} not used" if left else "")
+        descriptions.setdefault(node.node_id, f"{node.kind} {node.name} ({node.identifier}{how})")
+    num_unused = len(descriptions) - len(entities)
+    return (
+        "in the question: "
+        + _listed(list(descriptions.values())[: len(entities)])
+        + (f"; {num_unused} not used" if num_unused else "")
+    )
 
 
 def neighbourhoods(
@@ -271,7 +275,7 @@ def retrieved(context: Context) -> Retrieved:
 
 def abstention(outcome: Outcome) -> Iterator[Event]:
     """Yield the whole answer where the graph has nothing; the model is not called."""
-    asked, context = outcome.asked, outcome.context
+    question, context = outcome.question, outcome.context
     where = f"The knowledge graph ({outcome.graph} {outcome.release})".replace(" )", ")")
     if not context.entities:
         reason = f"{where} has no entry for anything that the question names."
@@ -280,37 +284,37 @@ def abstention(outcome: Outcome) -> Iterator[Event]:
         reason = f"{where} has {context.left_out} statements about {names}, but none was chosen for this question."
     else:
         reason = f"{where} has no statement about {_listed([entity.name for entity in context.entities])}."
-    shown = f"{asked.abstention}\n\n{reason}" if asked.abstention else reason
-    yield TranscriptDelta(shown, "injected")
-    yield TextDelta(shown)
+    text = f"{question.abstention}\n\n{reason}" if question.abstention else reason
+    yield TranscriptDelta(text, "injected")
+    yield TextDelta(text)
     details = _details(outcome) | {"abstained": True, "reason": reason}
-    if asked.answers:
+    if question.answers:
         details["answer_in_list"] = True
-    answer = asked.abstention or reason
+    answer = question.abstention or reason
     usage = outcome.usage(LoopUsage())
     yield Done(answer=answer, finish_reason="stop", stop_reason=None, usage=usage, details=details)
 
 
 def ending(outcome: Outcome, done: Done) -> Iterator[Event]:
     """Yield the events that follow the model's text; ``done`` is that of the raw text."""
-    asked, context = outcome.asked, outcome.context
+    question, context = outcome.question, outcome.context
     written, bare = done.answer, done.answer.strip()
-    in_list = asked.answer_in(written)
+    in_list = question.answer_in(written)
     answer = in_list or bare
-    abstained = bool(asked.abstention) and in_list == asked.abstention
-    statements = cited(context, asked, answer) if outcome.given and not abstained else ()
-    shown = len(written)
-    if not outcome.given:
+    abstained = bool(question.abstention) and in_list == question.abstention
+    statements = cited(context, question, answer) if outcome.context_text and not abstained else ()
+    num_chars = len(written)
+    if not outcome.context_text:
         note = "\n\n(Answered without the knowledge graph, which has nothing on this.)"
-        shown += len(note)
+        num_chars += len(note)
         yield TextDelta(note)
     listed = references_of(statements, outcome.entities_with_statements) if outcome.options.references and bare else []
-    text, marked = render(listed, shown)
+    text, marked = render(listed, num_chars)
     if marked:
         yield TextDelta(text)
         yield Evidence(marked)
     details = _details(outcome) | {"abstained": abstained, "citations": citation_records(statements)}
-    if asked.answers:
+    if question.answers:
         details["answer_in_list"] = bool(in_list)
         if not in_list:
             yield Step("the answer is none of the choices")
@@ -318,12 +322,12 @@ def ending(outcome: Outcome, done: Done) -> Iterator[Event]:
 
 
 def _details(outcome: Outcome) -> dict[str, Any]:
-    asked, context = outcome.asked, outcome.context
+    question, context = outcome.question, outcome.context
     return {
         "method": "kg-rag",
         "options": asdict(outcome.options),
-        "form": asked.form,
-        "choices": list(asked.choices),
+        "form": question.form,
+        "choices": list(question.choices),
         "graph": outcome.graph,
         "release": outcome.release,
         "mentions": [_mention(mention) for mention in outcome.recognised.mentions],
@@ -332,8 +336,8 @@ def _details(outcome: Outcome) -> dict[str, Any]:
         "unlinked": list(outcome.recognised.unlinked),
         "broader": [{"node": node_id, "used": node.node_id} for node_id, node in outcome.stand_ins.items()],
         "entities": [entity.node_id for entity in context.entities],
-        "context": outcome.given,
-        "context_tokens": context.tokens if outcome.given else 0,
+        "context": outcome.context_text,
+        "context_tokens": context.tokens if outcome.context_text else 0,
         "statements": [statement.edge.edge_id for statement in context.statements],
         "left_out": context.left_out,
     }

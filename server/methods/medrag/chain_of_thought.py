@@ -51,14 +51,14 @@ class Chains:
 
     generations: Generations
     layout: PromptFormatter
-    asked: ParsedQuestion
+    question: ParsedQuestion
     params: GenerateParams
     reasoned: bool
 
-    async def events(self, given: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
+    async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is generated, then the chain; an answer that is a letter is not shown here."""
         reasoning, letter = "", ""
-        prompt = self.layout.ids(given.system, given.user, self._opening)
+        prompt = self.layout.ids(inputs.system, inputs.user, self._opening)
         bound = self._reasoning_bound(len(prompt))
         last = Delta(finish_reason="stop")
         if bound > 0:
@@ -79,22 +79,22 @@ class Chains:
             yield TranscriptDelta(written)
             yield Chain(reasoning, letter, letter, "stop", None)
             return
-        async with aclosing(self._answered(given, reasoning)) as rest:
+        async with aclosing(self._answered(inputs, reasoning)) as rest:
             async for event in rest:
                 yield event
 
-    async def whole(self, given: PromptInputs) -> Chain:
+    async def whole(self, inputs: PromptInputs) -> Chain:
         """Return the complete chain without its intermediate events."""
-        async with aclosing(self.events(given)) as events:
+        async with aclosing(self.events(inputs)) as events:
             async for event in events:
                 if isinstance(event, Chain):
                     return event
         return Chain("", "", "", "abort", None)
 
-    async def _answered(self, given: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
+    async def _answered(self, inputs: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
         before = f"{self._opening} {reasoning.strip()}\n".lstrip() if reasoning.strip() else ""
-        begun = f"{before}{MARK}"
-        prompt = self.layout.ids(given.system, given.user, begun)
+        prefix = f"{before}{MARK}"
+        prompt = self.layout.ids(inputs.system, inputs.user, prefix)
         yield TranscriptDelta(f"\n{MARK}" if before else MARK, "injected")
         answer, last = "", Delta(finish_reason="abort")
         async with aclosing(self.generations.stream(prompt, self._answer_params(reasoning))) as deltas:
@@ -102,10 +102,10 @@ class Chains:
                 text = delta.text if answer else delta.text.lstrip()
                 answer += text
                 yield TranscriptDelta(delta.text)
-                if text and not self.asked.choices:
+                if text and not self.question.choices:
                     yield TextDelta(text)
                 last = delta
-        letter = self.asked.letter_in(answer) if self.asked.choices else ""
+        letter = self.question.letter_in(answer) if self.question.choices else ""
         yield Chain(reasoning, answer, letter, last.finish_reason or "stop", last.stop_reason)
 
     @property
@@ -115,16 +115,16 @@ class Chains:
     @property
     def _reasoning_stops(self) -> tuple[str, ...]:
         """Return the strings that end reasoning: the mark with an unambiguous letter, or the mark of an open answer."""
-        if not self.asked.choices:
+        if not self.question.choices:
             return (MARK,)
-        return tuple(f"{MARK} {letter}{end}" for letter in self.asked.letters for end in (".", "\n"))
+        return tuple(f"{MARK} {letter}{end}" for letter in self.question.letters for end in (".", "\n"))
 
     def _letter_of(self, last: Delta, reasoning: str) -> str:
-        if not self.asked.choices:
+        if not self.question.choices:
             return ""
         if isinstance(last.stop_reason, str) and last.stop_reason in self._reasoning_stops:
             return last.stop_reason[len(MARK) + 1]
-        return self.asked.letter_after_mark(reasoning) if last.finish_reason == "stop" else ""
+        return self.question.letter_after_mark(reasoning) if last.finish_reason == "stop" else ""
 
     def _reasoning_bound(self, prompt: int) -> int:
         """Return the maximum number of reasoning tokens.
@@ -133,21 +133,21 @@ class Chains:
         """
         if not self.reasoned:
             return 0
-        wanted = self.params.max_tokens
-        answer = self._letter_tokens if self.asked.choices else max(1, wanted // 4)
+        limit = self.params.max_tokens
+        answer = self._letter_tokens if self.question.choices else max(1, limit // 4)
         room = self.generations.engine.max_model_len - prompt
-        return max(0, min(wanted, room) - answer - _BETWEEN)
+        return max(0, min(limit, room) - answer - _BETWEEN)
 
     def _answer_params(self, reasoning: str) -> GenerateParams:
-        if self.asked.choices:
+        if self.question.choices:
             # Reasoning is complete, so the most likely letter is the answer.
-            letters = self.asked.grammar()
+            letters = self.question.grammar()
             return replace(self.params, max_tokens=self._letter_tokens, stop=(), grammar=letters, temperature=0.0)
         used = len(self.generations.engine.tokenizer.encode(reasoning)) if reasoning else 0
-        left = max(self.params.max_tokens - used, max(1, self.params.max_tokens // 4))
-        return replace(self.params, max_tokens=left, stop=(*self.params.stop, *self.layout.stops))
+        limit = max(self.params.max_tokens - used, max(1, self.params.max_tokens // 4))
+        return replace(self.params, max_tokens=limit, stop=(*self.params.stop, *self.layout.stops))
 
     @property
     def _letter_tokens(self) -> int:
         encode = self.generations.engine.tokenizer.encode
-        return max(len(encode(f" {letter}")) for letter in self.asked.letters) + 1
+        return max(len(encode(f" {letter}")) for letter in self.question.letters) + 1

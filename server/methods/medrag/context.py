@@ -133,7 +133,7 @@ def build_context(found: Sequence[RankedPassage], count: Callable[[str], int], b
     order, not in that of their scores, so that the same set gives the same text, which an engine's prefix cache reuses.
     """
     distinct = _distinct(found)
-    kept: list[tuple[int, RankedPassage]] = []
+    chosen: list[tuple[int, RankedPassage]] = []
     used = too_long = passed = 0
     for rank, one in distinct:
         passed += 1
@@ -146,12 +146,12 @@ def build_context(found: Sequence[RankedPassage], count: Callable[[str], int], b
             passed -= 1
             break
         used += cost
-        kept.append((rank, one))
-    kept.sort(key=lambda entry: _library_order(entry[1]))
-    text = _SEPARATOR.join(_entry(number, one) for number, (_, one) in enumerate(kept, 1))
+        chosen.append((rank, one))
+    chosen.sort(key=lambda entry: _library_order(entry[1]))
+    text = _SEPARATOR.join(_entry(number, one) for number, (_, one) in enumerate(chosen, 1))
     return Context(
-        passages=tuple(one for _, one in kept),
-        ranks=tuple(rank for rank, _ in kept),
+        passages=tuple(one for _, one in chosen),
+        ranks=tuple(rank for rank, _ in chosen),
         text=text,
         tokens=count(text) if text else 0,
         left_out=len(distinct) - passed,
@@ -169,13 +169,13 @@ def sanitize(text: str) -> str:
 
 def _distinct(found: Iterable[RankedPassage]) -> list[tuple[int, RankedPassage]]:
     seen: set[str] = set()
-    kept: list[tuple[int, RankedPassage]] = []
+    distinct: list[tuple[int, RankedPassage]] = []
     for rank, one in enumerate(found, 1):
         text = " ".join(normalise(one.passage.text).text.split())
         if text not in seen:
             seen.add(text)
-            kept.append((rank, one))
-    return kept
+            distinct.append((rank, one))
+    return distinct
 
 
 def _entry(number: int, found: RankedPassage) -> str:

@@ -60,39 +60,41 @@ class MedRag:
 
     def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options)
-        asked = read_question(ask.question, options)
-        if options.samples > 1 and not asked.choices:
+        question = read_question(ask.question, options)
+        if options.samples > 1 and not question.choices:
             raise OptionInvalid(
                 "arrowhead.samples: only answers to a multiple-choice question can be counted",
                 param="arrowhead.samples",
             )
         if options.retrieval:
-            self._passages.open(ask).check(options.wanted)
+            self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options)
-        asked = read_question(ask.question, options)
+        question = read_question(ask.question, options)
         engine = self._lifecycle.get()
-        chains = self._chains(ask, asked, options, engine)
+        chains = self._chains(ask, question, options, engine)
         gathered, context = None, Context()
         if options.retrieval:
-            gathered = await self._passages.open(ask).find([asked.stem], options.wanted)
+            gathered = await self._passages.open(ask).find([question.stem], options.passage_query)
             yield Step(report.searched(gathered))
             context = await self._context(chains, gathered.lists[0], options)
-            yield report.retrieved([asked.stem], context.passages)
+            yield report.retrieved([question.stem], context.passages)
             yield Step(report.read(context))
         else:
             yield Step("without retrieval, as the request wants it")
-        outcome = Outcome(asked, options, gathered, context)
+        outcome = Outcome(question, options, gathered, context)
         details = report.details_of(outcome)
         if outcome.must_abstain:
-            for told in report.abstention(outcome.lack, details):
-                yield told
+            for final_event in report.abstention(outcome.lack, details):
+                yield final_event
             return
-        given = self._prompts.answering(asked, options.reasoning, context.text)
+        inputs = self._prompts.answering(question, options.reasoning, context.text)
         chain: Chain | None = None
-        async with aclosing(_voted(chains, given, options) if options.samples > 1 else chains.events(given)) as events:
+        async with aclosing(
+            _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
+        ) as events:
             async for event in events:
                 match event:
                     case Chain():
@@ -101,44 +103,44 @@ class MedRag:
                         details |= event.record
                     case _:
                         yield event
-        closing = Closing(asked, outcome.numbered, context.best_first, options.references, outcome.lack, details)
-        for told in report.ending(closing, chain, chains.generations.usage) if chain else ():
-            yield told
+        closing = Closing(question, outcome.numbered, context.best_first, options.references, outcome.lack, details)
+        for final_event in report.ending(closing, chain, chains.generations.usage) if chain else ():
+            yield final_event
 
-    def _chains(self, ask: AnswerRequest, asked: ParsedQuestion, options: MedRagOptions, engine: Engine) -> Chains:
+    def _chains(self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions, engine: Engine) -> Chains:
         params = params_of(ask, min(ask.sampling.max_tokens or self._max_answer_tokens, engine.max_model_len // 2))
         if options.samples > 1 and ask.sampling.temperature is None:
             params = replace(params, temperature=_VOTING_TEMPERATURE)
         generations = Generations(engine, ask.request_id)
         reasoned = options.reasoning == "chain_of_thought"
-        return Chains(generations, PromptFormatter(engine, self._lifecycle.card), asked, params, reasoned)
+        return Chains(generations, PromptFormatter(engine, self._lifecycle.card), question, params, reasoned)
 
     async def _context(self, chains: Chains, found: Sequence[RankedPassage], options: MedRagOptions) -> Context:
-        around = chains.layout.ids(*self._around(chains.asked, options))
+        around = chains.layout.ids(*self._around(chains.question, options))
         room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
         return await read_passages(chains.generations.engine, found, room, options.context_tokens)
 
-    def _around(self, asked: ParsedQuestion, options: MedRagOptions) -> tuple[str, str]:
-        given = self._prompts.answering(asked, options.reasoning, "-")
-        return given.system, given.user
+    def _around(self, question: ParsedQuestion, options: MedRagOptions) -> tuple[str, str]:
+        inputs = self._prompts.answering(question, options.reasoning, "-")
+        return inputs.system, inputs.user
 
 
-async def read_passages(engine: Engine, found: Sequence[RankedPassage], room: int, wanted: int | None) -> Context:
+async def read_passages(engine: Engine, found: Sequence[RankedPassage], room: int, limit: int | None) -> Context:
     """Return the context that fits into ``room`` tokens and into the requested number of tokens."""
-    budget = max(0, min(room, MAX_CONTEXT_TOKENS if wanted is None else wanted))
+    budget = max(0, min(room, MAX_CONTEXT_TOKENS if limit is None else limit))
     tokenizer = engine.tokenizer
     return await asyncio.to_thread(build_context, found, lambda text: len(tokenizer.encode(text)), budget)
 
 
 def params_of(ask: AnswerRequest, max_tokens: int) -> GenerateParams:
     """Return the sampling parameters; greedy where the request sets none, as the papers decode."""
-    wanted = ask.sampling
+    sampling = ask.sampling
     return GenerateParams(
         max_tokens=max_tokens,
-        temperature=wanted.temperature or 0.0,
-        top_p=1.0 if wanted.top_p is None else wanted.top_p,
-        seed=wanted.seed,
-        stop=wanted.stop,
+        temperature=sampling.temperature or 0.0,
+        top_p=1.0 if sampling.top_p is None else sampling.top_p,
+        seed=sampling.seed,
+        stop=sampling.stop,
         cache_salt=ask.cache_salt,
     )
 
@@ -149,7 +151,7 @@ def refuse_logprobs(ask: AnswerRequest) -> None:
 
 
 async def _voted(
-    chains: Chains, given: PromptInputs, options: MedRagOptions
+    chains: Chains, inputs: PromptInputs, options: MedRagOptions
 ) -> AsyncGenerator[Event | Ballot | Chain, None]:
     """Run self-consistency: concurrent chains, then the chain with the majority's letter.
 
@@ -161,7 +163,7 @@ async def _voted(
         seeded = replace(chains, params=replace(chains.params, seed=(chains.params.seed or 0) + number))
         async with slots:
             try:
-                return await seeded.whole(given)
+                return await seeded.whole(inputs)
             except ArrowheadError as error:
                 return error
 

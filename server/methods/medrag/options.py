@@ -57,7 +57,7 @@ class MedRagOptions:
     references: bool = True
 
     @property
-    def wanted(self) -> PassageQuery:
+    def passage_query(self) -> PassageQuery:
         return PassageQuery(namespaces=self.namespaces, retriever=self.retriever, k=self.k, rerank=self.rerank)
 
 
@@ -111,27 +111,27 @@ _ROUNDS: Final[dict[str, _Rule]] = {
 _NOT_ITERATED: Final = ("retrieval", "samples")
 
 
-def parse_options(given: Mapping[str, Any]) -> MedRagOptions:
+def parse_options(values: Mapping[str, Any]) -> MedRagOptions:
     """Return the validated options of a MedRAG request.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    return _parsed(MedRagOptions, _MEDRAG, given)
+    return _parsed(MedRagOptions, _MEDRAG, values)
 
 
-def parse_iterated(given: Mapping[str, Any]) -> IMedRagOptions:
+def parse_iterated(values: Mapping[str, Any]) -> IMedRagOptions:
     """Return the validated options of an i-MedRAG request.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
     known = {key: rule for key, rule in _MEDRAG.items() if key not in _NOT_ITERATED} | _ROUNDS
-    return _parsed(IMedRagOptions, known, given)
+    return _parsed(IMedRagOptions, known, values)
 
 
-def _parsed(kind: type[_Options], known: Mapping[str, _Rule], given: Mapping[str, Any]) -> _Options:
-    for key, value in given.items():
+def _parsed(kind: type[_Options], known: Mapping[str, _Rule], values: Mapping[str, Any]) -> _Options:
+    for key, value in values.items():
         if key == "egress":
             _refuse(key, "retrieval is local, so nothing leaves and there is nothing to set")
         if key not in known:
@@ -139,7 +139,7 @@ def _parsed(kind: type[_Options], known: Mapping[str, _Rule], given: Mapping[str
         fits, rule = known[key]
         if not fits(value):
             _refuse(key, f"must be {rule}")
-    options = kind(**{key: _frozen(value) for key, value in given.items()})
+    options = kind(**{key: _frozen(value) for key, value in values.items()})
     if options.choices and options.form == "open":
         _refuse("choices", "belong to a multiple_choice question")
     if options.rerank > options.k:

@@ -36,17 +36,17 @@ class Prompts:
     def load(cls) -> Prompts:
         return cls({name: _text(name) for name in _PARTS})
 
-    def answering(self, asked: ParsedQuestion, reasoning: Reasoning, context: str) -> PromptInputs:
+    def answering(self, question: ParsedQuestion, reasoning: Reasoning, context: str) -> PromptInputs:
         """Return the prompt of an answer; ``context`` "" means that there is none.
 
         Text that many questions share comes first.
         """
         head = f"Passages:\n{context}\n\n" if context else ""
         system = self.parts["system" if context else "system_without"]
-        return PromptInputs(system, f"{head}{asked.text}\n\n{self.how(asked, reasoning)}")
+        return PromptInputs(system, f"{head}{question.text}\n\n{self.how(question, reasoning)}")
 
-    def how(self, asked: ParsedQuestion, reasoning: Reasoning) -> str:
-        form = "choice" if asked.choices else "open"
+    def how(self, question: ParsedQuestion, reasoning: Reasoning) -> str:
+        form = "choice" if question.choices else "open"
         return self.parts[f"{form}_{'reasoned' if reasoning == 'chain_of_thought' else 'direct'}"]
 
 

@@ -24,7 +24,7 @@ _MAX_TITLES: Final = 3
 class Outcome:
     """Hold the state before generation; ``gathered`` is None where the request disables retrieval."""
 
-    asked: ParsedQuestion
+    question: ParsedQuestion
     options: MedRagOptions
     gathered: Gathered | None
     context: Context
@@ -105,8 +105,8 @@ def abstention(reason: str, details: Mapping[str, Any], usage: LoopUsage = NO_US
     """Yield the whole answer where there is no passage; the model is not called for it."""
     yield TranscriptDelta(reason, "injected")
     yield TextDelta(reason)
-    told = {**details, "abstained": True, "reason": reason}
-    yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=told)
+    record = {**details, "abstained": True, "reason": reason}
+    yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Closing:
     is the reason why the answer rests on no passage, "" where it may rest on one.
     """
 
-    asked: ParsedQuestion
+    question: ParsedQuestion
     passages: Mapping[int, RankedPassage]
     fallback: Sequence[int]
     references: bool
@@ -127,14 +127,14 @@ class Closing:
 
 def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
     """Yield the events that follow the model's text."""
-    asked = closing.asked
-    shown = len(chain.answer)
+    question = closing.question
+    num_chars = len(chain.answer)
     answer = chain.answer.strip()
     if chain.finish_reason == "timeout":
         yield Step("time ran out before the answer was whole")
-    if asked.choices:
-        answer = asked.shown(chain.letter) if chain.letter else answer
-        shown = len(answer)
+    if question.choices:
+        answer = question.shown(chain.letter) if chain.letter else answer
+        num_chars = len(answer)
         if answer:
             yield TextDelta(answer)
         if not chain.letter:
@@ -143,13 +143,13 @@ def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
         yield Step("the model wrote no answer")
     if closing.without:
         note = f"\n\n(Answered without passages. {closing.without})"
-        shown += len(note)
+        num_chars += len(note)
         yield TextDelta(note)
     named = numbers_in(chain.answer) or numbers_in(chain.reasoning)
     known = [number for number in named if number in closing.passages]
     numbers = known or closing.fallback
     sources = [Numbered(number, closing.passages[number]) for number in numbers]
-    text, references = render(sources, bool(known), shown) if closing.references and answer else ("", ())
+    text, references = render(sources, bool(known), num_chars) if closing.references and answer else ("", ())
     if references:
         yield TextDelta(text)
         yield Evidence(references)
@@ -161,7 +161,7 @@ def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
         "cited": known,
         "unknown_citations": len(named) - len(known),
     }
-    if asked.choices:
+    if question.choices:
         details["answer_letter"] = chain.letter
     yield Done(
         answer=answer, finish_reason=chain.finish_reason, stop_reason=chain.stop_reason, usage=usage, details=details
@@ -173,8 +173,8 @@ def details_of(outcome: Outcome) -> dict[str, Any]:
     return {
         "method": "medrag",
         "options": asdict(outcome.options),
-        "form": outcome.asked.form,
-        "choices": list(outcome.asked.choices),
+        "form": outcome.question.form,
+        "choices": list(outcome.question.choices),
         "namespaces": list(gathered.namespaces) if gathered else [],
         "retriever": gathered.retriever if gathered else "",
         "retrieval_s": round(gathered.seconds, 4) if gathered else 0.0,

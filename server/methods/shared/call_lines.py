@@ -35,27 +35,27 @@ def short_url(url: str) -> str:
     if not question:
         return head
     parts = query.split("&")
-    kept: list[str] = []
+    params: list[str] = []
     for place, part in enumerate(parts):
         name, _, value = part.partition("=")
         if place == 0 or name in _QUERY_PARAMETERS:
-            kept.append(f"{name}={value if len(value) <= _MAX_VALUE else value[:_MAX_VALUE] + ELLIPSIS}")
-        elif not kept or kept[-1] != ELLIPSIS:
-            kept.append(ELLIPSIS)
-    return f"{head}?{'&'.join(kept)}"
+            params.append(f"{name}={value if len(value) <= _MAX_VALUE else value[:_MAX_VALUE] + ELLIPSIS}")
+        elif not params or params[-1] != ELLIPSIS:
+            params.append(ELLIPSIS)
+    return f"{head}?{'&'.join(params)}"
 
 
 def call_query(url: str) -> str:
     """Return what a call asks for, without its URL: ``esearch gene: LMP10``."""
     head, _, query = url.partition("?")
-    given = dict(parse_qsl(query))
+    params = dict(parse_qsl(query))
     endpoint = "BLAST" if head.endswith("Blast.cgi") else head.rsplit("/", 1)[-1].removesuffix(".fcgi")
-    where = given.get("db") or given.get("DATABASE") or ""
-    asked = next((given[name] for name in _QUERY_PARAMETERS if given.get(name)), "")
-    if len(asked) > _MAX_VALUE:
-        asked = asked[:_MAX_VALUE] + ELLIPSIS
-    said = f"{endpoint} {where}".rstrip()
-    return f"{said}: {asked}" if asked else said
+    where = params.get("db") or params.get("DATABASE") or ""
+    term = next((params[name] for name in _QUERY_PARAMETERS if params.get(name)), "")
+    if len(term) > _MAX_VALUE:
+        term = term[:_MAX_VALUE] + ELLIPSIS
+    label = f"{endpoint} {where}".rstrip()
+    return f"{label}: {term}" if term else label
 
 
 def call_line(url: str, phrase: str) -> str:

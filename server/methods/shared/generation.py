@@ -33,7 +33,7 @@ class Generations:
         self.engine = engine
         self._request_id = request_id
         self._usage = LoopUsage()
-        self._begun = 0
+        self._num_started = 0
 
     @property
     def usage(self) -> LoopUsage:
@@ -41,12 +41,12 @@ class Generations:
         return self._usage
 
     @property
-    def begun(self) -> int:
-        return self._begun
+    def num_started(self) -> int:
+        return self._num_started
 
     async def stream(self, prompt_ids: Sequence[int], params: GenerateParams) -> AsyncGenerator[Delta, None]:
-        self._begun += 1
-        request_id = f"{self._request_id}.{self._begun}"
+        self._num_started += 1
+        request_id = f"{self._request_id}.{self._num_started}"
         sampled, cached = 0, 0
         try:
             async with aclosing(self.engine.generate(prompt_ids, params, request_id)) as deltas:  # type: ignore[type-var]
@@ -95,10 +95,10 @@ class PromptFormatter:
         """Return the stop strings of a base model, which would continue with a question of its own."""
         return () if self.is_chat else ("\n\nQuestion:",)
 
-    def ids(self, system: str, user: str, begun: str = "") -> list[int]:
-        """Return the prompt's tokens; ``begun`` is a prefix of the answer that the model continues."""
+    def ids(self, system: str, user: str, prefix: str = "") -> list[int]:
+        """Return the prompt's tokens; ``prefix`` is the beginning of the answer, which the model continues."""
         if self.is_chat:
             messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
             ids = self.engine.tokenizer.encode_chat(messages)
-            return [*ids, *self.engine.tokenizer.encode(begun)] if begun else ids
-        return plain_ids(self.engine, f"{system}\n\n{user}\n\n{begun}")
+            return [*ids, *self.engine.tokenizer.encode(prefix)] if prefix else ids
+        return plain_ids(self.engine, f"{system}\n\n{user}\n\n{prefix}")

@@ -45,7 +45,7 @@ class Passages(Protocol):
         """Return the names of all readable namespaces."""
         ...
 
-    def check(self, wanted: PassageQuery) -> None:
+    def check(self, passage_query: PassageQuery) -> None:
         """Validate the parameters of a search.
 
         Raises:
@@ -54,7 +54,7 @@ class Passages(Protocol):
         """
         ...
 
-    async def find(self, queries: Sequence[str], wanted: PassageQuery) -> Gathered:
+    async def find(self, queries: Sequence[str], passage_query: PassageQuery) -> Gathered:
         """Search all queries at once.
 
         Raises:

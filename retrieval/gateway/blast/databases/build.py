@@ -32,7 +32,7 @@ from retrieval.storage.atomic_folders import build_lock, create_draft, recover, 
 DEFAULT_TIMEOUT_S: Final = 6 * 3600.0
 _LOCK_WAIT_S: Final = 10.0
 _SHORT_RUN_S: Final = 60.0
-_KEPT_OUTPUT: Final = 8192
+_MAX_OUTPUT: Final = 8192
 _MAX_TITLE: Final = 200
 _TAXIDS: Final = "taxids.map"
 _BAD_IDENTIFIER: Final = re.compile(r"duplicate seq_?ids|seq-?id|CSeqIdException|local id|sequence id", re.IGNORECASE)
@@ -144,10 +144,10 @@ def _volumes(order: _BuildRequest, draft: Path, *, numbered: bool) -> BlastDatab
         arguments += ["-taxid_map", _TAXIDS]
     totals = FastaTotals()
     text = fasta_text(order.fasta, order.molecule, totals, numbered=numbered)
-    status, complaint = _piped(arguments, text, draft, order.timeout_s)
+    status, output = _piped(arguments, text, draft, order.timeout_s)
     if status != 0:
-        kind = _IdentifierError if not numbered and _BAD_IDENTIFIER.search(complaint) else BlastDatabaseError
-        reason = error_message(complaint.encode()) or f"exit status {status}"
+        kind = _IdentifierError if not numbered and _BAD_IDENTIFIER.search(output) else BlastDatabaseError
+        reason = error_message(output.encode()) or f"exit status {status}"
         raise kind(f"BLAST database {order.name}: makeblastdb failed: {reason}")
     (draft / _TAXIDS).unlink(missing_ok=True)
     _compare_counts(order, draft, totals)
@@ -182,8 +182,8 @@ def _piped(arguments: Sequence[str], text: Iterable[bytes], folder: Path, timeou
         start_new_session=True,
     )
     assert process.stdin is not None and process.stdout is not None
-    kept: list[bytes] = [b""]
-    reader = threading.Thread(target=_keep_end, args=(process.stdout, kept), daemon=True)
+    output: list[bytes] = [b""]
+    reader = threading.Thread(target=_keep_end, args=(process.stdout, output), daemon=True)
     timer = threading.Timer(timeout_s, kill_group, args=(process.pid,))
     try:
         reader.start()
@@ -202,13 +202,13 @@ def _piped(arguments: Sequence[str], text: Iterable[bytes], folder: Path, timeou
         process.stdout.close()
     if not on_time:
         raise BlastDatabaseError(f"{arguments[0]} ran longer than {timeout_s:g} s")
-    return process.returncode, kept[0].decode(errors="replace")
+    return process.returncode, output[0].decode(errors="replace")
 
 
-def _keep_end(stream: IO[bytes], kept: list[bytes]) -> None:
+def _keep_end(stream: IO[bytes], output: list[bytes]) -> None:
     with contextlib.suppress(ValueError, OSError):
         while chunk := stream.read1(65_536):  # type: ignore[attr-defined]
-            kept[0] = (kept[0] + chunk)[-_KEPT_OUTPUT:]
+            output[0] = (output[0] + chunk)[-_MAX_OUTPUT:]
 
 
 def _compare_counts(order: _BuildRequest, draft: Path, totals: FastaTotals) -> None:

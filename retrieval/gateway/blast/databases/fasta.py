@@ -124,7 +124,7 @@ def _pieces(path: Path, molecule: Molecule, totals: FastaTotals, numbered: bool)
             raise BlastDatabaseError(f"{path.name}:{number}: the title is longer than {_MAX_DEFLINE} bytes")
         in_defline = False
         if line.translate(None, allowed):
-            raise BlastDatabaseError(f"{path.name}:{number}: {_complaint(line, molecule)}")
+            raise BlastDatabaseError(f"{path.name}:{number}: {_invalid_letter(line, molecule)}")
         content = line.translate(None, _BLANKS)
         if content and open_line == 0:
             raise BlastDatabaseError(f"{path.name}:{number}: no FASTA: sequence before the first title line")
@@ -139,7 +139,7 @@ def _check_not_empty(path: Path, is_empty: bool, line: int) -> None:
         raise BlastDatabaseError(f"{path.name}:{line}: a sequence without letters")
 
 
-def _complaint(line: bytes, molecule: Molecule) -> str:
+def _invalid_letter(line: bytes, molecule: Molecule) -> str:
     wrong = line.translate(None, _ALLOWED[molecule])[:1].decode("ascii", "replace")
     what = "nucleotide" if molecule == "nucl" else "protein"
     return f"{wrong!r} is no letter of a {what} sequence"
@@ -206,7 +206,7 @@ def _identified(token: str, title: str, suffix: int | None, number: int) -> tupl
     """Return an identifier that makeblastdb can parse, and the title, which keeps a changed original."""
     if suffix is None and (_ACCESSION.match(token) or (_LOCAL.match(token) and not _LOOKS_LIKE_LETTERS.search(token))):
         return token, title
-    kept = f"{token} {title}".strip()
+    full_title = f"{token} {title}".strip()
     base = _UNSAFE.sub("_", next((part for part in token.split("|") if part), "")) or f"sequence{number}"
     if suffix is not None:
         ending = f"_{suffix}"
@@ -214,7 +214,7 @@ def _identified(token: str, title: str, suffix: int | None, number: int) -> tupl
         ending = "_" + hashlib.sha256(token.encode()).hexdigest()[:8]
     else:
         ending = ""
-    return f"lcl|{base[: _MAX_LOCAL - len(ending)]}{ending}", kept
+    return f"lcl|{base[: _MAX_LOCAL - len(ending)]}{ending}", full_title
 
 
 def _accession(identifier: str) -> str:

@@ -155,8 +155,8 @@ def for_short_queries(program: Program, params: Mapping[str, str], queries: Sequ
 
     SHORT_QUERY_ADJUST or a WORD_SIZE can turn this off.
     """
-    wanted = params.get("SHORT_QUERY_ADJUST", "true").strip().lower() in _YES
-    if not wanted or program.name not in _SHORT_EXPECT or params.get("WORD_SIZE", "").strip():
+    adjust = params.get("SHORT_QUERY_ADJUST", "true").strip().lower() in _YES
+    if not adjust or program.name not in _SHORT_EXPECT or params.get("WORD_SIZE", "").strip():
         return program
     if any(len(query.letters) > SHORT_QUERY for query in queries):
         return program
@@ -173,12 +173,12 @@ def search_arguments(program: Program, params: Mapping[str, str]) -> tuple[str, 
         if params.get(name, "").strip().lower() not in _NO:
             raise ValueError(f"Error: {name} is not available here")
     short = program.task.endswith("-short")
-    given = [*_task(program), "-evalue", _expect(params, _SHORT_EXPECT[program.name] if short else "10")]
-    given += _word_size(program, params) + _filter(program, params) + _query_range(params)
+    arguments = [*_task(program), "-evalue", _expect(params, _SHORT_EXPECT[program.name] if short else "10")]
+    arguments += _word_size(program, params) + _filter(program, params) + _query_range(params)
     if is_on(params, "LCASE_MASK"):
-        given.append("-lcase_masking")
-    given += _nucleotide(program, params) if program.name == "blastn" else _protein(program, params)
-    return tuple(given)
+        arguments.append("-lcase_masking")
+    arguments += _nucleotide(program, params) if program.name == "blastn" else _protein(program, params)
+    return tuple(arguments)
 
 
 def hit_list_size(params: Mapping[str, str], default: int = DEFAULT_HITS) -> int:
@@ -266,10 +266,10 @@ def _nucleotide(program: Program, params: Mapping[str, str]) -> list[str]:
     defaults = {"megablast": (1, -2), "blastn-short": (1, -3)}.get(program.task, (2, -3))
     scores = (reward or defaults[0], penalty or defaults[1])
     costs = check_nucleotide_scores(scores, _gap_costs(params), linear=program.task == "megablast")
-    given = ["-reward", str(scores[0]), "-penalty", str(scores[1])] if reward or penalty else []
-    given += ["-gapopen", str(costs[0]), "-gapextend", str(costs[1])] if costs else []
+    arguments = ["-reward", str(scores[0]), "-penalty", str(scores[1])] if reward or penalty else []
+    arguments += ["-gapopen", str(costs[0]), "-gapextend", str(costs[1])] if costs else []
     identity = _integer(params, "PERC_IDENT", 0, 100)
-    return given + ([] if identity is None else ["-perc_identity", str(identity)])
+    return arguments + ([] if identity is None else ["-perc_identity", str(identity)])
 
 
 def _protein(program: Program, params: Mapping[str, str]) -> list[str]:
@@ -278,11 +278,11 @@ def _protein(program: Program, params: Mapping[str, str]) -> list[str]:
     matrix = (params.get("MATRIX", "") or params.get("MATRIX_NAME", "")).strip().upper()
     costs = _gap_costs(params) if program.name != "tblastx" else None
     check_protein_costs(matrix or ("PAM30" if program.task == "blastp-short" else "BLOSUM62"), costs)
-    given = ["-matrix", matrix] if matrix else []
-    given += ["-gapopen", str(costs[0]), "-gapextend", str(costs[1])] if costs else []
+    arguments = ["-matrix", matrix] if matrix else []
+    arguments += ["-gapopen", str(costs[0]), "-gapextend", str(costs[1])] if costs else []
     threshold = _integer(params, "THRESHOLD", 1, 999)
-    given += [] if threshold is None else ["-threshold", str(threshold)]
-    return given + _composition(program, params) + _genetic_codes(program, params)
+    arguments += [] if threshold is None else ["-threshold", str(threshold)]
+    return arguments + _composition(program, params) + _genetic_codes(program, params)
 
 
 def _composition(program: Program, params: Mapping[str, str]) -> list[str]:
@@ -298,7 +298,7 @@ def _composition(program: Program, params: Mapping[str, str]) -> list[str]:
 
 
 def _genetic_codes(program: Program, params: Mapping[str, str]) -> list[str]:
-    given: list[str] = []
+    arguments: list[str] = []
     for name, option, programs in (
         ("GENETIC_CODE", "-query_gencode", ("blastx", "tblastx")),
         ("DB_GENETIC_CODE", "-db_gencode", ("tblastn", "tblastx")),
@@ -307,5 +307,5 @@ def _genetic_codes(program: Program, params: Mapping[str, str]) -> list[str]:
         if code is not None and program.name in programs:
             if code not in _GENETIC_CODES:
                 raise ValueError(f"Error: {name} {code} is no genetic code")
-            given += [option, str(code)]
-    return given
+            arguments += [option, str(code)]
+    return arguments

@@ -57,12 +57,12 @@ def choose_database(text: str, program: Program, found: Discovery, sample: Blast
     if problem := found.problems.get(name):
         raise ValueError(f"Error: {problem.message}")
     if name in USUAL_NAMES[molecule]:
-        standing_in = _default(found.databases.values(), molecule) or (sample if molecule == "nucl" else None)
-        if standing_in is not None:
-            return standing_in
+        substitute = _default(found.databases.values(), molecule) or (sample if molecule == "nucl" else None)
+        if substitute is not None:
+            return substitute
     if exact is not None:
-        holds = _WORDS[exact.molecule]
-        raise ValueError(f"Error: database {exact.name} holds {holds}; {program.name} searches {_WORDS[molecule]}")
+        contents = _WORDS[exact.molecule]
+        raise ValueError(f"Error: database {exact.name} holds {contents}; {program.name} searches {_WORDS[molecule]}")
     raise ValueError(f"Error: database {shown(text)} was not found; available here: {_listed(found, sample)}")
 
 
@@ -126,13 +126,13 @@ def organism_limit(text: str, taxid_of: TaxidOf = known_taxid) -> OrganismLimit:
     if query.lower() in ("", "(none)", "none", "all[filter]", "all [filter]"):
         return OrganismLimit()
     rest = _EVERYTHING.sub("", query)
-    left_out = re.match(r"NOT\b", rest, re.IGNORECASE)
+    negation = re.match(r"NOT\b", rest, re.IGNORECASE)
     # After NOT only parenthesized groups are split: Entrez applies operators left to right, "NOT a OR b" includes b.
-    groups = re.split(r"\bNOT\b", rest, flags=re.IGNORECASE)[1:] if left_out else [f"({_without_brackets(rest)})"]
+    groups = re.split(r"\bNOT\b", rest, flags=re.IGNORECASE)[1:] if negation else [f"({_without_brackets(rest)})"]
     terms = [term for group in groups for term in _alternatives(group.strip())]
     if len(terms) > _MOST:
         raise ValueError(f"Error: ENTREZ_QUERY names {len(terms)} organisms, {_MOST} are allowed")
-    return OrganismLimit(tuple(dict.fromkeys(_taxid(term, taxid_of) for term in terms)), left_out is not None)
+    return OrganismLimit(tuple(dict.fromkeys(_taxid(term, taxid_of) for term in terms)), negation is not None)
 
 
 def _alternatives(group: str) -> list[str]:

@@ -46,8 +46,8 @@ def status_page(status: str, message: str = "", hits: bool | None = None) -> str
 
 def html_page(text: str) -> str:
     """Render a page for a browser around ``text``, a report in the Text form."""
-    shown = text_of(text).replace(text_of(NO_SIMILARITY), NO_SIMILARITY)
-    return _html(f"<p><!--\nQBlastInfoBegin\n\tStatus=READY\nQBlastInfoEnd\n--><p>\n<pre>{shown}</pre>")
+    escaped = text_of(text).replace(text_of(NO_SIMILARITY), NO_SIMILARITY)
+    return _html(f"<p><!--\nQBlastInfoBegin\n\tStatus=READY\nQBlastInfoEnd\n--><p>\n<pre>{escaped}</pre>")
 
 
 def _html(inner: str) -> str:
@@ -68,8 +68,8 @@ def text_report(rid: str, results: Sequence[BlastResult], descriptions: int, ali
     for result in results:
         parts.append(f"Query= {result.query_title}\nLength={result.query_length}\n\n")
         if result.hits:
-            shown = map(_alignments, result.hits[:alignments])
-            parts += [_table(result.hits[:descriptions]), "\nALIGNMENTS\n", *shown]
+            sections = map(_alignments, result.hits[:alignments])
+            parts += [_table(result.hits[:descriptions]), "\nALIGNMENTS\n", *sections]
         else:
             parts.append(f"\n\n{NO_SIMILARITY}\n\n")
         parts.append(_trailer(result))

@@ -92,18 +92,18 @@ class Dictionary:
         """
         by_id = self.identifiers.find(text, kinds)
         tokens = tokens_of(text)[:MAX_TOKENS]
-        taken = [(mention.start, mention.end) for mention in by_id]
-        respelled = self.speller.read(text, tokens, [*taken, (choices_start(text), len(text))], kinds)
+        id_spans = [(mention.start, mention.end) for mention in by_id]
+        respelled = self.speller.read(text, tokens, [*id_spans, (choices_start(text), len(text))], kinds)
         candidates = [
             candidate
             for candidate in (*self.matcher.candidates(text, tokens, kinds), *respelled.candidates)
-            if not any(candidate.stretch.start < end and start < candidate.stretch.end for start, end in taken)
+            if not any(candidate.stretch.start < end and start < candidate.stretch.end for start, end in id_spans)
         ]
         chosen = list(_longest(candidates))
         unknown = tuple(self._unknown(text, tokens, respelled, chosen))
-        kept, notes = filter_ambiguous(text, chosen, unknown, self._is_word)
-        refused = tuple((one.stretch.start, one.stretch.end) for one in chosen if one not in kept)
-        chosen = kept
+        accepted, notes = filter_ambiguous(text, chosen, unknown, self._is_word)
+        refused = tuple((one.stretch.start, one.stretch.end) for one in chosen if one not in accepted)
+        chosen = accepted
         shared = self.matcher.shared(text, respelled.tokens, chosen, kinds)
         chosen.extend([one for one in shared if self._stands(one, tokens, respelled)])
         spelled = {(one.stretch.start, one.stretch.end): _slips(one, tokens) for one in chosen}
@@ -111,7 +111,7 @@ class Dictionary:
         notes = [*_corrections(text, mentions), *self._ties(respelled), *notes]
         if respelled.left_out:
             notes.append(f"only the first {MAX_UNKNOWN} unknown words were looked at for slips of the pen")
-        ordered = sorted(_telling(text, [*by_id, *mentions]), key=lambda mention: mention.start)
+        ordered = sorted(_specific(text, [*by_id, *mentions]), key=lambda mention: mention.start)
         return LinkedText(mentions=tuple(ordered), unknown=unknown, refused=refused, notes=tuple(notes))
 
     def broader(self, text: str, mention: Mention) -> Mention | None:
@@ -148,14 +148,14 @@ class Dictionary:
     def _unknown(
         self, text: str, tokens: list[Token], read: SpellingResult, chosen: list[Candidate]
     ) -> Iterator[UnknownWord]:
-        covered = {place for one in chosen for place in range(one.stretch.first, one.stretch.last)}
-        for place, slips in read.slips.items():
-            if place in covered or len(tokens[place].text) < _LEAST_UNKNOWN:
+        covered = {position for one in chosen for position in range(one.stretch.first, one.stretch.last)}
+        for position, slips in read.slips.items():
+            if position in covered or len(tokens[position].text) < _LEAST_UNKNOWN:
                 continue
-            at = word_at(text, place, tokens[place])
-            if place in read.ambiguous:
+            at = word_at(text, position, tokens[position])
+            if position in read.ambiguous:
                 yield UnknownWord(*at, why="ambiguous")
-            elif near := slips[0].word if slips else self.speller.names.resembles(tokens[place].text):
+            elif near := slips[0].word if slips else self.speller.names.resembles(tokens[position].text):
                 yield UnknownWord(*at, why="near", near=near)
             else:
                 yield UnknownWord(*at, why="strange")
@@ -242,25 +242,25 @@ def _renamed(posting: Posting, name: str, flags: int) -> Posting:
     )
 
 
-def _telling(text: str, mentions: list[Mention]) -> list[Mention]:
-    telling = [mention for mention in mentions if not is_generic(tuple(fold(text[mention.start : mention.end])))]
-    return telling or [mention for mention in mentions if not is_modified(text, mention.start)]
+def _specific(text: str, mentions: list[Mention]) -> list[Mention]:
+    specific = [mention for mention in mentions if not is_generic(tuple(fold(text[mention.start : mention.end])))]
+    return specific or [mention for mention in mentions if not is_modified(text, mention.start)]
 
 
 def _longest(candidates: list[Candidate]) -> Iterator[Candidate]:
     """Yield non-overlapping candidates, preferring the one with the most letters and digits, then the first."""
-    taken: set[int] = set()
+    used: set[int] = set()
     for candidate in sorted(candidates, key=lambda found: (-found.stretch.letters, found.stretch.start)):
-        places = range(candidate.stretch.first, candidate.stretch.last)
-        if taken.isdisjoint(places):
-            taken.update(places)
+        positions = range(candidate.stretch.first, candidate.stretch.last)
+        if used.isdisjoint(positions):
+            used.update(positions)
             yield candidate
 
 
 def _slips(candidate: Candidate, tokens: list[Token]) -> int:
     stretch = candidate.stretch
-    places = range(stretch.first, stretch.last)
-    return sum(stretch.tokens[p].text != tokens[p].text for p in places if not stretch.tokens[p].text.isdigit())
+    positions = range(stretch.first, stretch.last)
+    return sum(stretch.tokens[p].text != tokens[p].text for p in positions if not stretch.tokens[p].text.isdigit())
 
 
 def _as_read(text: str, mention: Mention, slips: Mapping[tuple[int, int], int]) -> Mention:

@@ -60,12 +60,12 @@ class IdentifierFinder:
 
     def find(self, text: str, kinds: frozenset[str] | None = None) -> list[Mention]:
         """Return mentions of the identifiers that the graph has, in the text's order."""
-        wanted = [kind for kind in self.kinds if kinds is None or kind in kinds]
+        allowed = [kind for kind in self.kinds if kinds is None or kind in kinds]
         found: list[Mention] = []
-        for number, (start, end, forms, only) in enumerate(sorted(_written(text))):
+        for number, (start, end, forms, only) in enumerate(sorted(_identifiers(text))):
             if number == _MAX_FOUND:
                 break
-            node = self._node(forms, [kind for kind in wanted if not only or kind.casefold() in only])
+            node = self._node(forms, [kind for kind in allowed if not only or kind.casefold() in only])
             if node is not None:
                 found.append(Mention(node=node, start=start, end=end, method="exact"))
         return found
@@ -79,7 +79,7 @@ class IdentifierFinder:
         return None
 
 
-def _written(text: str) -> Iterator[tuple[int, int, tuple[str, ...], tuple[str, ...]]]:
+def _identifiers(text: str) -> Iterator[tuple[int, int, tuple[str, ...], tuple[str, ...]]]:
     """Yield (start, end, forms of the identifier, its possible kinds in lower case or none for all)."""
     for match in _PREFIXED.finditer(text):
         prefix, code = match[1].upper(), match[2].upper()
@@ -136,17 +136,17 @@ class Matcher:
         yield from self.within(text, tokens, range(len(tokens)), kinds)
         yield from self.inverted(text, tokens, kinds)
 
-    def within(self, text: str, tokens: list[Token], places: range, kinds: Kinds) -> Iterator[Candidate]:
-        """Yield the candidates whose words are contiguous at ``places``."""
+    def within(self, text: str, tokens: list[Token], positions: range, kinds: Kinds) -> Iterator[Candidate]:
+        """Yield the candidates whose words are contiguous at ``positions``."""
         all_caps = text.upper() == text
-        part = [token.text for token in tokens[places.start : places.stop]]
+        part = [token.text for token in tokens[positions.start : positions.stop]]
         for length, hashes in window_hashes(part, self.table.longest):
             firsts, lasts = self.table.ranges(hashes)
-            for place in np.nonzero(lasts > firsts)[0].tolist():
-                stretch = TokenSpan(text, tokens, places.start + place, places.start + place + length, all_caps)
+            for offset in np.nonzero(lasts > firsts)[0].tolist():
+                stretch = TokenSpan(text, tokens, positions.start + offset, positions.start + offset + length, all_caps)
                 if not _stands_alone(stretch) or is_kind_word(stretch.folded):
                     continue
-                found = self.best(stretch, int(firsts[place]), int(lasts[place]), kinds)
+                found = self.best(stretch, int(firsts[offset]), int(lasts[offset]), kinds)
                 if found is not None:
                     yield found
 
@@ -155,12 +155,12 @@ class Matcher:
 
     def shared(self, text: str, tokens: list[Token], chosen: list[Candidate], kinds: Kinds) -> Iterator[Candidate]:
         """Yield the first name of "breast and ovarian cancer" if the second is among ``chosen``."""
-        taken = [(one.stretch.first, one.stretch.last) for one in chosen]
+        used_spans = [(one.stretch.first, one.stretch.last) for one in chosen]
         for one in chosen[:_MAX_SHARED]:
             parts = [
                 part
                 for part in shared_endings(text, tokens, one.stretch.first, one.stretch.last)
-                if not any(part.first < end and start < part.last for start, end in taken)
+                if not any(part.first < end and start < part.last for start, end in used_spans)
             ]
             found = max(
                 self._known(text, tokens, parts, kinds, all_caps=False),
@@ -168,7 +168,7 @@ class Matcher:
                 default=None,
             )
             if found is not None:
-                taken.append((found.stretch.first, found.stretch.last))
+                used_spans.append((found.stretch.first, found.stretch.last))
                 yield found
 
     def _known(
@@ -181,9 +181,9 @@ class Matcher:
     ) -> Iterator[Candidate]:
         parts = list(parts)
         firsts, lasts = self.table.ranges(np.array([hash_tokens(part.folded) for part in parts], np.uint64))
-        for place in np.nonzero(lasts > firsts)[0].tolist():
-            stretch = TokenSpan(text, tokens, parts[place].first, parts[place].last, all_caps)
-            found = self.best(stretch, int(firsts[place]), int(lasts[place]), kinds) if _stands_alone(stretch) else None
+        for index in np.nonzero(lasts > firsts)[0].tolist():
+            stretch = TokenSpan(text, tokens, parts[index].first, parts[index].last, all_caps)
+            found = self.best(stretch, int(firsts[index]), int(lasts[index]), kinds) if _stands_alone(stretch) else None
             if found is not None:
                 yield found
 
@@ -195,23 +195,23 @@ class Matcher:
         With ``anything``, its words alone make a row match.
         """
         raw = stretch.raw
-        cased, written = hash_text(unicodedata.normalize("NFKC", raw)), hash_text(surface(raw))
-        said_gene = stretch.before() == "gene"
+        cased_hash, surface_hash = hash_text(unicodedata.normalize("NFKC", raw)), hash_text(surface(raw))
+        after_gene = stretch.before() == "gene"
         cue = self.kind_words.get(stretch.before(), -1)
         ranked: list[tuple[tuple[int, ...], Posting]] = []
         for posting in self.table.postings(first, min(last, first + _MAX_POSTINGS)):
             if kinds is not None and self.table.kind_names[posting.kind] not in kinds:
                 continue
             # "Gene NF1" is not the disease of that abbreviation.
-            if posting.flags & SYMBOL and said_gene and "gene" not in self.table.kind_names[posting.kind].casefold():
+            if posting.flags & SYMBOL and after_gene and "gene" not in self.table.kind_names[posting.kind].casefold():
                 continue
-            if not is_one_phrase(stretch, posting.written == written, bool(posting.flags & VARIANT)):
+            if not is_one_phrase(stretch, posting.written == surface_hash, bool(posting.flags & VARIANT)):
                 continue
-            same_case = posting.cased == cased
+            same_case = posting.cased == cased_hash
             if anything or is_meant(stretch, posting.flags, same_case):
                 rank = (
                     int(posting.kind != cue) if cue >= 0 else 0,
-                    int(not same_case) if posting.flags & SYMBOL else int(posting.written != written),
+                    int(not same_case) if posting.flags & SYMBOL else int(posting.written != surface_hash),
                     posting.flags & VARIANT,
                     2 if posting.flags & SYNONYM else 1 if posting.flags & ALIAS else 0,
                     int(not same_case),

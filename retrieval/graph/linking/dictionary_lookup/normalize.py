@@ -141,7 +141,7 @@ class WordOrderVariant(NamedTuple):
 
 def inversions(text: str, tokens: Sequence[Token]) -> Iterator[WordOrderVariant]:
     """Yield inversions of up to five words on each side of each of the first 64 commas."""
-    commas = [place for place in range(1, len(tokens)) if _gap(text, tokens, place).strip() == ","]
+    commas = [position for position in range(1, len(tokens)) if _gap(text, tokens, position).strip() == ","]
     for comma in commas[:_MOST_COMMAS]:
         for first in range(comma - 1, max(-1, comma - 1 - _MOST_WORDS), -1):
             if first < comma - 1 and "," in _gap(text, tokens, first + 1):
@@ -153,8 +153,8 @@ def inversions(text: str, tokens: Sequence[Token]) -> Iterator[WordOrderVariant]
                 yield WordOrderVariant(first, last, tuple(token.text for token in words))
 
 
-def _gap(text: str, tokens: Sequence[Token], place: int) -> str:
-    return text[tokens[place - 1].end : tokens[place].start]
+def _gap(text: str, tokens: Sequence[Token], position: int) -> str:
+    return text[tokens[position - 1].end : tokens[position].start]
 
 
 def shared_endings(text: str, tokens: Sequence[Token], first: int, last: int) -> Iterator[WordOrderVariant]:
@@ -188,18 +188,18 @@ def variants(name: str) -> list[tuple[str, ...]]:
     "diabetes mellitus, type 2": also "type 2 diabetes mellitus", "diabetes mellitus 2". "MASA syndrome (disorder)":
     also without the parentheses. "Fanconi anemia complementation group A": also "Fanconi anemia group A".
     """
-    own = tuple(fold(name))
-    if not own:
+    plain = tuple(fold(name))
+    if not plain:
         return []
-    found = {own: None}
-    if len(own) > 1:
-        for other in _others(name, own):
+    found = {plain: None}
+    if len(plain) > 1:
+        for other in _others(name, plain):
             found.setdefault(other)
     return list(found)[:_MOST]
 
 
-def _others(name: str, own: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    forms = [own]
+def _others(name: str, plain: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    forms = [plain]
     if "(" in name or "[" in name:
         bare = tuple(fold(_PARENTHESES.sub(" ", name)))
         # A remainder without a word is no name by itself: "(R)-2" is not "2".
@@ -219,15 +219,15 @@ def _numbered(form: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield (*form[2:], *form[:2])
         yield (*form[2:], form[1])
     elif "type" in form[1:-1]:
-        place = form.index("type", 1)
-        yield form[:place] + form[place + 1 :]
-        if _NUMBERED.fullmatch(form[-1]) and place == len(form) - 2:
-            yield form[place:] + form[:place]
+        position = form.index("type", 1)
+        yield form[:position] + form[position + 1 :]
+        if _NUMBERED.fullmatch(form[-1]) and position == len(form) - 2:
+            yield form[position:] + form[:position]
     elif form[-1].isdigit() and len(form) > 1 and len(form[-2]) >= _LEAST_WORD and form[-2] != "group":
         yield (*form[:-1], "type", form[-1])
     if "group" in form[1:-1]:
-        place = form.index("group", 1)
-        if form[place - 1] == "complementation":
-            yield form[: place - 1] + form[place:]
+        position = form.index("group", 1)
+        if form[position - 1] == "complementation":
+            yield form[: position - 1] + form[position:]
         else:
-            yield (*form[:place], "complementation", *form[place:])
+            yield (*form[:position], "complementation", *form[position:])

@@ -19,18 +19,18 @@ _MAX_RUNS: Final = 64
 JOINERS: Final = frozenset(" \t\n-‐‑–/'’")
 
 
-def free_runs(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[Span]:
-    """Return at most 64 maximal runs of content words outside ``taken``, split at punctuation."""
-    return [_span(text, run) for run in _runs(text, list(taken))][:_MAX_RUNS]
+def free_runs(text: str, used_spans: Iterable[tuple[int, int]] = ()) -> list[Span]:
+    """Return at most 64 maximal runs of content words outside ``used_spans``, split at punctuation."""
+    return [_span(text, run) for run in _runs(text, list(used_spans))][:_MAX_RUNS]
 
 
-def candidate_spans(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[Span]:
+def candidate_spans(text: str, used_spans: Iterable[tuple[int, int]] = ()) -> list[Span]:
     """Return at most 48 spans of one to six words within ``free_runs``, the longest first.
 
     A span needs a word of at least four letters or a digit. A span that the word before it negates ("non-") is omitted.
     """
     found: list[Span] = []
-    for run in _runs(text, list(taken))[:_MAX_RUNS]:
+    for run in _runs(text, list(used_spans))[:_MAX_RUNS]:
         words = _words(run)
         for length in range(min(_MAX_WORDS, len(words)), 0, -1):
             for first in range(len(words) - length + 1):
@@ -44,11 +44,11 @@ def candidate_spans(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[Sp
     return sorted(found, key=lambda span: (span.start - span.end, span.start))[:MAX_SPANS]
 
 
-def _runs(text: str, taken: list[tuple[int, int]]) -> list[list[Token]]:
+def _runs(text: str, used_spans: list[tuple[int, int]]) -> list[list[Token]]:
     runs: list[list[Token]] = []
     run: list[Token] = []
     covered = bytearray(len(text))
-    for start, end in taken:
+    for start, end in used_spans:
         covered[start:end] = b"\1" * (end - start)
     for token in tokens_of(text):
         free = not any(covered[token.start : token.end])
@@ -88,10 +88,10 @@ def _span(text: str, tokens: list[Token]) -> Span:
     return Span(start=start, end=end, text=text[start:end])
 
 
-def outside(spans: Iterable[Span], taken: list[tuple[int, int]]) -> Iterator[Span]:
-    """Yield the spans that do not overlap ``taken``."""
+def outside(spans: Iterable[Span], used_spans: list[tuple[int, int]]) -> Iterator[Span]:
+    """Yield the spans that do not overlap ``used_spans``."""
     for span in spans:
-        if not any(span.start < end and start < span.end for start, end in taken):
+        if not any(span.start < end and start < span.end for start, end in used_spans):
             yield span
 
 
@@ -133,7 +133,7 @@ def filter_ambiguous(
 
     ``is_word`` tells whether a name is an ordinary word.
     """
-    kept: list[Candidate] = []
+    accepted: list[Candidate] = []
     notes: list[str] = []
     for one in chosen:
         stretch = one.stretch
@@ -147,10 +147,10 @@ def filter_ambiguous(
             seems = f', which may be "{word.near}"' if word.why == "near" else ""
             notes.append(f'"{stretch.raw}" was not taken: it stands beside the unknown word "{word.text}"{seems}')
             continue
-        kept.append(one)
+        accepted.append(one)
         if words:
             notes.append(f'"{words[0].text}" beside "{stretch.raw}" is in no name of the graph')
-    return kept, notes
+    return accepted, notes
 
 
 def unambiguous_spans(
@@ -174,6 +174,6 @@ def unambiguous_spans(
     return found
 
 
-def word_at(text: str, place: int, token: Token) -> tuple[int, int, int, str]:
+def word_at(text: str, position: int, token: Token) -> tuple[int, int, int, str]:
     """Return the first four fields of ``Unknown``."""
-    return place, token.start, token.end, text[token.start : token.end]
+    return position, token.start, token.end, text[token.start : token.end]

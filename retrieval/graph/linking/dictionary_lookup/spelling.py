@@ -66,20 +66,22 @@ class Speller:
     names: Vocabulary
     english: Vocabulary
 
-    def read(self, text: str, tokens: list[Token], taken: Iterable[tuple[int, int]], kinds: Kinds) -> SpellingResult:
-        """Correct at most 16 unknown words outside ``taken``; ``left_out`` counts those beyond."""
-        unknown = list(self._unknown(text, tokens, list(taken)))
+    def read(
+        self, text: str, tokens: list[Token], used_spans: Iterable[tuple[int, int]], kinds: Kinds
+    ) -> SpellingResult:
+        """Correct at most 16 unknown words outside ``used_spans``; ``left_out`` counts those beyond."""
+        unknown = list(self._unknown(text, tokens, list(used_spans)))
         slips: dict[int, Sequence[Typo]] = {}
         by_word: dict[str, list[Typo]] = {}
-        for place in unknown[:MAX_UNKNOWN]:
-            word = tokens[place].text
+        for position in unknown[:MAX_UNKNOWN]:
+            word = tokens[position].text
             if word not in by_word:
-                by_word[word] = self._slips(word, _raw(text, tokens[place]))
-            slips[place] = by_word[word]
+                by_word[word] = self._slips(word, _raw(text, tokens[position]))
+            slips[position] = by_word[word]
         base = list(tokens)
-        for place, found in slips.items():
+        for position, found in slips.items():
             if len(found) == 1:
-                base = _with(base, place, found[0].word)
+                base = _with(base, position, found[0].word)
         read = SpellingResult(base, slips, left_out=max(0, len(unknown) - MAX_UNKNOWN))
         return self._with_names(text, tokens, read, kinds)
 
@@ -88,22 +90,26 @@ class Speller:
         stretch, posting, _ = candidate
         if posting.flags & (SYMBOL | COMPACT) or is_generic(stretch.folded) or is_kind_word(stretch.folded):
             return False
-        places = range(stretch.first, stretch.last)
+        positions = range(stretch.first, stretch.last)
         found = [
             slip
-            for place in places
-            for slip in slips.get(place, ())
-            if slip.word == stretch.tokens[place].text != tokens[place].text
+            for position in positions
+            for slip in slips.get(position, ())
+            if slip.word == stretch.tokens[position].text != tokens[position].text
         ]
-        kept = [tokens[place].text for place in places if stretch.tokens[place].text == tokens[place].text]
-        sibling = sum(len(word) for word in kept if word.isalpha() and len(word) > 2 and word not in _LIGHT | _HEADS)
+        same_words = [
+            tokens[position].text for position in positions if stretch.tokens[position].text == tokens[position].text
+        ]
+        sibling = sum(
+            len(word) for word in same_words if word.isalpha() and len(word) > 2 and word not in _LIGHT | _HEADS
+        )
         if not found:
             return False
         short = min(len(slip.word) for slip in found) < _LEAST_WORD
         if sibling >= (_LEAST_BESIDE if short or any(slip.at_start for slip in found) else 1):
             return True
         kind = self.matcher.table.kind_names[posting.kind].casefold()
-        least = _LEAST_WITH_HEAD if _HEADS.intersection(kept) else _LEAST_ALONE
+        least = _LEAST_WITH_HEAD if _HEADS.intersection(same_words) else _LEAST_ALONE
         if any(name in kind for name in _SUBSTANCES):
             least = _LEAST_OF_SUBSTANCES
         return all(len(slip.word) >= max(least[slip.sort], _LEAST_AT_START if slip.at_start else 0) for slip in found)
@@ -123,35 +129,35 @@ class Speller:
             or (len(raw) >= _LEAST_WORD and slip.sort in ("exchanged", "doubled"))
         ]
 
-    def _unknown(self, text: str, tokens: list[Token], taken: list[tuple[int, int]]) -> Iterator[int]:
+    def _unknown(self, text: str, tokens: list[Token], used_spans: list[tuple[int, int]]) -> Iterator[int]:
         words = [token.text for token in tokens]
         known = [one or other for one, other in zip(self.names.has(words), self.english.has(words), strict=True)]
-        for place, token in enumerate(tokens):
-            free = not known[place] and not any(token.start < end and start < token.end for start, end in taken)
-            if free and not _is_symbol(text, tokens, place) and not is_kind_word((token.text,)):
-                yield place
+        for position, token in enumerate(tokens):
+            free = not known[position] and not any(token.start < end and start < token.end for start, end in used_spans)
+            if free and not _is_symbol(text, tokens, position) and not is_kind_word((token.text,)):
+                yield position
 
     def _with_names(self, text: str, tokens: list[Token], read: SpellingResult, kinds: Kinds) -> SpellingResult:
         candidates: list[Candidate] = []
         ambiguous: dict[int, tuple[Candidate, ...]] = {}
         inverted = list(self.matcher.inverted(text, read.tokens, kinds)) if any(read.slips.values()) else []
-        for place, slips in read.slips.items():
-            found = [one for one in inverted if _covers(one, place)]
+        for position, slips in read.slips.items():
+            found = [one for one in inverted if _covers(one, position)]
             for slip in slips if len(slips) <= _MAX_SLIPS else ():
-                tried = _with(read.tokens, place, slip.word)
-                around = range(max(0, place - _REACH), min(len(tokens), place + _REACH + 1))
-                found.extend(one for one in self.matcher.within(text, tried, around, kinds) if _covers(one, place))
+                tried = _with(read.tokens, position, slip.word)
+                around = range(max(0, position - _REACH), min(len(tokens), position + _REACH + 1))
+                found.extend(one for one in self.matcher.within(text, tried, around, kinds) if _covers(one, position))
             found = [one for one in found if self.accepts(one, tokens, read.slips)]
             most = max((one.stretch.letters for one in found), default=0)
             best = {one.posting.node: one for one in found if one.stretch.letters == most}
             if len(best) > 1:
-                ambiguous[place] = tuple(best.values())
+                ambiguous[position] = tuple(best.values())
             candidates.extend(best.values() if len(best) == 1 else ())
         return SpellingResult(read.tokens, read.slips, tuple(candidates), ambiguous, read.left_out)
 
 
-def _covers(candidate: Candidate, place: int) -> bool:
-    return candidate.stretch.first <= place < candidate.stretch.last
+def _covers(candidate: Candidate, position: int) -> bool:
+    return candidate.stretch.first <= position < candidate.stretch.last
 
 
 def _raw(text: str, token: Token) -> str:
@@ -159,26 +165,28 @@ def _raw(text: str, token: Token) -> str:
     return raw if is_indexable(raw) else token.text
 
 
-def _is_symbol(text: str, tokens: Sequence[Token], place: int) -> bool:
+def _is_symbol(text: str, tokens: Sequence[Token], position: int) -> bool:
     """Return True for a token beside a digit, or mostly in capitals while the words near it are not."""
-    token = tokens[place]
+    token = tokens[position]
     sides = text[max(0, token.start - 1) : token.start] + text[token.end : token.end + 1]
     if any(c.isdigit() for c in sides):
         return True
     raw = text[token.start : token.end]
     if len(raw) > _MOST_SYMBOL or 2 * sum(c.isupper() for c in raw) <= len(raw):
         return False
-    sibling = [text[other.start : other.end] for other in tokens[max(0, place - 2) : place + 3] if other is not token]
+    sibling = [
+        text[other.start : other.end] for other in tokens[max(0, position - 2) : position + 3] if other is not token
+    ]
     return not any(word.isupper() and len(word) >= _LEAST_WORD for word in sibling)
 
 
-def _with(tokens: list[Token], place: int, word: str) -> list[Token]:
+def _with(tokens: list[Token], position: int, word: str) -> list[Token]:
     """Replace one token, and convert the roman numeral after it if the new word requires a number.
 
     "comlpex I" becomes "complex 1".
     """
     changed = list(tokens)
-    changed[place] = tokens[place]._replace(text=word)
-    if place + 1 < len(tokens):
-        changed[place + 1] = tokens[place + 1]._replace(text=numeral(tokens[place + 1].text, word))
+    changed[position] = tokens[position]._replace(text=word)
+    if position + 1 < len(tokens):
+        changed[position + 1] = tokens[position + 1]._replace(text=numeral(tokens[position + 1].text, word))
     return changed

@@ -160,8 +160,9 @@ def is_one_phrase(stretch: TokenSpan, as_written: bool, variant: bool) -> bool:
     tokens = stretch.tokens
     gaps = {
         sign
-        for place in range(stretch.first, stretch.last - 1)
-        if (gap := stretch.text[tokens[place].end : tokens[place + 1].start]) != "." or not tokens[place].text.isdigit()
+        for position in range(stretch.first, stretch.last - 1)
+        if (gap := stretch.text[tokens[position].end : tokens[position + 1].start]) != "."
+        or not tokens[position].text.isdigit()
         for sign in gap
     }
     if as_written:
@@ -228,10 +229,10 @@ def is_meant(stretch: TokenSpan, flags: int, same_case: bool) -> bool:
 def _is_part(stretch: TokenSpan) -> bool:
     """Return True if a hyphen joins the window to a few characters, as the B of HLA-B."""
     text, tokens = stretch.text, stretch.tokens
-    for place, other in ((stretch.start - 1, stretch.first - 1), (stretch.end, stretch.last)):
-        if 0 <= place < len(text) and text[place] in _HYPHENS and 0 <= other < len(tokens):
+    for offset, other in ((stretch.start - 1, stretch.first - 1), (stretch.end, stretch.last)):
+        if 0 <= offset < len(text) and text[offset] in _HYPHENS and 0 <= other < len(tokens):
             piece = tokens[other]
-            touches = piece.end == place if other < stretch.first else piece.start == place + 1
+            touches = piece.end == offset if other < stretch.first else piece.start == offset + 1
             if touches and piece.end - piece.start <= _LEAST_SYMBOL:
                 return True
     return False

@@ -200,15 +200,15 @@ class Vocabulary:
     def _has(self, words: Sequence[str]) -> NDArray[np.bool_]:
         if not words or not len(self.words):
             return np.zeros(len(words), np.bool_)
-        wanted = np.array([word.encode() for word in words], self.words.dtype)
-        places = np.searchsorted(self.words, wanted)
-        return np.asarray(self.words[np.minimum(places, len(self.words) - 1)] == wanted, np.bool_)
+        keys = np.array([word.encode() for word in words], self.words.dtype)
+        positions = np.searchsorted(self.words, keys)
+        return np.asarray(self.words[np.minimum(positions, len(self.words) - 1)] == keys, np.bool_)
 
 
 def build_vocabulary(words: Iterable[str]) -> Vocabulary:
     """Build a vocabulary of the words that ``is_indexable`` accepts."""
-    kept = sorted({word.encode() for word in words if is_indexable(word)})
-    return Vocabulary(np.array(kept, f"S{MOST_WORD}"))
+    entries = sorted({word.encode() for word in words if is_indexable(word)})
+    return Vocabulary(np.array(entries, f"S{MOST_WORD}"))
 
 
 def ordinary_words() -> Vocabulary:
@@ -224,8 +224,8 @@ def is_indexable(word: str) -> bool:
 
 
 def _edits(word: str) -> Iterator[str]:
-    for place in range(len(word) + 1):
-        head, tail = word[:place], word[place:]
+    for position in range(len(word) + 1):
+        head, tail = word[:position], word[position:]
         for letter in ascii_lowercase:
             yield head + letter + tail
             if tail:
@@ -236,12 +236,12 @@ def _edits(word: str) -> Iterator[str]:
             yield head + tail[1] + tail[0] + tail[2:]
 
 
-def _slip(meant: str, word: str, other: str) -> Typo:
+def _slip(target: str, word: str, other: str) -> Typo:
     at_start = word[0] != other[0] and word[1::-1] != other[:2]
     if len(word) == len(other):
         if sorted(word) == sorted(other):
-            return Typo(meant, at_start, "exchanged")
-        return Typo(meant, at_start, "ending" if word[:-1] == other[:-1] else "replaced")
+            return Typo(target, at_start, "exchanged")
+        return Typo(target, at_start, "ending" if word[:-1] == other[:-1] else "replaced")
     shorter, longer = sorted((word, other), key=len)
     twice = any(longer[p] == longer[p + 1] and longer[:p] + longer[p + 1 :] == shorter for p in range(len(shorter)))
-    return Typo(meant, at_start, "doubled" if twice else "missing")
+    return Typo(target, at_start, "doubled" if twice else "missing")

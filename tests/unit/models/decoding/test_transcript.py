@@ -120,7 +120,7 @@ def test_an_end_token_behind_the_stop_is_not_kept() -> None:
     """Ids at the end that decode to nothing would tell the model that its turn is over."""
     ids = [*ARROWS.encode("a]->"), min(ARROWS.eos_token_ids)]
 
-    assert realign(ids, "a]->", ARROWS).kept == tuple(ids[:-1])
+    assert realign(ids, "a]->", ARROWS).token_ids == tuple(ids[:-1])
 
 
 def test_a_mismatch_deep_in_the_text_is_found() -> None:

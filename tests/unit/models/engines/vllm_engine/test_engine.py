@@ -43,7 +43,7 @@ async def collect(deltas: AsyncGenerator[Delta, None]) -> list[Delta]:
 
 def processes_of(engine: VllmEngine) -> list[Any]:
     """The engine's processes and theirs."""
-    roots = [psutil.Process(pid) for pid in engine._guard.watched] if engine._guard else []
+    roots = [psutil.Process(pid) for pid in engine._reaper.watched] if engine._reaper else []
     return roots + [child for root in roots for child in root.children(recursive=True)]
 
 

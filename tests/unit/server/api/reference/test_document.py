@@ -69,7 +69,7 @@ def _app(engine: Engine | None, needs_key: bool = True, name: str = "model") -> 
     form = "chat" if engine is not None and engine.has_turns else "base"
     parts = SimpleNamespace(
         settings=Settings(),
-        observing=metrics_only(),
+        observability=metrics_only(),
         keyring=Keyring(("a-key-of-the-settings",) if needs_key else ()),
         rates=LocalRateLimiter(),
         lifecycle=SimpleNamespace(card=SimpleNamespace(name=name, prompt_form=form), get=get),

@@ -41,7 +41,7 @@ def test_the_form_is_read_off_the_question(text: str, form: str, choices: tuple[
     """A sentence alone is not taken for a test."""
     asked = read_question(text, AUTO)
     assert (asked.form, asked.choices) == (form, choices)
-    assert asked.question.startswith(asked.stem) and "\n" not in asked.question
+    assert asked.text.startswith(asked.stem) and "\n" not in asked.text
 
 
 def test_the_option_decides_over_the_question() -> None:
