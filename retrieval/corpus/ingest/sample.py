@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from retrieval.corpus.errors import NamespaceBusy, NamespaceExists
-from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings
@@ -74,6 +73,9 @@ def _is_whole(namespaces: Namespaces) -> bool:
 
 
 def _make(namespaces: Namespaces, encoder: str, text: str) -> None:
+    # The readers of all formats come with it, which commands that only name the notes must not wait for.
+    from retrieval.corpus.ingest.add import add_items
+
     # Another process may have begun it, and been killed or still be running.
     with contextlib.suppress(NamespaceExists):
         namespaces.create(NOTES, NamespaceSettings(encoder=encoder))
