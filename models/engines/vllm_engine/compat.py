@@ -150,14 +150,6 @@ async def build_openai_app(client: Any, settings: dict[str, Any], reasoning_pars
     return app
 
 
-def num_new_tokens(output: Any) -> int:
-    """Count the tokens sampled since the last output of the same request.
-
-    vLLM's layer requests either deltas or the whole output; the count is right for both.
-    """
-    return sum(len(choice.token_ids) for choice in output.outputs)
-
-
 def tokens_input(prompt_ids: list[int], cache_salt: str | None) -> Any:
     """Build a prompt from token ids, which needs no renderer."""
     from vllm.inputs.engine import tokens_input as build

@@ -164,9 +164,9 @@ class InstrumentedClient:
                 if not started:
                     started = True
                     self._waiting, self._running = self._waiting - 1, self._running + 1
-                    prompt = len(output.prompt_token_ids or ())
-                cached = max(cached, output.num_cached_tokens or 0)
-                sampled += vllm_compat.num_new_tokens(output)
+                    prompt, cached = len(output.prompt_token_ids or ()), output.num_cached_tokens or 0
+                for choice in output.outputs:  # deltas or whole outputs, as vLLM's layer requests them
+                    sampled += len(choice.token_ids)
                 yield output
         finally:
             # Closing it frees the engine's slot.

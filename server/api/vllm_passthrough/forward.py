@@ -31,6 +31,7 @@ _Send = Callable[[Any], Awaitable[None]]
 
 _ENDS_BYTES: Final = 8192
 _LAST_PIECES: Final = 16
+_EVENT: Final = b"data: {"
 # Texts of the reply have escaped quotation marks, so they cannot contain the names of these members.
 _USAGE: Final = b'"usage":'
 _USAGE_BYTES: Final = 1024
@@ -48,34 +49,31 @@ _CODES: Final = {404: "model_not_found", 413: "request_too_large", 429: "queue_f
 
 
 class ReplyReading:
-    """Read the metrics from a reply, piece by piece.
+    """Read the metrics from a reply, piece by piece, most of it from the last pieces when it has ended.
 
-    ``began_text`` is the monotonic time of the first text of a stream. ``has_failed``: a stream reported an error after
-    its first byte.
+    ``began_text`` is the monotonic time of the first text of a stream.
     """
 
     def __init__(self) -> None:
         self.is_stream = False
-        self.has_failed = False
         self.began_text: float | None = None
         self._head = b""
-        # The usage is in one of the last pieces; each has at least one whole event of a stream.
+        # Each piece of a stream is one event. The usage, and an error that ends the stream, are among the last ones.
         self._last: deque[bytes] = deque(maxlen=_LAST_PIECES)
-        self._events = 0
+        self._num_pieces = 0
 
     def feed(self, body: bytes) -> None:
+        self._last.append(body)
+        self._num_pieces += 1
         if len(self._head) < _ENDS_BYTES:
             self._head += body[: _ENDS_BYTES - len(self._head)]
-        self._last.append(body)
-        if not self.is_stream:
-            return
-        # A substring search is faster than the pattern for most pieces.
-        if not self.has_failed and (b'"error' in body or b"response.failed" in body):
-            self.has_failed = _FAILED.search(body) is not None
-        events = body.count(b"data: {")
-        self._events += events
-        if self.began_text is None and events > len(_PREFACE.findall(body)):
+        if self.began_text is None and self.is_stream and body.count(_EVENT) > len(_PREFACE.findall(body)):
             self.began_text = time.monotonic()
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether a stream reported an error after its first byte."""
+        return self.is_stream and any(_FAILED.search(piece) for piece in self._last)
 
     @property
     def id(self) -> str:
@@ -93,13 +91,14 @@ class ReplyReading:
         # tokens at its beginning.
         tail = b"".join(self._last)
         usage = _usage(self._head, self._head.find(_USAGE)) | _usage(tail, tail.rfind(_USAGE))
-        prompt, cached, sampled = (
-            usage.get("prompt", 0),
-            usage.get("cached", 0),
-            usage.get("sampled", 0) or self._events,
-        )
+        prompt, cached = usage.get("prompt", 0), usage.get("cached", 0)
+        sampled = usage.get("sampled", 0) or self._num_events
         computed = prompt - cached + sampled if prompt else 0
         return TokenCounts(prompt=prompt, sampled=sampled, cached=cached, computed=computed)
+
+    @property
+    def _num_events(self) -> int:
+        return self._num_pieces - sum(_EVENT not in piece for piece in self._last) if self.is_stream else 0
 
 
 def _usage(reply: bytes, start: int) -> dict[str, int]:
