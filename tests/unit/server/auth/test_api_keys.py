@@ -164,7 +164,7 @@ def test_keys_are_compared_in_constant_time_and_all_of_them() -> None:
     find = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "find")
     (loop,) = [node for node in ast.walk(find) if isinstance(node, ast.For)]
 
-    assert "hmac.compare_digest(given, entry.digest)" in ast.unparse(loop)
+    assert "hmac.compare_digest(digest, entry.digest)" in ast.unparse(loop)
     assert not any(isinstance(node, ast.Break | ast.Return) for node in ast.walk(loop))
 
 
