@@ -67,7 +67,7 @@ class Keyring:
         return self._requires_key
 
     def find(self, secret: str) -> Principal:
-        """Return the grant of a secret.
+        """Return the principal of a secret.
 
         Raises:
             Unauthorized: the key is unknown, revoked or expired.
@@ -86,7 +86,7 @@ class Keyring:
         return self._principal_if_valid(found)
 
     def principal_of(self, owner: str) -> Principal:
-        """Return the current grant of the key that a request was authenticated with.
+        """Return the current principal of the key that a request was authenticated with.
 
         ``owner``: the digest of the key, "" for none.
 

@@ -75,7 +75,6 @@ class AnswerSession:
     def __init__(self, services: Services, metrics: AnswerMetrics, owner: str) -> None:
         self.metrics = metrics
         self.is_admitted = False
-        self.outcome = "cancelled"
         self._services = services
         self._owner = owner
 
@@ -106,9 +105,8 @@ class AnswerSession:
             finally:
                 request_id.set(request)  # the request's access-log line follows later
                 used = account()
-                self.outcome = failure or used.outcome
                 self._services.spend(self._owner, used.sampled)
-                log_answer(self.metrics.end(self.outcome, used.tokens), request, used.fields)
+                log_answer(self.metrics.end(failure or used.outcome, used.tokens), request, used.fields)
 
 
 class Indexed(NamedTuple):
