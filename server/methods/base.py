@@ -17,6 +17,9 @@ from models.types import Delta, TokenLogprob
 
 Channel = Literal["answer", "reasoning"]
 Origin = Literal["sampled", "injected"]
+# ``partial``: a part of the answer rests on nothing that was read. ``not_found``: the right thing was searched for, and
+# nothing is there. ``abstained``: something was read, but no answer stands in it. ``cut``: a limit ended the answer.
+AnswerOutcome = Literal["answered", "partial", "not_found", "abstained", "out_of_scope", "call_failed", "cut"]
 # By name, in the order of lists: who only needs the names does not wait for the methods' libraries.
 METHOD_NAMES: Final = ("genegpt", "kg-rag", "medrag", "i-medrag")
 
@@ -93,11 +96,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """Carry new text to show; the ``answer`` pieces joined are the whole answer as it is shown."""
+    """Carry new text to show; the ``answer`` pieces joined are the whole answer as it is shown.
+
+    ``is_ours``: the server wrote it (a reference list, a note), not the model.
+    """
 
     text: str
     channel: Channel = "answer"
     logprobs: tuple[TokenLogprob, ...] | None = None
+    is_ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,13 @@ class CallReplied:
 
 
 @dataclass(frozen=True, slots=True)
+class EvidenceRead:
+    """Carry texts that the answer may rest on, before the answer begins; injected text of the transcript also counts."""
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Retrieved:
     """Report a completed search of local data.
 
@@ -167,11 +181,25 @@ class Evidence:
     references: tuple[Reference, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Grounding:
+    """Count the identifiers and numbers of an answer that were looked up in what was read and in the question.
+
+    ``unsupported`` lists those that stand nowhere there, as the answer writes them, each once.
+    """
+
+    checked: int
+    supported: int
+    unsupported: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """End the answer.
 
-    ``answer`` has neither reference list nor markers. ``details`` is JSON-able (mask, prompt, limits).
+    ``answer`` has neither reference list nor markers. ``details`` is JSON-able (mask, prompt, limits). ``outcome`` is None
+    for the plain model alone; any other than ``answered`` is also told in the shown text. ``grounding`` is None where
+    identifiers were not checked.
     """
 
     answer: str
@@ -179,9 +207,11 @@ class Done:
     stop_reason: str | int | None
     usage: LoopUsage
     details: Mapping[str, Any] = field(default_factory=dict)
+    outcome: AnswerOutcome | None = None
+    grounding: Grounding | None = None
 
 
-Event = Step | TextDelta | TranscriptDelta | CallMade | CallReplied | Retrieved | Evidence | Done
+Event = Step | TextDelta | TranscriptDelta | CallMade | CallReplied | EvidenceRead | Retrieved | Evidence | Done
 
 
 class Method(Protocol):
