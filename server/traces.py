@@ -24,6 +24,7 @@ from server.methods.base import (
     Done,
     Event,
     Evidence,
+    EvidenceRead,
     Retrieved,
     Step,
     TextDelta,
@@ -75,7 +76,7 @@ class TraceRecorder:
                 self._done = event
             case Retrieved():
                 self._searches.append(asdict(event))
-            case CallMade() | TextDelta():
+            case CallMade() | TextDelta() | EvidenceRead():
                 pass
 
     def _span(self, origin: str, text: str) -> None:
@@ -106,6 +107,8 @@ class TraceRecorder:
             "searches": self._searches,
             "references": self._references,
             "usage": asdict(done.usage) if done else None,
+            "outcome": done.outcome if done else None,
+            "grounding": asdict(done.grounding) if done and done.grounding else None,
             "details": dict(done.details) if done else {},
         }
 

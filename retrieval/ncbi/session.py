@@ -18,6 +18,7 @@ from retrieval.ncbi.calls.urls import NcbiSite, cache_key, parse_call_url, publi
 from retrieval.ncbi.replies.condense import condense, sanitize
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import IdList, ParsedReply
+from retrieval.ncbi.replies.titles import titled
 from retrieval.observer import NullObserver, Tracer
 from retrieval.types import Condensed, FetchCall, Focus, NcbiCall, RawReply, Route
 
@@ -108,6 +109,7 @@ class NcbiSession:
             return reply
         condensed = self._condense(call, parsed)
         record = _record(started, raw=raw, condensed=condensed) | known | _destination(raw.route)
+        record["records"] = titled(parsed, self._focus(call))
         reply = CallReply(sanitize(condensed.text), "empty" if condensed.empty else "ok", record)
         self._replies[key] = reply  # a repeated call gets the condensed reply, whole bodies are inserted only once
         return reply if self._max_chars is not None else replace(reply, text=f"[{sanitize(raw.body.strip())}]")
@@ -176,7 +178,7 @@ def _within_retmax(call: NcbiCall, parsed: ParsedReply) -> ParsedReply:
 
 def _repeated(earlier: CallReply, record: dict[str, Any]) -> CallReply:
     inner = earlier.text.removeprefix("[").removesuffix("]")
-    record |= {name: earlier.record[name] for name in ("num_records", "num_left_out", "ids")}
+    record |= {name: earlier.record[name] for name in ("num_records", "num_left_out", "ids", "records")}
     return CallReply(f"[same call as before: {inner}]", "duplicate", record)
 
 
@@ -206,6 +208,7 @@ def _record(
         "num_records": condensed.num_records if condensed else 0,
         "num_left_out": condensed.num_left_out if condensed else 0,
         "ids": list(condensed.ids) if condensed else [],
+        "records": [],
         "egress": None,
     }
 

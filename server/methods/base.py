@@ -142,7 +142,7 @@ class CallReplied:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceRead:
-    """Carry texts that the answer may rest on, before the answer begins; injected text of the transcript also counts."""
+    """Carry texts that the answer may rest on, before it begins; injected text of the transcript counts as well."""
 
     texts: tuple[str, ...]
 
@@ -197,9 +197,9 @@ class Grounding:
 class Done:
     """End the answer.
 
-    ``answer`` has neither reference list nor markers. ``details`` is JSON-able (mask, prompt, limits). ``outcome`` is None
-    for the plain model alone; any other than ``answered`` is also told in the shown text. ``grounding`` is None where
-    identifiers were not checked.
+    ``answer`` has neither reference list nor markers. ``details`` is JSON-able (mask, prompt, limits). ``outcome`` is
+    None for the plain model alone; any other than ``answered`` is also told in the shown text. ``grounding`` is None
+    where identifiers were not checked.
     """
 
     answer: str

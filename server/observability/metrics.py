@@ -192,6 +192,10 @@ class Metrics:
         self._request_s = histogram("http_request_seconds", "Until the last byte", _LONG, "route")
         self._errors = counter("error_replies", "Requests that got an error reply, by its code", "code")
         self._answers = counter("answers", "Answers that have ended", "model", "outcome")
+        self._outcomes = counter(
+            "answer_outcomes", "Finished answers of methods, by what they amount to", "model", "outcome"
+        )
+        self._unsupported = counter("unsupported_identifiers", "Identifiers of answers that nothing read has", "model")
         self._first_s = histogram("time_to_first_token_seconds", "Until the model's first text", _FIRST, "model")
         self._answer_s = histogram("answer_seconds", "Whole answers", _LONG, "model")
         self._tokens = counter("tokens", "Tokens of finished answers, as usage counts them", "model", "origin")
@@ -231,6 +235,10 @@ class Metrics:
             self._first_s.labels(record.model).observe(record.first_s)
         for origin in _ORIGINS:
             self._tokens.labels(record.model, origin).inc(getattr(record.tokens, origin))
+        for amounts_to, number in record.outcomes.items():
+            self._outcomes.labels(record.model, amounts_to).inc(number)
+        if record.unsupported:
+            self._unsupported.labels(record.model).inc(record.unsupported)
         for (endpoint, status), number in record.calls.items():
             self._calls.labels(_of(_ENDPOINTS, endpoint), _of(_STATUSES, status)).inc(number)
 

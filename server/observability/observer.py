@@ -16,7 +16,7 @@ from typing import Protocol
 
 from models.decoding.types import LoopUsage
 from retrieval.observer import NullObserver, RetrievalObserver
-from server.methods.base import CallReplied, Event, TextDelta, TranscriptDelta
+from server.methods.base import CallReplied, Done, Event, TextDelta, TranscriptDelta
 from server.observability.logging_setup import log_event, request_id
 
 
@@ -55,6 +55,8 @@ class AnswerRecord:
 
     ``outcome``: ``ok``, ``cancelled`` or the code of the error. ``first_s``: seconds to the model's first text, None if
     there was none. ``calls``: number of calls by (endpoint, status). ``tokens``: those of its finished choices.
+    ``outcomes``: number of finished choices by their method's outcome. ``unsupported``: number of identifiers in them
+    that stand in nothing that was read.
     """
 
     id: str
@@ -65,6 +67,8 @@ class AnswerRecord:
     choices: int = 1
     calls: Mapping[tuple[str, str], int] = field(default_factory=dict)
     tokens: TokenCounts = TokenCounts()
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    unsupported: int = 0
 
     @property
     def num_calls(self) -> int:
@@ -137,6 +141,8 @@ class AnswerMetrics:
         self._model = model
         self._choices = choices
         self._calls: Counter[tuple[str, str]] = Counter()
+        self._outcomes: Counter[str] = Counter()
+        self._unsupported = 0
         self._began = 0.0
         self._first: float | None = None
 
@@ -145,11 +151,14 @@ class AnswerMetrics:
         self._observer.answer_began(self.id, self._model)
 
     def feed(self, event: Event) -> None:
-        """Count a method's event: its first text, its calls."""
+        """Count a method's event: its first text, its calls, its outcome."""
         if self._first is None and isinstance(event, TextDelta | TranscriptDelta) and event.text:
             self.text_began(time.monotonic())
         if isinstance(event, CallReplied):
             self._calls[str(event.record.get("endpoint") or ""), event.status] += 1
+        if isinstance(event, Done):
+            self._outcomes.update([event.outcome] if event.outcome else [])
+            self._unsupported += len(event.grounding.unsupported) if event.grounding else 0
 
     def text_began(self, at: float) -> None:
         """Record the monotonic time of the first text; later calls change nothing."""
@@ -167,6 +176,8 @@ class AnswerMetrics:
             choices=self._choices,
             calls=dict(self._calls),
             tokens=tokens,
+            outcomes=dict(self._outcomes),
+            unsupported=self._unsupported,
         )
         self._observer.answer_ended(record)
         return record

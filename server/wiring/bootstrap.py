@@ -23,6 +23,7 @@ from server.methods.i_medrag.method import IMedRag
 from server.methods.kg_rag.method import KgRag
 from server.methods.medrag.method import MedRag
 from server.methods.registry import for_model
+from server.methods.shared.grounding import GroundedMethod
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
 from server.observability.setup import Observability, build_observability
 from server.settings.model import ModelSettings
@@ -73,7 +74,7 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     lifecycle.when_loaded(i_medrag.warm_up)
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in (genegpt, kg_rag, medrag, i_medrag):
-        methods[method.name] = for_model(method, card)
+        methods[method.name] = GroundedMethod(for_model(method, card))
     traces = MemoryTraceStore(
         max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
     )

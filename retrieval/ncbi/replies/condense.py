@@ -366,6 +366,15 @@ def r_id(record: Record) -> str:
     return "" if isinstance(record, TextRecord) else record.uid
 
 
+def line_of(record: Record, focus: Focus) -> str:
+    """Return all that is shown of one record, on one line."""
+    if isinstance(record, GeneRecord):
+        return _gene_line(record, focus)
+    if isinstance(record, OmimRecord):
+        return _other(record)
+    return _line(record)
+
+
 def _line(record: Record) -> str:
     handlers: dict[type, Callable[..., str]] = {
         SnpRecord: _snp_line,

@@ -28,6 +28,7 @@ from server.methods.base import (
     TranscriptDelta,
 )
 from server.methods.shared.call_lines import call_query
+from server.methods.shared.grounding import grounding_record
 from server.wiring.services import ServedModel, Services
 
 Decode = Callable[[Sequence[int]], str]
@@ -108,6 +109,10 @@ class Choice:
         """Return the ``arrowhead`` member, with the data that OpenAI's objects have no field for."""
         done = self.done
         counted = {key: done.details[key] for key in _COUNTED if key in done.details} if done else {}
+        if done and done.outcome:
+            counted["outcome"] = done.outcome
+        if done and done.grounding:
+            counted["grounding"] = grounding_record(done.grounding)
         return (
             counted
             | {

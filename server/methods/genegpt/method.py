@@ -33,9 +33,7 @@ from server.methods.base import (
     AnswerRequest,
     CallMade,
     CallReplied,
-    Done,
     Event,
-    Evidence,
     OptionInvalid,
     TextDelta,
     TranscriptDelta,
@@ -43,7 +41,8 @@ from server.methods.base import (
     uses_chat_template,
 )
 from server.methods.genegpt.prompt import COT_TRIGGER, MASKS, Prompt, one_line, resolve_mask
-from server.methods.shared.call_lines import call_line, collect, render, summary
+from server.methods.genegpt.report import Ledger
+from server.methods.shared.call_lines import call_line, summary
 from server.types import EGRESS_MODES, EgressMode
 
 MARK = "Answer:"
@@ -284,27 +283,23 @@ class GeneGpt:
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = self._options(ask)
         question = _with_trigger(ask.question, options)
-        multi_hop = COT_TRIGGER in question
         engine = self._lifecycle.get()
         request = self._request(ask, options, question, engine)
         session = self._lookups.open(ask, question, options)
-        splitter = AnswerSplitter(multi_hop=multi_hop)
-        records: list[Mapping[str, Any]] = []
-        num_chars = 0
+        splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
+        ledger = Ledger(question, only_reads=bool(self._lifecycle.card.trained_for))
         async with aclosing(run(engine, request, session)) as steps:
             async for step in steps:
-                match step:
-                    case CallFinished(reply=reply) if reply.status in ("ok", "empty"):
-                        records.append(reply.record)
+                if isinstance(step, CallFinished):
+                    ledger.add(step)
                 for event in _events(step, splitter):
-                    if isinstance(event, TextDelta) and event.channel == "answer":
-                        num_chars += len(event.text)
-                    yield event
+                    for shown in ledger.held(event):
+                        yield shown
                 if isinstance(step, LoopDone):
-                    found = collect(records) if options.references and splitter.answer else []
-                    for event in _evidence(found, num_chars):
+                    for event in ledger.ending(
+                        step, splitter.answer, asdict(options), with_references=options.references
+                    ):
                         yield event
-                    yield _done(step, splitter.answer, options)
 
     def _options(self, ask: AnswerRequest) -> GeneGptOptions:
         return parse_options(ask.options, card=self._lifecycle.card, max_calls=self._limits.max_calls)
@@ -387,18 +382,3 @@ def _replied(step: CallFinished) -> list[Event]:
     )
     line = TextDelta(call_line(step.call.text, phrase) + "\n", "reasoning")
     return [TranscriptDelta(step.injected, "injected"), replied, line]
-
-
-def _evidence(found: list[tuple[str, str]], offset: int) -> list[Event]:
-    text, listed = render(found, offset)
-    return [TextDelta(text), Evidence(listed)] if listed else []
-
-
-def _done(step: LoopDone, answer: str, options: GeneGptOptions) -> Done:
-    return Done(
-        answer=answer,
-        finish_reason=step.finish_reason,
-        stop_reason=step.stop_reason,
-        usage=step.usage,
-        details={"method": "genegpt", "options": asdict(options)},
-    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from models.decoding.types import CallReply
 from server.methods.base import Reference
+from server.methods.shared.identifiers import identifiers_in
 
 # Parameters that carry the query; the short form omits the others.
 _QUERY_PARAMETERS = ("term", "id", "QUERY", "RID", "linkname")
@@ -80,17 +82,45 @@ _PAGES = {
 _RECORD_ENDPOINTS = frozenset({"esummary", "efetch"})
 
 
-def collect(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return (title, address) of the records that were read, each once, those of the latest call first."""
-    found: dict[str, str] = {}
-    for record in reversed(records):
-        if record.get("endpoint") not in _RECORD_ENDPOINTS or record.get("db") not in _PAGES:
-            continue
-        name, page = _PAGES[record["db"]]
-        for uid in record.get("ids") or ():
-            uid = str(uid).removeprefix("rs")
-            found.setdefault(page.format(uid), f"{name} {'rs' if record['db'] == 'snp' else ''}{uid}")
-    return [(title, url) for url, title in list(found.items())[:MAX_REFERENCES]]
+def collect(records: Sequence[Mapping[str, Any]], answer: str | None = None) -> list[tuple[str, str]]:
+    """Return (title, address) of the records in which a part of the answer stands, those of the latest call first.
+
+    Where it stands in none, as in an answer in the model's own words, the first record of the latest call. Without an
+    answer, all records.
+    """
+    read = [one for record in reversed(records) for one in _pages_of(record)]
+    if answer is None:
+        return [*dict.fromkeys((one.title, one.url) for one in read)][:MAX_REFERENCES]
+    spans = [part.strip() for part in re.split(r"[,;\n]", answer) if part.strip()]
+    spans += [found.text for found in identifiers_in(answer)]
+    found = [one for one in read if any(_stands(span, one.text) for span in spans)]
+    if not found:
+        found = [one for one in read if any(_stands(span.casefold(), one.text.casefold()) for span in spans)]
+    return [*dict.fromkeys((one.title, one.url) for one in found or read[:1])][:MAX_REFERENCES]
+
+
+class _ReadRecord(NamedTuple):
+    """Hold a record that was read: its text, and its title and page for people."""
+
+    text: str
+    title: str
+    url: str
+
+
+def _pages_of(record: Mapping[str, Any]) -> Iterator[_ReadRecord]:
+    """Yield each record of a reply that is still current and has a page."""
+    if record.get("endpoint") not in _RECORD_ENDPOINTS or record.get("db") not in _PAGES:
+        return
+    name, page = _PAGES[record["db"]]
+    for one in record.get("records") or ():
+        uid = str(one["id"]).removeprefix("rs")
+        if uid and not one["replaced_by"]:
+            label = f"{name} {'rs' if record['db'] == 'snp' else ''}{uid}"
+            yield _ReadRecord(one["text"], ", ".join(filter(None, (one["title"], label))), page.format(uid))
+
+
+def _stands(span: str, text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(span)}(?!\w)", text) is not None
 
 
 def render(found: Sequence[tuple[str, str]], offset: int) -> tuple[str, tuple[Reference, ...]]:

@@ -1,0 +1,183 @@
+"""Check each identifier of an answer against what was read, and mark in the text those that stand nowhere.
+
+The check is lexical: it finds names and numbers that the model made up, not wrong statements about the right ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Final
+
+from server.methods.base import (
+    AnswerRequest,
+    Done,
+    Event,
+    Evidence,
+    EvidenceRead,
+    Grounding,
+    Method,
+    Reference,
+    TextDelta,
+    TranscriptDelta,
+)
+from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
+from server.methods.shared.outcomes import notice
+
+MARK: Final = " [unverified]"
+# No identifier has more words than this: a number, its unit and what stands before both.
+_OPEN_WORDS: Final = 4
+_WORD: Final = re.compile(r"\S+")
+_MAX_NAMED: Final = 5
+
+
+class AnswerMarker:
+    """Mark the unsupported identifiers of an answer that comes in pieces.
+
+    The result does not depend on where the pieces are cut: the last words are withheld until more text follows them.
+    """
+
+    def __init__(self, evidence: EvidenceIndex) -> None:
+        self._evidence = evidence
+        self._pending = ""
+        self._before = "\n"
+        self._num_released = 0
+        self._marks: list[int] = []
+        self._checked: dict[str, bool] = {}
+
+    def feed(self, text: str) -> str:
+        self._pending += text
+        words = list(_WORD.finditer(self._pending))
+        if len(words) <= _OPEN_WORDS:
+            return ""
+        return self._release(self._uncut(words[-_OPEN_WORDS].start()))
+
+    def flush(self) -> str:
+        return self._release(len(self._pending))
+
+    def skip(self, text: str) -> str:
+        """Return text that is not checked, after what was withheld."""
+        released = self.flush() + text
+        self._num_released += len(text)
+        self._before = (self._before + text)[-1:]
+        return released
+
+    def place(self, offset: int) -> int:
+        """Return the offset in the marked text of an offset in the text as it was fed."""
+        return offset + len(MARK) * sum(mark <= offset for mark in self._marks)
+
+    @property
+    def grounding(self) -> Grounding:
+        unsupported = tuple(word for word, is_supported in self._checked.items() if not is_supported)
+        return Grounding(len(self._checked), len(self._checked) - len(unsupported), unsupported)
+
+    def _uncut(self, end: int) -> int:
+        for found in identifiers_in(self._before + self._pending):
+            start = found.start - 1
+            if start < end < found.end - 1:
+                return start
+        return end
+
+    def _release(self, end: int) -> str:
+        if not end:
+            return ""
+        text, parts, last = self._pending[:end], [], 0
+        # The character before decides whether a number begins a line.
+        for found in identifiers_in(self._before + text):
+            is_supported = self._checked.setdefault(found.text, self._evidence.has(found))
+            if not is_supported:
+                place = found.end - 1
+                parts += [text[last:place], MARK]
+                last = place
+                self._marks.append(self._num_released + place)
+        self._num_released += end
+        self._pending = self._pending[end:]
+        self._before = text[-1]
+        return "".join([*parts, text[last:]])
+
+
+class AnswerChecker:
+    """Check the events of one answer, in order; references still point at their markers."""
+
+    def __init__(self, ask: AnswerRequest) -> None:
+        self._evidence = EvidenceIndex()
+        self._marker = AnswerMarker(self._evidence)
+        self._shown = False
+        for text in (ask.prompt or "", *(message.content for message in ask.messages if message.role != "assistant")):
+            self._evidence.add(text)
+
+    def of(self, event: Event) -> Iterator[Event]:
+        match event:
+            case EvidenceRead(texts=texts):
+                for text in texts:
+                    self._evidence.add(text)
+                yield event
+            case TranscriptDelta(origin="injected", text=text):
+                self._evidence.add(text)
+                yield event
+            case TextDelta(channel="answer", is_ours=True):
+                yield replace(event, text=self._marker.skip(event.text))
+            case TextDelta(channel="answer", text=text):
+                self._shown = self._shown or bool(text.strip())
+                if marked := self._marker.feed(text):
+                    yield replace(event, text=marked)
+            case Evidence(references=references):
+                yield Evidence(tuple(self._moved(reference) for reference in references))
+            case Done():
+                yield from self._ending(event)
+            case _:
+                yield event
+
+    def _moved(self, reference: Reference) -> Reference:
+        if not reference.end:
+            return reference
+        return replace(reference, start=self._marker.place(reference.start), end=self._marker.place(reference.end))
+
+    def _ending(self, done: Done) -> Iterator[Event]:
+        if rest := self._marker.flush():
+            yield TextDelta(rest)
+        grounding = self._marker.grounding
+        if not grounding.unsupported or not self._shown:
+            yield replace(done, grounding=grounding)
+            return
+        if done.outcome == "answered":
+            done = replace(done, outcome="partial")
+        yield notice(_told(grounding.unsupported), "answer")
+        yield replace(done, grounding=grounding)
+
+
+def _told(unsupported: tuple[str, ...]) -> str:
+    more = len(unsupported) - _MAX_NAMED
+    named = ", ".join(unsupported[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    stand = "stands" if len(unsupported) == 1 else "stand"
+    return f"Not verified: {named} {stand} neither in what was read nor in the question."
+
+
+class GroundedMethod:
+    """Wrap a ``Method`` and check the identifiers of its answers."""
+
+    def __init__(self, inner: Method) -> None:
+        self._inner = inner
+        self.name = inner.name
+        self.description = inner.description
+
+    def check(self, ask: AnswerRequest) -> None:
+        self._inner.check(ask)
+
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+        checker = AnswerChecker(ask)
+        async with aclosing(self._inner.answer(ask)) as events:
+            async for event in events:
+                for checked in checker.of(event):
+                    yield checked
+
+
+def grounding_record(grounding: Grounding) -> Mapping[str, object]:
+    """Return the JSON form of the check, for replies and traces."""
+    return {
+        "checked": grounding.checked,
+        "supported": grounding.supported,
+        "unsupported": list(grounding.unsupported),
+    }
