@@ -166,8 +166,7 @@ async def _answer(question: Question, services: Services, served: ServedModel, r
             elif isinstance(event, Evidence):
                 references = [asdict(reference) for reference in event.references]
             elif isinstance(event, Done):
-                _print(event.answer or f"(no answer: {event.finish_reason})")
-                _list(references)
+                _print_answer(recorder.record(), references)
     if question.as_json:
         left = services.egress.departures_of(request.request_id) if services.egress else NOTHING_LEFT
         _print(json.dumps({"model": served.id, **recorder.record(left=left)}, ensure_ascii=False, indent=2))
@@ -197,8 +196,17 @@ def _ask_server(question: Question) -> None:
         _print(f"  {step}")
     for call in choice["calls"]:
         _print("  " + call_line(call["url"], call["summary"]))
-    _print(choice["answer"] or f"(no answer: {choice['finish_reason']})")
-    _list(choice["references"])
+    _print_answer(choice, choice["references"])
+
+
+def _print_answer(choice: dict[str, Any], references: Sequence[dict[str, Any]]) -> None:
+    """Print an answer as it is shown, with its notes and marks, and its sources on the error stream."""
+    text = choice["content"]
+    if references and references[0]["end"]:
+        # The list of sources has a line of its own before it.
+        text = text[: references[0]["start"]].rstrip().rpartition("\n")[0]
+    _print(text.strip() or choice["answer"] or f"(no answer: {choice['finish_reason']})")
+    _list(references)
 
 
 def _default_model(base: str, key: str | None) -> str:

@@ -45,6 +45,7 @@ from server.methods.base import (
     AnswerRequest,
     Done,
     Event,
+    EvidenceRead,
     OptionInvalid,
     Step,
     TextDelta,
@@ -57,6 +58,7 @@ from server.methods.kg_rag import report
 from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoods, neighbourhoods, recognise
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.report import Outcome
+from server.methods.shared.outcomes import OpeningGate
 from server.types import EgressMode
 
 # Token counts of a text alone and inside a prompt may differ by a few tokens.
@@ -150,15 +152,21 @@ class KgRag:
     async def _from_model(self, ask: AnswerRequest, outcome: Outcome, engine: Engine) -> AsyncGenerator[Event, None]:
         prompt_ids = self._prompt_ids(outcome.question, engine, outcome.context_text)
         yield Step(f"the model answers {'from' if outcome.context_text else 'WITHOUT'} the graph")
+        yield EvidenceRead(report.texts_of(outcome))
         params = self._params(ask, outcome.question, engine)
+        gate = OpeningGate(is_closed=bool(outcome.question.answers))
         done: Done | None = None
         async with aclosing(_written(engine, prompt_ids, params, ask.request_id)) as events:
             async for event in events:
-                if isinstance(event, Done):
-                    done = event
-                else:
-                    yield event
-        for event in report.ending(outcome, done) if done else ():
+                match event:
+                    case Done():
+                        done = event
+                    case TextDelta():
+                        for shown in gate.feed(event):
+                            yield shown
+                    case _:
+                        yield event
+        for event in report.ending(outcome, done, is_shown=gate.is_open) if done else ():
             yield event
 
     async def _context(self, gathered: ContextCandidates, vectors: Vectors, choosing: ContextOptions) -> Context:

@@ -10,13 +10,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from models.decoding.types import LoopUsage
-from retrieval.graph.context.question_relations import asks_identifier
+from retrieval.graph.context.question_relations import asks_identifier, relations_of
 from retrieval.graph.context.select import Context, ContextCandidates, QuestionNames
 from retrieval.graph.types import Mention, Node, Statement
-from server.methods.base import Done, Event, Evidence, Retrieved, Step, TextDelta, TranscriptDelta
+from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved, Step, TextDelta, TranscriptDelta
 from server.methods.kg_rag.entities import EntityNeighbourhoods, Recognised, add_usage
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
 from server.methods.shared.call_lines import MAX_REFERENCES, render
+from server.methods.shared.outcomes import YES_NO, notice
 
 _PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"
 _PMID: Final = re.compile(r"(?:PMID:?\s*)?([0-9]{1,9})$", re.IGNORECASE)
@@ -24,7 +25,7 @@ _P_VALUES: Final = ("gwas_pvalue", "pvalue", "p_value", "pValue", "fisher")
 _MAX_CITED: Final = 40
 # The DISEASES database's form of evidence from DistiLD.
 _DISTILD: Final = re.compile(r"p-value = (\S+)$")
-_YES_OR_NO: Final = re.compile(r"\W*(?:yes|no)\b", re.IGNORECASE)
+_NEGATED: Final = re.compile(r"\b(?:not|never|no|cannot|neither|without)\b|n't\b", re.IGNORECASE)
 _NUMBER_IN: Final = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)", re.IGNORECASE)
 # Identifiers whose form alone determines their source, and the web pages of these sources.
 _PAGES: Final = (
@@ -82,7 +83,7 @@ def cited(context: Context, question: ParsedQuestion, answer: str) -> tuple[Stat
     found = [s for s in context.statements if any(names.has(end) for end in _others(s, ids))]
     if found:
         return tuple(found[:_MAX_CITED])
-    if _YES_OR_NO.match(answer):
+    if YES_NO.match(answer):
         return in_question
     numbers = {float(number) for number in _NUMBER_IN.findall(answer)}
     return tuple(s for s in in_question if numbers.intersection(_p_values(s.edge.evidence)))
@@ -273,6 +274,14 @@ def retrieved(context: Context) -> Retrieved:
     return Retrieved(tuple(entity.name for entity in context.entities), tuple(url for _, url in pages))
 
 
+def texts_of(outcome: Outcome) -> tuple[str, ...]:
+    """Return all that the model reads of the graph, with the evidence of the statements."""
+    context = outcome.context
+    names = (f"{node.kind} {node.name} {node.identifier}" for node in context.entities)
+    evidence = (f"{s.text} {_source(s)} {' '.join(s.edge.pmids)}" for s in context.statements)
+    return (outcome.context_text, *names, *evidence) if outcome.context_text else ()
+
+
 def abstention(outcome: Outcome) -> Iterator[Event]:
     """Yield the whole answer where the graph has nothing; the model is not called."""
     question, context = outcome.question, outcome.context
@@ -286,39 +295,114 @@ def abstention(outcome: Outcome) -> Iterator[Event]:
         reason = f"{where} has no statement about {_listed([entity.name for entity in context.entities])}."
     text = f"{question.abstention}\n\n{reason}" if question.abstention else reason
     yield TranscriptDelta(text, "injected")
-    yield TextDelta(text)
+    yield TextDelta(text, is_ours=True)
     details = _details(outcome) | {"abstained": True, "reason": reason}
     if question.answers:
         details["answer_in_list"] = True
     answer = question.abstention or reason
     usage = outcome.usage(LoopUsage())
-    yield Done(answer=answer, finish_reason="stop", stop_reason=None, usage=usage, details=details)
+    amounts_to: AnswerOutcome = "abstained" if context.entities and context.left_out else "not_found"
+    yield Done(answer=answer, finish_reason="stop", stop_reason=None, usage=usage, details=details, outcome=amounts_to)
 
 
-def ending(outcome: Outcome, done: Done) -> Iterator[Event]:
-    """Yield the events that follow the model's text; ``done`` is that of the raw text."""
-    question, context = outcome.question, outcome.context
-    written, bare = done.answer, done.answer.strip()
-    in_list = question.answer_in(written)
-    answer = in_list or bare
-    abstained = bool(question.abstention) and in_list == question.abstention
-    statements = cited(context, question, answer) if outcome.context_text and not abstained else ()
-    num_chars = len(written)
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """State what an answer of the model amounts to.
+
+    ``answer`` is the answer to give, which replaces the model's where they differ. ``reason`` is told below it, "" for
+    none. ``statements`` are what it rests on.
+    """
+
+    answer: str
+    outcome: AnswerOutcome
+    reason: str = ""
+    statements: tuple[Statement, ...] = ()
+
+
+_MISSING: Final = "The graph has no statement of this. That a statement is missing does not mean that it is false."
+
+
+def judge(outcome: Outcome, done: Done) -> Verdict:
+    """Judge the model's answer by the statements that were read."""
+    question, bare = outcome.question, done.answer.strip()
+    answer = question.answer_in(bare) or bare
+    if done.finish_reason != "stop" and not (question.answers and question.answer_in(bare)):
+        return Verdict(answer, "cut", "The answer is not complete: it reached a limit of length or time.")
+    if not answer:
+        return Verdict("", "abstained", "The model wrote no answer.")
     if not outcome.context_text:
-        note = "\n\n(Answered without the knowledge graph, which has nothing on this.)"
-        num_chars += len(note)
-        yield TextDelta(note)
-    listed = references_of(statements, outcome.entities_with_statements) if outcome.options.references and bare else []
+        return Verdict(answer, "partial", "Answered without the knowledge graph, which has nothing on this.")
+    if question.abstention and answer == question.abstention:
+        return Verdict(answer, "abstained", _MISSING if question.form == "true_false" else "")
+    statements = cited(outcome.context, question, answer)
+    if question.form == "true_false":
+        return _true_or_false(question, answer, _of_relation(statements, question.text))
+    if question.answers and not question.answer_in(bare):
+        return Verdict(answer, "abstained", "This is none of the choices.")
+    if question.answers and not statements:
+        told = f"The model chose “{answer}”, but no statement that was read supports it."
+        return Verdict(question.abstention, "abstained", told)
+    if YES_NO.match(answer) and not _of_relation(statements, question.text):
+        return Verdict(f"No yes or no is given. {_MISSING}", "abstained")
+    return Verdict(answer, "answered", statements=statements)
+
+
+def _true_or_false(question: ParsedQuestion, answer: str, support: tuple[Statement, ...]) -> Verdict:
+    """Judge "True" or "False"; "False" to a sentence with "not" claims what a statement has to support."""
+    claims = (answer == "True") != (_NEGATED.search(question.text) is not None)
+    said = answer.casefold()
+    if claims:
+        if support:
+            return Verdict(answer, "answered", statements=support)
+        return Verdict(question.abstention, "abstained", f"The model says {said} without support. {_MISSING}")
+    if support:
+        told = f"The model says {said}, but the graph states: {_plain(support[0].text)}."
+        return Verdict(question.abstention, "abstained", told, support)
+    return Verdict(answer, "not_found", _MISSING)
+
+
+def _of_relation(statements: Sequence[Statement], question: str) -> tuple[Statement, ...]:
+    """Return the statements of the relations that the question names, all of them where it names none."""
+    edges = tuple(edge for relation in relations_of(question) for edge in relation.edges)
+    return tuple(s for s in statements if not edges or s.edge.kind.casefold().startswith(edges))
+
+
+def ending(outcome: Outcome, done: Done, *, is_shown: bool) -> Iterator[Event]:
+    """Yield the events that follow the model's text, which ``is_shown`` already or is withheld.
+
+    ``done`` is that of the raw text.
+    """
+    question = outcome.question
+    verdict = judge(outcome, done)
+    is_replaced = verdict.answer not in (done.answer.strip(), question.answer_in(done.answer))
+    text = done.answer
+    if not is_shown:
+        text = verdict.answer if is_replaced else done.answer
+        if text:
+            yield TextDelta(text, is_ours=is_replaced)
+    num_chars = len(text)
+    if verdict.reason:
+        told = notice(verdict.reason, text)
+        num_chars += len(told.text)
+        yield told
+    has_list = outcome.options.references and bool(verdict.answer)
+    listed = references_of(verdict.statements, outcome.entities_with_statements) if has_list else []
     text, marked = render(listed, num_chars)
     if marked:
-        yield TextDelta(text)
+        yield TextDelta(text, is_ours=True)
         yield Evidence(marked)
-    details = _details(outcome) | {"abstained": abstained, "citations": citation_records(statements)}
+    details = _details(outcome) | {
+        "abstained": verdict.outcome == "abstained",
+        "citations": citation_records(verdict.statements),
+    }
+    details |= {"reason": verdict.reason} if verdict.reason else {}
+    details |= {"withheld": done.answer.strip()} if is_replaced else {}
     if question.answers:
-        details["answer_in_list"] = bool(in_list)
-        if not in_list:
+        details["answer_in_list"] = bool(question.answer_in(done.answer))
+        if not details["answer_in_list"]:
             yield Step("the answer is none of the choices")
-    yield replace(done, answer=answer, usage=outcome.usage(done.usage), details=details)
+    usage = outcome.usage(done.usage)
+    yield replace(done, answer=verdict.answer, usage=usage, details=details, outcome=verdict.outcome)
 
 
 def _details(outcome: Outcome) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class AnswerMarker:
         self._pending = ""
         self._before = "\n"
         self._num_released = 0
-        self._marks: list[int] = []
+        self._inserted: list[tuple[int, int]] = []
         self._checked: dict[str, bool] = {}
 
     def feed(self, text: str) -> str:
@@ -64,9 +64,15 @@ class AnswerMarker:
         self._before = (self._before + text)[-1:]
         return released
 
+    def insert(self, text: str) -> str:
+        """Return text that was not fed, after what was withheld."""
+        released = self.flush() + text
+        self._inserted.append((self._num_released, len(text)))
+        return released
+
     def place(self, offset: int) -> int:
         """Return the offset in the marked text of an offset in the text as it was fed."""
-        return offset + len(MARK) * sum(mark <= offset for mark in self._marks)
+        return offset + sum(length for start, length in self._inserted if start <= offset)
 
     @property
     def grounding(self) -> Grounding:
@@ -91,7 +97,7 @@ class AnswerMarker:
                 place = found.end - 1
                 parts += [text[last:place], MARK]
                 last = place
-                self._marks.append(self._num_released + place)
+                self._inserted.append((self._num_released + place, len(MARK)))
         self._num_released += end
         self._pending = self._pending[end:]
         self._before = text[-1]
@@ -104,7 +110,7 @@ class AnswerChecker:
     def __init__(self, ask: AnswerRequest) -> None:
         self._evidence = EvidenceIndex()
         self._marker = AnswerMarker(self._evidence)
-        self._shown = False
+        self._num_told = 0
         for text in (ask.prompt or "", *(message.content for message in ask.messages if message.role != "assistant")):
             self._evidence.add(text)
 
@@ -118,34 +124,36 @@ class AnswerChecker:
                 self._evidence.add(text)
                 yield event
             case TextDelta(channel="answer", is_ours=True):
+                # What was not verified is told before the list of sources.
+                yield from self._rest()
                 yield replace(event, text=self._marker.skip(event.text))
             case TextDelta(channel="answer", text=text):
-                self._shown = self._shown or bool(text.strip())
                 if marked := self._marker.feed(text):
                     yield replace(event, text=marked)
             case Evidence(references=references):
                 yield Evidence(tuple(self._moved(reference) for reference in references))
-            case Done():
-                yield from self._ending(event)
+            case Done(outcome=outcome):
+                yield from self._rest()
+                grounding = self._marker.grounding
+                is_partial = outcome == "answered" and grounding.unsupported
+                yield replace(event, grounding=grounding, outcome="partial" if is_partial else outcome)
             case _:
                 yield event
+
+    def _rest(self) -> Iterator[Event]:
+        """Yield what was withheld, and a note on identifiers that have not been told of."""
+        if rest := self._marker.flush():
+            yield TextDelta(rest)
+        unsupported = self._marker.grounding.unsupported
+        if len(unsupported) > self._num_told:
+            note = notice(_told(unsupported[self._num_told :]), "answer")
+            self._num_told = len(unsupported)
+            yield replace(note, text=self._marker.insert(note.text))
 
     def _moved(self, reference: Reference) -> Reference:
         if not reference.end:
             return reference
         return replace(reference, start=self._marker.place(reference.start), end=self._marker.place(reference.end))
-
-    def _ending(self, done: Done) -> Iterator[Event]:
-        if rest := self._marker.flush():
-            yield TextDelta(rest)
-        grounding = self._marker.grounding
-        if not grounding.unsupported or not self._shown:
-            yield replace(done, grounding=grounding)
-            return
-        if done.outcome == "answered":
-            done = replace(done, outcome="partial")
-        yield notice(_told(grounding.unsupported), "answer")
-        yield replace(done, grounding=grounding)
 
 
 def _told(unsupported: tuple[str, ...]) -> str:

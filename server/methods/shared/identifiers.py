@@ -61,9 +61,12 @@ _CHROMOSOMES: Final = re.compile(
     r"(?:chr|chromosomes?\W{1,4})(\d{1,2}|x|y|mt?)(?![a-z0-9])|(?<![\w.])(\d{1,2}|x|y)[pq](?:\d|ter)|nc_0000(\d\d)"
 )
 _MEASURED: Final = re.compile(
-    rf"(?<![\w.])({_NUMBER})(?:\s?(?:e|[×x]\s?10\^?)(-?\d{{1,3}}))?(?:\s?-?({_UNITS}))?(?!\w)"
+    rf"(?<![\w.])({_NUMBER})(?:\s?(?:e|[×x]\s?10\^?)(-?\d{{1,3}}))?(?:\s?-?({_UNITS}))?(?!\w)",
+    re.IGNORECASE,
 )
-_RANGE: Final = re.compile(rf"({_NUMBER})(?=\s?(?:-|to|and|or|,|/|±)\s?(?:{_NUMBER})\s?({_UNITS})(?![\w]))")
+_RANGE: Final = re.compile(
+    rf"({_NUMBER})(?=\s?(?:-|to|and|or|,|/|±)\s?(?:{_NUMBER})\s?({_UNITS})(?![\w]))", re.IGNORECASE
+)
 _UNIT_NAMES: Final = {"percent": "%", "per cent": "%", "mcg": "ug", "μg": "ug", "µg": "ug"}
 
 
@@ -132,7 +135,7 @@ class EvidenceIndex:
                 return any(self._stands(form) for form in _forms(_plain(identifier.text), identifier.kind))
 
     def _has_position(self, text: str) -> bool:
-        chromosome, _, place = re.sub(r"^(?:chr|chromosome\s)", "", text).partition(":")
+        chromosome, _, place = re.sub(r"^(?:chromosome\s|chr)", "", text).partition(":")
         ends = [float(end) for end in place.split("-") if end]
         return chromosome in self._chromosomes and all((end, "") in self._numbers for end in ends)
 

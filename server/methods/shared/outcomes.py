@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from server.methods.base import TextDelta
+
+YES_NO: Final = re.compile(r"\W*(?:yes|no)\b", re.IGNORECASE)
+# Long enough to see whether an answer begins with yes or no.
+_OPENING_CHARS: Final = 12
 
 
 def notice(reason: str, answer: str) -> TextDelta:
@@ -11,3 +18,28 @@ def notice(reason: str, answer: str) -> TextDelta:
     ``reason`` is one sentence or more.
     """
     return TextDelta(f"\n\n({reason})" if answer.strip() else reason, is_ours=True)
+
+
+class OpeningGate:
+    """Withhold the text of an answer until it is settled that it is no bare yes or no.
+
+    With ``is_closed`` all of it is withheld, as for an answer that is judged as a whole.
+    """
+
+    def __init__(self, *, is_closed: bool) -> None:
+        self.is_closed = is_closed
+        self.is_open = False
+        self._withheld: list[TextDelta] = []
+
+    def feed(self, delta: TextDelta) -> list[TextDelta]:
+        """Return the text that can be shown now."""
+        self._withheld.append(delta)
+        text = "".join(one.text for one in self._withheld).strip()
+        is_settled = len(text) > _OPENING_CHARS and not YES_NO.match(text)
+        self.is_open = self.is_open or (is_settled and not self.is_closed)
+        return self.released() if self.is_open else []
+
+    def released(self) -> list[TextDelta]:
+        """Return what was withheld, once."""
+        released, self._withheld = self._withheld, []
+        return released

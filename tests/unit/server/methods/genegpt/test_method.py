@@ -105,21 +105,61 @@ def test_a_long_sequence_is_cut_in_the_line() -> None:
     assert line.endswith("…&…]-> 5 hits")
 
 
-def test_references_are_the_records_read_latest_first() -> None:
+def read(endpoint: str, db: str, *records: tuple[str, str, str]) -> dict[str, Any]:
+    """The record of a reply; of each record id, title and text."""
+    listed = [{"id": uid, "title": title, "text": text, "replaced_by": ""} for uid, title, text in records]
+    return {"endpoint": endpoint, "db": db, "records": listed}
+
+
+GENE = (
+    "5699",
+    "PSMB10, proteasome 20S subunit beta 10, human",
+    "PSMB10 (human) protein-coding; aliases LMP10; id 5699",
+)
+OTHER = ("8138", "MRPL10P, pseudogene, human", "MRPL10P (human) pseudogene; aliases LMP10; id 8138")
+MOUSE = ("19171", "Psmb10, proteasome subunit, mouse", "Psmb10 (mouse) protein-coding; aliases Lmp10; id 19171")
+
+
+def test_without_an_answer_all_records_are_listed_latest_first() -> None:
     """Searches give ids, not records; a record read twice is listed once; SNPs carry their rs."""
-    records: list[dict[str, Any]] = [
-        {"endpoint": "esearch", "db": "gene", "ids": ["1"]},
-        {"endpoint": "esummary", "db": "gene", "ids": ["5699", "8138"]},
-        {"endpoint": "efetch", "db": "gene", "ids": ["5699"]},
-        {"endpoint": "esummary", "db": "snp", "ids": ["334"]},
+    records = [
+        {"endpoint": "esearch", "db": "gene", "ids": ["1"], "records": []},
+        read("esummary", "gene", GENE, OTHER),
+        read("efetch", "gene", GENE),
+        read("esummary", "snp", ("334", "HBB", "HBB rs334")),
         {"endpoint": "blast_put", "db": "nt", "ids": []},
     ]
 
     assert collect(records) == [
-        ("dbSNP rs334", "https://www.ncbi.nlm.nih.gov/snp/rs334"),
-        ("NCBI Gene 5699", "https://www.ncbi.nlm.nih.gov/gene/5699"),
-        ("NCBI Gene 8138", "https://www.ncbi.nlm.nih.gov/gene/8138"),
+        ("HBB, dbSNP rs334", "https://www.ncbi.nlm.nih.gov/snp/rs334"),
+        ("PSMB10, proteasome 20S subunit beta 10, human, NCBI Gene 5699", "https://www.ncbi.nlm.nih.gov/gene/5699"),
+        ("MRPL10P, pseudogene, human, NCBI Gene 8138", "https://www.ncbi.nlm.nih.gov/gene/8138"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "ids"),
+    [
+        ("PSMB10", ["5699"]),  # the mouse's symbol differs in case
+        ("psmb10", ["5699", "19171"]),
+        ("PSMB10, MRPL10P", ["5699", "8138"]),
+        ("in words that stand nowhere", ["5699"]),  # the first of the latest reply
+        ("LMP10", ["5699", "8138"]),
+        ("SMB10", ["5699"]),  # a part of a name is not the name
+    ],
+)
+def test_references_are_the_records_in_which_the_answer_stands(answer: str, ids: list[str]) -> None:
+    """Of three records that were fetched, those that say it."""
+    found = collect([read("esummary", "gene", GENE, OTHER, MOUSE)], answer)
+
+    assert [url.rpartition("/")[2] for _, url in found] == ids
+
+
+def test_a_replaced_record_is_no_source() -> None:
+    """NCBI keeps the old id and names the new one."""
+    old = {"id": "99", "title": "OLD1", "text": "OLD1 replaced by id 5699", "replaced_by": "5699"}
+
+    assert collect([{"endpoint": "esummary", "db": "gene", "records": [old]}], "OLD1") == []
 
 
 def test_reference_places_are_those_of_the_markers() -> None:

@@ -1,0 +1,127 @@
+"""What a GeneGPT answer amounts to, from its look-ups and what was read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from models.decoding.types import Call, CallFinished, CallReply, CallStatus
+from server.methods.base import AnswerOutcome
+from server.methods.genegpt.outcomes import Lookup, Transcript, is_in_scope, is_searched_rightly, judge
+
+EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"
+RECORD = (
+    "[2 gene records, 1 human named BRCA1\n1. BRCA1 (human) protein-coding chr17 17q21.31; aliases FANCS; id 672\n"
+    "2. Brca1 (mouse) protein-coding chr11; id 12189]"
+)
+
+
+def lookup(endpoint: str = "esearch", db: str = "gene", term: str = "BRCA1", status: CallStatus = "ok") -> Lookup:
+    found = {"ok": 2, "empty": 0}.get(status, 0)
+    return Lookup(endpoint, db, term, status, found, f"{found} ids")
+
+
+SEARCHED, READ = lookup(), lookup("esummary", term="672,12189")
+NOTHING = lookup(status="empty")
+FAILED = replace(lookup(status="error"), told="error: NCBI timed out")
+
+
+def made(question: str, *lookups: Lookup, read: str = RECORD, only_reads: bool = True) -> Transcript:
+    return Transcript(question, lookups, read if any(one.num_records for one in lookups) else "", only_reads)
+
+
+@pytest.mark.parametrize(
+    ("answer", "made_from", "outcome", "is_shown"),
+    [
+        ("BRCA1", made("Which gene is FANCS?", SEARCHED, READ), "answered", True),
+        ("chr17", made("Where is BRCA1?", SEARCHED, READ), "answered", True),
+        ("BRCA1, FANCS", made("Names of BRCA1?", SEARCHED, READ), "answered", True),
+        ("TP53", made("Which gene is FANCS?", SEARCHED, READ), "abstained", False),
+        ("),612522, 0", made("Which genes are for diabetes?", SEARCHED, READ), "abstained", False),
+        ("not found", made("Where is BRCA1?", SEARCHED, READ), "abstained", False),
+        ("not found", made("Where is BRCA1?", NOTHING), "not_found", False),
+        ("not found", made("Where is EGFR?", lookup(term="LFR", status="empty")), "abstained", False),
+        ("not found", made("What are the genes?", lookup(term="What are the", status="empty")), "abstained", False),
+        ("not found", made("Gene of rs99?", lookup(term="rs99", status="empty")), "abstained", False),
+        ("not found", made("Gene of rs99?", lookup(db="snp", term="rs99", status="empty")), "not_found", False),
+        ("not found", made("Where is BRCA1?", FAILED), "call_failed", False),
+        ("not found", made("Where is BRCA1?"), "abstained", False),
+        ("not found", made("Capital of France?", lookup(term="France", status="empty")), "out_of_scope", False),
+        ("hello", made("hello"), "out_of_scope", False),
+        ("BRCA1", made("Which gene is FANCS?"), "abstained", False),
+        ("BRCA1", made("Which gene is FANCS?", only_reads=False), "partial", True),
+        ("BRCA1", made("Which gene is FANCS?", FAILED, only_reads=False), "call_failed", True),
+        ("Paris", made("What is the capital of France?", only_reads=False), "out_of_scope", True),
+        ("It is on chromosome 17.", made("Where is BRCA1?", SEARCHED, READ, only_reads=False), "answered", True),
+        ("", made("Where is BRCA1?", SEARCHED, READ), "abstained", True),
+    ],
+)  # fmt: skip
+def test_the_outcome_follows_from_what_was_looked_up(
+    answer: str, made_from: Transcript, outcome: AnswerOutcome, is_shown: bool
+) -> None:
+    """Whatever is not an answer says why, in a sentence."""
+    verdict = judge(answer, "stop", made_from)
+
+    assert (verdict.outcome, verdict.is_shown) == (outcome, is_shown)
+    assert bool(verdict.reason) == (outcome != "answered")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "outcome"),
+    [
+        ("Is BRCA1 a tumour suppressor?", "No", "abstained"),
+        ("Is BRCA1 a tumour suppressor?", "Yes", "abstained"),
+        ("Is BRCA1 a tumour suppressor?", "Yes, it is one of the best known.", "abstained"),
+        ("Is BRCA1 a protein-coding gene?", "Yes", "answered"),
+        ("Is BRCA1 a protein-coding gene?", "No", "abstained"),
+        ("Does BRCA1 encode a protein?", "Yes", "answered"),
+        ("Is BRCA1 human?", "Yes", "answered"),
+    ],
+)
+@pytest.mark.parametrize("only_reads", [True, False])
+def test_a_yes_or_no_needs_a_record_that_states_it(
+    question: str, answer: str, outcome: AnswerOutcome, only_reads: bool
+) -> None:
+    """Of every model: a bare word looks as sure when it is wrong."""
+    verdict = judge(answer, "stop", made(question, SEARCHED, READ, only_reads=only_reads))
+
+    assert verdict.outcome == outcome
+    assert verdict.is_shown == (outcome == "answered")
+
+
+@pytest.mark.parametrize("finish", ["length", "call_limit", "timeout", "abort"])
+def test_an_answer_that_a_limit_ends_is_cut(finish: str) -> None:
+    """With what there is, unless the model can only copy: then half an answer may be another one."""
+    transcript = made("Where is BRCA1?", SEARCHED, READ, only_reads=False)
+    verdict = judge("It is on", finish, transcript)  # type: ignore[arg-type]
+
+    assert (verdict.outcome, verdict.is_shown) == ("cut", True)
+    assert verdict.reason.startswith("The answer is not complete")
+    assert not judge("It is", finish, replace(transcript, only_reads=True)).is_shown  # type: ignore[arg-type]
+
+
+def test_a_lookup_is_read_from_the_call() -> None:
+    """Field tags and operators are no part of the name; a failed record of NCBI is none."""
+    url = f"{EUTILS}esearch.fcgi?db=gene&term=%22BRCA1%22[sym]+AND+human[orgn]"
+    reply = CallReply("[0 ids]", "empty", {"endpoint": "esearch", "db": "gene", "num_records": 1})
+    found = Lookup.of(CallFinished(Call(url, 0), reply, "[0 ids]", 3, 0.1))
+
+    assert (found.db, " ".join(found.term.split()), found.num_records) == ("gene", "BRCA1 human", 0)
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [("hello", False), ("thanks!", False), ("What is the capital of France?", False), ("Where is TP53?", True),
+     ("Which genes cause cystic fibrosis?", True), ("rs334?", True), ("ATTGCATTAGCCGATTACGGATTTAGC", True)],
+)  # fmt: skip
+def test_scope_is_what_ncbi_holds(question: str, expected: bool) -> None:
+    """By a word of the field or an identifier."""
+    assert is_in_scope(question) == expected
+
+
+def test_a_search_for_a_part_of_a_name_is_not_right() -> None:
+    """LFR is not EGFR; two of the asked words in another order are not the asked name."""
+    assert is_searched_rightly(lookup(term="cystic fibrosis"), "Which genes cause cystic fibrosis?")
+    assert not is_searched_rightly(lookup(term="fibrosis cystic"), "Which genes cause cystic fibrosis?")
+    assert not is_searched_rightly(lookup(term="LFR"), "What is EGFR?")

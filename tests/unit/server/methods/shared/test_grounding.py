@@ -1,0 +1,160 @@
+"""Identifiers that stand in nothing that was read are marked, counted and told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.decoding.types import LoopUsage
+from server.methods.base import (
+    AnswerRequest,
+    Done,
+    Event,
+    Evidence,
+    EvidenceRead,
+    Message,
+    Reference,
+    TextDelta,
+    TranscriptDelta,
+)
+from server.methods.shared.grounding import MARK, AnswerMarker, GroundedMethod
+from server.methods.shared.identifiers import EvidenceIndex
+
+QUESTION = AnswerRequest(request_id="r", messages=(Message("user", "Which gene is LMP10?"),))
+DONE = Done(answer="", finish_reason="stop", stop_reason=None, usage=LoopUsage(), outcome="answered")
+
+
+class Recited:
+    """A method that yields given events."""
+
+    name = "recited"
+    description = "recites"
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._events = events
+
+    def check(self, ask: AnswerRequest) -> None: ...
+
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+        for event in self._events:
+            yield event
+
+
+async def checked(*events: Event) -> list[Event]:
+    return [event async for event in GroundedMethod(Recited([*events, DONE])).answer(QUESTION)]
+
+
+def shown(events: Sequence[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.channel == "answer")
+
+
+def done(events: Sequence[Event]) -> Done:
+    last = events[-1]
+    assert isinstance(last, Done)
+    return last
+
+
+async def test_what_was_read_or_asked_passes_unchanged() -> None:
+    """From a reply, from the method's context and from the question."""
+    events = await checked(
+        TranscriptDelta("[1 gene record\n1. PSMB10 chr16]", "injected"),
+        EvidenceRead(("MECL1 is an alias",)),
+        TextDelta("LMP10 is PSMB10, also MECL1."),
+    )
+
+    assert shown(events) == "LMP10 is PSMB10, also MECL1."
+    grounding = done(events).grounding
+    assert grounding is not None
+    assert (grounding.checked, grounding.supported, grounding.unsupported) == (3, 3, ())
+    assert done(events).outcome == "answered"
+
+
+async def test_an_invented_identifier_is_marked_told_and_makes_the_answer_partial() -> None:
+    """What the model sampled itself is no evidence for it."""
+    events = await checked(
+        EvidenceRead(("LMP10 is PSMB10.",)), TranscriptDelta("TP53 at 5 mg"), TextDelta("PSMB10 and TP53 at 5 mg.")
+    )
+
+    assert shown(events).startswith(f"PSMB10 and TP53{MARK} at 5 mg{MARK}.\n\n(Not verified: TP53, 5 mg stand neither")
+    grounding = done(events).grounding
+    assert grounding is not None
+    assert grounding.unsupported == ("TP53", "5 mg")
+    assert done(events).outcome == "partial"
+
+
+async def test_an_earlier_answer_of_the_model_is_no_evidence() -> None:
+    """A made-up name must not become true by being repeated in the next turn."""
+    ask = AnswerRequest(
+        request_id="r",
+        messages=(Message("user", "Which?"), Message("assistant", "It is ABC9."), Message("user", "Sure?")),
+    )
+    method = GroundedMethod(Recited([TextDelta("ABC9"), DONE]))
+
+    assert MARK in shown([event async for event in method.answer(ask)])
+
+
+async def test_the_servers_own_text_is_not_checked_and_references_follow_the_marks() -> None:
+    """The list of sources has ids of its own; its markers move by what was inserted before them."""
+    answer, listing = "It is TP53.", "\n\nReferences:\n[1] [NCBI Gene 7157](https://x)"
+    start = len(answer) + listing.index("[1]")
+    events = await checked(
+        TextDelta(answer), TextDelta(listing, is_ours=True), Evidence((Reference(1, "t", "u", start, start + 3),))
+    )
+
+    text = shown(events)
+    reference = next(event for event in events if isinstance(event, Evidence)).references[0]
+    assert text[reference.start : reference.end] == "[1]"
+    assert "7157" not in str(done(events).grounding)
+    assert text.index("Not verified") < text.index("References:")
+
+
+async def test_other_outcomes_stay() -> None:
+    """A cut answer with an invented name is still a cut one."""
+    method = GroundedMethod(Recited([TextDelta("TP53"), Done(**{**_fields(DONE), "outcome": "cut"})]))
+
+    assert done([event async for event in method.answer(QUESTION)]).outcome == "cut"
+
+
+def _fields(event: Done) -> dict[str, object]:
+    return {name: getattr(event, name) for name in event.__dataclass_fields__}
+
+
+WORDS = (
+    "TP53",
+    "PSMB10",
+    "5",
+    "mg",
+    "p",
+    "=",
+    "0.03",
+    "and",
+    "\n1.",
+    "chr17:1-2",
+    "[1]",
+    "1,234",
+    "PMID:",
+    "99999",
+    ".",
+)
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=20), st.lists(st.integers(1, 9), max_size=40))
+def test_the_marks_do_not_depend_on_where_the_text_is_cut(words: list[str], sizes: list[int]) -> None:
+    """The engine may deliver letters or whole sentences."""
+    text = " ".join(words)
+    evidence = EvidenceIndex()
+    evidence.add("PSMB10 5 mg")
+    whole, cut = AnswerMarker(evidence), AnswerMarker(evidence)
+    expected = whole.feed(text) + whole.flush()
+
+    pieces, rest = [], text
+    for size in sizes:
+        pieces.append(rest[:size])
+        rest = rest[size:]
+    marked = "".join(map(cut.feed, [*pieces, rest])) + cut.flush()
+
+    assert marked == expected
+    assert cut.grounding == whole.grounding
+    assert marked.replace(MARK, "") == text
