@@ -255,7 +255,7 @@ def _of_clause(clause: Clause, where: _Where) -> set[ParamClass]:
     tag = clause.tag or where.field
     if tag and tag not in _KNOWN_TAGS:
         return {"free_text"}
-    if not any(letter.isalnum() for letter in clause.text):
+    if not clause.text:
         return set()
     if tag in _PLACE_TAGS:
         return {"coordinates"}
