@@ -32,9 +32,10 @@ from server.egress.recognition.verdict import (
 )
 from server.egress.recognition.vocabulary import Vocabulary
 
-# By endpoint: the parameters beside those with fixed values, in the order in which they are sent; True if required.
+# By endpoint: the parameters beside those with fixed values, in the order in which they are checked and sent; True if
+# required. A term is read in its field, so that comes first.
 VARIABLE: Final[Mapping[Endpoint, Mapping[str, bool]]] = {
-    "esearch": {"db": True, "term": True, "field": False},
+    "esearch": {"db": True, "field": False, "term": True},
     "esummary": {"db": True, "id": True},
     "efetch": {"db": True, "id": True, "seq_start": False, "seq_stop": False},
     "elink": {"dbfrom": True, "db": True, "linkname": False, "id": True},

@@ -138,6 +138,9 @@ def _check_together(clauses: list[_Clause], param: str) -> None:
         raise refuse(param, "combination", "a clause occurs twice", "write each clause once")
     if sum(one.organism for one in clauses) > 1:
         raise refuse(param, "combination", "more than one organism", "name one organism a call")
+    named = [one for one in clauses if not one.organism]
+    if any(one.kind == "id" for one in named) and any(one.kind != "id" for one in named):
+        raise refuse(param, "combination", "an identifier beside a name", "search for the identifier alone")
     if sum(one.spoken for one in clauses) > 1:
         raise refuse(param, "combination", "several symbols that are ordinary words", "search for them one by one")
 
@@ -197,6 +200,6 @@ def _name(text: str, quote: str, kinds: frozenset[NameKind], param: str, vocabul
             )
         )
     kind: ParamClass = "symbol" if is_symbol(entry) else "term"
-    return _Clause(
-        f"{quote}{entry.spelling}{quote}", kind, entry.kind == "organism", reads_as_language(entry, vocabulary)
-    )
+    # In small letters, as OMIM's titles are in capitals, and a capital AND is an operator.
+    name = entry.spelling if is_symbol(entry) else entry.spelling.lower()
+    return _Clause(f"{quote}{name}{quote}", kind, entry.kind == "organism", reads_as_language(entry, vocabulary))

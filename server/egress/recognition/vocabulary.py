@@ -13,6 +13,8 @@ from typing import Final, Protocol
 from retrieval.ncbi.calls.known_names import MAX_NAME_CHARS, KnownName, NameKind, same
 
 _SYMBOLS: Final[frozenset[NameKind]] = frozenset({"symbol", "alias", "other_symbol"})
+_OPERATORS: Final = frozenset({"AND", "OR", "NOT"})
+_BASES: Final = re.compile(r"[ACGTUN]+", re.IGNORECASE)
 _PARTS: Final = re.compile(r"[A-Za-z]+")
 # Words of language that are shorter than those of the list of ordinary words.
 _TWO_LETTERS: Final = """
@@ -59,7 +61,7 @@ def known_name(written: str, kinds: Collection[NameKind], vocabulary: Vocabulary
 
 
 def reads_as_language(entry: KnownName, vocabulary: Vocabulary) -> bool:
-    """Return whether a symbol is also an ordinary word or a name of a person."""
+    """Return whether a symbol is also an ordinary word, a name of a person, or a piece of a sequence."""
     return entry.kind in _SYMBOLS and _is_ordinary(entry.spelling, vocabulary)
 
 
@@ -73,6 +75,8 @@ def _may_leave(entry: KnownName, vocabulary: Vocabulary) -> bool:
     Official symbols of human genes are; an alias only if it is no ordinary word; other species have given genes the
     names of so many things that their symbols need a digit.
     """
+    if entry.spelling.upper() in _OPERATORS:
+        return False
     match entry.kind:
         case "alias":
             return not _is_ordinary(entry.spelling, vocabulary)
@@ -82,7 +86,9 @@ def _may_leave(entry: KnownName, vocabulary: Vocabulary) -> bool:
 
 
 def _is_ordinary(word: str, vocabulary: Vocabulary) -> bool:
-    """Return whether the letters of a word are language: as a whole, or each part of a hyphenated one."""
+    """Return whether a word is language, as a whole or each part of a hyphenated one, or consists of bases (GAA)."""
+    if _BASES.fullmatch(word):
+        return True
     if any(letter.isdigit() for letter in word):
         return False
     parts = [part.lower() for part in _PARTS.findall(word)]
