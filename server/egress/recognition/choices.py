@@ -39,7 +39,7 @@ CHOICES: Final[Mapping[Endpoint, Mapping[str, tuple[str, ...]]]] = {
         "retmode": ("json", "xml", "text"),
         "rettype": ("fasta", "gb", "gp", "abstract", "medline", "docsum", "gene_table", "uilist", "acc", "vcv"),
     },
-    "elink": _PAGE | _FORMAT | {"cmd": ("neighbor", "neighbor_score")},
+    "elink": {"retmax": _PAGE["retmax"]} | _FORMAT | {"cmd": ("neighbor", "neighbor_score")},
     "einfo": _FORMAT | {"version": ("2.0",)},
     "blast_put": {
         "PROGRAM": ("blastn", "blastp", "blastx", "tblastn", "tblastx"),

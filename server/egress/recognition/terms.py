@@ -128,6 +128,10 @@ def recognize_term(term: str, search: Search, vocabulary: Vocabulary) -> Recogni
     return Recognized(joined, frozenset(one.kind for one in clauses))
 
 
+def _is_plain_case(part: str) -> bool:
+    return part in (part.lower(), part.upper(), part.title(), "MeSH")
+
+
 def is_field(name: str) -> bool:
     return name == "uid" or name in FIELDS
 
@@ -156,8 +160,8 @@ def _clause(text: str, search: Search, vocabulary: Vocabulary, *, alone: bool) -
         if not alone:
             raise refuse(search.param, "form", "a name has no field", "write each name's field, as in BRCA1[gene]")
         return _untagged(found, search, vocabulary)
-    name = " ".join(tag.lower().split())
-    if not is_field(name) or name != tag.lower() or tag not in (name, name.upper(), name.title(), name.capitalize()):
+    name = tag.lower()
+    if not is_field(name) or not all(_is_plain_case(part) for part in tag.split(" ")):
         raise refuse(search.param, "word", "a field is not in the list of fields", "use a field as gene, orgn or mesh")
     return _in_field(found["text"], found["quote"], name, search, vocabulary)
 
