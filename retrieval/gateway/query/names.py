@@ -41,12 +41,16 @@ class StoreNames:
     def _sources(
         self, name: str, words: tuple[str, ...]
     ) -> Iterator[tuple[frozenset[NameKind], Callable[[], Collection[KnownName]]]]:
-        yield _SYMBOLS, lambda: self._symbols(name, words)
+        # Symbols are single words: the likelier kind comes first, as the first name that fits ends the search.
+        if " " not in name:
+            yield _SYMBOLS, lambda: self._symbols(name, words)
         yield frozenset({"organism"}), lambda: self._organisms(name, words)
         yield frozenset({"disease"}), lambda: self._names("medgen", "title synonym", whole(words), name)
         yield frozenset({"disease", "gene_name"}), lambda: self._omim(name, words)
         yield frozenset({"heading"}), lambda: self._names("pubmed", "mesh", whole(words), name)
         yield frozenset({"gene_name"}), lambda: self._names("gene", "name designation", whole(words), name)
+        if " " in name:
+            yield _SYMBOLS, lambda: self._symbols(name, words)
 
     def _symbols(self, name: str, words: tuple[str, ...]) -> list[KnownName]:
         """Return the symbol or alias, of humans if there is one, as it may leave then with fewer conditions."""

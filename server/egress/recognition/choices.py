@@ -15,7 +15,7 @@ DATABASES: Final = ("gene", "snp", "omim", "clinvar", "pubmed", "pmc", "nuccore"
 _FORMAT: Final = {"retmode": ("json", "xml")}
 _PAGE: Final = {
     "retmax": ("1", "2", "3", "5", "10", "20", "50", "100", "9999"),
-    "retstart": ("0", "5", "10", "20", "50", "100"),
+    "retstart": ("0", "20", "100"),
 }
 _YEARS: Final = ("2000", "2005", "2010", "2015", "2020", "2025")
 _HITS: Final = dict.fromkeys(("HITLIST_SIZE", "DESCRIPTIONS", "ALIGNMENTS"), ("1", "5", "10", "20", "50", "100"))
@@ -25,7 +25,7 @@ CHOICES: Final[Mapping[Endpoint, Mapping[str, tuple[str, ...]]]] = {
     "esearch": _PAGE
     | _FORMAT
     | {
-        "sort": ("relevance", "pub_date", "pub date"),
+        "sort": ("relevance", "pub_date"),
         "rettype": ("uilist", "count"),
         "idtype": ("acc",),
         "datetype": ("pdat",),
