@@ -270,8 +270,10 @@ class Egress:
         """
         route = self._route(outbound, place)
         try:
-            if passed is None:
+            if not place.leaves:
                 reply = await place.client.fetch(outbound.call)
+            elif passed is None:
+                raise NcbiRefusedByEgress("a call that was not judged may not leave this machine")
             else:
                 reply = await self._send(outbound, place, passed)
         except NcbiError as error:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 from models.errors import ArrowheadError
@@ -18,6 +18,7 @@ from retrieval.gateway.blast.process import RunLimits
 from retrieval.gateway.blast.service import BlastOptions
 from retrieval.gateway.query.planner import StorePhraseLookup
 from retrieval.gateway.store.open import open_store
+from retrieval.gateway.store.reader import GatewayStore
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.blast import BlastTiming
 from retrieval.ncbi.client.cache import ReplyCache
@@ -121,14 +122,11 @@ def build_destinations(
     )
     uses_gateway = mode == "local-first" or (mode == "off" and None in local_hosts)
     options = blast_options(settings)
-    app: AsgiApp = LazyGateway(gateway_dir, options)
-    knowledge = Knowledge()
+    app, knowledge = cast(AsgiApp, LazyGateway(gateway_dir, options)), Knowledge()
     # Where only known names may leave, the store is needed to know them, even if no call goes to it.
     if uses_gateway or (mode != "off" and EgressPolicy.of(settings.egress).is_strict):
         store = open_store(gateway_dir)
-        app = create_gateway_app(store, options)
-        names = site_names(store, graphs_dir(settings), settings.graph.name)
-        knowledge = Knowledge(StorePhraseLookup(store), names)
+        app, knowledge = create_gateway_app(store, options), _knowledge(settings, store)
     in_process = HttpSender(send_limits(settings), app)
     hosts = dict.fromkeys((None, *local_hosts, *outside_hosts))
     watcher = observer or NullObserver()
@@ -145,6 +143,10 @@ def build_destinations(
     local = DestinationPair(place(local_hosts[0], eutils), place(local_hosts[1], blast))
     destinations = Destinations(off=local, gateway=DestinationPair(gateway, gateway), outside=outside)
     return BuiltDestinations(destinations, tuple(clients.values()), knowledge)
+
+
+def _knowledge(settings: Settings, store: GatewayStore) -> Knowledge:
+    return Knowledge(StorePhraseLookup(store), site_names(store, graphs_dir(settings), settings.graph.name))
 
 
 def _local_host(url: str | None) -> str | None:

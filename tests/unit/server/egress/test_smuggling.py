@@ -68,7 +68,11 @@ def _answer(_: Seen) -> Answer:
 
 @asynccontextmanager
 async def _site(names: Vocabulary, **own: int) -> AsyncIterator[Site]:
-    budgets = {"max_chars_per_answer": 10**6, "max_chars_per_hour": 10**6, "max_chars_per_day": 10**6} | own
+    budgets: dict[str, Any] = {
+        "max_chars_per_answer": 10**6,
+        "max_chars_per_hour": 10**6,
+        "max_chars_per_day": 10**6,
+    } | own
     policy = EgressPolicy.of(EgressSettings(mode="ncbi", profile="hospital", **budgets))
     async with NcbiServer(_answer) as outside:
         site = NcbiSite(eutils_url=f"{outside.url}/entrez/eutils", blast_url=f"{outside.url}/blast/Blast.cgi")

@@ -47,7 +47,7 @@ def test_ids_of_a_database_are_recognized(db: str, ids: str) -> None:
     """As they are, of the class id."""
     found = recognize_ids(db, ids)
 
-    assert (found.text, found.classes) == (ids, {"id"})
+    assert found.text == ids and found.classes == {"id"}
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_call_costs_few_look_ups() -> None:
         def is_ordinary(self, word: str) -> bool:
             return False
 
-    recognizer = Recognizer(Counting(), HOSPITAL)  # type: ignore[arg-type]
+    recognizer = Recognizer(Counting(), HOSPITAL)
     recognizer.judge(_search(" AND ".join(f"A{number}[sym]" for number in range(50))), lambda _: False)
     recognizer.judge(_search("john smith has hiv " * 10), lambda _: False)
     assert counted == []
