@@ -43,7 +43,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """Hold a reply as received: HTTP status, body decoded as UTF-8, origin."""
+    """Hold a reply as received: HTTP status, body decoded as UTF-8, origin.
+
+    ``rid``: the request id of the BLAST search that this call submitted, "" for any other call.
+    """
 
     status: int
     content_type: str
@@ -52,6 +55,7 @@ class RawReply:
     from_cache: bool = False
     attempts: int = 1
     route: Route | None = None
+    rid: str = ""
 
 
 # Returns the reply to a checked call, or raises an NcbiError.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from retrieval.ncbi.calls.parameter_classes import CLASSES, ParamClass
+from server.egress.budget import BudgetLimits
 from server.errors import EgressRaised
 from server.settings.egress import EgressSettings
 from server.types import EGRESS_MODES, EgressMode, EgressProfile
@@ -32,22 +33,28 @@ class EgressPolicy:
 
     ``profile`` is a profile's name, or "listed" where the operator named the classes one by one. ``mode_of_key``
     returns the mode to which a key's own scopes lower the server's, None for no limit; ``key_modes`` are those of the
-    settings.
+    settings. ``budget`` applies where the policy is strict.
     """
 
     mode: EgressMode
     profile: str
     allow: frozenset[ParamClass]
     key_modes: Mapping[str, EgressMode]
+    budget: BudgetLimits
     mode_of_key: Callable[[str], EgressMode | None] = _as_the_server
 
     @classmethod
     def of(cls, settings: EgressSettings) -> EgressPolicy:
+        budget = BudgetLimits(
+            per_answer=settings.max_chars_per_answer,
+            per_hour=settings.max_chars_per_hour,
+            per_day=settings.max_chars_per_day,
+        )
         if settings.allow is not None:
-            return cls(settings.mode, "listed", frozenset(settings.allow), settings.key_modes)
+            return cls(settings.mode, "listed", frozenset(settings.allow), settings.key_modes, budget)
         # An operator who sets the mode to ncbi has permitted calls; local-first is for limiting what may leave.
         profile = settings.profile or ("open" if settings.mode == "ncbi" else "hospital")
-        return cls(settings.mode, profile, PROFILES[profile], settings.key_modes)
+        return cls(settings.mode, profile, PROFILES[profile], settings.key_modes, budget)
 
     def ceiling(self, key_id: str) -> EgressMode:
         """Return the highest mode of a key's requests; ``key_id`` is "" on a server without keys."""
@@ -71,6 +78,11 @@ class EgressPolicy:
     def blocked(self, classes: Collection[ParamClass]) -> tuple[ParamClass, ...]:
         """Return those of the classes that may not leave."""
         return tuple(name for name in CLASSES if name in classes and name not in self.allow)
+
+    @property
+    def is_strict(self) -> bool:
+        """Return whether only recognized calls leave: always, unless free text may."""
+        return "free_text" not in self.allow
 
     @property
     def allowed(self) -> tuple[ParamClass, ...]:

@@ -11,7 +11,7 @@ import copy
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal, NoReturn
 
@@ -23,7 +23,11 @@ from retrieval.ncbi.replies.parse import is_empty_reply, is_not_found
 from retrieval.types import FetchCall, NcbiCall, RawReply, Route
 from server.audit.entry import AuditRecord
 from server.audit.log import AuditFailed, AuditRecorder
+from server.egress.gate import Gate, Kept, Passed
 from server.egress.policy import Departures, EgressContext, EgressPolicy
+from server.egress.recognition.verdict import Reason
+from server.egress.recognition.vocabulary import EmptyVocabulary
+from server.egress.recognition.vocabulary import Vocabulary as SiteVocabulary
 from server.errors import EgressRaised
 from server.types import EgressMode
 
@@ -105,17 +109,34 @@ class _OutboundCall:
     egress_context: EgressContext
     classes: tuple[ParamClass, ...]
 
+    def as_passed(self, passed: Passed) -> _OutboundCall:
+        """Return the call in the form in which it may leave."""
+        return replace(self, call=passed.call, classes=passed.classes)
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """Hold the names that calls are judged by.
+
+    ``phrases`` classify values in reports; ``names`` are the closed vocabulary of what may leave.
+    """
+
+    phrases: Vocabulary | None = None
+    names: SiteVocabulary = field(default_factory=EmptyVocabulary)
+
 
 class Egress:
     """Apply the egress policy to every call; one instance per process."""
 
     def __init__(
-        self, policy: EgressPolicy, places: Destinations, auditor: AuditRecorder, vocabulary: Vocabulary | None = None
+        self, policy: EgressPolicy, places: Destinations, auditor: AuditRecorder, knowledge: Knowledge | None = None
     ) -> None:
+        knowledge = knowledge or Knowledge()
         self.policy = policy
         self._places = places
         self._auditor = auditor
-        self._vocabulary = vocabulary
+        self._phrases = knowledge.phrases
+        self._gate = Gate(policy, knowledge.names)
         self._total = Departures()
         self._by_answer: OrderedDict[str, Departures] = OrderedDict()
 
@@ -142,6 +163,11 @@ class Egress:
         return self._places.first(mode).site
 
     @property
+    def refusals(self) -> Mapping[Reason, int]:
+        """Return how many calls were kept on this machine since the start, by reason."""
+        return self._gate.refused
+
+    @property
     def left(self) -> str:
         """Return a readable summary of what left the machine since the start."""
         return self._total.text
@@ -156,22 +182,26 @@ class Egress:
     def forget(self, request_id: str) -> None:
         """Discard the summary of an answer that has ended and reported what left."""
         self._by_answer.pop(request_id, None)
+        self._gate.budget.forget(request_id)
 
     async def fetch(self, call: NcbiCall, egress_context: EgressContext) -> RawReply:
         """Return the reply to ``call``, with its route.
 
         Raises:
-            NcbiRefusedByEgress: the mode or a class of its values forbids the call to leave.
+            NcbiRefusedByEgress: the mode, the call's values or a budget forbid the call to leave.
             NcbiError: any other of its subclasses; each carries its route.
         """
-        outbound = _OutboundCall(call, egress_context, classes_of(call, self._vocabulary))
+        outbound = _OutboundCall(call, egress_context, classes_of(call, self._phrases))
         if egress_context.mode == "local-first":
             return await self._local_first(outbound)
         place = self._places.first(egress_context.mode).of(call)
-        if place.leaves and (blocked := self.policy.blocked(outbound.classes)):
-            await self._note(outbound, "refused", blocked)
-            self._refuse(outbound, place, blocked)
-        return await self._ask(outbound, place)
+        if not place.leaves:
+            return await self._ask(outbound, place)
+        judged = await self._gate.judge(call, outbound.classes, egress_context.key_id)
+        if isinstance(judged, Kept):
+            await self._note(outbound, "refused", judged)
+            self._refuse(outbound, place, judged)
+        return await self._ask(outbound.as_passed(judged), place, judged)
 
     async def authorize_request(self, egress_context: EgressContext, request: OutboundRequest) -> None:
         """Authorize and count a request that is no NCBI call, right before it is sent.
@@ -190,6 +220,12 @@ class Egress:
                 await self._auditor.record(refused)
             self._departures(egress_context).withhold(blocked)
             raise NcbiRefusedByEgress(f"{', '.join(blocked)} may not leave this machine for {request.host}")
+        characters = sum(map(len, request.params.values()))
+        if (kept := self._gate.spend(egress_context, request.classes, characters)) is not None:
+            with suppress(AuditFailed):
+                await self._auditor.record(replace(record, event="refused", decision="refused", detail=_detail(kept)))
+            self._departures(egress_context).withhold(kept.classes)
+            raise NcbiRefusedByEgress(kept.text)
         await self._record_ahead(record)
         self._total.add(request.host, request.classes)
         self._departures(egress_context).add(request.host, request.classes)
@@ -210,23 +246,36 @@ class Egress:
                 raise
             missing = error
         place = self._places.outside.of(outbound.call)
-        if place.leaves and (blocked := self.policy.blocked(outbound.classes)):
-            await self._note(outbound, "withheld", blocked)
-            self._answer(outbound).withhold(blocked)
-            route = replace(self._route(outbound, self._places.gateway.of(outbound.call)), withheld=blocked)
-            return _routed(local, route) if local else _raise(missing, route)
+        passed: Passed | None = None
+        if place.leaves:
+            judged = await self._gate.judge(outbound.call, outbound.classes, outbound.egress_context.key_id)
+            if isinstance(judged, Kept):
+                await self._note(outbound, "withheld", judged)
+                self._answer(outbound).withhold(judged.classes)
+                route = self._route(outbound, self._places.gateway.of(outbound.call))
+                route = replace(route, withheld=judged.classes, note=f"{judged.param}: {judged.reason}")
+                return _routed(local, route) if local else _raise(missing, route)
+            passed, outbound = judged, outbound.as_passed(judged)
         try:
-            return await self._ask(outbound, place)
+            return await self._ask(outbound, place, passed)
         except NcbiError as error:
             if local is None or error.route is None:
                 raise
             return _routed(local, _fallen_back(error, error.route, local))
 
-    async def _ask(self, outbound: _OutboundCall, place: Destination) -> RawReply:
-        """Send the call to one destination and attach its route to the reply or the error."""
+    async def _ask(self, outbound: _OutboundCall, place: Destination, passed: Passed | None = None) -> RawReply:
+        """Send the call to one destination and attach its route to the reply or the error.
+
+        ``passed``: the judgement of a call that leaves the machine.
+        """
         route = self._route(outbound, place)
         try:
-            reply = await (self._send(outbound, place) if place.leaves else place.client.fetch(outbound.call))
+            if not place.leaves:
+                reply = await place.client.fetch(outbound.call)
+            elif passed is None:
+                raise NcbiRefusedByEgress("a call that was not judged may not leave this machine")
+            else:
+                reply = await self._send(outbound, place, passed)
         except NcbiError as error:
             # The request may have left, even if no reply came.
             left = place.leaves and not isinstance(error, NcbiRefusedByEgress)
@@ -236,11 +285,12 @@ class Egress:
         self._count(outbound, place, left=left)
         return _routed(reply, replace(route, left=left))
 
-    async def _send(self, outbound: _OutboundCall, place: Destination) -> RawReply:
+    async def _send(self, outbound: _OutboundCall, place: Destination, passed: Passed) -> RawReply:
         sent = False
 
         async def before() -> None:
             nonlocal sent
+            await self._spend(outbound, passed)
             await self._write_ahead(outbound, place)
             sent = True
 
@@ -259,7 +309,20 @@ class Egress:
         if not reply.from_cache:
             event = AuditRecord(event="reply" if sent else "shared", status=str(reply.status))
             await self._returned(outbound, place, replace(event, reply_bytes=reply.num_bytes))
+            self._gate.note_reply(outbound.egress_context, outbound.call, reply)
         return reply
+
+    async def _spend(self, outbound: _OutboundCall, passed: Passed) -> None:
+        """Count the call's characters right before it is sent.
+
+        Raises:
+            NcbiRefusedByEgress: a budget is spent.
+        """
+        kept = self._gate.spend(outbound.egress_context, passed.classes, passed.characters)
+        if kept is not None:
+            await self._note(outbound, "refused", kept)
+            self._answer(outbound).withhold(kept.classes)
+            raise NcbiRefusedByEgress(kept.text)
 
     async def _write_ahead(self, outbound: _OutboundCall, place: Destination) -> None:
         request = build_request(outbound.call, place.client.site)
@@ -296,11 +359,9 @@ class Egress:
         with suppress(AuditFailed):  # already logged; the line before records what left
             await self._auditor.record(self._record(outbound, replace(record, decision="allowed", where=place.name)))
 
-    async def _note(
-        self, outbound: _OutboundCall, what: Literal["refused", "withheld"], blocked: tuple[ParamClass, ...]
-    ) -> None:
+    async def _note(self, outbound: _OutboundCall, what: Literal["refused", "withheld"], kept: Kept) -> None:
         place = self._places.outside.of(outbound.call)
-        record = AuditRecord(event=what, decision=what, where=place.name, detail={"kept": list(blocked)})
+        record = AuditRecord(event=what, decision=what, where=place.name, detail=_detail(kept))
         with suppress(AuditFailed):  # nothing leaves either way
             await self._auditor.record(self._record(outbound, record))
 
@@ -317,18 +378,18 @@ class Egress:
             params=call.params,
         )
 
-    def _refuse(self, outbound: _OutboundCall, place: Destination, blocked: tuple[ParamClass, ...]) -> NoReturn:
-        error = NcbiRefusedByEgress(
-            f"{', '.join(blocked)} may not leave this machine ({self.policy.profile} allows "
-            f"{', '.join(self.policy.allowed) or 'nothing'}); search by a symbol or an id, "
-            "or have the operator extend egress.allow"
-        )
-        self._answer(outbound).withhold(blocked)
-        _raise(error, replace(self._route(outbound, place), went_to="", withheld=blocked))
+    def _refuse(self, outbound: _OutboundCall, place: Destination, kept: Kept) -> NoReturn:
+        error = NcbiRefusedByEgress(kept.text, param=kept.param)
+        self._answer(outbound).withhold(kept.classes)
+        _raise(error, replace(self._route(outbound, place), went_to="", withheld=kept.classes))
 
     def _route(self, outbound: _OutboundCall, place: Destination) -> Route:
         url = public_url(outbound.call, place.client.site)
         return Route(mode=outbound.egress_context.mode, went_to=place.name, url=url, classes=outbound.classes)
+
+
+def _detail(kept: Kept) -> dict[str, object]:
+    return {"kept": list(kept.classes), "param": kept.param, "reason": kept.reason}
 
 
 def _routed(reply: RawReply, route: Route) -> RawReply:

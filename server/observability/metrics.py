@@ -7,7 +7,7 @@ so that no client can create a time series and no text of a user occurs in one.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
 from typing import Final, Protocol, Unpack, get_args
@@ -57,6 +57,9 @@ class ServerState(Protocol):
     @property
     def rates(self) -> RateLimiter: ...
 
+    @property
+    def egress_refusals(self) -> Mapping[str, int]: ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateCollector(Collector):
@@ -69,6 +72,7 @@ class StateCollector(Collector):
         yield from self._admission()
         yield _gauge("draining", "1 while the server stops", float(state.draining))
         yield _gauge("jobs_running", "Changes of namespaces under way", state.running_jobs)
+        yield self._egress()
         yield from self._engine()
         build = GaugeMetricFamily(
             "arrowhead_build_info", "What runs, always 1", labels=("version", "python", "engine", "model")
@@ -99,6 +103,13 @@ class StateCollector(Collector):
         for unit, number in self.state.rates.refused.items():
             rates.add_metric((unit,), number)
         yield rates
+
+    def _egress(self) -> Metric:
+        text = "Calls that were kept on this machine, by what kept them"
+        refusals = CounterMetricFamily("arrowhead_egress_refusals", text, labels=("reason",))
+        for reason, number in self.state.egress_refusals.items():
+            refusals.add_metric((reason,), number)
+        return refusals
 
     def _engine(self) -> Iterator[Metric]:
         lifecycle = self.state.lifecycle

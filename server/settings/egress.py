@@ -33,6 +33,11 @@ class EgressSettings(SettingsGroup):
     allow: Annotated[tuple[ParamClass, ...] | None, NoDecode] = Field(
         default=None, description="what may leave, class by class, in place of a profile"
     )
+    max_chars_per_answer: int = Field(
+        default=600, ge=1, description="characters of names and ids that may leave for one answer; not with open"
+    )
+    max_chars_per_hour: int = Field(default=10_000, ge=1, description="the same for one key in an hour")
+    max_chars_per_day: int = Field(default=50_000, ge=1, description="the same for one key in a day")
     key_modes: Annotated[dict[str, EgressMode], NoDecode] = Field(
         default_factory=dict, description="lower mode of single keys, by key id: 1a2b3c4d=off"
     )

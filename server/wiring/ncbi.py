@@ -7,9 +7,9 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 from models.errors import ArrowheadError
@@ -18,7 +18,7 @@ from retrieval.gateway.blast.process import RunLimits
 from retrieval.gateway.blast.service import BlastOptions
 from retrieval.gateway.query.planner import StorePhraseLookup
 from retrieval.gateway.store.open import open_store
-from retrieval.ncbi.calls.parameter_classes import Vocabulary
+from retrieval.gateway.store.reader import GatewayStore
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.blast import BlastTiming
 from retrieval.ncbi.client.cache import ReplyCache
@@ -30,12 +30,13 @@ from server.audit.entry import AuditRecord
 from server.audit.log import AuditLog, AuditRecorder
 from server.auth.api_keys import Keyring
 from server.egress.policy import EgressPolicy
-from server.egress.router import Destination, DestinationPair, Destinations, Egress
+from server.egress.router import Destination, DestinationPair, Destinations, Egress, Knowledge
 from server.settings.loading import xdg_dir
-from server.settings.paths import audit_path, gateway_dir
+from server.settings.paths import audit_path, gateway_dir, graphs_dir
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
 from server.version import installed_version
+from server.wiring.vocabulary import site_names
 
 log = logging.getLogger(__name__)
 _NCBI = NcbiSite()
@@ -73,12 +74,12 @@ class LazyGateway:
 class BuiltDestinations:
     """Hold the destinations and their clients.
 
-    ``vocabulary``: that of the gateway, None if its store is not open from the start.
+    ``knowledge``: the names of the gateway's store and the graph; none if the store is not open from the start.
     """
 
     places: Destinations
     clients: tuple[NcbiClient, ...]
-    vocabulary: Vocabulary | None = None
+    knowledge: Knowledge = field(default_factory=Knowledge)
 
     async def close(self) -> None:
         for client in self.clients:
@@ -121,11 +122,11 @@ def build_destinations(
     )
     uses_gateway = mode == "local-first" or (mode == "off" and None in local_hosts)
     options = blast_options(settings)
-    app: AsgiApp = LazyGateway(gateway_dir, options)
-    vocabulary: Vocabulary | None = None
-    if uses_gateway:
+    app, knowledge = cast(AsgiApp, LazyGateway(gateway_dir, options)), Knowledge()
+    # Where only known names may leave, the store is needed to know them, even if no call goes to it.
+    if uses_gateway or (mode != "off" and EgressPolicy.of(settings.egress).is_strict):
         store = open_store(gateway_dir)
-        app, vocabulary = create_gateway_app(store, options), StorePhraseLookup(store)
+        app, knowledge = create_gateway_app(store, options), _knowledge(settings, store)
     in_process = HttpSender(send_limits(settings), app)
     hosts = dict.fromkeys((None, *local_hosts, *outside_hosts))
     watcher = observer or NullObserver()
@@ -141,7 +142,11 @@ def build_destinations(
     )
     local = DestinationPair(place(local_hosts[0], eutils), place(local_hosts[1], blast))
     destinations = Destinations(off=local, gateway=DestinationPair(gateway, gateway), outside=outside)
-    return BuiltDestinations(destinations, tuple(clients.values()), vocabulary)
+    return BuiltDestinations(destinations, tuple(clients.values()), knowledge)
+
+
+def _knowledge(settings: Settings, store: GatewayStore) -> Knowledge:
+    return Knowledge(StorePhraseLookup(store), site_names(store, graphs_dir(settings), settings.graph.name))
 
 
 def _local_host(url: str | None) -> str | None:
@@ -231,7 +236,7 @@ def build_ncbi(settings: Settings, keyring: Keyring | None = None, observer: Ret
     auditor = AuditRecorder(audit_log(settings), settings.audit.on_failure)
     keyring = keyring or Keyring([key.get_secret_value() for key in settings.server.api_keys])
     policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
-    egress = Egress(policy, built.places, auditor, built.vocabulary)
+    egress = Egress(policy, built.places, auditor, built.knowledge)
     closers = (auditor.close, sender.close, built.close)
     return Ncbi(egress, sender, auditor, start_record(policy, keyring, settings.tracing.host), closers)
 

@@ -137,6 +137,11 @@ class Services:
         return self.admission.draining
 
     @property
+    def egress_refusals(self) -> dict[str, int]:
+        """Return how many calls were kept on this machine, by reason."""
+        return {str(reason): number for reason, number in self.egress.refusals.items()} if self.egress else {}
+
+    @property
     def running_jobs(self) -> int:
         return self.retrieval.jobs.num_running
 

@@ -76,7 +76,7 @@ _ended = threading.Event()
 def _found(term: str) -> dict[str, Any]:
     if term == "NONSENSE":
         return {"header": {"type": "esearch", "version": "0.3"}, "esearchresult": {"ERROR": "Invalid db name"}}
-    ids = {"LMP10": ["5699"], "NOSCRIPT": ["1", "2"]}.get(term, [])
+    ids = {"LMP10": ["5699"], "NOSCRIPT": ["1", "2"], "MECL1": ["1", "2"]}.get(term, [])
     return {
         "header": {"type": "esearch", "version": "0.3"},
         "esearchresult": {"count": str(len(ids)), "retmax": "5", "retstart": "0", "idlist": ids},

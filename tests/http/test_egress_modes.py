@@ -23,7 +23,7 @@ HOST = "ncbi.example"
 FIRST, SECOND = "first-key-0", "second-key-0"
 SCRIPT = [
     {"suffix": "Question: known\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term=LMP10]->"},
-    {"suffix": "Question: unknown\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term=NOSCRIPT]->"},
+    {"suffix": "Question: unknown\n", "text": f"[{EUTILS}/esearch.fcgi?db=pubmed&term=MECL1]->"},
     {"suffix": "Question: unheard of\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term=NOWHERE1]->"},
     {"suffix": "Question: prose\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term=my+patient+coughs]->"},
     {"regex": r"\[2 ids: 1,2\]\n$", "text": "Answer: found outside\n\n"},
@@ -104,7 +104,7 @@ def test_what_the_gateway_lacks_goes_out(site: Site) -> None:
     assert ready["egress_allows"] == ["id", "symbol", "term"] and f"symbol to {HOST}" in ready["left"]
     sent = [line for line in site.lines() if line["event"] == "send"]
     assert {(line["key_id"], line["where"]) for line in sent} == {(key_id(FIRST), HOST)}
-    assert "NOSCRIPT" not in site.log.read_text()
+    assert "MECL1" not in site.log.read_text()
 
 
 def test_free_text_is_withheld(site: Site) -> None:

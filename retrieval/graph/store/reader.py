@@ -125,6 +125,15 @@ class LocalGraph:
         )
         return tuple(self._with_names(row) for row in self._all(query, (text, fold(text))))
 
+    def named(self, text: str) -> tuple[NameOf, ...]:
+        """Return at most 50 names that equal the text but for letter case and white space."""
+        query = (
+            "SELECT name.name, node.node_id, kinds.text, name.place FROM name JOIN node ON node.n = name.node "
+            "JOIN word AS kinds ON kinds.id = node.kind WHERE name.fold = ? LIMIT 50"
+        )
+        rows = self._all(query, (fold(text),))
+        return tuple(NameOf(name, node_id, kind, place > 0) for name, node_id, kind, place in rows)
+
     def statements(self, node_id: str, kinds: frozenset[str] | None = None) -> tuple[Statement, ...]:
         return self._statements(node_id, kinds, None)
 

@@ -185,7 +185,7 @@ def _found(call: NcbiCall, vocabulary: Vocabulary) -> set[ParamClass]:
             case "QUERY":
                 found.add("sequence")
             case "RID":
-                found.add("sequence" if holds_sequence(value) else "id")
+                found.add("sequence" if holds_sequence(value) else "id" if _RID.fullmatch(value) else "free_text")
             case "seq_start" | "seq_stop":
                 found.add("coordinates")
             case "linkname":
@@ -255,7 +255,7 @@ def _of_clause(clause: Clause, where: _Where) -> set[ParamClass]:
     tag = clause.tag or where.field
     if tag and tag not in _KNOWN_TAGS:
         return {"free_text"}
-    if not any(letter.isalnum() for letter in clause.text):
+    if not clause.text:
         return set()
     if tag in _PLACE_TAGS:
         return {"coordinates"}
@@ -350,6 +350,7 @@ _IDENTIFIER: Final = re.compile(
     r"|(?:HGNC|MIM|OMIM|PMID|GeneID|Gene ID):\s?[0-9]{1,8}|(?:GO|HP|MONDO|DOID):[0-9]{4,7}",
     re.IGNORECASE,
 )
+_RID: Final = re.compile(r"[A-Z0-9]{8,20}")
 _NUMBER: Final = re.compile(r"[0-9]{1,10}")
 _CAPITALS: Final = re.compile(r"[A-Z][A-Z0-9]*(?:[-.][A-Z0-9]+){0,3}")
 _WITH_DIGIT: Final = re.compile(r"[A-Za-z]{1,8}[0-9][A-Za-z0-9]{0,9}(?:[-.][A-Za-z0-9]{1,6}){0,2}")

@@ -128,7 +128,8 @@ class BlastRunner:
             if _is_ready(page.body):
                 result = await self._fetch(search, call)
                 if result is not None:
-                    return replace(result, attempts=attempts + result.attempts)
+                    rid = search.rid if call.endpoint == "blast_put" else ""
+                    return replace(result, attempts=attempts + result.attempts, rid=rid)
 
     async def _wait_for_poll(self, search: _Search, deadline: float) -> None:
         """Sleep until the RID may be polled again; several callers of one RID take turns.

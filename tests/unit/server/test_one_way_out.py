@@ -79,3 +79,33 @@ def test_one_sender_is_made_and_shared() -> None:
         "retrieval/ncbi/client/client.py": ["HttpSender(config.limits)"],  # for a client on its own, as in tests
         "server/wiring/ncbi.py": ["HttpSender(send_limits(settings), app)", "HttpSender(send_limits(settings))"],
     }
+
+
+def _calling(wanted: str) -> dict[str, int]:
+    """Files that call what ends in ``wanted``, with the number of calls."""
+    found = {
+        path: sum(isinstance(node, ast.Call) and ast.unparse(node.func).endswith(wanted) for node in ast.walk(tree))
+        for path, tree in _sources()
+    }
+    return {path: number for path, number in found.items() if number}
+
+
+def test_calls_reach_ncbi_through_the_router_alone() -> None:
+    """One file makes the clients, one asks them: methods, jobs, commands and sessions get the router's function."""
+    assert _calling("NcbiClient") == {"server/wiring/ncbi.py": 1}
+    assert _calling(".client.fetch") == {"server/egress/router.py": 2}
+    assert _calling(".fetch_for").keys() == {
+        "server/evidence/ncbi_calls.py",
+        "server/jobs/corpus_changes.py",
+        "server/wiring/ncbi.py",
+    }
+
+
+def test_the_sender_has_three_users() -> None:
+    """The clients behind the router; SPOKE, which the router authorizes; the exporter of spans, which has no values."""
+    assert _calling("sender.send").keys() | _calling("_sender.send").keys() == {
+        "retrieval/ncbi/client/client.py",
+        "retrieval/graph/spoke/source.py",
+        "server/observability/tracing.py",
+    }
+    assert _calling("authorize_request").keys() == {"server/evidence/graph.py"}

@@ -92,7 +92,14 @@ async def test_places_rates_and_restarts_are_exposed() -> None:
         with pytest.raises(RateExceeded):
             await rates.take(principal)
     metrics = Metrics()
-    state = SimpleNamespace(admission=admission, rates=rates, lifecycle=lifecycle, draining=False, running_jobs=0)
+    state = SimpleNamespace(
+        admission=admission,
+        rates=rates,
+        lifecycle=lifecycle,
+        draining=False,
+        running_jobs=0,
+        egress_refusals={"word": 3, "day_budget": 0},
+    )
     metrics.watch(cast(ServerState, state))
     async with admission.place(Ticket("k", 7)):
         with pytest.raises(ServerOverloaded):
@@ -108,6 +115,8 @@ async def test_places_rates_and_restarts_are_exposed() -> None:
         "arrowhead_requests_in_flight 1.0",
         "arrowhead_requests_waiting 0.0",
         'arrowhead_rate_refusals_total{unit="requests"} 2.0',
+        'arrowhead_egress_refusals_total{reason="word"} 3.0',
+        'arrowhead_egress_refusals_total{reason="day_budget"} 0.0',
         'arrowhead_rate_refusals_total{unit="tokens"} 0.0',
         "arrowhead_engine_restarts_total 1.0",
         'arrowhead_engine_state{state="restarting"} 0.0',

@@ -182,6 +182,23 @@ def test_no_place_passes_for_less(before: str, place: str, after: str, apart: st
     assert {"coordinates", "sequence"} & set(found)
 
 
+@pytest.mark.parametrize(
+    "text", ["\u284a\u286f\u2868\u286e", "\U000e004a\U000e006f", ".--- --- .... -.", "!!! ???", "\u200b\u200c"]
+)
+@pytest.mark.parametrize("tag", ["", "[sym]", "[mesh]"])
+def test_text_without_letters_is_free_text(text: str, tag: str) -> None:
+    """Braille, tag characters and punctuation can be read as well; no class would mean that there is nothing."""
+    assert _term(text + tag) == ("free_text",)
+
+
+def test_a_request_id_has_the_shape_of_one() -> None:
+    """Words in its place are text."""
+    assert _call("blast_get", RID="ABCDEFGH012") == ("id",)
+    assert (
+        _call("blast_get", RID="JOHN_SMITH_HAS_HIV") == _call("blast_get", RID="chr17-43044295-A-G") == ("free_text",)
+    )
+
+
 _words = st.lists(st.text(string.ascii_letters + string.digits + "-.", min_size=1, max_size=12), min_size=2, max_size=6)
 _tags = st.sampled_from(["", "[tiab]", "[sym]", "[mesh]", "[orgn]", "[uid]", "[All Fields]"])
 

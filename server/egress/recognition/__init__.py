@@ -1,0 +1,1 @@
+"""Recognize the calls that may leave under a profile without free text; whatever is not recognized stays."""

@@ -1,0 +1,155 @@
+"""Recognize a whole call: endpoint, database, the name and the value of every parameter; all else is refused.
+
+Pure, but for the look-ups in the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from retrieval.ncbi.calls.parameter_classes import CLASSES, ParamClass
+from retrieval.types import Endpoint, NcbiCall
+from server.egress.recognition.choices import (
+    BLAST_DATABASES,
+    CHOICES,
+    DATABASES,
+    check_dates,
+    recognize_choice,
+    recognize_database,
+    recognize_link,
+)
+from server.egress.recognition.identifiers import recognize_ids
+from server.egress.recognition.terms import Search, is_field, recognize_term
+from server.egress.recognition.verdict import (
+    Allowed,
+    IsReceived,
+    NotRecognized,
+    Recognized,
+    Refused,
+    refuse,
+)
+from server.egress.recognition.vocabulary import Vocabulary
+
+# By endpoint: the parameters beside those with fixed values, in the order in which they are checked and sent; True if
+# required. A term is read in its field, so that comes first.
+VARIABLE: Final[Mapping[Endpoint, Mapping[str, bool]]] = {
+    "esearch": {"db": True, "field": False, "term": True},
+    "esummary": {"db": True, "id": True},
+    "efetch": {"db": True, "id": True, "seq_start": False, "seq_stop": False},
+    "elink": {"dbfrom": True, "db": True, "linkname": False, "id": True},
+    "einfo": {"db": False},
+    "blast_put": {"DATABASE": True, "QUERY": True, "ENTREZ_QUERY": False},
+    "blast_get": {"RID": True},
+}
+_MAX_PARAMS: Final = 12
+_MAX_CHARS: Final = 2500
+# Values that cost their length of a budget; any other parameter costs one character.
+COUNTED: Final = frozenset({"term", "id", "ENTREZ_QUERY", "RID", "QUERY", "seq_start", "seq_stop"})
+_POSITION_CHARS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Recognizer:
+    """Judge calls; ``allow`` are the classes that may leave, without free text."""
+
+    vocabulary: Vocabulary
+    allow: frozenset[ParamClass]
+
+    def judge(self, call: NcbiCall, is_received: IsReceived) -> Allowed | Refused:
+        """Return the call as it may leave, or what keeps it here.
+
+        ``is_received``: whether a BLAST request id came from NCBI to this server, for the key of the call.
+        """
+        try:
+            return self._recognize(call, is_received)
+        except NotRecognized as outcome:
+            return outcome.refused
+
+    def _recognize(self, call: NcbiCall, is_received: IsReceived) -> Allowed:
+        if call.endpoint not in VARIABLE:
+            raise refuse("call", "endpoint", "the endpoint is not in the list of calls", "use esearch or esummary")
+        names = (*VARIABLE[call.endpoint], *CHOICES[call.endpoint])
+        _check_parameters(call, names)
+        if call.db != call.params.get("DATABASE" if call.endpoint == "blast_put" else "db", ""):
+            raise refuse("db", "database", "the database is given in two ways", "name one database")
+        checks = self._checks(call, is_received)
+        found: dict[str, Recognized] = {}
+        for name in names:
+            if (value := call.params.get(name)) is not None:
+                check = checks.get(name)
+                found[name] = check(value) if check else recognize_choice(call.endpoint, name, value)
+        check_dates(call.db, call.params)
+        classes = frozenset().union(*(one.classes for one in found.values()))
+        if kept := classes - self.allow:
+            raise refuse("call", "class", f"{', '.join(sorted(kept))} may not leave", "extend egress.allow")
+        sent = {name: one.text for name, one in found.items()}
+        return Allowed(NcbiCall(call.endpoint, call.db, sent), _ordered(classes), characters_of(sent))
+
+    def _checks(self, call: NcbiCall, is_received: IsReceived) -> Mapping[str, Callable[[str], Recognized]]:
+        params = call.params
+        dbs = BLAST_DATABASES if call.endpoint == "blast_put" else DATABASES
+        places = "coordinates" in self.allow
+        field = params.get("field", "")
+        term = Search("term", call.db, field, places)
+        blast = Search("ENTREZ_QUERY", "", "", places)
+        return {
+            "db": lambda value: recognize_database("db", value, dbs),
+            "dbfrom": lambda value: recognize_database("dbfrom", value, dbs),
+            "DATABASE": lambda value: recognize_database("DATABASE", value, dbs),
+            "field": _field,
+            "term": lambda value: recognize_term(value, term, self.vocabulary),
+            "ENTREZ_QUERY": lambda value: recognize_term(value, blast, self.vocabulary),
+            "id": lambda value: recognize_ids(params.get("dbfrom", call.db), value),
+            "linkname": lambda value: recognize_link(params.get("dbfrom", ""), call.db, value),
+            "RID": lambda value: _request_id(value, is_received),
+            "QUERY": self._sequence,
+            "seq_start": lambda value: self._position("seq_start", value),
+            "seq_stop": lambda value: self._position("seq_stop", value),
+        }
+
+    def _sequence(self, value: str) -> Recognized:
+        if "sequence" not in self.allow or not value.isalpha():
+            raise refuse("QUERY", "sequence", "a sequence may not leave", "search the gateway's BLAST databases")
+        return Recognized(value, frozenset({"sequence"}))
+
+    def _position(self, name: str, value: str) -> Recognized:
+        if "coordinates" not in self.allow or not value.isdecimal() or len(value) > _POSITION_CHARS:
+            raise refuse(name, "position", "a position in a sequence may not leave", "fetch the whole record")
+        return Recognized(value, frozenset({"coordinates"}))
+
+
+def characters_of(params: Mapping[str, str]) -> int:
+    """Return what the values of a recognized call cost of a budget."""
+    return sum(len(value) if name in COUNTED else 1 for name, value in params.items())
+
+
+def _check_parameters(call: NcbiCall, names: tuple[str, ...]) -> None:
+    """Check names and characters of all parameters, before any value is interpreted."""
+    if len(call.params) > _MAX_PARAMS or sum(map(len, call.params.values())) > _MAX_CHARS:
+        raise refuse("call", "parameter", "the call is too long", "ask for less at once")
+    if any(name not in names for name in call.params):
+        raise refuse("call", "parameter", "a parameter is not in the list of parameters", f"use {', '.join(names)}")
+    for name, value in call.params.items():
+        # Printable ASCII is its own normal form: text that normalization would turn into it is refused as well.
+        if not value or not value.isascii() or not value.isprintable() or value != value.strip():
+            raise refuse(name, "characters", "the value is empty, or not printable ASCII", "write plain Latin letters")
+    if missing := [name for name, needed in VARIABLE[call.endpoint].items() if needed and name not in call.params]:
+        raise refuse(missing[0], "parameter", f"{missing[0]} is missing", "give it")
+
+
+def _field(value: str) -> Recognized:
+    if not is_field(value):
+        raise refuse("field", "choice", "the field is not in the list of fields", "use a field as gene, orgn or mesh")
+    return Recognized(value)
+
+
+def _request_id(value: str, is_received: IsReceived) -> Recognized:
+    if not is_received(value):
+        raise refuse("RID", "request_id", "the request id did not come from NCBI to this server", "search again")
+    return Recognized(value, frozenset({"id"}))
+
+
+def _ordered(classes: frozenset[ParamClass]) -> tuple[ParamClass, ...]:
+    return tuple(name for name in CLASSES if name in classes)

@@ -1,0 +1,209 @@
+"""Recognize search terms: at most three known names or identifiers with their fields, joined by AND or OR.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from retrieval.ncbi.calls.known_names import NameKind
+from retrieval.ncbi.calls.parameter_classes import ParamClass
+from server.egress.recognition.identifiers import is_identifier
+from server.egress.recognition.verdict import NotRecognized, Recognized, Refused, refuse
+from server.egress.recognition.vocabulary import Vocabulary, is_symbol, known_name, reads_as_language
+
+MAX_CLAUSES: Final = 3
+MAX_TERM_CHARS: Final = 300
+_OPERATOR: Final = re.compile(r" (AND|OR) ")
+_CLAUSE: Final = re.compile(
+    r'(?P<quote>"?)(?P<text>[^"\[\]<>{}|\\^~`;=?&$%#!*]+?)(?P=quote)(?: ?\[(?P<tag>[A-Za-z/ ]+)\])?'
+)
+_POSITION: Final = re.compile(r"[1-9][0-9]{0,8}(?::[1-9][0-9]{0,8})?")
+
+_SYMBOLS: Final[frozenset[NameKind]] = frozenset({"symbol", "alias", "other_symbol"})
+_CONDITIONS: Final[frozenset[NameKind]] = frozenset({"disease", "heading"})
+_ANY: Final[frozenset[NameKind]] = _SYMBOLS | _CONDITIONS | {"gene_name", "organism"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Describe what fits a search field: names of ``kinds``, identifiers of ``ids``, or one of ``fixed`` words.
+
+    ``ids`` as in ``identifiers.is_identifier``, None for none. ``place``: the field takes positions in a genome.
+    """
+
+    kinds: frozenset[NameKind] = frozenset()
+    ids: str | None = None
+    fixed: frozenset[str] = frozenset()
+    place: bool = False
+
+
+_CHROMOSOMES: Final = frozenset((*(str(number) for number in range(1, 23)), "x", "y", "mt"))
+_LIMITS: Final = frozenset(
+    {
+        "alive", "genetype protein coding", "protein coding", "pseudo", "ncrna", "snv", "indel", "review",
+        "systematic review", "meta-analysis", "clinical trial", "randomized controlled trial", "case reports",
+        "journal article", "guideline", "practice guideline", "free full text", "hasabstract", "humans", "english",
+        "refseq", "refseq select", "biomol mrna", "biomol genomic", "pathogenic", "likely pathogenic", "benign",
+        "likely benign", "missense variant", "intron variant", "synonymous variant",
+    }
+)  # fmt: skip
+_OF: Final[Mapping[Field, tuple[str, ...]]] = {
+    Field(_SYMBOLS): ("sym", "symbol", "gene", "gene name", "gene symbol", "preferred symbol", "pref"),
+    Field(frozenset({"organism"}), ids="taxonomy"): ("orgn", "organism", "porgn", "primary organism"),
+    Field(_CONDITIONS): (
+        "dis", "disease", "disease/phenotype", "trait", "mesh", "mh", "mesh terms", "majr", "mesh major topic",
+    ),
+    Field(_SYMBOLS | _CONDITIONS | {"gene_name"}): ("title", "ti", "titl", "tiab", "title/abstract"),
+    Field(frozenset({"gene_name"})): ("full name", "gene full name", "gfn"),
+    Field(_ANY): ("all", "all fields"),
+    Field(fixed=_CHROMOSOMES): ("chr", "chrom", "chromosome"),
+    Field(fixed=_LIMITS): (
+        "filter", "sb", "subset", "prop", "properties", "pt", "ptyp", "publication type", "la", "lang", "language",
+        "fxn", "function class", "clin", "clinsig", "clinical significance",
+    ),
+    Field(ids="pubmed"): ("pmid",),
+    Field(ids="pmc"): ("pmc", "pmcid"),
+    Field(ids="snp"): ("rs",),
+    Field(ids="omim"): ("mim", "mim id", "mim number"),
+    Field(ids="gene"): ("gene id", "geneid"),
+    Field(ids="taxonomy"): ("txid", "taxonomy id"),
+    Field(ids="accession"): ("accn", "acc", "accession", "pacc", "primary accession"),
+    Field(place=True): ("chrpos", "cpos", "base position", "position"),
+}  # fmt: skip
+# By tag in lower case. ``uid`` is left to the database of the call.
+FIELDS: Final[Mapping[str, Field]] = {tag: field for field, tags in _OF.items() for tag in tags}
+# What a word without a field may be, by database: a single clause needs no field where the database implies it.
+IMPLIED: Final[Mapping[str, frozenset[NameKind]]] = {
+    "gene": _SYMBOLS | {"gene_name"},
+    "snp": _SYMBOLS,
+    "omim": _SYMBOLS | _CONDITIONS | {"gene_name"},
+    "clinvar": _SYMBOLS | _CONDITIONS,
+    "medgen": _SYMBOLS | _CONDITIONS,
+    "pubmed": _SYMBOLS | _CONDITIONS | {"gene_name"},
+    "pmc": _SYMBOLS | _CONDITIONS | {"gene_name"},
+    "nuccore": _SYMBOLS | {"gene_name"},
+    "protein": _SYMBOLS | {"gene_name"},
+    "taxonomy": frozenset({"organism"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Say where a term is searched: the parameter's name, the database, the field of a word without a tag."""
+
+    param: str
+    db: str
+    field: str = ""
+    places: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """Hold a recognized clause; ``spoken``: its symbol can be read as language."""
+
+    text: str
+    kind: ParamClass
+    organism: bool = False
+    spoken: bool = False
+
+
+def recognize_term(term: str, search: Search, vocabulary: Vocabulary) -> Recognized:
+    """Return the term in its stored spelling.
+
+    Raises:
+        NotRecognized: it has another form, or words that the vocabulary does not have.
+    """
+    pieces = _OPERATOR.split(term)
+    written, operators = pieces[::2], pieces[1::2]
+    if len(written) > MAX_CLAUSES or len(term) > MAX_TERM_CHARS:
+        raise refuse(search.param, "combination", f"more than {MAX_CLAUSES} clauses", "search for fewer names at once")
+    clauses = [_clause(text, search, vocabulary, alone=len(written) == 1) for text in written]
+    _check_together(clauses, search.param)
+    joined = clauses[0].text + "".join(f" {op} {one.text}" for op, one in zip(operators, clauses[1:], strict=True))
+    return Recognized(joined, frozenset(one.kind for one in clauses))
+
+
+def _is_plain_case(part: str) -> bool:
+    return part in (part.lower(), part.upper(), part.title(), "MeSH")
+
+
+def is_field(name: str) -> bool:
+    return name == "uid" or name in FIELDS
+
+
+def _check_together(clauses: list[_Clause], param: str) -> None:
+    """Check what clauses say together: no word twice, one organism, one symbol that is an ordinary word."""
+    if len({one.text.casefold() for one in clauses}) != len(clauses):
+        raise refuse(param, "combination", "a clause occurs twice", "write each clause once")
+    if sum(one.organism for one in clauses) > 1:
+        raise refuse(param, "combination", "more than one organism", "name one organism a call")
+    named = [one for one in clauses if not one.organism]
+    if any(one.kind == "id" for one in named) and any(one.kind != "id" for one in named):
+        raise refuse(param, "combination", "an identifier beside a name", "search for the identifier alone")
+    if sum(one.spoken for one in clauses) > 1:
+        raise refuse(param, "combination", "several symbols that are ordinary words", "search for them one by one")
+
+
+def _clause(text: str, search: Search, vocabulary: Vocabulary, *, alone: bool) -> _Clause:
+    found = _CLAUSE.fullmatch(text)
+    if found is None or found["text"] != " ".join(found["text"].split()) or "  " in text:
+        raise refuse(
+            search.param, "form", "the term is no list of names with fields", "write NAME[field] AND NAME[field]"
+        )
+    tag = found["tag"]
+    if tag is None:
+        if not alone:
+            raise refuse(search.param, "form", "a name has no field", "write each name's field, as in BRCA1[gene]")
+        return _untagged(found, search, vocabulary)
+    name = tag.lower()
+    if not is_field(name) or not all(_is_plain_case(part) for part in tag.split(" ")):
+        raise refuse(search.param, "word", "a field is not in the list of fields", "use a field as gene, orgn or mesh")
+    return _in_field(found["text"], found["quote"], name, search, vocabulary)
+
+
+def _untagged(found: re.Match[str], search: Search, vocabulary: Vocabulary) -> _Clause:
+    """Recognize a whole term without a tag, in the field of the call or in what its database implies."""
+    if search.field:
+        clause = _in_field(found["text"], found["quote"], search.field, search, vocabulary)
+        return _Clause(clause.text.partition("[")[0], clause.kind, clause.organism, clause.spoken)
+    if is_identifier(found["text"]):
+        return _Clause(found["text"], "id")
+    return _name(found["text"], found["quote"], IMPLIED.get(search.db, frozenset()), search.param, vocabulary)
+
+
+def _in_field(text: str, quote: str, tag: str, search: Search, vocabulary: Vocabulary) -> _Clause:
+    field = FIELDS[tag] if tag != "uid" else Field(ids=search.db)
+    if field.place and search.places and _POSITION.fullmatch(text):
+        return _Clause(f"{text}[{tag}]", "coordinates")
+    if field.place:
+        raise refuse(search.param, "position", "a field takes positions in a genome", "search by a symbol or an id")
+    if field.ids is not None and is_identifier(text, field.ids):
+        return _Clause(f"{text}[{tag}]", "id", organism="organism" in field.kinds)
+    if text.lower() in field.fixed and text in (text.lower(), text.upper(), text.capitalize(), text.title()):
+        return _Clause(f"{quote}{text.lower()}{quote}[{tag}]", "term")
+    if not field.kinds:
+        raise refuse(search.param, "identifier", "a value does not fit its field", "search by a symbol or an id")
+    clause = _name(text, quote, field.kinds, search.param, vocabulary)
+    return _Clause(f"{clause.text}[{tag}]", clause.kind, clause.organism, clause.spoken)
+
+
+def _name(text: str, quote: str, kinds: frozenset[NameKind], param: str, vocabulary: Vocabulary) -> _Clause:
+    entry = known_name(text, kinds, vocabulary)
+    if entry is None:
+        raise NotRecognized(
+            Refused(
+                param,
+                "word",
+                "a name is not in this site's vocabulary, or too ordinary a word",
+                "use an official symbol, a disease or MeSH name of the gateway's data, or an id",
+            )
+        )
+    kind: ParamClass = "symbol" if is_symbol(entry) else "term"
+    # In small letters, as OMIM's titles are in capitals, and a capital AND is an operator.
+    name = entry.spelling if is_symbol(entry) else entry.spelling.lower()
+    return _Clause(f"{quote}{name}{quote}", kind, entry.kind == "organism", reads_as_language(entry, vocabulary))

@@ -1,0 +1,41 @@
+"""The vocabulary of a site: what its store, its graph and the lists of the package know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from models.encoders.hashing import HashingEncoder
+from retrieval.gateway.store.open import open_store
+from retrieval.graph.store.catalog import SAMPLE, open_or_sample
+from retrieval.ncbi.calls.known_names import NAME_KINDS, KnownName
+from server.wiring.vocabulary import site_names
+
+
+def test_a_graph_counts_from_when_it_is_built(tmp_path: Path) -> None:
+    """Before that its names are unknown, and no error is raised; nor by a damaged one."""
+    store = open_store(tmp_path / "gateway")
+    names = site_names(store, tmp_path / "graphs", SAMPLE)
+    assert list(names.find("tremor", NAME_KINDS)) == []
+
+    (tmp_path / "damaged" / SAMPLE).mkdir(parents=True)
+    damaged = site_names(store, tmp_path / "damaged", SAMPLE)
+    assert list(damaged.find("tremor", NAME_KINDS)) == []
+
+    open_or_sample(tmp_path / "graphs", SAMPLE, HashingEncoder(dim=32)).close()
+    assert list(names.find("tremor", NAME_KINDS)) == [KnownName("tremor", "heading")]
+
+
+def test_organisms_of_common_questions_are_always_known(tmp_path: Path) -> None:
+    """Whatever has been imported."""
+    names = site_names(open_store(tmp_path / "gateway"), tmp_path / "graphs", SAMPLE)
+
+    assert KnownName("rhesus monkey", "organism") in set(names.find("Rhesus monkey", {"organism"}))
+    assert list(names.find("Homo johnsmithensis", NAME_KINDS)) == []
+
+
+def test_ordinary_words_are_language_or_people(tmp_path: Path) -> None:
+    """Symbols that are neither stay free of conditions."""
+    names = site_names(open_store(tmp_path / "gateway"), tmp_path / "graphs", SAMPLE)
+
+    assert all(names.is_ordinary(word) for word in ("rest", "cat", "she", "has", "john", "schmidt", "fatima"))
+    assert not any(names.is_ordinary(word) for word in ("brca", "psmb", "egfr", "hb", "x"))
