@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from retrieval.storage.private_files import make_folder
 from server.egress.policy import NOTHING_LEFT
 from server.methods.base import (
     AnswerRequest,
@@ -170,7 +171,7 @@ def _append(folder: Path, text: str) -> None:
 
     Only the owner can read the file.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     descriptor = os.open(folder / "traces.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(descriptor, text.encode() + b"\n")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from models.errors import ArrowheadError
+from retrieval.storage.private_files import make_folder
 from server.audit.entry import GENESIS, MAX_LINE_BYTES, START, Line, LinePosition, closes_off, decode, goes_on
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class Head:
     def _lock(self) -> None:
         for _ in range(_TRIES):
             if self._file < 0:
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_folder(self._path.parent)
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 self._file = open_private(self._path, flags)
             fcntl.flock(self._file, fcntl.LOCK_EX)

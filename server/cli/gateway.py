@@ -25,8 +25,13 @@ DataFolder = Annotated[
 def _data_dir(data: Path | None) -> Path:
     from server.settings.loading import load_settings
     from server.settings.paths import gateway_dir
+    from server.wiring.data_files import protect
 
-    return data or gateway_dir(load_settings())
+    if data is not None:
+        return data
+    folder = gateway_dir(load_settings())
+    protect(folder)
+    return folder
 
 
 @app.command("serve", help="speak E-utilities and BLAST over a local store")

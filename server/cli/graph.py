@@ -37,8 +37,13 @@ DataFolder = Annotated[
 
 def _root(data: Path | None, settings: Settings) -> Path:
     from server.settings.paths import graphs_dir
+    from server.wiring.data_files import protect
 
-    return data or graphs_dir(settings)
+    if data is not None:
+        return data
+    folder = graphs_dir(settings)
+    protect(folder)
+    return folder
 
 
 def _settings(config: Path | None) -> Settings:

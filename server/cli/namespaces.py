@@ -31,9 +31,11 @@ def opened(config: Path | None) -> Iterator[tuple[Settings, Retrieval]]:
     """Open the namespaces of the settings; load no encoder."""
     from server.settings.loading import load_settings
     from server.settings.paths import namespaces_dir
+    from server.wiring.data_files import protect
     from server.wiring.retrieval import build_retrieval
 
     settings = load_settings(None, config)
+    protect(namespaces_dir(settings))
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
     try:
         yield settings, retrieval

@@ -27,6 +27,7 @@ from server.settings.loading import SettingsInvalid, variable_name
 from server.settings.schema import Settings
 from server.settings.server import ServerSettings
 from server.wiring.bootstrap import build_services
+from server.wiring.data_files import protect_data
 from server.wiring.keys import open_keyring
 from server.wiring.services import Services
 
@@ -114,6 +115,7 @@ def run_server(settings: Settings) -> int:
     """
     keyring = open_keyring(settings)
     require_keys(settings, keyring)
+    protect_data(settings)  # after the check of the key file, which says whether others could write it
     listener = listen(settings.server)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

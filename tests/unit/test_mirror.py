@@ -47,6 +47,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/cli/gateway.py",
         "server/wiring/ncbi.py",
     ),
+    "tests/http/test_file_modes.py": ("server/wiring/data_files.py",),
     "tests/http/test_keys.py": (
         "server/cli/keys.py",
         "server/wiring/keys.py",
