@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TextIO, cast
 
 # C0 but tab and line feed, C1, unpaired surrogates, line and paragraph separators, the marks and overrides of
 # writing direction, and the invisible tag characters.
@@ -30,6 +33,44 @@ def for_log(text: str, max_chars: int) -> str:
     if not line.isprintable():
         line = "".join(sign if sign.isprintable() else _escape(sign) for sign in line)
     return line if left_out <= 0 else f"{line}… ({left_out} characters more)"
+
+
+class EscapingStream:
+    """Write text to a stream as ``for_terminal`` returns it; all else is the stream's own."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    @property
+    def unescaped(self) -> TextIO:
+        return self._stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(for_terminal(text))
+        return len(text)
+
+    def writelines(self, lines: Iterator[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def escaped_output() -> Iterator[None]:
+    """Escape what this process prints, since documents, answers and names of files come from elsewhere."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (cast(TextIO, EscapingStream(stream)) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def unescaped(stream: TextIO) -> TextIO:
+    """Return the stream for text of our own that moves the cursor: a bar of progress, a line written over."""
+    return stream.unescaped if isinstance(stream, EscapingStream) else stream
 
 
 def _escape(sign: str) -> str:

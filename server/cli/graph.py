@@ -216,7 +216,10 @@ def _progress_status(what: str) -> Iterator[ProgressCallback]:
     """
     from rich.console import Console
 
-    with Console(stderr=True).status(what) as status:
+    from server.printable import for_log, unescaped
+
+    what = for_log(what, 200)
+    with Console(file=unescaped(sys.stderr)).status(what) as status:
 
         def report_progress(step: str, count: int) -> None:
             status.update(f"{what}: {f'{count:,} ' if count else ''}{_STEPS.get(step, step)}")

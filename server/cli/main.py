@@ -18,14 +18,15 @@ from models.torch_runtime.openmp import limit_spin_count
 from retrieval.storage.private_files import private_umask
 from server.cli import ask, audit, doctor, gateway, graph, index, keys, models, namespaces, search, serve
 from server.cli.options import verbs
+from server.printable import escaped_output
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line, that of the process by default, and return the exit status.
 
-    Files that it creates are readable by their owner alone.
+    Files that it creates are readable by their owner alone, and control characters of what it prints are escaped.
     """
-    with private_umask():
+    with private_umask(), escaped_output():
         return _run(argv)
 
 

@@ -260,6 +260,7 @@ def watched(what: str) -> Iterator[ChangeHooks]:
     from rich.console import Console
 
     from retrieval.corpus.ingest.add import ChangeHooks, Progress
+    from server.printable import for_log, unescaped
 
     stopped = False
 
@@ -268,7 +269,7 @@ def watched(what: str) -> Iterator[ChangeHooks]:
         stopped = True
 
     before = signal.signal(signal.SIGINT, stop)
-    console = Console(stderr=True)
+    console, what = Console(file=unescaped(sys.stderr)), for_log(what, 200)
     try:
         with console.status(what) as status:
 

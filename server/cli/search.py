@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 
 from server.cli.namespaces import opened
 from server.cli.options import ConfigFile
+from server.printable import for_json
 
 if TYPE_CHECKING:
     from retrieval.corpus.search.ranking import RankedPassage, Retriever
@@ -78,7 +79,7 @@ def search(
         options = SearchOptions(k=k, retriever=chosen, where=where, rerank=rerank)
         results = retrieval.searcher.search(query, names, options)
     for rank, one in enumerate(results, 1):
-        print(json.dumps(_as_dict(one), ensure_ascii=False) if as_json else _as_text(rank, one))
+        print(for_json(json.dumps(_as_dict(one), ensure_ascii=False)) if as_json else _as_text(rank, one))
     return 0
 
 

@@ -21,6 +21,7 @@ from models.engines.base import Engine
 from server.app import create_app
 from server.auth.api_keys import Keyring, require_keys
 from server.egress.policy import EgressPolicy
+from server.printable import unescaped
 from server.serving.connections import configure_listener, with_slow_client_limits
 from server.serving.key_summary import access_lines, named_keys
 from server.settings.loading import SettingsInvalid, variable_name
@@ -239,5 +240,6 @@ def egress_lines(services: Services) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    stream = unescaped(sys.stderr)
+    stream.write(text)
+    stream.flush()
