@@ -319,7 +319,7 @@ def _passage_of(line: bytes) -> tuple[ParsedDocument, tuple[Span, ...]]:
     spans, cuts = (spans_of(json.dumps(row[name])) for name in ("spans", "passages"))
     if not isinstance(text, str) or not text or not spans:
         raise ValueError("no text")
-    text.encode()
+    json.dumps([text, row["document"]], ensure_ascii=False).encode()
     low = 0
     for span in spans:
         if not low <= span.start < span.end <= len(text):

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from models.decoding.types import Call, CallReply, CallStatus
 from retrieval.errors import CallRejected, NcbiError, NcbiMalformed, NcbiRefusedByEgress
+from retrieval.formats.characters import whole_characters
 from retrieval.ncbi.calls.urls import NcbiSite, cache_key, parse_call_url, public_url
 from retrieval.ncbi.replies.condense import condense, sanitize
 from retrieval.ncbi.replies.parse import parse_reply
@@ -98,7 +99,7 @@ class NcbiSession:
             return _repeated(self._replies[key], _record(started) | known)
         raw: RawReply | None = None
         try:
-            raw = await self._fetch(call)
+            raw = _readable(await self._fetch(call))
             parsed = _within_retmax(call, _parse(call, raw))
         except NcbiError as error:
             destination = _destination(raw.route if raw else error.route)
@@ -153,6 +154,11 @@ def _topic_of(term: str) -> _Topic:
     return _Topic(
         tuple(name for name in names if name), " ".join(_OPERATOR.split(named)[-1].replace('"', " ").split()) or None
     )
+
+
+def _readable(raw: RawReply) -> RawReply:
+    """Return the reply without halves of characters, which no trace and no stream could be encoded with."""
+    return replace(raw, body=whole_characters(raw.body)) if raw.body.lstrip()[:1] in ("{", "[") else raw
 
 
 def _parse(call: NcbiCall, raw: RawReply) -> ParsedReply:
