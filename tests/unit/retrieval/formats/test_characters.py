@@ -62,4 +62,4 @@ def test_graphs_and_written_json_have_whole_characters(tmp_path: Path) -> None:
         _is_whole((name, value)) or name == "nodes" for _, name, value in JsonStream(source, source.chunks()).members()
     )
     assert all("\\ud" not in repr(value) for _, _, value in JsonStream(source, source.chunks()).members())
-    assert _is_whole(parse(json.dumps({"entities": [{"name": HALF, "type": "Gene"}]}), ["Gene"]))
+    assert _is_whole(parse(json.dumps({"entities": [{"name": HALF, "kind": "Gene"}]}), ["Gene"]))
