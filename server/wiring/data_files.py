@@ -10,6 +10,7 @@ from retrieval.storage.private_files import close_to_others
 from server.settings.loading import xdg_dir
 from server.settings.paths import audit_path, gateway_dir, graphs_dir, keys_file, namespaces_dir
 from server.settings.schema import Settings
+from server.trace_file import FILE_NAME
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def _folders(settings: Settings) -> Iterator[Path]:
 def _files(settings: Settings) -> Iterator[Path]:
     names = [audit_path(settings), keys_file(settings)]
     names += [settings.ncbi.cache_path] if settings.ncbi.cache_path else []
-    names += [settings.traces.dir / "traces.jsonl"] if settings.traces.dir else []
+    names += [settings.traces.dir / FILE_NAME] if settings.traces.dir else []
     for name in names:
         if name.parent.is_dir():
             # With rotated files, locks, journals and drafts.
