@@ -13,6 +13,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from retrieval.errors import BlastFailed, NcbiError, NcbiMalformed, NcbiReplyError
+from retrieval.formats.xml_prolog import DeclaredXml, refuse_declared
 from retrieval.ncbi.calls.parameter_classes import common_name
 from retrieval.ncbi.replies.parse_blast import parse_blast
 from retrieval.ncbi.replies.records import (
@@ -325,11 +326,13 @@ def _einfo(result: Mapping[str, Any]) -> ParsedReply:
 
 
 def _from_xml(call: NcbiCall, body: str) -> ParsedReply:
+    try:
+        refuse_declared(body)
+    except DeclaredXml as error:
+        raise NcbiMalformed("NCBI's XML declares entities, which a reply never does") from error
     if found := _DOCUMENT.findall(body):
         docs = [_xml_document(call.db, text) for text in found]
         return RecordList(call.db, tuple(docs), cut=body.count("<DocumentSummary ") > len(found))
-    if "<!ENTITY" in body:
-        raise NcbiMalformed("NCBI's XML declares entities, which a reply never does")
     try:
         root = ElementTree.fromstring(body)
     except ElementTree.ParseError as error:
