@@ -18,7 +18,7 @@ from retrieval.formats.characters import whole_characters
 from retrieval.ncbi.calls.urls import NcbiSite, cache_key, parse_call_url, public_url
 from retrieval.ncbi.replies.condense import condense, sanitize
 from retrieval.ncbi.replies.parse import parse_reply
-from retrieval.ncbi.replies.records import IdList, ParsedReply
+from retrieval.ncbi.replies.records import DocRecord, IdList, ParsedReply, RecordList
 from retrieval.observer import NullObserver, Tracer
 from retrieval.types import Condensed, FetchCall, Focus, NcbiCall, RawReply, Route
 
@@ -108,7 +108,7 @@ class NcbiSession:
                 self._replies[key] = reply
             return reply
         condensed = self._condense(call, parsed)
-        record = _record(started, raw=raw, condensed=condensed) | known | _destination(raw.route)
+        record = _record(started, raw=raw, condensed=condensed) | known | _destination(raw.route) | _retracted(parsed)
         reply = CallReply(sanitize(condensed.text), "empty" if condensed.empty else "ok", record)
         self._replies[key] = reply  # a repeated call gets the condensed reply, whole bodies are inserted only once
         return reply if self._max_chars is not None else replace(reply, text=f"[{sanitize(raw.body.strip())}]")
@@ -173,6 +173,13 @@ def _parse(call: NcbiCall, raw: RawReply) -> ParsedReply:
         raise NcbiMalformed(f"the reply of {call.endpoint} has an unknown shape") from error
 
 
+def _retracted(parsed: ParsedReply) -> dict[str, Any]:
+    """Return the ids of retracted articles for the record, {} if there are none."""
+    records = parsed.records if isinstance(parsed, RecordList) else ()
+    found = [record.uid for record in records if isinstance(record, DocRecord) and record.is_retracted]
+    return {"retracted": found} if found else {}
+
+
 def _within_retmax(call: NcbiCall, parsed: ParsedReply) -> ParsedReply:
     if call.endpoint != "esearch" or not isinstance(parsed, IdList):
         return parsed
@@ -182,7 +189,8 @@ def _within_retmax(call: NcbiCall, parsed: ParsedReply) -> ParsedReply:
 
 def _repeated(earlier: CallReply, record: dict[str, Any]) -> CallReply:
     inner = earlier.text.removeprefix("[").removesuffix("]")
-    record |= {name: earlier.record[name] for name in ("num_records", "num_left_out", "ids")}
+    kept = ("num_records", "num_left_out", "ids", "retracted")
+    record |= {name: earlier.record[name] for name in kept if name in earlier.record}
     return CallReply(f"[same call as before: {inner}]", "duplicate", record)
 
 

@@ -138,7 +138,7 @@ def _as_text(rank: int, ranked: RankedPassage) -> str:
     )
     text = " ".join(passage.text.split())
     text = text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + "…"
-    notice = " [RETRACTED]" if document.retracted_by or "retracted publication" in document.types else ""
+    notice = " [RETRACTED]" if document.is_retracted else ""
     head = f"{rank}. {document.title or document.document_id}{notice}"
     source = f"{ranked.namespace} {document.document_id}" + (f" ({place})" if place else "")
     return f"{head}\n   {source}  score {ranked.hit.score:.4f}\n   {text}\n"

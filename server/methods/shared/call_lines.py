@@ -89,7 +89,8 @@ def collect(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         name, page = _PAGES[record["db"]]
         for uid in record.get("ids") or ():
             uid = str(uid).removeprefix("rs")
-            found.setdefault(page.format(uid), f"{name} {'rs' if record['db'] == 'snp' else ''}{uid}")
+            mark = " (RETRACTED)" if uid in (record.get("retracted") or ()) else ""
+            found.setdefault(page.format(uid), f"{name} {'rs' if record['db'] == 'snp' else ''}{uid}{mark}")
     return [(title, url) for url, title in list(found.items())[:MAX_REFERENCES]]
 
 

@@ -106,16 +106,19 @@ def test_a_long_sequence_is_cut_in_the_line() -> None:
 
 
 def test_references_are_the_records_read_latest_first() -> None:
-    """Searches give ids, not records; a record read twice is listed once; SNPs carry their rs."""
+    """Searches give ids, not records; a record read twice is listed once; SNPs carry their rs, retractions a mark."""
     records: list[dict[str, Any]] = [
         {"endpoint": "esearch", "db": "gene", "ids": ["1"]},
         {"endpoint": "esummary", "db": "gene", "ids": ["5699", "8138"]},
         {"endpoint": "efetch", "db": "gene", "ids": ["5699"]},
         {"endpoint": "esummary", "db": "snp", "ids": ["334"]},
+        {"endpoint": "esummary", "db": "pubmed", "ids": ["7", "8"], "retracted": ["7"]},
         {"endpoint": "blast_put", "db": "nt", "ids": []},
     ]
 
     assert collect(records) == [
+        ("PubMed 7 (RETRACTED)", "https://pubmed.ncbi.nlm.nih.gov/7"),
+        ("PubMed 8", "https://pubmed.ncbi.nlm.nih.gov/8"),
         ("dbSNP rs334", "https://www.ncbi.nlm.nih.gov/snp/rs334"),
         ("NCBI Gene 5699", "https://www.ncbi.nlm.nih.gov/gene/5699"),
         ("NCBI Gene 8138", "https://www.ncbi.nlm.nih.gov/gene/8138"),
