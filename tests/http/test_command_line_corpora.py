@@ -76,13 +76,13 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\x08\r\x85\u202e\u2066"
 
 def test_control_characters_of_documents_are_shown_escaped(arrowhead: Shell, tmp_path: Path) -> None:
     """In titles, ids, passages and names of files; the JSON has the same value without them."""
-    row = {"id": f"d{HOSTILE}1", "title": f"T{HOSTILE}", "text": f"Thylacine {HOSTILE} extinct."}
-    (tmp_path / "notes.jsonl").write_text(json.dumps(row) + "\nno json\n")
-    (tmp_path / f"x{HOSTILE}.txt").write_text("A quokka.")
+    row = {"id": "Book_1", "title": f"T{HOSTILE}", "content": f"Thylacine {HOSTILE} extinct."}
+    lines = json.dumps(row | {"contents": f"{row['title']}. {row['content']}"}), "no json"
+    files = [tmp_path / "notes.jsonl", tmp_path / f"x{HOSTILE}.txt"]
+    for file, text in zip(files, ("\n".join(lines), "A quokka."), strict=True):
+        file.write_text(text)
     arrowhead("namespace", "create", "notes")
-    added = arrowhead.start(
-        "namespace", "add", "notes", str(tmp_path / "notes.jsonl"), str(tmp_path / f"x{HOSTILE}.txt")
-    )
+    added = arrowhead.start("namespace", "add", "notes", *map(str, files))
     texts = [*added.communicate(timeout=120), arrowhead("search", "thylacine"), arrowhead("search", "quokka")]
     as_json = arrowhead("search", "thylacine", "--json", "-k", "1")
     texts.append(as_json)
