@@ -65,6 +65,11 @@ class Document:
     retracted_by: tuple[str, ...] = ()
     corrected_by: tuple[str, ...] = ()
 
+    @property
+    def is_retracted(self) -> bool:
+        """Return whether a notice or the article's own type says so; sources give one or the other."""
+        return bool(self.retracted_by) or "retracted publication" in self.types
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:

@@ -13,7 +13,6 @@ import logging
 import re
 import secrets
 import time
-import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -26,7 +25,7 @@ from server.auth.access_control import AccessControl
 from server.error_mapping import ErrorReply, error_reply
 from server.errors import BodyTooSlow, HeadTooLarge
 from server.observability.logging_setup import log_event, request_id
-from server.observability.observer import HttpRequest
+from server.observability.observer import HTTP_METHODS, HttpRequest
 from server.observability.setup import Observability
 
 log = logging.getLogger(__name__)
@@ -73,12 +72,14 @@ class AccessLogMiddleware:
     def _end(self, scope: Scope, span: object, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "")
         code = scope.get("state", {}).get("error_code", "")
-        request = HttpRequest(route=route, method=scope["method"], status=status, code=code, seconds=seconds)
+        # A client may send any word as its method.
+        method = scope["method"] if scope["method"] in HTTP_METHODS else "other"
+        request = HttpRequest(route=route, method=method, status=status, code=code, seconds=seconds)
         self._observer.replied(request)
         if self._spans is not None:
             self._spans.end_request(span, request)
         level = logging.DEBUG if route in _QUIET_ROUTES and status < 500 else logging.INFO
-        fields = {"method": scope["method"], "route": route or "-", "status": status, "seconds": round(seconds, 4)}
+        fields = {"method": method, "route": route or "-", "status": status, "seconds": round(seconds, 4)}
         log_event(log, level, "request", fields | ({"code": code} if code else {}))
 
 
@@ -271,10 +272,9 @@ async def _send(status: int, body: bytes, headers: dict[str, str], send: Send) -
 def log_failure(error: BaseException) -> None:
     """Log our errors at INFO by name, and others as errors with their traceback.
 
-    The text of other errors is left out, since it may quote a question.
+    Their texts and the names of fields are left out, since they may quote what a client wrote.
     """
     if isinstance(error, ArrowheadError):
-        log.info("refused: kind=%s param=%s", type(error).__name__, error.param)
+        log.info("refused: kind=%s", type(error).__name__)
         return
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    log.error("unexpected %s\n%s", type(error).__name__, frames)
+    log.error("unexpected %s", type(error).__name__, exc_info=error)

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from server.egress.policy import NOTHING_LEFT
@@ -30,6 +28,8 @@ from server.methods.base import (
     TextDelta,
     TranscriptDelta,
 )
+from server.trace_file import TraceFile
+from server.types import id_of_digest
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class TraceRecorder:
 
 
 class TraceStore(Protocol):
-    """Store the newest traces within bounds; older ones are dropped first.
+    """Store the newest traces within bounds; older ones are dropped first, of the key that holds the most.
 
     Called by the tasks of one event loop, concurrently. What ``put`` has stored, the next ``get`` returns, unless the
     bounds have dropped it since. Ids are unique among all requests.
@@ -130,26 +130,37 @@ class TraceStore(Protocol):
         """Return the JSON text, None if there is no such trace or it belongs to another key."""
 
 
+class _Share:
+    """Hold the traces of one key, oldest first, with the bytes of each."""
+
+    def __init__(self) -> None:
+        self.sizes: OrderedDict[str, int] = OrderedDict()
+        self.bytes = 0
+
+
 class MemoryTraceStore:
     """Store traces in the memory of this process, at most ``max_traces`` and ``max_bytes`` of JSON text.
 
-    With ``folder``, each trace is also appended to a file there, which is never read here.
+    At a bound, the key that holds the most gives up its oldest trace, so that no key pushes out what another has within
+    its fair share. With ``file``, each trace is also appended there, which is never read here.
     """
 
-    def __init__(self, *, max_traces: int, max_bytes: int, folder: Path | None = None) -> None:
+    def __init__(self, *, max_traces: int, max_bytes: int, file: TraceFile | None = None) -> None:
         self._max_traces = max_traces
         self._max_bytes = max_bytes
-        self._folder = folder
-        self._texts: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._file = file
+        self._texts: dict[str, tuple[str, str]] = {}
+        self._shares: dict[str, _Share] = {}
         self._bytes = 0
 
     async def put(self, head: TraceHead, choices: Sequence[Mapping[str, Any]]) -> None:
         body = {"id": head.id, "object": "arrowhead.trace", "model": head.model, "created": head.created}
         text = json.dumps(body | {"choices": list(choices)}, ensure_ascii=False)
         self._keep(head, text)
-        if self._folder is not None:
+        if self._file is not None:
             try:
-                await asyncio.to_thread(_append, self._folder, text)
+                if not await asyncio.to_thread(self._file.append, id_of_digest(head.owner), text):
+                    log.warning("trace not written: id=%s cause=it is longer than the file may be", head.id)
             except OSError as error:
                 log.error("trace not written: id=%s cause=%s", head.id, error.strerror)
 
@@ -161,21 +172,21 @@ class MemoryTraceStore:
         size = len(text.encode())
         if size > self._max_bytes or self._max_traces == 0:
             return
+        share = self._shares.setdefault(head.owner, _Share())
         self._texts[head.id] = (head.owner, text)
+        share.sizes[head.id] = size
+        share.bytes += size
         self._bytes += size
-        while len(self._texts) > self._max_traces or self._bytes > self._max_bytes:
-            _, (_, old) = self._texts.popitem(last=False)
-            self._bytes -= len(old.encode())
+        while self._bytes > self._max_bytes:
+            self._drop_oldest(max(self._shares, key=lambda owner: self._shares[owner].bytes))
+        while len(self._texts) > self._max_traces:
+            self._drop_oldest(max(self._shares, key=lambda owner: len(self._shares[owner].sizes)))
 
-
-def _append(folder: Path, text: str) -> None:
-    """Append one line in one write, so that the lines of several processes do not mix.
-
-    Only the owner can read the file.
-    """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder / "traces.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        os.write(descriptor, text.encode() + b"\n")
-    finally:
-        os.close(descriptor)
+    def _drop_oldest(self, owner: str) -> None:
+        share = self._shares[owner]
+        trace_id, size = share.sizes.popitem(last=False)
+        del self._texts[trace_id]
+        share.bytes -= size
+        self._bytes -= size
+        if not share.sizes:
+            del self._shares[owner]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.errors import ImportFileError
@@ -106,6 +106,11 @@ class SkippedRecord:
     line: int
     reason: str
 
+    def __post_init__(self) -> None:
+        # A name of a file that is not UTF-8, or the quoted text, can have halves of characters.
+        for name in ("file", "reason"):
+            object.__setattr__(self, name, clean(getattr(self, name)))
+
 
 Item = ParsedDocument | Withdrawn | SkippedRecord
 
@@ -174,6 +179,7 @@ class TextBuilder:
 
     def reading(self, document: Document, line: int = 0, *, whole: bool = False) -> ParsedDocument:
         """Return the document with the joined text; its title is the text where no part was added."""
+        document = _clean_document(document)
         if not self._parts:
             self.add(document.title)
         return ParsedDocument(document, "".join(self._parts), tuple(self._spans), line, whole)
@@ -182,6 +188,17 @@ class TextBuilder:
 def clean(text: str) -> str:
     """Replace NULs and lone surrogates with U+FFFD."""
     return _NOT_TEXT.sub("\ufffd", text) if _NOT_TEXT.search(text) else text
+
+
+def _clean_document(document: Document) -> Document:
+    changed: dict[str, Any] = {}
+    for one in fields(document):
+        value = getattr(document, one.name)
+        if isinstance(value, str) and (text := clean(value)) != value:
+            changed[one.name] = text
+        elif isinstance(value, tuple) and (texts := tuple(map(clean, value))) != value:
+            changed[one.name] = texts
+    return replace(document, **changed) if changed else document
 
 
 def path_of(headings: Iterable[str]) -> str:

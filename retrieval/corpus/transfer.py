@@ -27,6 +27,7 @@ from retrieval.corpus.store.base import PassageWriter, checked_name
 from retrieval.corpus.store.schema import document_of, document_text, spans_of, spans_text
 from retrieval.storage.atomic_folders import create_draft
 from retrieval.storage.durable import sync_folder
+from retrieval.storage.private_files import FILE_MODE, FOLDER_MODE
 
 FORMAT: Final = "arrowhead-namespace"
 VERSION: Final = 1
@@ -67,7 +68,7 @@ def _export(namespace: Namespace, target: Path) -> list[ExportPart]:
     draft = create_draft(target)
     try:
         folder = draft / "export"
-        folder.mkdir()
+        folder.mkdir(mode=FOLDER_MODE)
         parts = list(_write_parts(namespace, folder))
         manifest = _manifest(namespace, parts)
         text = json.dumps(manifest | {SEAL: seal(manifest)}, indent=1, ensure_ascii=False)
@@ -146,7 +147,7 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     """Normalize owner, time and mode, so that equal content gives equal bytes on every machine."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
-    member.mode = 0o644
+    member.mode = FILE_MODE
     return member
 
 
@@ -318,7 +319,7 @@ def _passage_of(line: bytes) -> tuple[ParsedDocument, tuple[Span, ...]]:
     spans, cuts = (spans_of(json.dumps(row[name])) for name in ("spans", "passages"))
     if not isinstance(text, str) or not text or not spans:
         raise ValueError("no text")
-    text.encode()
+    json.dumps([text, row["document"]], ensure_ascii=False).encode()
     low = 0
     for span in spans:
         if not low <= span.start < span.end <= len(text):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from retrieval.errors import ImportFileError
+from retrieval.formats.characters import whole_characters
 from retrieval.formats.sources import Source
 
 MAX_VALUE: Final = 16 << 20
@@ -145,8 +146,9 @@ class JsonStream:
                     # A number at the end of the text may continue in the next chunk: "12" and "12." are 12 so far.
                     whole = end < len(self._text) and self._text[end] not in ".eE"
                     if whole or self._ended or size > self._max_value:
-                        self._at = end
-                        return found
+                        written, self._at = self._text[self._at : end], end
+                        readable = whole_characters(written)
+                        return found if readable == written else self._decoder.decode(readable)
                     tried = 0
             self._more()
 

@@ -25,6 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from retrieval.formats.records import DATABASES
 from retrieval.gateway.blast.requests.request import known_taxid
 from retrieval.gateway.blast.service import BlastOptions, BlastService, open_blast
 from retrieval.gateway.errors import GatewayBindError, GatewayDataError, GatewayPortError
@@ -122,12 +123,9 @@ async def _respond(request: Request, endpoint: str, reply: Answerer, case: Calla
 
 
 def _loggable_db(params: Mapping[str, str]) -> str:
-    """Return the database name for the log, "?" unless it is a short ASCII word.
-
-    Clients may send any text as ``db``.
-    """
-    name = params.get("db", params.get("DATABASE", ""))
-    return name if name.replace("_", "").isalnum() and name.isascii() and len(name) <= 16 else "?"
+    """Return the database for the log, "?" unless it is one of E-utilities', as clients may send any text."""
+    name = params.get("db", "").lower()
+    return name if name in DATABASES else "?"
 
 
 class _RefusedError(Exception):

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from models.decoding.types import Call, CallReply, CallStatus
 from retrieval.errors import CallRejected, NcbiError, NcbiMalformed, NcbiRefusedByEgress
+from retrieval.formats.characters import whole_characters
 from retrieval.ncbi.calls.urls import NcbiSite, cache_key, parse_call_url, public_url
 from retrieval.ncbi.replies.condense import condense, sanitize
 from retrieval.ncbi.replies.parse import parse_reply
-from retrieval.ncbi.replies.records import IdList, ParsedReply
+from retrieval.ncbi.replies.records import DocRecord, IdList, ParsedReply, RecordList
 from retrieval.ncbi.replies.titles import titled
 from retrieval.observer import NullObserver, Tracer
 from retrieval.types import Condensed, FetchCall, Focus, NcbiCall, RawReply, Route
@@ -99,7 +100,7 @@ class NcbiSession:
             return _repeated(self._replies[key], _record(started) | known)
         raw: RawReply | None = None
         try:
-            raw = await self._fetch(call)
+            raw = _readable(await self._fetch(call))
             parsed = _within_retmax(call, _parse(call, raw))
         except NcbiError as error:
             destination = _destination(raw.route if raw else error.route)
@@ -108,7 +109,7 @@ class NcbiSession:
                 self._replies[key] = reply
             return reply
         condensed = self._condense(call, parsed)
-        record = _record(started, raw=raw, condensed=condensed) | known | _destination(raw.route)
+        record = _record(started, raw=raw, condensed=condensed) | known | _destination(raw.route) | _retracted(parsed)
         record["records"] = titled(parsed, self._focus(call))
         reply = CallReply(sanitize(condensed.text), "empty" if condensed.empty else "ok", record)
         self._replies[key] = reply  # a repeated call gets the condensed reply, whole bodies are inserted only once
@@ -157,6 +158,11 @@ def _topic_of(term: str) -> _Topic:
     )
 
 
+def _readable(raw: RawReply) -> RawReply:
+    """Return the reply without halves of characters, which no trace and no stream could be encoded with."""
+    return replace(raw, body=whole_characters(raw.body)) if raw.body.lstrip()[:1] in ("{", "[") else raw
+
+
 def _parse(call: NcbiCall, raw: RawReply) -> ParsedReply:
     try:
         return parse_reply(call, raw)
@@ -169,6 +175,13 @@ def _parse(call: NcbiCall, raw: RawReply) -> ParsedReply:
         raise NcbiMalformed(f"the reply of {call.endpoint} has an unknown shape") from error
 
 
+def _retracted(parsed: ParsedReply) -> dict[str, Any]:
+    """Return the ids of retracted articles for the record, {} if there are none."""
+    records = parsed.records if isinstance(parsed, RecordList) else ()
+    found = [record.uid for record in records if isinstance(record, DocRecord) and record.is_retracted]
+    return {"retracted": found} if found else {}
+
+
 def _within_retmax(call: NcbiCall, parsed: ParsedReply) -> ParsedReply:
     if call.endpoint != "esearch" or not isinstance(parsed, IdList):
         return parsed
@@ -178,7 +191,8 @@ def _within_retmax(call: NcbiCall, parsed: ParsedReply) -> ParsedReply:
 
 def _repeated(earlier: CallReply, record: dict[str, Any]) -> CallReply:
     inner = earlier.text.removeprefix("[").removesuffix("]")
-    record |= {name: earlier.record[name] for name in ("num_records", "num_left_out", "ids", "records")}
+    kept = ("num_records", "num_left_out", "ids", "records", "retracted")
+    record |= {name: earlier.record[name] for name in kept if name in earlier.record}
     return CallReply(f"[same call as before: {inner}]", "duplicate", record)
 
 

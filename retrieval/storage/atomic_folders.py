@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from retrieval.storage.durable import sync, sync_folder
+from retrieval.storage.private_files import FILE_MODE
 
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
@@ -27,10 +28,8 @@ _POLL_S: Final = 0.1
 
 
 def create_draft(target: Path) -> Path:
-    """Create an empty folder on the file system of ``target``, with a name derived from the target's."""
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.build-", dir=target.parent))
-    draft.chmod(0o755)
-    return draft
+    """Create an empty folder, its owner's alone, beside ``target`` with a name derived from the target's."""
+    return Path(tempfile.mkdtemp(prefix=f".{target.name}.build-", dir=target.parent))
 
 
 def replace_folder(draft: Path, target: Path) -> None:
@@ -81,7 +80,7 @@ def build_lock(target: Path, wait_s: float) -> Iterator[None]:
     Raises:
         TimeoutError: another process still holds the lock after ``wait_s`` seconds.
     """
-    handle = os.open(_lock_of(target), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = os.open(_lock_of(target), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         until = time.monotonic() + wait_s
         while True:

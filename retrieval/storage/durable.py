@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from retrieval.storage.private_files import FILE_MODE
+
 _BLOCK: Final = 1 << 20
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL})
 
@@ -49,7 +51,7 @@ class Disk:
             size += len(data)
             return len(data)
 
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
             fill(put)
             os.fsync(handle)
@@ -129,7 +131,7 @@ class FileLock:
             OSError: the file cannot be opened.
         """
         flags = (os.O_RDONLY if shared else os.O_RDWR) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
-        self._handle = os.open(path, flags, 0o644)
+        self._handle = os.open(path, flags, FILE_MODE)
         try:
             fcntl.flock(self._handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -15,6 +15,7 @@ from server.engine.lifecycle import State
 from server.error_mapping import RETRY_AFTER_S
 from server.errors import TraceNotFound
 from server.observability.metrics import engine_kind
+from server.types import id_of_digest
 from server.version import commit, installed_version
 from server.wiring.services import Services
 
@@ -37,7 +38,7 @@ class _Readiness(Reply):
     egress: str
     egress_profile: str
     egress_allows: list[str]
-    left: str = Field(description="what left this machine since the start, in words")
+    left: str = Field(description="what left this machine for this key since the start, in words")
     in_flight: int
     waiting: int
     since: int = Field(description="Unix time at which the state began")
@@ -92,20 +93,21 @@ async def health() -> Response:
 async def ready(request: Request) -> Response:
     """Return the server's state: 503 with the reason while the model loads, failed or restarts, and during shutdown.
 
-    ``since`` is the Unix time at which that state began. ``left`` describes what was sent to other machines since the
-    start.
+    ``since`` is the Unix time at which that state began. ``egress`` is the key's own mode, and ``left`` describes what
+    was sent to other machines for it since the start.
     """
     services: Services = request.app.state.services
-    lifecycle, policy = services.lifecycle, EgressPolicy.of(services.settings.egress)
+    lifecycle, key = services.lifecycle, id_of_digest(request.state.owner)
+    policy = services.egress.policy if services.egress else EgressPolicy.of(services.settings.egress)
     state = "draining" if services.draining else lifecycle.state
     body: dict[str, Any] = {
         "status": state,
         "model": lifecycle.card.name,
         "seconds": round(lifecycle.seconds, 1),
-        "egress": policy.mode,
+        "egress": policy.ceiling(key),
         "egress_profile": policy.profile,
         "egress_allows": list(policy.allowed),
-        "left": services.egress.left if services.egress else NOTHING_LEFT,
+        "left": services.egress.left_by(key) if services.egress else NOTHING_LEFT,
         "in_flight": services.in_flight,
         "waiting": services.admission.waiting,
         "since": services.drained_at or lifecycle.since,

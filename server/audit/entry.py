@@ -24,9 +24,10 @@ _TAIL_CHARS: Final = len(',"hash":""}') + 64
 
 Level = Literal["metadata", "request"]
 Decision = Literal["allowed", "refused", "withheld"]
-# open: first line of a file; torn: closes off a line that a killed process left unfinished. send: right before a call
-# goes out, reply: after it, shared: an equal call of another answer was under way and its reply was used.
-Event = Literal["open", "start", "stop", "send", "reply", "shared", "refused", "withheld", "torn"]
+# open: first line of a file; torn: closes off a line that a killed process left unfinished; break: the log before this
+# line was not as its head says. send: right before a call goes out, reply: after it, shared: an equal call of another
+# answer was under way and its reply was used.
+Event = Literal["open", "start", "stop", "send", "reply", "shared", "refused", "withheld", "torn", "break"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,9 @@ class LinePosition:
     prev: str
 
 
+START: Final = LinePosition(1, GENESIS)
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """Hold one complete line of the log.
@@ -75,6 +79,15 @@ class Line:
     @property
     def next(self) -> LinePosition:
         return LinePosition(self.place.seq + 1, self.digest)
+
+    @property
+    def broken(self) -> Mapping[str, Any] | None:
+        """Return what this line records of a break before it, None where it records none."""
+        detail = self.data.get("detail") or {}
+        if self.event == "break":
+            return dict(detail)
+        found = detail.get("break") if self.event == "open" else None
+        return dict(found) if isinstance(found, Mapping) else None
 
 
 def encode(record: AuditRecord, place: LinePosition, now: datetime, *, salt: str, level: Level) -> bytes:
@@ -135,9 +148,20 @@ def decode(line: bytes) -> Line | None:
 def closes_off(line: Line, fragment: bytes, before: LinePosition) -> bool:
     """Return whether ``line`` closes off ``fragment``, an unfinished line at the position ``before``."""
     detail = line.data.get("detail") or {}
+    number, last = line.place.seq, before.seq
     return (
-        line.event == "torn"
-        and line.place == LinePosition(before.seq, digest_of(fragment))
+        (number == last if line.event == "torn" else line.event == "break" and number >= last)
+        and line.place.prev == digest_of(fragment)
         and detail.get("before") == before.prev
         and detail.get("torn_bytes") == len(fragment)
+    )
+
+
+def goes_on(line: Line, before: LinePosition) -> bool:
+    """Return whether ``line`` belongs at the position ``before``.
+
+    A line that records a break may skip the numbers of lost lines, so that no number is used twice.
+    """
+    return line.place == before or (
+        line.broken is not None and line.place.prev == before.prev and line.place.seq > before.seq
     )

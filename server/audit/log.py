@@ -4,31 +4,27 @@
     audit.jsonl.head   number and hash of the last line; also the lock between processes
 
 Every line is on the disk before ``append`` returns. Only the owner may read the files (0600). A line that a killed
-process left unfinished is closed off by the next process; a last line that is complete but wrong stops the writing.
-Knows nothing of calls.
+process left unfinished is closed off by the next process; a last line that is complete but wrong stops the writing. A
+log that does not end as its head says is continued with a line that records the break. Knows nothing of calls.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import secrets
-import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from models.errors import ArrowheadError
 from retrieval.storage.durable import sync
 from server.audit.entry import (
     FORMAT,
-    GENESIS,
     MAX_LINE_BYTES,
+    START,
     AuditRecord,
     Level,
     Line,
@@ -37,17 +33,12 @@ from server.audit.entry import (
     digest_of,
     encode,
 )
+from server.audit.head import AuditFailed as AuditFailed
+from server.audit.head import Head, break_before, open_private
 
 log = logging.getLogger(__name__)
 _OPEN: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _WINDOW: Final = MAX_LINE_BYTES + 2
-
-
-class AuditFailed(ArrowheadError):
-    """Signal that the log cannot be written, or must not be continued as it is."""
-
-    hint = "`arrowhead audit verify` says what is wrong with the log; audit.path names another one"
 
 
 class AuditLog:
@@ -65,10 +56,12 @@ class AuditLog:
         self._max_bytes = max_bytes
         self._now = now
         self._file = -1
-        self._head = -1
-        # Inode and size of the current file after our last write; a difference means that another process wrote.
+        self._head = Head(path)
+        # Inode and size of the current file, and of its last line, after our last write; a difference means that
+        # another process wrote.
         self._seen = (-1, -1)
-        self._next = LinePosition(1, GENESIS)
+        self._line_bytes = 0
+        self._next = START
         self._salt = ""
 
     @property
@@ -82,7 +75,7 @@ class AuditLog:
             AuditFailed: the line is not on the disk.
         """
         try:
-            with self._locked():
+            with self._head.locked():
                 self._catch_up()
                 line = self._line(record)
                 if os.fstat(self._file).st_size + len(line) > self._max_bytes:
@@ -94,120 +87,134 @@ class AuditLog:
             raise AuditFailed(f"{self._path}: {error.strerror or type(error).__name__}") from error
 
     def close(self) -> None:
-        for descriptor in (self._file, self._head):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._file = self._head = -1
+        self._head.close()
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
         self._seen = (-1, -1)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        if self._head < 0:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._head = _opened(head_path(self._path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
-        fcntl.flock(self._head, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._head, fcntl.LOCK_UN)
 
     def _catch_up(self) -> None:
         """Find the end of the log, since another process may have written, rotated the file or died mid-write."""
-        try:
-            status = self._path.lstat()
-        except FileNotFoundError:
-            self._begin(_last_place(self._path, self._head_place()))
+        head = self._head.read()
+        size = self._open_current()
+        if head == self._next and self._is_as_left(size):
             return
-        if (status.st_ino, status.st_size) == self._seen:
+        whole, fragment = self._tail(size)
+        if whole is None:
+            self._begin_file(head, size)
             return
-        if self._file < 0 or os.fstat(self._file).st_ino != status.st_ino:
-            self._replace_file(_opened(self._path, _OPEN))
-        if status.st_size == 0:
-            self._write_first(_last_place(self._path, self._head_place()), {})
-            return
-        self._read_end(os.fstat(self._file).st_size)
+        self._salt = _salt_of(self._path, self._file)
+        self._next = whole.next
+        # The head keeps its claim until the break is on the disk, so that a kill in between loses no trace of it.
+        if (cause := break_before(head, whole, self._path)) or fragment:
+            self._close_off(cause, head, fragment)
 
-    def _read_end(self, size: int) -> None:
+    def _open_current(self) -> int:
+        """Open the current file if it is another one than before, and return its size, -1 if there is none."""
+        try:
+            inode = self._path.lstat().st_ino
+        except FileNotFoundError:
+            return -1
+        if self._file < 0 or os.fstat(self._file).st_ino != inode:
+            self._replace_file(open_private(self._path, _OPEN))
+        return os.fstat(self._file).st_size
+
+    def _is_as_left(self, size: int) -> bool:
+        """Return whether the current file ends in the last line that this object wrote."""
+        if size < 0 or (os.fstat(self._file).st_ino, size) != self._seen:
+            return False
+        return digest_of(os.pread(self._file, self._line_bytes, size - self._line_bytes - 1)) == self._next.prev
+
+    def _tail(self, size: int) -> tuple[Line | None, bytes]:
+        """Return the last line of the current file, and what a killed process left behind it."""
+        if size <= 0:
+            return None, b""
         window = os.pread(self._file, min(size, _WINDOW), max(0, size - _WINDOW))
         *whole, fragment = window.split(b"\n")
         if fragment and decode(fragment):
             _append(self._file, b"\n")  # only its line end was missing
             whole, fragment = [fragment], b""
-        if not whole:
-            self._start_over(size)
-            return
-        self._salt = _salt_of(self._path, self._file)
-        self._next = _known(self._path, whole[-1]).next
-        self._note_size()
-        if fragment:
-            self._close_off(fragment)
+        return (_known(self._path, whole[-1]) if whole else None), fragment
 
-    def _close_off(self, fragment: bytes) -> None:
-        detail = {"torn_bytes": len(fragment), "before": self._next.prev}
-        self._next = LinePosition(self._next.seq, digest_of(fragment))
-        log.warning("audit log: an unfinished line of %d bytes was closed off: %s", len(fragment), self._path)
-        self._write(b"\n" + self._line(AuditRecord(event="torn", detail=detail)))
+    def _close_off(self, cause: str, head: LinePosition | None, fragment: bytes) -> None:
+        """Write the line that records the break, or that a killed process left ``fragment``."""
+        before = self._next.prev
+        detail: dict[str, Any] = {"torn_bytes": len(fragment), "before": before} if fragment else {}
+        if cause:
+            detail |= _break_detail(cause, head, self._next)
+            log.error("audit log: a break is recorded: %s: %s", self._path, cause)
+        else:
+            log.warning("audit log: an unfinished line of %d bytes was closed off: %s", len(fragment), self._path)
+        self._next = LinePosition(_later(self._next, head).seq, digest_of(fragment) if fragment else before)
+        line = self._line(AuditRecord(event="break" if cause else "torn", detail=detail))
+        self._write(line, ends_fragment=bool(fragment))
 
-    def _start_over(self, size: int) -> None:
-        """Empty the file and begin it again, since not even its first line is complete.
-
-        Nothing was recorded in it yet.
+    def _begin_file(self, head: LinePosition | None, size: int) -> None:
+        """Begin the current file, which is absent or has no complete line; nothing was recorded in it yet.
 
         Raises:
-            AuditFailed: the file is longer than one line can be, so it is no audit log.
+            AuditFailed: it is longer than one line can be, so it is no audit log.
         """
         if size >= _WINDOW:
             raise AuditFailed(f"{self._path}: is no audit log")
-        os.ftruncate(self._file, 0)
-        self._write_first(_last_place(self._path, self._head_place()), {"torn_bytes": size})
+        last, file = _last_rotated(self._path)
+        end = last.next if last is not None else START
+        cause = break_before(head, last, file)
+        more: dict[str, Any] = {"torn_bytes": size} if size > 0 else {}
+        if cause:
+            more["break"] = _break_detail(cause, head, end)
+            log.error("audit log: a break is recorded: %s: %s", self._path, cause)
+        if head is None and last is None:
+            self._head.write(START)
+            self._head.sync()
+        if size < 0:
+            self._create()
+        else:
+            os.ftruncate(self._file, 0)
+        self._write_first(LinePosition(_later(end, head).seq, end.prev), more)
 
-    def _begin(self, place: LinePosition) -> None:
-        self._replace_file(_opened(self._path, _OPEN | os.O_CREAT | os.O_EXCL))
+    def _create(self) -> None:
+        self._replace_file(open_private(self._path, _OPEN | os.O_CREAT | os.O_EXCL))
         sync(self._path.parent)
-        self._write_first(place, {})
 
-    def _write_first(self, place: LinePosition, more: dict[str, object]) -> None:
+    def _write_first(self, place: LinePosition, more: dict[str, Any]) -> None:
         self._salt = secrets.token_hex(16)
         self._next = place
         detail = {"format": FORMAT, "salt": self._salt, "level": self._level, **more}
         self._write(self._line(AuditRecord(event="open", detail=detail)))
 
     def _rotate(self) -> None:
+        """Put the current file aside and begin the next.
+
+        The head is made durable first, so that even after a power failure only lines of the newest file are behind it.
+        """
+        self._head.sync()
         numbers = [number for number, _ in rotated_files(self._path)]
         self._path.rename(self._path.with_name(f"{self._path.name}.{max(numbers, default=0) + 1}"))
-        self._begin(self._next)
+        self._create()
+        self._write_first(self._next, {})
 
     def _line(self, record: AuditRecord) -> bytes:
         return encode(record, self._next, self._now(), salt=self._salt, level=self._level) + b"\n"
 
-    def _write(self, line: bytes) -> int:
+    def _write(self, line: bytes, *, ends_fragment: bool = False) -> int:
         """Append ``line`` durably, update the head and return the line's number.
 
         ``line`` continues the chain at ``_next`` and includes its line end.
         """
         seq = self._next.seq
-        _append(self._file, line)
+        _append(self._file, b"\n" + line if ends_fragment else line)
         os.fsync(self._file)
-        self._next = LinePosition(seq + 1, digest_of(line.strip(b"\n")))
-        os.pwrite(self._head, f"{seq:020d} {self._next.prev}\n".encode("ascii"), 0)
-        self._note_size()
-        return seq
-
-    def _note_size(self) -> None:
+        self._next = LinePosition(seq + 1, digest_of(line.removesuffix(b"\n")))
+        self._head.write(self._next)
         status = os.fstat(self._file)
-        self._seen = (status.st_ino, status.st_size)
+        self._seen, self._line_bytes = (status.st_ino, status.st_size), len(line) - 1
+        return seq
 
     def _replace_file(self, descriptor: int) -> None:
         if self._file >= 0:
             os.close(self._file)
         self._file = descriptor
-
-    def _head_place(self) -> LinePosition:
-        return parse_head(os.pread(self._head, 200, 0)) or LinePosition(1, GENESIS)
-
-
-def head_path(path: Path) -> Path:
-    return path.with_name(path.name + ".head")
 
 
 def rotated_files(path: Path) -> list[tuple[int, Path]]:
@@ -221,24 +228,25 @@ def rotated_files(path: Path) -> list[tuple[int, Path]]:
     return sorted(found)
 
 
-def parse_head(content: bytes) -> LinePosition | None:
-    """Return the position of the line after the last one; None for an empty or unreadable head."""
-    number, _, digest = content.decode("ascii", "replace").strip().partition(" ")
-    if not number.isdecimal() or len(digest) != len(GENESIS):
-        return None
-    return LinePosition(int(number) + 1, digest)
-
-
-def _last_place(path: Path, by_head: LinePosition) -> LinePosition:
-    """Return the position of a new file's first line: after the newest rotated file or the head, the later of both."""
+def _last_rotated(path: Path) -> tuple[Line | None, Path]:
+    """Return the last line of the newest rotated file, None if there is no such file, and where it is."""
     older = rotated_files(path)
     if not older:
-        return by_head
+        return None, path
     newest = older[-1][1]
     with newest.open("rb") as file:
         file.seek(max(0, newest.stat().st_size - _WINDOW))
-        last = _known(newest, file.read().rstrip(b"\n").rpartition(b"\n")[2])
-    return max(last.next, by_head, key=lambda place: place.seq)
+        return _known(newest, file.read().rstrip(b"\n").rpartition(b"\n")[2]), newest
+
+
+def _later(end: LinePosition, head: LinePosition | None) -> LinePosition:
+    return end if head is None else max(end, head, key=lambda place: place.seq)
+
+
+def _break_detail(cause: str, head: LinePosition | None, end: LinePosition) -> dict[str, Any]:
+    """Return what a line records of a break: the line that the head names, and the last one that there is."""
+    named = None if head is None else [head.seq - 1, head.prev]
+    return {"cause": cause, "head": named, "last": [end.seq - 1, end.prev]}
 
 
 def _known(path: Path, line: bytes) -> Line:
@@ -269,21 +277,6 @@ def _append(descriptor: int, data: bytes) -> None:
     if written != len(data):
         os.ftruncate(descriptor, before)
         raise OSError(28, "No space left on device")
-
-
-def _opened(path: Path, flags: int) -> int:
-    descriptor = os.open(path, flags, 0o600)
-    status = os.fstat(descriptor)
-    try:
-        if not stat.S_ISREG(status.st_mode):
-            raise AuditFailed(f"{path}: is no ordinary file")
-        if status.st_mode & _OTHERS:
-            os.fchmod(descriptor, 0o600)
-            log.warning("audit log: others could read %s; now the owner alone can", path)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 OnFailure = Literal["refuse", "continue"]

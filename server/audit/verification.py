@@ -12,12 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from server.audit.entry import GENESIS, MAX_LINE_BYTES, Line, LinePosition, closes_off, decode
-from server.audit.log import AuditFailed, head_path, parse_head, rotated_files
-
-_START: Final = LinePosition(1, GENESIS)
+from server.audit.entry import MAX_LINE_BYTES, START, Line, LinePosition, closes_off, decode, goes_on
+from server.audit.head import AuditFailed, head_path, parse_head
+from server.audit.log import rotated_files
 
 
 class RawLine(NamedTuple):
@@ -40,14 +39,20 @@ class RawLine(NamedTuple):
 class Report:
     """Report the result of a verification.
 
-    ``problem`` is the first fault, "" where the chain is intact. ``notes`` lists what is unusual but valid.
+    ``problem`` is the first fault, "" where the chain is intact. ``breaks`` lists those that the log itself records,
+    ``notes`` what is unusual but valid.
     """
 
     problem: str = ""
+    breaks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     num_lines: int = 0
-    first: LinePosition = _START
-    next: LinePosition = _START
+    first: LinePosition = START
+    next: LinePosition = START
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.problem and not self.breaks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,11 @@ class Snapshot:
     log: Path | None = None
     head: LinePosition | None = None
     size: int | None = None
+
+    @property
+    def is_absent(self) -> bool:
+        """Return whether this is a log in which no line was ever written, as far as its folder shows."""
+        return self.log is not None and not self.files and self.head in (None, START)
 
     def lines(self) -> Iterator[RawLine]:
         """Yield the lines of all files.
@@ -81,6 +91,9 @@ def snapshot(paths: Sequence[Path]) -> Snapshot:
     """Return a snapshot of the log's files.
 
     One path is the log with its rotated files; several paths, or one rotated file, are exactly these, in this order.
+
+    Raises:
+        AuditFailed: the log's folder cannot be read.
     """
     if len(paths) != 1 or paths[0].suffix.removeprefix(".").isdecimal():
         return Snapshot(files=tuple(paths))
@@ -92,10 +105,12 @@ def snapshot(paths: Sequence[Path]) -> Snapshot:
             descriptor = os.open(head_path(path), os.O_RDONLY | os.O_CLOEXEC)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         older = [file for _, file in rotated_files(path)]
-        files = (*older, path) if path.exists() or not older else tuple(older)
+        files = (*older, path) if path.exists() else tuple(older)
         head = parse_head(os.pread(descriptor, 200, 0)) if descriptor >= 0 else None
         size = path.stat().st_size if path.exists() else None
         return Snapshot(files=files, log=path, head=head, size=size)
+    except OSError as error:
+        raise AuditFailed(f"{path}: {error.strerror}") from error
     finally:
         if descriptor >= 0:
             os.close(descriptor)
@@ -109,7 +124,7 @@ def verify(log: Snapshot) -> Report:
     """
     report = Report()
     report.problem = _missing_file(log) or _check(log, report) or _end(log, report)
-    if log.log is not None and log.head is None:
+    if log.log is not None and log.head is None and not log.is_absent:
         report.notes.append(f"{head_path(log.log)} is missing or unreadable: whether lines were cut off is not known")
     return report
 
@@ -121,7 +136,7 @@ def decoded_lines(log: Snapshot) -> Iterator[tuple[RawLine, Line | None]]:
 
 def _check(log: Snapshot, report: Report) -> str:
     """Return the problem of the first faulty line, "" where all lines are right."""
-    expected: LinePosition | None = _START if log.log is not None else None
+    expected: LinePosition | None = START if log.log is not None else None
     fragment: RawLine | None = None
     for raw, line in decoded_lines(log):
         report.num_lines += 1
@@ -130,6 +145,7 @@ def _check(log: Snapshot, report: Report) -> str:
                 return f"{fragment.where} is not as it was written"
             report.notes.append(f"{fragment.where} was left unfinished by a process that ended, and closed off after")
             fragment = None
+            _note_break(raw, line, report)
         elif line is None and raw.ended:
             fragment = raw
             continue
@@ -137,6 +153,8 @@ def _check(log: Snapshot, report: Report) -> str:
             return f"{raw.where} has no end (truncated tail): a killed process leaves this, and the next closes it off"
         elif problem := _out_of_place(raw, line, expected):
             return problem
+        else:
+            _note_break(raw, line, report)
         if report.num_lines == 1 or expected is None:
             report.first = line.place
         expected = report.next = line.next
@@ -145,10 +163,15 @@ def _check(log: Snapshot, report: Report) -> str:
     return f"{fragment.where} is not as it was written" if fragment is not None else ""
 
 
+def _note_break(raw: RawLine, line: Line, report: Report) -> None:
+    if (broken := line.broken) is not None:
+        report.breaks.append(f"{raw.where} records a break of {line.data.get('time')}: {broken.get('cause')}")
+
+
 def _out_of_place(raw: RawLine, line: Line, expected: LinePosition | None) -> str:
     if raw.number == 1 and line.event != "open":
         return f"{raw.where} does not begin a file"
-    if expected is None or line.place == expected:
+    if expected is None or goes_on(line, expected):
         return ""
     if line.place.seq > expected.seq:
         return f"{raw.where} has number {line.place.seq}, but {expected.seq} should follow: lines or files are missing"
@@ -171,7 +194,7 @@ def _end(log: Snapshot, report: Report) -> str:
     if log.head is None or log.head.seq <= report.next.seq:
         return ""
     lost = log.head.seq - report.next.seq
-    return f"{log.files[-1]}: the last {lost} line(s) are missing (truncated tail): line {log.head.seq - 1} was written"
+    return f"{log.log}: the last {lost} line(s) are missing (truncated tail): line {log.head.seq - 1} was written"
 
 
 def _lines(path: Path, file: BinaryIO, size: int | None) -> Iterator[RawLine]:

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from retrieval.storage.durable import FileLock, sync
+from retrieval.storage.private_files import make_folder
 from server.auth.key_store import KeySnapshot, KeyStoreError, NewKey, StoredKey, Version, key_for, retained, revoked
 
 MAX_BYTES: Final = 32 * 2**20
@@ -125,7 +126,7 @@ class FileKeyStore:
         while lock is None:
             try:
                 target = Path(os.path.realpath(self.path))
-                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_folder(target.parent)
                 lock = FileLock(target.with_name(f"{target.name}.lock"))
                 _keep_owner(target.with_name(f"{target.name}.lock"), target)
             except BlockingIOError:

@@ -20,6 +20,7 @@ import typer
 from models.errors import ArrowheadError
 from server.cli.options import ALL_FLAGS, GivenSettings, with_setting_flags
 from server.errors import RequestError
+from server.printable import for_json, for_log
 
 if TYPE_CHECKING:
     from urllib.error import HTTPError
@@ -169,7 +170,7 @@ async def _answer(question: Question, services: Services, served: ServedModel, r
                 _print_answer(recorder.record(), references)
     if question.as_json:
         left = services.egress.departures_of(request.request_id) if services.egress else NOTHING_LEFT
-        _print(json.dumps({"model": served.id, **recorder.record(left=left)}, ensure_ascii=False, indent=2))
+        _print_json({"model": served.id, **recorder.record(left=left)})
 
 
 def _ask_server(question: Question) -> None:
@@ -189,7 +190,7 @@ def _ask_server(question: Question) -> None:
     trace = _call(f"{base}/v1/traces/{completion['id']}", question.key)
     choice = trace["choices"][0]
     if question.as_json:
-        _print(json.dumps({"model": model, **choice}, ensure_ascii=False, indent=2))
+        _print_json({"model": model, **choice})
         return
     _print(f"> {question.text}")
     for step in choice["steps"]:
@@ -242,7 +243,12 @@ def _message(error: HTTPError) -> str:
 def _list(references: Sequence[Mapping[str, Any]]) -> None:
     """Print the references to stderr, since the last line of the transcript on stdout is the answer."""
     for one in references:
-        sys.stderr.write(f"  [{one['number']}] {one['title']} {one['url']}".rstrip() + "\n")
+        line = f"  [{one['number']}] {one['title']} {one['url']}".rstrip()
+        sys.stderr.write(for_log(line, 1000) + "\n")
+
+
+def _print_json(value: Mapping[str, Any]) -> None:
+    _print(for_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def _print(line: str) -> None:

@@ -39,7 +39,7 @@ class LineFilter:
 
 @app.command("verify", help="check that no line was changed, moved or lost")
 def verify_files(file: Files = None, config: ConfigFile = None) -> int:
-    return verify_log(_files(file, config))
+    return verify_log(_files(file, config), is_default=not file)
 
 
 @app.command("show", help="print the lines")
@@ -51,7 +51,7 @@ def show_files(
     config: ConfigFile = None,
 ) -> int:
     line_filter = LineFilter(since=parse_since(since) if since else None, request_id=request_id, as_json=as_json)
-    return show_log(_files(file, config), line_filter)
+    return show_log(_files(file, config), line_filter, is_default=not file)
 
 
 def _files(files: list[Path] | None, config: Path | None) -> list[Path]:
@@ -63,26 +63,41 @@ def _files(files: list[Path] | None, config: Path | None) -> list[Path]:
     return [audit_path(load_settings(None, config))]
 
 
-def verify_log(paths: Sequence[Path]) -> int:
-    """Print the result of the verification and return the exit status, 1 with the first problem.
+def verify_log(paths: Sequence[Path], *, is_default: bool) -> int:
+    """Print the result of the verification and return the exit status, 1 with the first problem or a recorded break.
 
     Raises:
         AuditFailed: a file cannot be read.
     """
     from server.audit.verification import snapshot, verify
 
-    report = verify(snapshot(paths))
+    log = snapshot(paths)
+    if log.is_absent:
+        return _say_absent(paths[0], is_default=is_default)
+    report = verify(log)
     for note in report.notes:
         _print(f"note: {note}")
-    if report.problem:
-        _print(f"broken: {report.problem}")
+    for problem in (*report.breaks, report.problem):
+        if problem:
+            _print(f"broken: {problem}")
+    if not report.is_whole:
         return 1
     last = report.next.seq - 1
     _print(f"whole: {report.num_lines} lines, numbers {report.first.seq} to {last}, last hash {report.next.prev}")
     return 0
 
 
-def show_log(paths: Sequence[Path], line_filter: LineFilter) -> int:
+def _say_absent(path: Path, *, is_default: bool) -> int:
+    """Say that there is no log, which is right for the server's own and an error for one that was named."""
+    if not is_default:
+        from server.audit.head import AuditFailed
+
+        raise AuditFailed(f"{path}: there is no such file")
+    _print(f"no log: {path} does not exist, so nothing was recorded here under these settings")
+    return 0
+
+
+def show_log(paths: Sequence[Path], line_filter: LineFilter, *, is_default: bool) -> int:
     """Print the selected lines and return the exit status, 1 where lines could not be decoded.
 
     Raises:
@@ -90,8 +105,11 @@ def show_log(paths: Sequence[Path], line_filter: LineFilter) -> int:
     """
     from server.audit.verification import decoded_lines, snapshot
 
+    log = snapshot(paths)
+    if log.is_absent:
+        return _say_absent(paths[0], is_default=is_default)
     status = 0
-    for raw, line in decoded_lines(snapshot(paths)):
+    for raw, line in decoded_lines(log):
         if line is None:
             sys.stderr.write(f"arrowhead: {raw.where} is not as it was written\n")
             status = 1

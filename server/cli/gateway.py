@@ -25,8 +25,13 @@ DataFolder = Annotated[
 def _data_dir(data: Path | None) -> Path:
     from server.settings.loading import load_settings
     from server.settings.paths import gateway_dir
+    from server.wiring.data_files import protect
 
-    return data or gateway_dir(load_settings())
+    if data is not None:
+        return data
+    folder = gateway_dir(load_settings())
+    protect(folder)
+    return folder
 
 
 @app.command("serve", help="speak E-utilities and BLAST over a local store")
@@ -102,11 +107,13 @@ def _unused_option(read_options: ReadOptions, options: Sequence[tuple[str, ...]]
 
 
 def _import_one(data_dir: Path, kind: str, path: Path, options: ReadOptions) -> None:
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from retrieval.gateway.importing.registry import KINDS
     from retrieval.gateway.importing.run import Progress as Step
     from retrieval.gateway.importing.run import import_file
+    from server.printable import for_log, unescaped
 
     columns = (
         TextColumn("{task.description}"),
@@ -114,18 +121,20 @@ def _import_one(data_dir: Path, kind: str, path: Path, options: ReadOptions) -> 
         TaskProgressColumn(show_speed=True),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, transient=not sys.stderr.isatty()) as bars:
+    name = for_log(path.name, 80)
+    console = Console(file=unescaped(sys.stdout))
+    with Progress(*columns, console=console, transient=not sys.stderr.isatty()) as bars:
         task_ids: dict[str, int] = {}
 
         def watch(step: Step) -> None:
             if step.phase not in task_ids:
-                task_ids[step.phase] = int(bars.add_task(f"{step.phase} {path.name}", total=step.total))
+                task_ids[step.phase] = int(bars.add_task(f"{step.phase} {name}", total=step.total))
             detail = f", {step.entries:,} entries, {step.bad:,} bad" if step.entries or step.bad else ""
             bars.update(
                 task_ids[step.phase],  # type: ignore[arg-type]  # rich's TaskID is an int
                 completed=step.done,
                 total=step.total,
-                description=f"{step.phase} {path.name}{detail}",
+                description=f"{step.phase} {name}{detail}",
             )
 
         result = import_file(data_dir, KINDS[kind], path, options, watch)

@@ -37,8 +37,13 @@ DataFolder = Annotated[
 
 def _root(data: Path | None, settings: Settings) -> Path:
     from server.settings.paths import graphs_dir
+    from server.wiring.data_files import protect
 
-    return data or graphs_dir(settings)
+    if data is not None:
+        return data
+    folder = graphs_dir(settings)
+    protect(folder)
+    return folder
 
 
 def _settings(config: Path | None) -> Settings:
@@ -211,7 +216,10 @@ def _progress_status(what: str) -> Iterator[ProgressCallback]:
     """
     from rich.console import Console
 
-    with Console(stderr=True).status(what) as status:
+    from server.printable import for_log, unescaped
+
+    what = for_log(what, 200)
+    with Console(file=unescaped(sys.stderr)).status(what) as status:
 
         def report_progress(step: str, count: int) -> None:
             status.update(f"{what}: {f'{count:,} ' if count else ''}{_STEPS.get(step, step)}")

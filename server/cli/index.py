@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -76,12 +77,13 @@ def medcpt(
     from rich.console import Console
 
     from retrieval.corpus.ingest.medcpt import add_medcpt, estimate_medcpt
+    from server.printable import unescaped
 
     needed = estimate_medcpt(folder)
     print(f"{folder}: vectors take {needed.disk / 2**30:.2f} GiB on the disk, {needed.memory / 2**30:.2f} in memory")
     if estimate:
         return 0
-    with opened(config) as (_, retrieval), Console(stderr=True).status(name) as status:
+    with opened(config) as (_, retrieval), Console(file=unescaped(sys.stderr)).status(name) as status:
         report = add_medcpt(
             retrieval.namespaces,
             name,

@@ -15,12 +15,22 @@ from typer.main import get_command
 
 from models.errors import ArrowheadError
 from models.torch_runtime.openmp import limit_spin_count
+from retrieval.storage.private_files import private_umask
 from server.cli import ask, audit, doctor, gateway, graph, index, keys, models, namespaces, search, serve
 from server.cli.options import verbs
+from server.printable import escaped_output
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line, that of the process by default, and return the exit status."""
+    """Run one command line, that of the process by default, and return the exit status.
+
+    Files that it creates are readable by their owner alone, and control characters of what it prints are escaped.
+    """
+    with private_umask(), escaped_output():
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     limit_spin_count()
     command = get_command(_application())
     words = list(sys.argv[1:] if argv is None else argv)

@@ -31,9 +31,11 @@ def opened(config: Path | None) -> Iterator[tuple[Settings, Retrieval]]:
     """Open the namespaces of the settings; load no encoder."""
     from server.settings.loading import load_settings
     from server.settings.paths import namespaces_dir
+    from server.wiring.data_files import protect
     from server.wiring.retrieval import build_retrieval
 
     settings = load_settings(None, config)
+    protect(namespaces_dir(settings))
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
     try:
         yield settings, retrieval
@@ -258,6 +260,7 @@ def watched(what: str) -> Iterator[ChangeHooks]:
     from rich.console import Console
 
     from retrieval.corpus.ingest.add import ChangeHooks, Progress
+    from server.printable import for_log, unescaped
 
     stopped = False
 
@@ -266,7 +269,7 @@ def watched(what: str) -> Iterator[ChangeHooks]:
         stopped = True
 
     before = signal.signal(signal.SIGINT, stop)
-    console = Console(stderr=True)
+    console, what = Console(file=unescaped(sys.stderr)), for_log(what, 200)
     try:
         with console.status(what) as status:
 

@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 
 from server.cli.namespaces import opened
 from server.cli.options import ConfigFile
+from server.printable import for_json
 
 if TYPE_CHECKING:
     from retrieval.corpus.search.ranking import RankedPassage, Retriever
@@ -78,7 +79,7 @@ def search(
         options = SearchOptions(k=k, retriever=chosen, where=where, rerank=rerank)
         results = retrieval.searcher.search(query, names, options)
     for rank, one in enumerate(results, 1):
-        print(json.dumps(_as_dict(one), ensure_ascii=False) if as_json else _as_text(rank, one))
+        print(for_json(json.dumps(_as_dict(one), ensure_ascii=False)) if as_json else _as_text(rank, one))
     return 0
 
 
@@ -137,7 +138,7 @@ def _as_text(rank: int, ranked: RankedPassage) -> str:
     )
     text = " ".join(passage.text.split())
     text = text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + "…"
-    notice = " [RETRACTED]" if document.retracted_by or "retracted publication" in document.types else ""
+    notice = " [RETRACTED]" if document.is_retracted else ""
     head = f"{rank}. {document.title or document.document_id}{notice}"
     source = f"{ranked.namespace} {document.document_id}" + (f" ({place})" if place else "")
     return f"{head}\n   {source}  score {ranked.hit.score:.4f}\n   {text}\n"

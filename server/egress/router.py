@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,6 +33,7 @@ from server.types import EgressMode
 
 # Far above the number of concurrent answers; bounds the memory of answers whose end is never reported.
 _MAX_ANSWERS: Final = 65_536
+_MAX_KEYS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ class Egress:
         self._auditor = auditor
         self._phrases = knowledge.phrases
         self._gate = Gate(policy, knowledge.names)
-        self._total = Departures()
+        self._by_key: OrderedDict[str, Departures] = OrderedDict()
         self._by_answer: OrderedDict[str, Departures] = OrderedDict()
 
     def admit(self, request_id: str, key_id: str, requested: EgressMode | None) -> EgressContext:
@@ -167,10 +168,12 @@ class Egress:
         """Return how many calls were kept on this machine since the start, by reason."""
         return self._gate.refused
 
-    @property
-    def left(self) -> str:
-        """Return a readable summary of what left the machine since the start."""
-        return self._total.text
+    def left_by(self, key_id: str) -> str:
+        """Return a readable summary of what left the machine for one key since the start.
+
+        ``key_id`` is "" on a server without keys.
+        """
+        return self._by_key.get(key_id, Departures()).text
 
     def departures_of(self, request_id: str) -> str:
         """Return a readable summary of what left the machine for one answer so far.
@@ -227,8 +230,7 @@ class Egress:
             self._departures(egress_context).withhold(kept.classes)
             raise NcbiRefusedByEgress(kept.text)
         await self._record_ahead(record)
-        self._total.add(request.host, request.classes)
-        self._departures(egress_context).add(request.host, request.classes)
+        self._add(egress_context, request.host, request.classes)
 
     async def record_reply(self, egress_context: EgressContext, request: OutboundRequest, reply: InboundReply) -> None:
         """Record the outcome of an authorized request in the audit log, right after the request ended."""
@@ -343,8 +345,14 @@ class Egress:
 
     def _count(self, outbound: _OutboundCall, place: Destination, *, left: bool) -> None:
         if left:
-            self._total.add(place.name, outbound.classes)
-            self._answer(outbound).add(place.name, outbound.classes)
+            self._add(outbound.egress_context, place.name, outbound.classes)
+
+    def _add(self, egress_context: EgressContext, host: str, classes: Collection[str]) -> None:
+        self._departures(egress_context).add(host, classes)
+        key = self._by_key.setdefault(egress_context.key_id, Departures())
+        key.add(host, classes)
+        while len(self._by_key) > _MAX_KEYS:
+            self._by_key.popitem(last=False)
 
     def _answer(self, outbound: _OutboundCall) -> Departures:
         return self._departures(outbound.egress_context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from retrieval.storage.durable import FileLock
+from retrieval.storage.private_files import FILE_MODE, FOLDER_MODE, make_folder
 from server.errors import InvalidRequest, TooManyRequests, UploadNotWritten, UploadTooLarge
 
 _PREFIX: Final = ".uploads-"
@@ -28,8 +30,9 @@ class Upload:
         self.size = 0
         self._folder = folder
         self._max_bytes = max_bytes
-        folder.mkdir(mode=0o700)
-        self._file: IO[bytes] = self.path.open("xb")
+        folder.mkdir(mode=FOLDER_MODE)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._file: IO[bytes] = os.fdopen(os.open(self.path, flags, FILE_MODE), "wb")
 
     def write(self, data: bytes) -> None:
         """Append to the file.
@@ -117,7 +120,7 @@ class Uploads:
     def _own_folder(self) -> Path:
         with self._lock:
             if self._folder is None:
-                self._root.mkdir(parents=True, exist_ok=True)
+                make_folder(self._root)
                 for other in self._root.glob(f"{_PREFIX}*"):
                     _remove_if_unlocked(other)
                 folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._root))  # readable by the owner alone

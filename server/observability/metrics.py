@@ -28,7 +28,7 @@ from server.admission import Admission
 from server.auth.rate_limits import RateLimiter
 from server.engine.lifecycle import EngineLifecycle, State
 from server.error_mapping import TABLE
-from server.observability.observer import AnswerRecord, Generation, HttpRequest, TokenCounts
+from server.observability.observer import HTTP_METHODS, AnswerRecord, Generation, HttpRequest, TokenCounts
 from server.version import installed_version
 
 _COUNTED: Final = {
@@ -156,7 +156,6 @@ def engine_kind(lifecycle: EngineLifecycle) -> str:
     return type(getattr(engine, "inner", engine)).__name__.removesuffix("Engine").lower()
 
 
-_VERBS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
 _CODES: Final = frozenset(code for _, _, code in TABLE.values()) | {"unknown_url"}
 _ENDPOINTS: Final = frozenset(get_args(Endpoint))
 _STATUSES: Final = frozenset(get_args(CallStatus))
@@ -229,7 +228,7 @@ class Metrics:
         return encode(self.registry), content_type
 
     def replied(self, request: HttpRequest) -> None:
-        verb = _of(_VERBS, request.method)
+        verb = _of(HTTP_METHODS, request.method)
         self._requests.labels(request.route or "none", verb, str(request.status)).inc()
         self._request_s.labels(request.route or "none").observe(request.seconds)
         if request.code:

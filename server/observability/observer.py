@@ -12,18 +12,21 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from models.decoding.types import LoopUsage
 from retrieval.observer import NullObserver, RetrievalObserver
 from server.methods.base import CallReplied, Done, Event, TextDelta, TranscriptDelta
 from server.observability.logging_setup import log_event, request_id
 
+HTTP_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
     """Describe one request that has ended.
 
+    ``method``: one of ``HTTP_METHODS``, or "other".
     ``route``: the template (``/v1/models/{model}``), "" if none matched. ``code``: of the error reply, "" for none.
     """
 

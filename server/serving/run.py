@@ -21,12 +21,14 @@ from models.engines.base import Engine
 from server.app import create_app
 from server.auth.api_keys import Keyring, require_keys
 from server.egress.policy import EgressPolicy
+from server.printable import unescaped
 from server.serving.connections import configure_listener, with_slow_client_limits
 from server.serving.key_summary import access_lines, named_keys
 from server.settings.loading import SettingsInvalid, variable_name
 from server.settings.schema import Settings
 from server.settings.server import ServerSettings
 from server.wiring.bootstrap import build_services
+from server.wiring.data_files import protect_data
 from server.wiring.keys import open_keyring
 from server.wiring.services import Services
 
@@ -114,6 +116,7 @@ def run_server(settings: Settings) -> int:
     """
     keyring = open_keyring(settings)
     require_keys(settings, keyring)
+    protect_data(settings)  # after the check of the key file, which says whether others could write it
     listener = listen(settings.server)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -237,5 +240,6 @@ def egress_lines(services: Services) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    stream = unescaped(sys.stderr)
+    stream.write(text)
+    stream.flush()

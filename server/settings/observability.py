@@ -38,9 +38,12 @@ class TracingSettings(SettingsGroup):
 class TraceSettings(SettingsGroup):
     """Configure the storage of traces."""
 
-    max_traces: int = Field(default=1000, ge=0, description="answers kept in memory")
+    max_traces: int = Field(default=1000, ge=0, description="answers kept in memory, shared fairly between keys")
     max_bytes: int = Field(default=67_108_864, ge=0, description="memory for them")
     dir: Path | None = Field(default=None, description="also append each trace to a JSONL file here")
+    max_file_bytes: int = Field(
+        default=268_435_456, ge=65_536, description="size of that file; the oldest traces of the busiest keys go first"
+    )
 
 
 class LogSettings(SettingsGroup):

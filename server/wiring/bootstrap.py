@@ -29,6 +29,7 @@ from server.observability.setup import Observability, build_observability
 from server.settings.model import ModelSettings
 from server.settings.paths import namespaces_dir
 from server.settings.schema import Settings
+from server.trace_file import TraceFile
 from server.traces import MemoryTraceStore
 from server.wiring.gpu_memory import check_memory
 from server.wiring.graph import build_graph_service
@@ -75,9 +76,9 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in (genegpt, kg_rag, medrag, i_medrag):
         methods[method.name] = GroundedMethod(for_model(method, card))
-    traces = MemoryTraceStore(
-        max_traces=settings.traces.max_traces, max_bytes=settings.traces.max_bytes, folder=settings.traces.dir
-    )
+    kept = settings.traces
+    file = TraceFile(kept.dir, kept.max_file_bytes) if kept.dir else None
+    traces = MemoryTraceStore(max_traces=kept.max_traces, max_bytes=kept.max_bytes, file=file)
     ncbi.begin()
     return Services(
         Components(

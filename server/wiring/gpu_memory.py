@@ -15,6 +15,7 @@ from models.encoders.memory import cross_encoder_memory, encoder_memory
 from models.errors import ArrowheadError
 from retrieval.corpus.errors import CorpusError
 from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.store.base import log_name
 from retrieval.index.memory_estimate import GIB, MemoryBudget, MemoryClaim, estimate
 from server.evidence.passages import Retrieval
 from server.settings.schema import Settings
@@ -47,7 +48,7 @@ def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[MemoryClaim]
     if chosen.backend != "faiss":
         for name in namespaces.names():
             if num_bytes := _index_bytes(namespaces, name):
-                yield MemoryClaim(f"vectors of {name}", "index", _CARD, num_bytes)
+                yield MemoryClaim(f"vectors of namespace {log_name(name)}", "index", _CARD, num_bytes)
     options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
     for name in chosen.encoder_names:
         yield MemoryClaim(name, "encoder", _CARD, encoder_memory(name, options).total)
@@ -69,7 +70,7 @@ def _index_bytes(namespaces: Namespaces, name: str) -> int:
             fingerprint = namespace.store.meta("fingerprint")
             rows = namespace.store.counts().passages
     except CorpusError as error:
-        log.warning("namespace not counted: name=%s cause=%s", name, type(error).__name__)
+        log.warning("namespace not counted: namespace=%s cause=%s", log_name(name), type(error).__name__)
         return 0
     return estimate("flat", rows, int(json.loads(fingerprint)["dim"])).memory if fingerprint else 0
 
@@ -85,7 +86,7 @@ def preload(retrieval: Retrieval) -> None:
                 if namespace.has("vectors"):
                     namespace.vectors.stats()
         except ArrowheadError as error:
-            log.warning("index not loaded: namespace=%s cause=%s", name, type(error).__name__)
+            log.warning("index not loaded: namespace=%s cause=%s", log_name(name), type(error).__name__)
     for name in retrieval.encoders.names:
         try:
             retrieval.encoders.encoder(name)

@@ -98,6 +98,32 @@ async def test_the_bound_counts_bytes_and_not_characters(make: Callable[..., Tra
     assert await stored(store, range(2)) == [1]
 
 
+async def test_a_key_that_asks_much_pushes_out_its_own(make: Callable[..., TraceStore]) -> None:
+    """By number: the other key's traces are older than all of them, and stay."""
+    store = make(max_traces=10)
+    for number in range(4):
+        await store.put(head(number, "quiet"), [])
+    for number in range(100, 300):
+        await store.put(head(number, "busy"), [])
+    assert await stored(store, range(4), "quiet") == [0, 1, 2, 3]
+    assert await stored(store, range(100, 300), "busy") == list(range(294, 300))
+
+
+async def test_a_key_with_long_traces_pushes_out_its_own(make: Callable[..., TraceStore]) -> None:
+    """By bytes; of two keys that both ask much, each keeps its half, and shares are free again for others."""
+    store = make(max_bytes=10_000)
+    for number in range(3):
+        await store.put(head(number, "quiet"), [{"content": "x" * 500}])
+    for number in range(100, 120):
+        await store.put(head(number, "busy"), [{"content": "x" * 3000}])
+    assert await stored(store, range(3), "quiet") == [0, 1, 2]
+    assert await stored(store, range(100, 120), "busy") == [118, 119]
+    for number in range(200, 260):
+        await store.put(head(number, "quiet"), [{"content": "x" * 500}])
+    assert await stored(store, range(100, 120), "busy") == [119]
+    assert len(await stored(store, range(200, 260), "quiet")) >= 8
+
+
 async def test_no_trace_is_stored_where_none_is_allowed(make: Callable[..., TraceStore]) -> None:
     """A bound of zero switches the store off without an error."""
     store = make(max_traces=0)

@@ -122,12 +122,17 @@ class Running:
 
 
 @contextmanager
-def serve(environment: dict[str, str], *flags: str, stdout: int = subprocess.DEVNULL) -> Iterator[Running]:
-    """``arrowhead serve`` on a free port until the block ends. ``stdout``: file descriptor for what it prints there."""
+def serve(
+    environment: dict[str, str], *flags: str, stdout: int = subprocess.DEVNULL, umask: int = -1
+) -> Iterator[Running]:
+    """``arrowhead serve`` on a free port until the block ends.
+
+    ``stdout``: file descriptor for what it prints there. ``umask``: that of the shell it is run from, -1 for ours.
+    """
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
     command = [sys.executable, "-m", "server", "serve", "--port", "0", *flags]
     process = subprocess.Popen(
-        command, cwd=ROOT, env=clean | environment, stderr=subprocess.PIPE, stdout=stdout, text=True
+        command, cwd=ROOT, env=clean | environment, stderr=subprocess.PIPE, stdout=stdout, text=True, umask=umask
     )
     lines: list[str] = []
     ready = threading.Event()

@@ -60,6 +60,20 @@ def test_ask_at_a_running_server(environment: dict[str, str], running: Any) -> N
         assert (done.returncode, done.stdout) == (0, TRANSCRIPT)
 
 
+def test_ask_shows_control_characters_of_an_answer_escaped(environment: dict[str, str], tmp_path: Path) -> None:
+    """A terminal must not obey what a model read somewhere; the JSON has the text as it is."""
+    hostile = "PSMB10 \x1b]0;owned\x07\x9b2J\u202e."
+    (tmp_path / "script.json").write_text(json.dumps([{"regex": "(?s).", "text": f"Answer: {hostile}\n\n"}]))
+    own = environment | {"ARROWHEAD_MODEL__SCRIPT": str(tmp_path / "script.json")}
+    shown, as_json = _run(own, "ask", QUESTION), _run(own, "ask", QUESTION, "--json")
+
+    for done in (shown, as_json):
+        assert done.returncode == 0
+        assert not [sign for sign in done.stdout + done.stderr if sign in hostile and not sign.isprintable()]
+    assert r"PSMB10 \x1b]0;owned\x07\x9b2J\u202e." in shown.stdout
+    assert json.loads(as_json.stdout)["answer"] == hostile
+
+
 def test_ask_uses_the_built_in_gateway_by_default(environment: dict[str, str], tmp_path: Path) -> None:
     """No address set and egress off: calls are answered in this process from the sample of facts."""
     script = [

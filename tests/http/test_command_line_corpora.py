@@ -71,6 +71,28 @@ def test_a_namespace_from_its_making_to_its_end(arrowhead: Shell, tmp_path: Path
     assert "again: whole, 2 documents" in arrowhead("namespace", "verify", "again")
 
 
+HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\x08\r\x85\u202e\u2066"
+
+
+def test_control_characters_of_documents_are_shown_escaped(arrowhead: Shell, tmp_path: Path) -> None:
+    """In titles, ids, passages and names of files; the JSON has the same value without them."""
+    row = {"id": "Book_1", "title": f"T{HOSTILE}", "content": f"Thylacine {HOSTILE} extinct."}
+    lines = json.dumps(row | {"contents": f"{row['title']}. {row['content']}"}), "no json"
+    files = [tmp_path / "notes.jsonl", tmp_path / f"x{HOSTILE}.txt"]
+    for file, text in zip(files, ("\n".join(lines), "A quokka."), strict=True):
+        file.write_text(text)
+    arrowhead("namespace", "create", "notes")
+    added = arrowhead.start("namespace", "add", "notes", *map(str, files))
+    texts = [*added.communicate(timeout=120), arrowhead("search", "thylacine"), arrowhead("search", "quokka")]
+    as_json = arrowhead("search", "thylacine", "--json", "-k", "1")
+    texts.append(as_json)
+
+    assert added.returncode == 0, texts
+    assert {sign for text in texts for sign in text if sign in HOSTILE and not sign.isprintable()} == set()
+    assert "\\x1b[2J" in texts[2] and "Thylacine" in texts[2] and "\\u202e" in texts[2]
+    assert "\x1b[2J" in json.loads(as_json)["text"]
+
+
 def test_an_index_is_made_again_from_the_passages(arrowhead: Shell, tmp_path: Path) -> None:
     """A flipped byte in an index is refused by name and mended by one command; the passages are never in danger."""
     arrowhead("namespace", "create", "notes")

@@ -91,17 +91,22 @@ def test_what_the_gateway_knows_stays(site: Site) -> None:
                       "withheld": [], "note": ""}  # fmt: skip
 
 
-def test_what_the_gateway_lacks_goes_out(site: Site) -> None:
-    """The answer, its trace, /ready and the audit log name the host and the class."""
-    answer, said, egress = site.ask("unknown")
-    asked = urllib.request.Request(f"{site.server.url}/ready", headers={"Authorization": f"Bearer {FIRST}"})
+def _ready(site: Site, key: str) -> Any:
+    asked = urllib.request.Request(f"{site.server.url}/ready", headers={"Authorization": f"Bearer {key}"})
     with urllib.request.urlopen(asked, timeout=30) as reply:
-        ready = json.load(reply)
+        return json.load(reply)
+
+
+def test_what_the_gateway_lacks_goes_out(site: Site) -> None:
+    """The answer, its trace, the key's /ready and the audit log name host and class; another key sees its own."""
+    answer, said, egress = site.ask("unknown")
+    ready, others = (_ready(site, key) for key in (FIRST, SECOND))
 
     assert (answer, said) == ("found outside", f"left this machine: symbol to {HOST}")
     assert (egress["went_to"], egress["left"], egress["classes"]) == (HOST, True, ["symbol"])
     assert (ready["egress"], ready["egress_profile"]) == ("local-first", "hospital")
     assert ready["egress_allows"] == ["id", "symbol", "term"] and f"symbol to {HOST}" in ready["left"]
+    assert (others["egress"], others["left"]) == ("off", NOTHING)
     sent = [line for line in site.lines() if line["event"] == "send"]
     assert {(line["key_id"], line["where"]) for line in sent} == {(key_id(FIRST), HOST)}
     assert "MECL1" not in site.log.read_text()

@@ -18,7 +18,11 @@ from ncbi_server import Answer, NcbiServer, Seen
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 CUT = json.dumps({"header": {}, "esearchresult": {"count": "1", "idlist": ["5699"]}})[:40].encode()
 PAGE = b"<!DOCTYPE html><html><body>NCBI is being maintained</body></html>"
+HALF = {"header": {}, "esearchresult": {"ERROR": "no term \ud800 \udc00 \udfff\ud800"}}
+HALF_ID = {"header": {}, "esearchresult": {"count": "1", "idlist": ["7\udfff"], "translationset": ["\ud83d"]}}
+JSON = {"Content-Type": "application/json"}
 FAILURES = {
+    "half a character": Answer(body=json.dumps(HALF).encode(), headers=JSON),
     "throttled": Answer(status=429, headers={"Retry-After": "0"}, body=b'{"error":"API rate limit exceeded"}'),
     "failing": Answer(status=500, body=b"Internal Server Error"),
     "hanging": Answer(hang=True),
@@ -29,11 +33,12 @@ FAILURES = {
     "huge": Answer(stream_bytes=50 * 2**20, headers={"Content-Type": "application/json"}),
     "huge, unannounced": Answer(stream_bytes=50 * 2**20, announced=-1),
 }
+ODD = {"half an id": Answer(body=json.dumps(HALF_ID).encode(), headers=JSON)}
 ENDING = "Answer: not found, the call failed\n\n"
 
 
 def _answer(seen: Seen) -> Answer:
-    return FAILURES[seen.params["term"].replace("_", " ")]
+    return (FAILURES | ODD)[seen.params["term"].replace("_", " ")]
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +67,9 @@ def client(
     script = tmp_path_factory.mktemp("failing") / "script.json"
     calls = [
         {"suffix": f"Question: {name}\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term={name.replace(' ', '_')}]->"}
-        for name in FAILURES
+        for name in (*FAILURES, *ODD)
     ]
-    script.write_text(json.dumps([*calls, {"regex": r"\[error: [^\]]+\]\n$", "text": ENDING}]))
+    script.write_text(json.dumps([*calls, {"regex": r"\[(error: |1 id)[^\]]+\]\n$", "text": ENDING}]))
     settings = {
         "ARROWHEAD_MODEL__SCRIPT": str(script),
         "ARROWHEAD_NCBI__EUTILS_URL": failing_ncbi,
@@ -107,3 +112,21 @@ def test_a_storm_of_failures_costs_no_answer(client: openai.OpenAI) -> None:
         ("not found, the call failed", "stop", "error")
     }
     assert client.models.list().data
+
+
+@pytest.mark.parametrize("failure", ["half a character", "half an id"])
+def test_halves_of_characters_in_a_reply_reach_no_client(client: openai.OpenAI, failure: str) -> None:
+    """They are replaced where the reply comes in: the answer, its stream and its trace can be sent."""
+    messages: Any = [{"role": "user", "content": failure}]
+    whole = client.chat.completions.create(model="scripted:genegpt", messages=messages)
+    stream = client.chat.completions.create(
+        model="scripted:genegpt", messages=messages, stream=True, extra_body={"arrowhead": {"events": True}}
+    )
+    pieces = list(stream)
+    with urllib.request.urlopen(f"{client.base_url}traces/{whole.id}", timeout=30) as reply:
+        trace = json.load(reply)
+
+    assert whole.choices[0].message.content is not None and "not found" in whole.choices[0].message.content
+    assert pieces[-1].choices == [] or pieces[-1].choices[0].finish_reason == "stop"
+    assert "\ufffd" in json.dumps(trace["choices"][0]["calls"], ensure_ascii=False)
+    json.dumps(trace, ensure_ascii=False).encode()

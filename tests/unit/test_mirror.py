@@ -47,6 +47,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/cli/gateway.py",
         "server/wiring/ncbi.py",
     ),
+    "tests/http/test_file_modes.py": ("server/wiring/data_files.py",),
     "tests/http/test_keys.py": (
         "server/cli/keys.py",
         "server/wiring/keys.py",
@@ -112,6 +113,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/corpus/store/schema.py",
         "retrieval/passages.py",
     ),
+    "tests/unit/retrieval/test_xml_bombs.py": ("retrieval/formats/xml_prolog.py",),
     "tests/unit/retrieval/formats/test_pmc_jats.py": ("retrieval/formats/xml_records.py",),
     "tests/unit/retrieval/formats/test_pubmed_xml.py": ("retrieval/formats/items.py",),
     "tests/unit/retrieval/gateway/blast/databases/test_catalog.py": (

@@ -16,7 +16,7 @@ from models.encoders.base import Encoder, PassageText
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.namespaces.settings import Backends, TextIndex, embedded_title, has_replaced_words, settings_of
-from retrieval.corpus.store.base import PassageStore, PassageWriter, Target
+from retrieval.corpus.store.base import PassageStore, PassageWriter, Target, log_name
 from retrieval.index.base import Rows, VectorIndex
 from retrieval.index.errors import IndexMismatch
 from retrieval.lexical.base import LexicalIndex
@@ -179,7 +179,7 @@ class Namespace:
             return
         log.warning(
             "namespace=%s: its back end of words was removed, the index is built again with %s: passages=%d",
-            self.name,
+            log_name(self.name),
             self.settings.words,
             self.store.counts().passages,
         )

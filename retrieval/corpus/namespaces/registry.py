@@ -18,7 +18,7 @@ from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceUnknown
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings
-from retrieval.corpus.store.base import Counts, PassageWriter, Target, checked_name
+from retrieval.corpus.store.base import Counts, PassageWriter, Target, checked_name, log_name
 from retrieval.index.errors import IndexFault
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,8 @@ class Namespaces:
             with self._lock:
                 self._retire(name)
         except (NamespaceBusy, NamespaceDamaged, IndexFault) as error:
-            log.warning("namespace=%s: its index of words cannot be built again now: %s", name, error.message)
+            cause = type(error).__name__
+            log.warning("namespace=%s: its index of words cannot be built again now: %s", log_name(name), cause)
 
     @contextlib.contextmanager
     def _leased(self, name: str) -> Iterator[Namespace]:

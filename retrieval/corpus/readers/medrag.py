@@ -21,6 +21,7 @@ from retrieval.corpus.items import (
     path_of,
     unreadable_file,
 )
+from retrieval.formats.characters import whole_characters
 from retrieval.formats.sources import Source
 from retrieval.passages import Document
 
@@ -46,7 +47,7 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
 
 def _item(file: str, number: int, line: str, options: ReadOptions) -> Item:
     try:
-        row = json.loads(line)
+        row = json.loads(whole_characters(line))
     except (json.JSONDecodeError, RecursionError):
         return SkippedRecord(file, number, "the line is no JSON")
     if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not row["id"].strip():

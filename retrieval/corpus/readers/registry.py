@@ -11,20 +11,43 @@ from types import MappingProxyType
 from typing import Final
 
 from retrieval.corpus.errors import DocumentUnreadable, NamespaceInvalid
-from retrieval.corpus.items import Reader, unreadable_file
+from retrieval.corpus.items import NO_OPTIONS, Item, Reader, ReadOptions, unreadable_file
 from retrieval.corpus.readers import medrag, pdf, plain, pmc, pubmed, pubmed_json, statpearls
 from retrieval.formats.archives import is_tar, tar_members
 from retrieval.formats.sources import Source
+from retrieval.formats.xml_prolog import DeclaredXml, refuse_declarations
+
+
+def _without_declarations(read: Reader) -> Reader:
+    """Let a reader take no XML with declarations of its own, not even as plain text."""
+
+    def guarded(path: Path, options: ReadOptions = NO_OPTIONS, /) -> Iterator[Item]:
+        with unreadable_file():
+            _refuse_declarations(Source(path))
+        yield from read(path, options)
+
+    return guarded
+
+
+def _refuse_declarations(source: Source) -> None:
+    try:
+        refuse_declarations(source.chunks())
+    except DeclaredXml as error:
+        raise DocumentUnreadable(f"{source.path}: {error}") from None
+
 
 READERS: Final[Mapping[str, Reader]] = MappingProxyType(
     {
-        "pubmed": pubmed.read,
-        "pubmed-json": pubmed_json.read,
-        "pmc": pmc.read,
-        "medrag": medrag.read,
-        "statpearls": statpearls.read,
-        "pdf": pdf.read,
-        "text": plain.read,
+        name: _without_declarations(read)
+        for name, read in (
+            ("pubmed", pubmed.read),
+            ("pubmed-json", pubmed_json.read),
+            ("pmc", pmc.read),
+            ("medrag", medrag.read),
+            ("statpearls", statpearls.read),
+            ("pdf", pdf.read),
+            ("text", plain.read),
+        )
     }
 )
 _ROOTS: Final = {
@@ -64,6 +87,7 @@ def guess_reader(path: Path) -> str:
     """
     with unreadable_file():
         source = Source(path)
+        _refuse_declarations(source)
         head = _head(source.chunks())
         if not head.strip():
             raise DocumentUnreadable(f"{path}: the file is empty")

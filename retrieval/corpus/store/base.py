@@ -5,6 +5,7 @@ The contract is in ``tests/contract/test_passage_store_contract.py``.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -27,6 +28,11 @@ Change = Literal["added", "changed", "noted", "unchanged"]
 
 def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
+
+
+def log_name(name: str) -> str:
+    """Return what stands for a namespace in logs, since its name is what a client wrote: 8 digits of its SHA-256."""
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def checked_name(name: str) -> str:

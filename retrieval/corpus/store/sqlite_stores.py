@@ -18,6 +18,7 @@ from retrieval.corpus.store.reader import SqlitePassageStore
 from retrieval.corpus.store.schema import STORE_NAME
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
 from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
+from retrieval.storage.private_files import make_folder
 
 if TYPE_CHECKING:
     from retrieval.corpus.chunking import Chunker
@@ -45,7 +46,7 @@ class SqlitePassageStores:
         target = self._root / name
         lock = build_lock(target, wait_s=0.0)
         try:
-            self._root.mkdir(parents=True, exist_ok=True)
+            make_folder(self._root)
             lock.__enter__()
         except TimeoutError:
             raise NamespaceBusy(f"namespace {name} is being changed by another process") from None

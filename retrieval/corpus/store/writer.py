@@ -18,6 +18,7 @@ from retrieval.corpus.store import schema
 from retrieval.corpus.store.base import TARGETS, Change, Target
 from retrieval.corpus.store.schema import Cut
 from retrieval.passages import passage_id
+from retrieval.storage.private_files import create_file
 
 if TYPE_CHECKING:
     from retrieval.corpus.chunking import Chunker
@@ -28,6 +29,7 @@ _COLUMNS: Final = "passage_id, document, start, stop, section, page, same"
 
 def create_store(path: Path, meta: Mapping[str, str]) -> None:
     """Create a store at ``path``; it is on the disk when this returns."""
+    create_file(path)
     with contextlib.closing(_connect(path)) as connection, connection:
         schema.create(connection)
         rows = {"schema": schema.SCHEMA_VERSION, "generation": "0", "indexed": "0", **meta}

@@ -26,6 +26,7 @@ from retrieval.gateway.blast.results.formats import PageRequest, reply_with, sea
 from retrieval.gateway.blast.results.hits import BlastResult, read_results
 from retrieval.gateway.errors import BlastDatabaseError
 from retrieval.gateway.http_reply import Reply
+from retrieval.storage.private_files import make_folder
 
 _BUILD_TIMEOUT_S: Final = 120.0
 _TEMPORARY: Final = ".fasta-"
@@ -116,7 +117,7 @@ class SampleDatabase:
 
     def _build(self) -> None:
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_folder(self._directory)
             self._remove_leftovers()
             with tempfile.TemporaryDirectory(dir=self._directory, prefix=_TEMPORARY) as folder:
                 fasta = Path(folder) / "segments.fasta"

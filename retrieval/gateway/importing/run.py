@@ -30,6 +30,7 @@ from retrieval.gateway.store.schema import decode
 from retrieval.gateway.store.staging import Operation, Staging
 from retrieval.gateway.store.writer import Row, StoreWriter, links_of, organism_of
 from retrieval.storage.durable import sync
+from retrieval.storage.private_files import make_folder
 
 _BATCH: Final = 20_000
 _MAX_SHOWN: Final = 20
@@ -75,7 +76,7 @@ def import_file(
         GatewayBusyError: another import is running.
         GatewayDataError: the store cannot be read or written.
     """
-    data_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(data_dir)
     with _import_lock(data_dir):
         open_store(data_dir).close()
         digest = _sha256(path, on_progress)

@@ -24,6 +24,7 @@ from retrieval.gateway.store.indexing import RankFeatures, uid_of
 from retrieval.gateway.store.schema import decode, phrase_of
 from retrieval.gateway.store.writer import StoreWriter
 from retrieval.storage.durable import sync
+from retrieval.storage.private_files import make_folder
 from retrieval.storage.sqlite_pool import ReadPool
 
 SAMPLE, SITE = "sample", "site"
@@ -35,7 +36,7 @@ _R = TypeVar("_R")
 
 def build_store(corpus: Corpus, path: Path) -> None:
     """Build the sample's store beside ``path`` and rename it there, so that a reader never sees a partial one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     draft = Path(name)

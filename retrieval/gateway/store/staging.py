@@ -15,6 +15,7 @@ from typing import Any, Final
 from retrieval.formats.records import Database, Link, Organism, Removal
 from retrieval.gateway.store.indexing import RankFeatures
 from retrieval.gateway.store.writer import Row
+from retrieval.storage.private_files import create_file, make_folder
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS staged (n INTEGER PRIMARY KEY, op TEXT NOT NULL, db TEXT, uid INTEGER, key TEXT,
@@ -48,7 +49,8 @@ class Staging:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
+        create_file(path)
         self._connection = sqlite3.connect(path, isolation_level=None)
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from models.errors import ArrowheadError
+from retrieval.formats.characters import whole_characters
 
 MAX_ENTITIES: Final = 16
 _MAX_NAME: Final = 200
@@ -111,7 +112,7 @@ def parse(reply: str, kinds: Iterable[str]) -> list[tuple[str, str]]:
     if len(reply) > _MAX_REPLY:
         raise ValueError(f"it is longer than {_MAX_REPLY} characters")
     try:
-        answer = json.loads(reply)
+        answer = json.loads(whole_characters(reply))
     except RecursionError as fault:
         raise ValueError("it is nested too deep") from fault
     if not isinstance(answer, dict) or set(answer) != {"entities"} or not isinstance(answer["entities"], list):

@@ -46,6 +46,7 @@ from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import IndexSpec
 from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
 from retrieval.storage.durable import Disk
+from retrieval.storage.private_files import make_folder
 
 log = logging.getLogger(__name__)
 MAX_IN_MEMORY: Final = 100_000
@@ -196,7 +197,7 @@ def open_or_build(
     with suppress(GraphDamaged):
         return open_folder(folder, store, names, encoder)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         with build_lock(folder, wait_s):
             recover(folder)
             try:

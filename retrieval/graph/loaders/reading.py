@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.errors import ImportFileError
+from retrieval.formats.characters import whole_characters
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Line, Source, split_lines
 from retrieval.graph.errors import GraphFileInvalid
@@ -181,7 +182,7 @@ def json_object(text: str) -> dict[str, Any]:
         MalformedRecord: the text is not a JSON object.
     """
     try:
-        found = json.loads(text)
+        found = json.loads(whole_characters(text))
     except (ValueError, RecursionError) as fault:
         raise MalformedRecord(f"no JSON: {fault}") from fault
     if not isinstance(found, dict):

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
 from retrieval.errors import NcbiError, NcbiMalformed, NcbiTimeout, NcbiTooLarge
+from retrieval.formats.characters import whole_characters
 from retrieval.graph.context.verbs import statement
 from retrieval.graph.errors import GraphNodeUnknown, GraphSourceMalformed, GraphSourceUnavailable
 from retrieval.graph.spoke.reply import Reply, read_reply
@@ -295,7 +296,7 @@ def _parsed(reply: HttpReply) -> Reply | None:
 
 def _json(reply: HttpReply) -> Any:
     try:
-        return json.loads(reply.body)
+        return json.loads(whole_characters(reply.body.decode("utf-8-sig", "replace")))
     except (ValueError, RecursionError) as fault:
         kind = reply.content_type.partition(";")[0] or "no type"
         raise GraphSourceMalformed(

@@ -36,6 +36,7 @@ from retrieval.graph.store.vectors import PROGRESS_FILE, embed_edges, write_list
 from retrieval.graph.store.writer import GraphWriter
 from retrieval.storage.atomic_folders import build_lock, recover, replace_folder
 from retrieval.storage.durable import Disk, FileDigest, digest_file, sync
+from retrieval.storage.private_files import FOLDER_MODE, make_folder
 
 
 class Kind(NamedTuple):
@@ -108,7 +109,7 @@ def build_graph(
         raise GraphError(f"no kind of graph is called {order.kind!r}; known: {', '.join(KINDS)}", param="kind")
     target = root / order.name
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        make_folder(root)
         with _sole(target, order.wait_s):
             recover(target)
             return _build(target, order, encoder, report_progress)
@@ -213,7 +214,7 @@ def _draft(target: Path, plan: bytes) -> Path:
     plan_file = draft / _PLAN_FILE
     if not (plan_file.is_file() and plan_file.read_bytes() == plan):
         shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(mode=0o755)
+        draft.mkdir(mode=FOLDER_MODE)
         Disk().replace(plan_file, plan)
     return draft
 

@@ -21,6 +21,7 @@ from retrieval.graph.context.verbs import statement
 from retrieval.graph.store.schema import EDGE_COLUMNS, EDGE_FROM, OFFSET_FILE, ROW_FILE, VECTOR_FILE, edge_from
 from retrieval.graph.types import Node
 from retrieval.storage.durable import Disk
+from retrieval.storage.private_files import FILE_MODE
 
 PROGRESS_FILE: Final = "embedded.json"
 _BATCH: Final = 256
@@ -41,7 +42,7 @@ def embed_edges(
     header = npy_header(np.float16, (rows, encoder.dim))
     width = encoder.dim * 2
     progress, disk = folder / PROGRESS_FILE, Disk()
-    handle = os.open(folder / VECTOR_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = os.open(folder / VECTOR_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         # Limited to the rows in the file: rows beyond its end would read as zeros.
         done = min(_done(progress), max(0, os.fstat(handle).st_size - len(header)) // width)

@@ -15,6 +15,7 @@ from retrieval.graph.errors import GraphFileInvalid
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.store.schema import INDICES, SCHEMA_VERSION, TABLES, fold, packed
 from retrieval.graph.types import Edge, Node, merged
+from retrieval.storage.private_files import create_file
 
 _BATCH: Final = 5000
 _STAGED: Final = """
@@ -40,6 +41,8 @@ class GraphWriter:
         self._staging = path.with_name("staging.sqlite")
         for leftover in (path, self._staging):
             leftover.unlink(missing_ok=True)
+        for new in (path, self._staging):
+            create_file(new)
         self._connection = connection = sqlite3.connect(path, isolation_level=None)
         # The file has no reader yet, and a killed build repeats this part: a journal would only cost time.
         connection.execute("ATTACH ? AS staging", (str(self._staging),))

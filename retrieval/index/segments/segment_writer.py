@@ -18,6 +18,7 @@ from retrieval.index.segments.manifest import SegmentEntry
 from retrieval.index.segments.segment import INDEX_FILE, segment_folder
 from retrieval.index.spec import KindChoice
 from retrieval.storage.durable import Disk, FileDigest, sync
+from retrieval.storage.private_files import FOLDER_MODE, make_folder
 
 _BLOCK: Final = 8_192
 
@@ -96,7 +97,8 @@ def write_segment(plan: SegmentPlan, parts: Sequence[RowSelection], backend: Bac
     order = _Order(parts)
     name = segment_folder(plan.number)
     home = plan.folder / name
-    home.mkdir(parents=True)
+    make_folder(home.parent)
+    home.mkdir(mode=FOLDER_MODE)
     mean = order.mean(plan.dim)
     files: dict[str, FileDigest] = {}
     arrays: dict[str, NDArray[Any]] = {

@@ -24,6 +24,7 @@ from retrieval.index.segments.manifest import Manifest, OpenOptions, SegmentEntr
 from retrieval.index.segments.segment import open_segment, segment_folder
 from retrieval.index.segments.snapshot import IndexSnapshot, LiveSegment
 from retrieval.storage.durable import Disk, FileLock, sync
+from retrieval.storage.private_files import make_folder
 
 CURRENT: Final = "manifest.json"
 _TRIES: Final = 50
@@ -48,7 +49,7 @@ class Storage:
         """
         try:
             for name in ("manifests", "segments", "deleted"):
-                (self.folder / name).mkdir(parents=True, exist_ok=True)
+                make_folder(self.folder / name)
             sync(self.folder)
         except OSError as fault:
             raise IndexWriteFailed(f"{self.folder} cannot be made: {fault}") from fault

@@ -13,6 +13,7 @@ from typing import Any, Final
 from retrieval.index.errors import IndexBusy, IndexDamaged, IndexInputInvalid, IndexMismatch, IndexWriteFailed
 from retrieval.lexical.tokens import TOKENIZER_VERSION
 from retrieval.passages import Passage
+from retrieval.storage import private_files
 from retrieval.storage.durable import FileLock, sync
 
 SCHEMA_VERSION: Final = 1
@@ -68,10 +69,9 @@ def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     try:
         if folder.exists() and any(folder.iterdir()):
             return
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(folder.parent)
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.build-", dir=folder.parent))
         try:
-            draft.chmod(0o755)
             fill(draft)
             draft.rename(folder)
             sync(folder.parent)

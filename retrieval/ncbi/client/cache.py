@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
+from retrieval.storage.private_files import FILE_MODE, create_file, make_folder
 from retrieval.types import RawReply
 
 T = TypeVar("T")
@@ -81,13 +82,14 @@ class ReplyCache:
 
     def _open(self) -> sqlite3.Connection:
         if self._db is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._path.parent)
+            create_file(self._path)
             db = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
             try:
                 self._use_write_ahead_log(db)
                 db.execute("PRAGMA synchronous=NORMAL")
                 db.executescript(_SCHEMA)
-                self._path.chmod(0o600)  # it holds the text of questions
+                self._path.chmod(FILE_MODE)  # it holds the text of questions
             except (sqlite3.Error, OSError):
                 db.close()
                 raise

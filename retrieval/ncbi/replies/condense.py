@@ -398,7 +398,8 @@ def _snp_line(snp: SnpRecord) -> str:
 
 
 def _doc_line(doc: DocRecord) -> str:
-    return "; ".join([doc.title or doc.uid, *(f"{k} {v}" for k, v in doc.fields.items()), f"id {doc.uid}"])
+    title = f"RETRACTED: {doc.title or doc.uid}" if doc.is_retracted else doc.title or doc.uid
+    return "; ".join([title, *(f"{k} {v}" for k, v in doc.fields.items()), f"id {doc.uid}"])
 
 
 def _text_line(text: TextRecord) -> str:

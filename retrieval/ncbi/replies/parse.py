@@ -13,6 +13,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from retrieval.errors import BlastFailed, NcbiError, NcbiMalformed, NcbiReplyError
+from retrieval.formats.xml_prolog import DeclaredXml, refuse_declared
 from retrieval.ncbi.calls.parameter_classes import common_name
 from retrieval.ncbi.replies.parse_blast import parse_blast
 from retrieval.ncbi.replies.records import (
@@ -84,7 +85,18 @@ def doc_from_mapping(db: str, uid: str, doc: Mapping[str, Any]) -> Record:
     names = _FIELDS.get("nuccore" if db == "nucleotide" else db, ("title", "name", "description"))
     fields = {name: text for name in names if (text := _flat(doc.get(name)))}
     title = fields.pop("title", "") or fields.pop("scientificname", "")
-    return DocRecord(uid, title, fields)
+    return DocRecord(uid, title, fields, is_retracted=_RETRACTED.search(_notices(doc)) is not None)
+
+
+_RETRACTED: Final = re.compile(r"\bretracted publication\b|\b(?<!partial )retraction in\b", re.IGNORECASE)
+
+
+def _notices(doc: Mapping[str, Any]) -> str:
+    """Return an article's publication types and the kinds of notices that refer to it."""
+    references = doc.get("references")
+    listed = references if isinstance(references, list) else []
+    kinds = [one.get("reftype") for one in listed if isinstance(one, Mapping)]
+    return "; ".join([_flat(doc.get("pubtype")), *map(_flat, kinds)])
 
 
 def _flat(value: Any) -> str:
@@ -154,6 +166,9 @@ def mapping_from_xml(db: str, element: ElementTree.Element) -> dict[str, Any]:
     doc: dict[str, Any] = {child.tag.lower(): (child.text or "").strip() for child in element}
     if (organism := element.find("Organism")) is not None:
         doc["organism"] = {c.tag.lower(): (c.text or "").strip() for c in organism} or doc.get("organism", "")
+    if db == "pubmed":
+        doc["pubtype"] = [kind.text or "" for kind in element.iter("PubType")]
+        doc["references"] = [{"reftype": kind.text or ""} for kind in element.iter("RefType")]
     if db == "snp":
         doc["genes"] = [
             {"name": g.findtext("NAME") or "", "gene_id": g.findtext("GENE_ID") or ""} for g in element.iter("GENE_E")
@@ -325,11 +340,13 @@ def _einfo(result: Mapping[str, Any]) -> ParsedReply:
 
 
 def _from_xml(call: NcbiCall, body: str) -> ParsedReply:
+    try:
+        refuse_declared(body)
+    except DeclaredXml as error:
+        raise NcbiMalformed("NCBI's XML declares entities, which a reply never does") from error
     if found := _DOCUMENT.findall(body):
         docs = [_xml_document(call.db, text) for text in found]
         return RecordList(call.db, tuple(docs), cut=body.count("<DocumentSummary ") > len(found))
-    if "<!ENTITY" in body:
-        raise NcbiMalformed("NCBI's XML declares entities, which a reply never does")
     try:
         root = ElementTree.fromstring(body)
     except ElementTree.ParseError as error:

@@ -11,6 +11,7 @@ import re
 from Bio import Blast
 
 from retrieval.errors import BlastFailed, NcbiMalformed
+from retrieval.formats.xml_prolog import DeclaredXml, refuse_declared
 from retrieval.ncbi.replies.records import BlastHit, BlastResult
 
 _STATUS = re.compile(r"Status=(\w+)")
@@ -77,6 +78,10 @@ def _expect(text: str) -> float:
 
 def _from_xml(body: str) -> BlastResult:
     try:
+        refuse_declared(body)
+    except DeclaredXml as error:
+        raise NcbiMalformed("the BLAST reply declares entities, which it never does") from error
+    try:
         records = list(Blast.parse(io.BytesIO(body.encode())))
     except Exception as error:  # Biopython raises expat, value and corrupted-file errors alike
         return _salvage_xml(body, error)
@@ -92,6 +97,10 @@ def _salvage_xml(body: str, error: Exception) -> BlastResult:
         raise NcbiMalformed("the BLAST reply ends before its first hit does") from error
     tail = "</Hit></Iteration_hits></Iteration></BlastOutput_iterations></BlastOutput>"
     closed = body[:end] + tail
+    try:
+        refuse_declared(body)
+    except DeclaredXml as error:
+        raise NcbiMalformed("the BLAST reply declares entities, which it never does") from error
     try:
         records = list(Blast.parse(io.BytesIO(closed.encode())))
     except Exception as again:

@@ -101,11 +101,15 @@ class BlastResult:
 
 @dataclass(frozen=True, slots=True)
 class DocRecord:
-    """Hold a document summary of any other database: its most informative fields, in reading order."""
+    """Hold a document summary of any other database: its most informative fields, in reading order.
+
+    ``is_retracted``: of an article, its publication types or notices say so.
+    """
 
     uid: str
     title: str
     fields: Mapping[str, str] = field(default_factory=dict)
+    is_retracted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,16 @@
-"""Sanitize text of a model, so that displaying it fetches nothing and its links lead to web pages only.
+r"""Sanitize text of a model, so that displaying it fetches nothing and its links lead to web pages only.
 
 A chat client that renders Markdown or HTML fetches an image as soon as it is displayed: a URL that contains part of the
 conversation brings it to an attacker, e.g. the author of an abstract that the model read. One space makes such a
 construct plain text in Markdown, and it stays readable:
 
     ![x](address)           ! [x](address)       an image becomes a link
-    <img src=address>       < img src=address>   also every other element that can have attributes
+    <img src=address>       < img src=address>   also every element but plain ``_FORMATTING``
+    </svg>, <!--, <?xml     < /svg>, < !--, < ?xml
     [x](javascript:...)     [x] (javascript:...) also URLs of schemes other than http and https
     [x]: data:...           [x] : data:...
     <vbscript:...>          < vbscript:...>
+    \href{...}             \ href{...}            also the other commands of KaTeX and MathJax that make links or HTML
 
 Nothing else is changed, and nothing is removed. A construct is judged by the few characters after its first, so at most
 ``MAX_LOOKAHEAD`` characters are buffered, and the result does not depend on how the text was split. There is
@@ -26,25 +28,24 @@ from typing import Final
 from server.methods.base import Channel, Done, Event, Evidence, Reference, Step, TextDelta, TranscriptDelta
 
 MAX_LOOKAHEAD: Final = 64
-_TRIGGER: Final = re.compile(r"[!<\]]")
+_TRIGGER: Final = re.compile(r"[!<\]\\]")
 _BLANKS: Final = " \t\n\r\f\v"
 _WEB: Final = frozenset({"http", "https"})
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*")
-# Elements of HTML and SVG; renderers that accept untrusted HTML drop other names.
-_ELEMENT_NAMES: Final = (
-    "a abbr address animate applet area article aside audio b base bdi bdo bgsound big blink blockquote body br "
-    "button canvas caption center circle cite code col colgroup data datalist dd defs del desc details dfn dialog "
-    "dir div dl dt ellipse em embed feimage fieldset figcaption figure filter font footer foreignobject form "
-    "frame frameset g h1 h2 h3 h4 h5 h6 head header hgroup hr html i iframe image img input ins isindex kbd "
-    "keygen label legend li line link listing main map mark marquee mask math menu menuitem meta meter mpath nav "
-    "nobr noembed noframes noscript object ol optgroup option output p param path pattern picture plaintext "
-    "polygon polyline portal pre progress q rect rp rt ruby s samp script section select set slot small source "
-    "span strike strong style sub summary sup svg symbol table tbody td template text textarea tfoot th thead "
-    "time title tr track tspan tt u ul use var video view wbr xmp "
+# Elements that only format text. Without attributes they load nothing and lead nowhere.
+_FORMATTING_NAMES: Final = (
+    "b blockquote br caption cite code dd del dl dt em h1 h2 h3 h4 h5 h6 hr i ins kbd li mark ol p q s samp small "
+    "strong sub sup table tbody td tfoot th thead tr u ul var"
 )
-_ELEMENTS: Final = frozenset(_ELEMENT_NAMES.split())
-# Harmful even without attributes.
-_BARE: Final = frozenset({"script", "style", "plaintext", "xmp", "textarea", "title", "noscript", "template", "iframe"})
+_FORMATTING: Final = frozenset(_FORMATTING_NAMES.split())
+_EMPTY: Final = frozenset({"br", "hr"})
+_OPENING: Final = _FORMATTING | _WEB
+# A control word is the longest run of letters. Beside those of KaTeX that need its "trust" option, those of MathJax,
+# and what builds or loads a command by its name.
+_WORD: Final = re.compile(r"[A-Za-z@]*")
+_COMMAND_NAMES: Final = "href url includegraphics class cssid style data require csname unicode mmltoken action texttip"
+_COMMANDS: Final = frozenset(_COMMAND_NAMES.split())
+_COMMAND_PREFIX: Final = "html"
 
 
 class TextSanitizer:
@@ -116,30 +117,60 @@ def is_safe(text: str, *, ends: bool) -> bool | None:
         return True if ends else None
     if not _opens(text[:2]):
         return True
-    if text[0] == "!":
-        return False
-    decided = _element(text) if text[0] == "<" else _link(text)
+    match text[0]:
+        case "!":
+            decided: bool | None = False
+        case "<":
+            decided = _element(text)
+        case "\\":
+            decided = _command(text)
+        case _:
+            decided = _link(text)
     # A construct that is incomplete or too long to judge is no useful link or element.
     return False if decided is None and (ends or len(text) >= MAX_LOOKAHEAD) else decided
 
 
 def _opens(signs: str) -> bool:
     """Return whether these two characters may begin a construct."""
-    return signs in ("![", "](", "]:") or (signs[0] == "<" and signs[1].isascii() and signs[1].isalpha())
+    first, second = signs[0], signs[1]
+    is_letter = second.isascii() and second.isalpha()
+    if first == "<":
+        return is_letter or second in "/!?"
+    return (first == "\\" and is_letter) or signs in ("![", "](", "]:")
 
 
 def _element(text: str) -> bool | None:
-    """Return whether ``<name`` or a URL in angle brackets is safe, None if more text is needed."""
-    name = _NAME.match(text, 1)
-    assert name is not None
-    if name.end() == len(text):
+    """Return whether ``<name``, ``</name`` or a URL in angle brackets is safe, None if more text is needed."""
+    if text[1] in "!?":
+        return False
+    is_end = text[1] == "/"
+    if is_end and len(text) == 2:
         return None
-    behind, word = text[name.end()], name[0].lower()
-    if behind == ":":
-        return word in _WEB
-    if behind == ">":
-        return word not in _BARE
-    return behind not in "/" + _BLANKS or word not in _ELEMENTS
+    name = _NAME.match(text, 1 + is_end)
+    if name is None:
+        return False
+    word, rest = name[0].lower(), text[name.end() : name.end() + 3]
+    if not rest:
+        return None if any(known.startswith(word) for known in _OPENING) else False
+    if rest[0] == ":":
+        return word in _WEB and not is_end
+    if rest[0] == ">":
+        return word in _FORMATTING
+    if word in _EMPTY and not is_end and rest in ("/", " ", " /"):
+        return None
+    return word in _EMPTY and not is_end and (rest[:2] == "/>" or rest == " />")
+
+
+def _command(text: str) -> bool | None:
+    """Return whether a backslash with a word is safe, None if more text is needed."""
+    found = _WORD.match(text, 1)
+    assert found is not None
+    word = found[0].lower()
+    if word.startswith(_COMMAND_PREFIX):
+        return False
+    if found.end() < len(text):
+        return word not in _COMMANDS
+    return None if any(known.startswith(word) for known in (*_COMMANDS, _COMMAND_PREFIX)) else True
 
 
 def _link(text: str) -> bool | None:

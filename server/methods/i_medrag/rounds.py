@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from models.types import Grammar
+from retrieval.formats.characters import whole_characters
 from server.methods.shared.choices import one_line
 
 PairStatus = Literal["answered", "nothing_found", "failed", "cut_off"]
@@ -192,6 +193,7 @@ def plan_form(rounds: Rounds) -> str:
 
 def _read(written: str, letters: str) -> Plan:
     """Parse a plan, also from JSON that is cut off or surrounded by text; ``malformed`` marks an unexpected form."""
+    written = whole_characters(written)
     start = written.find("{")
     try:
         found, _ = json.JSONDecoder().raw_decode(written, start) if start >= 0 else (None, 0)

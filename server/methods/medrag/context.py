@@ -70,7 +70,7 @@ def title_of(found: RankedPassage) -> str:
     document, section = found.document, found.passage.section
     title = " ".join((document.title or document.document_id).split())
     about = ", ".join(part for part in (section, document.source or found.namespace) if part)
-    retracted = "; RETRACTED" if document.retracted_by else ""
+    retracted = "; RETRACTED" if document.is_retracted else ""
     return f"{title} ({' '.join(about.split())}{retracted})".replace("[", "(").replace("]", ")")
 
 
@@ -91,7 +91,7 @@ def passage_record(found: RankedPassage, **further: Any) -> dict[str, Any]:
         "url": found.document.url,
         "score": round(found.hit.score, 6),
         "ranks": dict(found.ranks),
-        "retracted": bool(found.document.retracted_by),
+        "retracted": found.document.is_retracted,
     }
 
 
@@ -180,7 +180,7 @@ def _distinct(found: Iterable[RankedPassage]) -> list[tuple[int, RankedPassage]]
 
 def _entry(number: int, found: RankedPassage) -> str:
     title = sanitize(" ".join(embedded_title(found.passage).split()))
-    if found.document.retracted_by:
+    if found.document.is_retracted:
         title = f"{title} (RETRACTED)".strip()
     text = sanitize(found.passage.text)
     return f"[{number}] {title}\n   {text}" if title else f"[{number}] {text}"

@@ -81,9 +81,14 @@ def searched(gathered: Gathered, place: int = 0) -> str:
     if not gathered.namespaces:
         return "no namespace to search"
     found = gathered.lists[place]
-    titles = [" ".join((one.document.title or one.document.document_id).split()) for one in found[:_MAX_TITLES]]
+    titles = [_marked_title(one) for one in found[:_MAX_TITLES]]
     best = f": {'; '.join(titles)}{' …' if len(found) > _MAX_TITLES else ''}" if titles else ""
     return f"{counted(len(found), 'passage')} in {listed(gathered.namespaces)} by {gathered.retriever}{best}"
+
+
+def _marked_title(found: RankedPassage) -> str:
+    title = " ".join((found.document.title or found.document.document_id).split())
+    return f"{title} (RETRACTED)" if found.document.is_retracted else title
 
 
 def read(context: Context) -> str:

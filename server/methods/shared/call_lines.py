@@ -115,7 +115,8 @@ def _pages_of(record: Mapping[str, Any]) -> Iterator[_ReadRecord]:
     for one in record.get("records") or ():
         uid = str(one["id"]).removeprefix("rs")
         if uid and not one["replaced_by"]:
-            label = f"{name} {'rs' if record['db'] == 'snp' else ''}{uid}"
+            mark = " (RETRACTED)" if uid in (record.get("retracted") or ()) else ""
+            label = f"{name} {'rs' if record['db'] == 'snp' else ''}{uid}{mark}"
             yield _ReadRecord(one["text"], ", ".join(filter(None, (one["title"], label))), page.format(uid))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -12,10 +13,13 @@ from corpus_files import CHAPTER, jats
 from ncbi_files import items, pubmed_record, pubmed_set, saved
 
 from models.errors import ArrowheadError
-from retrieval.corpus.readers.registry import READERS
+from retrieval.corpus.errors import DocumentUnreadable
+from retrieval.corpus.readers.registry import READERS, guess_reader
+from retrieval.errors import NcbiMalformed
 from retrieval.gateway.blast.results.hits import read_results
 from retrieval.ncbi.calls.urls import parse_call_url
 from retrieval.ncbi.replies.parse import parse_reply
+from retrieval.ncbi.replies.parse_blast import parse_blast
 from retrieval.types import RawReply
 
 SECRET = "the-secret-of-another-file"
@@ -101,6 +105,63 @@ def test_what_a_document_declares_is_not_followed(tmp_path: Path, trap: socket.s
     assert most < _MOST_BYTES
     with pytest.raises(TimeoutError):
         trap.accept()
+
+
+def _bomb(bomb: str, root: str, content: str) -> str:
+    declared = DECLARED[bomb].replace("{secret}", "/etc/hostname").replace("{port}", "9")
+    return f'<?xml version="1.0"?>\n<!-- a comment -->\n<!DOCTYPE {root} {declared}>\n{content}'
+
+
+INTERNAL = [name for name in DECLARED if "[" in DECLARED[name]]
+FORMS: dict[str, Callable[[str], bytes]] = {
+    "UTF-8": str.encode,
+    "UTF-8 with a mark": lambda text: text.encode("utf-8-sig"),
+    "UTF-16": lambda text: text.encode("utf-16"),
+    "UTF-16 without a mark": lambda text: text.replace("?>", ' encoding="UTF-16LE"?>', 1).encode("utf-16-le"),
+    "gzip": lambda text: gzip.compress(text.encode()),
+    "behind a long comment": lambda text: text.replace("a comment", "x" * 300_000, 1).encode(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("bomb", INTERNAL)
+def test_every_reader_refuses_declarations(tmp_path: Path, bomb: str, reader: str, form: str) -> None:
+    """Whatever reader is chosen for whatever XML, the one for plain text too, and in each encoding."""
+    path = tmp_path / "file.xml"
+    path.write_bytes(FORMS[form](_bomb(bomb, "article", jats(body="<p>&x;</p>"))))
+
+    with pytest.raises(DocumentUnreadable):
+        list(READERS[reader](path))
+    with pytest.raises(DocumentUnreadable):
+        guess_reader(path)
+
+
+@pytest.mark.parametrize("bomb", INTERNAL)
+@pytest.mark.parametrize("taker", ["reply of NCBI", "output of BLAST"])
+def test_replies_that_declare_entities_are_refused(tmp_path: Path, taker: str, bomb: str) -> None:
+    """Not read without them; a program's output also in UTF-16."""
+    root, build, read = TAKERS[taker]
+    path = saved(tmp_path / "file.xml", _bomb(bomb, root, build("x")))
+    with pytest.raises((ArrowheadError, ValueError), match="declares"):
+        read(path)
+    if taker == "output of BLAST":
+        with pytest.raises(ValueError, match="declares"):
+            read_results(path.read_text().encode("utf-16"), {})
+
+
+def test_summaries_behind_a_declaration_are_refused() -> None:
+    """Each summary is parsed by itself, so the declaration before them must be looked for first."""
+    summary = '<eSummaryResult><DocumentSummary uid="1"><Name>x</Name></DocumentSummary></eSummaryResult>'
+    body = _bomb("a billion laughs", "eSummaryResult", summary)
+    with pytest.raises(NcbiMalformed, match="declares entities"):
+        parse_reply(parse_call_url(GENE_SUMMARY), RawReply(200, "text/xml", body, len(body)))
+
+
+def test_a_blast_reply_with_declarations_is_refused() -> None:
+    """Before Biopython sees it."""
+    with pytest.raises(NcbiMalformed, match="declares entities"):
+        parse_blast(_bomb("a file", "BlastOutput", "<BlastOutput></BlastOutput>"))
 
 
 @pytest.mark.parametrize("taker", TAKERS)

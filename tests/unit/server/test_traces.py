@@ -13,6 +13,7 @@ from models.errors import ArrowheadError, EngineUnavailable
 from server.api.answers.rendering import Choice
 from server.error_mapping import TABLE, error_reply
 from server.methods.base import AnswerRequest, Done, TextDelta, TranscriptDelta
+from server.trace_file import TraceFile
 from server.traces import MemoryTraceStore, TraceHead, TraceRecorder
 
 
@@ -42,7 +43,7 @@ async def test_the_trace_store_is_bounded_in_bytes() -> None:
 async def test_a_disk_that_fails_does_not_lose_the_answer(tmp_path: Path) -> None:
     """The folder is a file: the trace is still in memory."""
     (tmp_path / "file").write_text("")
-    store = MemoryTraceStore(max_traces=1, max_bytes=1000, folder=tmp_path / "file")
+    store = MemoryTraceStore(max_traces=1, max_bytes=1000, file=TraceFile(tmp_path / "file", 65_536))
 
     await store.put(_head(0), [])
 

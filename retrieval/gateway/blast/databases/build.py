@@ -28,6 +28,7 @@ from retrieval.gateway.blast.process import (
 from retrieval.gateway.blast.sequences import Molecule
 from retrieval.gateway.errors import BlastDatabaseError
 from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
+from retrieval.storage.private_files import make_folder
 
 DEFAULT_TIMEOUT_S: Final = 6 * 3600.0
 _LOCK_WAIT_S: Final = 10.0
@@ -86,7 +87,7 @@ def build_blast_database(
     )
     _check(order)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folder(directory)
         _replace_target(order, directory / name, default=default)
     except TimeoutError as error:
         raise BlastDatabaseError(f"BLAST database {error}") from error

@@ -11,6 +11,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 from retrieval.formats.records import SequenceSegment
+from retrieval.formats.xml_prolog import refuse_declared
 
 NO_TITLE: Final = "No definition line"
 
@@ -74,8 +75,7 @@ def read_results(xml: bytes, segments: Mapping[str, SequenceSegment]) -> tuple[B
         ValueError: the output is not BLAST XML.
         KeyError: the output names an unknown sequence.
     """
-    if b"<!ENTITY" in xml:
-        raise ValueError("blast's output declares entities, which it never does")
+    refuse_declared(xml)
     try:
         root = ElementTree.fromstring(xml)
     except ElementTree.ParseError as error:

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.audit.entry import AuditRecord, Level, digest_of
-from server.audit.log import AuditFailed, AuditLog, AuditRecorder, head_path, rotated_files
+from server.audit.head import AuditFailed, head_path
+from server.audit.log import AuditLog, AuditRecorder, rotated_files
 from server.audit.verification import Report, snapshot, verify
 from server.cli.main import main
 
@@ -205,13 +206,15 @@ def test_files_in_the_wrong_order_are_no_chain(tmp_path: Path) -> None:
     assert "should follow" in verify(snapshot([older[0], older[2]])).problem
 
 
-def test_a_deleted_log_leaves_a_gap(tmp_path: Path) -> None:
-    """The next line goes on with the number the head remembers, so that the gap shows."""
+def test_a_deleted_log_leaves_a_break(tmp_path: Path) -> None:
+    """The next line goes on with the number the head remembers, and records what is lost."""
     path = _written(tmp_path, 3)
     path.unlink()
     _written(tmp_path, 1)
+    report = _check(path)
 
-    assert "has number 5, but 1 should follow" in _check(path).problem
+    assert report.problem == "" and "lines 1 to 4 were missing" in report.breaks[0]
+    assert [line["seq"] for line in _lines(path)] == [5, 6]
 
 
 @pytest.mark.parametrize("length", [1, 40, 400])
@@ -392,6 +395,26 @@ def test_the_command_verifies(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     path.write_bytes(path.read_bytes().replace(b'"db":"gene"', b'"db":"xene"', 1))
     assert _arrowhead(capsys, "verify", str(path)) == (1, f"broken: {path}: line 2 is not as it was written\n")
     assert main(["audit", "verify", str(tmp_path / "none")]) == 1
+
+
+def test_a_machine_without_a_log_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                            monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """Nothing is wrong there: status 0. A file that was named and is missing is an error, and so is a lost log."""
+    for name in [name for name in os.environ if name.startswith("ARROWHEAD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = tmp_path / "arrowhead" / "audit.jsonl"
+    for verb in ("verify", "show"):
+        assert _arrowhead(capsys, verb) == (
+            0,
+            f"no log: {path} does not exist, so nothing was recorded here under these settings\n",
+        )
+        assert _arrowhead(capsys, verb, str(path))[0] == 1
+
+    _written(tmp_path / "arrowhead", 2).unlink()
+    status, said = _arrowhead(capsys, "verify")
+    assert status == 1 and "the last 3 line(s) are missing" in said
 
 
 def test_the_command_finds_the_servers_log(tmp_path: Path, capsys: pytest.CaptureFixture[str],

@@ -55,7 +55,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--version", 0, MODELS | SERVING | INDICES | {"pydantic_settings"}),
         ("key --help", 0, MODELS | SERVING | INDICES | {"pydantic_settings"}),
         ("key list", 0, MODELS | SERVING | INDICES),
-        ("audit verify", 1, MODELS | SERVING | INDICES),
+        ("audit verify", 0, MODELS | SERVING | INDICES),
         ("gateway import list", 0, MODELS | SERVING | {"faiss", "tantivy"}),
         ("graph status", 0, MODELS | SERVING | {"faiss", "tantivy"}),
         ("models", 0, MODELS | SERVING | INDICES),

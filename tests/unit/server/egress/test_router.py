@@ -177,7 +177,7 @@ async def test_local_first_goes_out_on_a_miss(tmp_path: Path, local: dict[str, A
     body, route = await world.fetch(SYMBOL, "local-first")
 
     assert (json.loads(body), route.went_to, route.left, route.withheld) == (FOUND, NCBI, True, ())
-    assert world.egress.left == f"left this machine: symbol to {NCBI}"
+    assert world.egress.left_by("1a2b3c4d") == f"left this machine: symbol to {NCBI}"
 
 
 async def test_local_first_withholds_what_may_not_go(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ async def test_local_first_withholds_what_may_not_go(tmp_path: Path) -> None:
     assert (json.loads(body), route.went_to, route.left) == (NOTHING, "gateway", False)
     assert route.withheld == ("free_text",)
     assert world.outside.seen == [] and world.events() == [("withheld", None)]
-    assert world.lines()[0]["where"] == NCBI and world.egress.left == "no data left this machine"
+    assert world.lines()[0]["where"] == NCBI and world.egress.left_by("1a2b3c4d") == "no data left this machine"
 
 
 async def test_local_first_stays_with_the_gateways_answer_where_ncbi_fails(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ import asyncio
 import gc
 import json
 import logging
+import warnings
 from collections.abc import Iterator
 
 import pytest
 
-from server.observability.logging_setup import setup_logging
+from server.observability.logging_setup import log_event, setup_logging
 from server.settings.observability import LogSettings
 
 CANARY = "canary-quillfeather"
@@ -22,6 +23,7 @@ def _restored() -> Iterator[None]:
     before, level = root.handlers[:], root.level
     yield
     root.handlers[:] = before
+    logging.captureWarnings(False)
     root.setLevel(level)
 
 
@@ -43,6 +45,46 @@ def test_an_exception_is_logged_without_its_message(capsys: pytest.CaptureFixtur
     assert "test_logging_setup.py" in said
     if log_format == "json":
         assert "ValueError" in json.loads(said)["exception"]
+
+
+FORGED = "x\r\n2026-01-01 00:00:00,000 INFO server [-] all is well\x1b[2J\x00\x85\u2028\u202e\ud800\U000e0041"
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_no_text_forges_a_line(capsys: pytest.CaptureFixture[str], log_format: str) -> None:
+    """Whatever a message or a field holds is one line of visible characters, cut."""
+    setup_logging(LogSettings(level="DEBUG", format=log_format))  # type: ignore[arg-type]
+    logging.getLogger("x").info("name=%s", FORGED)
+    log_event(logging.getLogger("x"), logging.INFO, "event", {"name": FORGED, "long": "y" * 1_000_000})
+    said = capsys.readouterr().err
+
+    assert len(said.splitlines()) == said.count("\n") == 2 and len(said) < 6000
+    assert said.replace("\n", "").isprintable()
+    assert r"\x1b[2J" in said.replace(r"\\", "\\") and "characters more" in said
+    if log_format == "json":
+        assert [json.loads(line)["message"][:5] for line in said.splitlines()] == ["name=", "event"]
+
+
+def test_a_record_that_cannot_be_formatted_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python would print the message with its arguments."""
+    setup_logging(LogSettings(level="DEBUG"))
+    logging.getLogger("x").info("%d", CANARY)
+    said = capsys.readouterr().err
+
+    assert CANARY not in said and "could not be written" in said
+
+
+def test_a_warning_of_a_library_tells_where_and_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its text may quote a value, as pydantic's do."""
+    setup_logging(LogSettings(level="DEBUG"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(True)
+        warnings.warn(f"unexpected value {CANARY}", UserWarning, stacklevel=1)
+    logging.captureWarnings(False)
+    said = capsys.readouterr().err
+
+    assert "test_logging_setup.py" in said and "UserWarning" in said and CANARY not in said
 
 
 async def test_a_forgotten_task_tells_nothing_but_that_it_failed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from models.errors import ModelError
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
+from retrieval.corpus.store.base import log_name
 from retrieval.index.errors import IndexTooLarge
 from retrieval.passages import Document
 from server.evidence.passages import Retrieval
@@ -43,7 +44,7 @@ def test_all_that_shares_a_card_is_in_the_account(retrieval: Retrieval) -> None:
     """Indices first, then encoders, then the engine's cache, and what is left."""
     lines = check_memory(settings(80, kv_gib=20), retrieval)
     assert [line.split(":")[0] for line in lines] == [
-        "index vectors of notes",
+        f"index vectors of namespace {log_name('notes')}",
         "encoder minilm",
         "engine key-value cache",
         "left for the engine's weights and cache",

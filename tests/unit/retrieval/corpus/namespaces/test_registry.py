@@ -31,6 +31,7 @@ from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
+from retrieval.corpus.store.base import log_name
 from retrieval.corpus.store.writer import SqlitePassageWriter
 from retrieval.index.errors import IndexMismatch
 from retrieval.lexical.bm25.tantivy_index import open_tantivy
@@ -341,7 +342,8 @@ def test_a_namespace_of_fts5_is_searched_with_tantivy(of_fts5: Namespaces, caplo
                 assert len(found.words.search("asthma", 10)) == 3
                 assert found.settings == SETTINGS
     assert [record.getMessage() for record in caplog.records] == [
-        "namespace=ns: its back end of words was removed, the index is built again with tantivy: passages=3"
+        f"namespace={log_name('ns')}: its back end of words was removed, the index is built again with tantivy: "
+        "passages=3"
     ]
     assert not (of_fts5.root / "ns" / "words" / "lexical.sqlite").exists()
     _whole(of_fts5)

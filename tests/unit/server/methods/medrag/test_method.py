@@ -293,18 +293,20 @@ async def test_a_chat_model_gets_its_template(bench: Any) -> None:
     assert "Reasoning:" not in first and second == f"{first}Let me see.\nAnswer:"
 
 
-async def test_a_retracted_article_is_marked(bench: Any) -> None:
-    """In the prompt and in the list."""
+@pytest.mark.parametrize("mark", [{"retracted_by": ("PMID:2",)}, {"types": ("retracted publication",)}])
+async def test_a_retracted_article_is_marked(bench: Any, mark: dict[str, Any]) -> None:
+    """In the prompt, in the list and in the steps, whether a notice or its own type says so."""
     async with bench(chain(" Hm.", " Yes [1]."), documents=()) as made:
         made.retrieval.namespaces.create("drugs", NamespaceSettings(encoder="hashing"))
         text = "Heparin is reversed by sugar."
-        document = Document(document_id="PMID:1", title="Heparin", retracted_by=("PMID:2",))
+        document = Document(document_id="PMID:1", title="Heparin", **mark)
         add_items(
             made.retrieval.namespaces, "drugs", [ParsedDocument(document, text, (Span(0, len(text)),), whole=True)]
         )
         events = await made.ask(OPEN)
     assert "[1] Heparin (RETRACTED)\n" in made.prompts[0]
     assert references(events)[0].title == "Heparin (drugs; RETRACTED)"
+    assert "Heparin (RETRACTED)" in steps(events)[0]
 
 
 async def test_a_namespace_without_the_index_asked_for_is_an_error(bench: Any) -> None:

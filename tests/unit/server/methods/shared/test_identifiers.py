@@ -10,8 +10,8 @@ from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 
 EVIDENCE = (
     "PSMB10 (human) protein-coding chr16 16q22.1; aliases LMP10, MECL1; id 5699. HLA-DRB1*15:01, rs429358. "
-    "NM_002801.4; doses of 10-20 mg/day, 5 µg and 1,234 patients (12.5 %); p = 3 × 10-8. PMID: 12345678, DOI 10.1000/xyz123. "
-    "[3 ids: 672,121,99] NCT01234567, V600E, c.35G>A, DOID:1234, https://example.org/a"
+    "NM_002801.4; doses of 10-20 mg/day, 5 µg and 1,234 patients (12.5 %); p = 3 × 10-8. PMID: 12345678. "
+    "DOI 10.1000/xyz123. [3 ids: 672,121,99] NCT01234567, V600E, c.35G>A, DOID:1234, https://example.org/a"
 )
 
 
