@@ -134,7 +134,7 @@ def test_cuda_takes_vllms_own_sizes(local: ModelCard) -> None:
 def test_a_cpu_keeps_our_number_of_sequences(local: ModelCard) -> None:
     """vLLM would take 128 on a CPU; and no memory of a GPU is read."""
 
-    def no_gpu(_: Sequence[int]) -> Sequence[DeviceMemory]:
+    def no_gpu(indices: Sequence[int]) -> Sequence[DeviceMemory]:
         raise AssertionError("a GPU was asked for its memory")
 
     found = engine_arguments(local, EngineOptions(), "cpu", no_gpu)
