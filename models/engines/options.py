@@ -27,8 +27,9 @@ class LoraAdapter:
 class EngineOptions:
     """Set device, dtype, limits and parsers of an engine.
 
-    ``dtype`` ``auto`` is the card's dtype, else bfloat16 on CUDA and float32 on CPU; with transformers also bfloat16 on
-    a CPU that has instructions for it, for weights that are saved in it. ``device`` is ``auto``, ``cpu``, ``cuda`` or
+    ``dtype`` ``auto`` is the card's dtype, else the checkpoint's on CUDA with vLLM, bfloat16 with transformers, and
+    float32 on CPU; with transformers also bfloat16 on a CPU that has instructions for it, for weights that are saved in
+    it. ``device`` is ``auto``, ``cpu``, ``cuda`` or
     ``cuda:N``. ``max_model_len`` None takes the card's context length. ``max_num_seqs`` sequences decode together,
     None leaves the number to vLLM on a GPU and is ``DEFAULT_SEQS`` elsewhere; ``max_queue`` more may wait, after which
     requests are rejected. ``kv_cache_bytes`` bounds the prefix cache
