@@ -26,6 +26,7 @@ _MOST_DEFAULT_SEQS = 1024
 # Where vLLM finds our mask of padded ids, and the mask the size of the tokenizer's vocabulary.
 PADDING_MASK = "models.engines.vllm_engine.padding_mask:PaddingMask"
 VOCABULARY_KEY = "arrowhead_vocabulary"
+_MOST_LORAS_IN_A_BATCH = 8
 # The ranks that vLLM has buffers for.
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
@@ -173,8 +174,14 @@ def _lora_arguments(options: EngineOptions) -> dict[str, Any]:
         raise UnsupportedParam(
             f"max_lora_rank may be {LORA_RANKS[-1]} at most, not {options.max_lora_rank}", param="max_lora_rank"
         )
-    # All of them may be in one batch: none waits for another's place.
-    return {"enable_lora": True, "max_lora_rank": rank, "max_loras": len(options.lora_adapters)}
+    number = len(options.lora_adapters)
+    # Each in a batch costs memory of the GPU; further ones wait in the machine's memory for a place.
+    return {
+        "enable_lora": True,
+        "max_lora_rank": rank,
+        "max_loras": min(number, _MOST_LORAS_IN_A_BATCH),
+        "max_cpu_loras": number,
+    }
 
 
 def _check_device(device: str, device_type: str) -> None:

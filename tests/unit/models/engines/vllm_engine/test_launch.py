@@ -144,7 +144,7 @@ def test_a_cpu_keeps_our_number_of_sequences(local: ModelCard) -> None:
 
 
 def test_quantisation_and_adapters_reach_the_engine(local: ModelCard, tmp_path: Path) -> None:
-    """A rank is rounded up to one that vLLM has buffers for; all adapters may be in one batch."""
+    """A rank is rounded up to one that vLLM has buffers for; so many adapters share a batch, and all are held."""
     plain = engine_arguments(local, EngineOptions(), "cuda", roomy)
     assert not {"quantization", "enable_lora"} & plain.keys()
 
@@ -153,6 +153,9 @@ def test_quantisation_and_adapters_reach_the_engine(local: ModelCard, tmp_path: 
     found = engine_arguments(local, options, "cuda", roomy)
     assert found["quantization"] == "fp8"
     assert (found["enable_lora"], found["max_loras"], found["max_lora_rank"]) == (True, 2, 32)
+    many = replace(options, lora_adapters=tuple(LoraAdapter(str(number), tmp_path) for number in range(20)))
+    found = engine_arguments(local, many, "cuda", roomy)
+    assert (found["max_loras"], found["max_cpu_loras"]) == (8, 20)
     with pytest.raises(UnsupportedParam, match="max_lora_rank may be 512"):
         engine_arguments(local, replace(options, max_lora_rank=513), "cuda", roomy)
 
