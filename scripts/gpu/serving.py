@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,22 +33,37 @@ def served(model: Path, start_s: float = 600.0) -> Iterator[str]:
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "server", "serve", "--model", str(model), "--served-name", NAME]
     command += ["--engine", "vllm", "--device", "cuda", "--port", str(port)]
-    quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    child = subprocess.Popen(command, cwd=ROOT, env=os.environ | quiet)
     url = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + start_s
-        while not is_ready(url):
-            if child.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the server was not ready within {start_s:.0f} s; it ended: {child.poll()}")
-            time.sleep(0.5)
-        yield url
-    finally:
-        child.send_signal(signal.SIGTERM)
+    with tempfile.TemporaryDirectory(prefix="verify-gpu-home-") as home:
+        child = subprocess.Popen(command, cwd=ROOT, env=_environment(home))
         try:
-            child.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
+            _wait(child, url, start_s)
+            yield url
+        finally:
+            _end(child)
+
+
+def _environment(home: str) -> dict[str, str]:
+    """Without the settings, namespaces and keys of whoever runs the check."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
+    folders = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"), home)
+    return own | folders | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+
+
+def _wait(child: subprocess.Popen[bytes], url: str, start_s: float) -> None:
+    deadline = time.monotonic() + start_s
+    while not is_ready(url):
+        if child.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"the server was not ready within {start_s:.0f} s; it ended: {child.poll()}")
+        time.sleep(0.5)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.send_signal(signal.SIGTERM)
+    try:
+        child.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
 
 
 def is_ready(url: str) -> bool:

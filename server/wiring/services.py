@@ -187,7 +187,8 @@ class Services:
         """Admit as many requests as fit an engine that chose its number of slots itself."""
         is_set = self.settings.server.max_in_flight or self.settings.model.max_num_seqs
         if not is_set and isinstance(engine, ServesOpenAi):
-            self.admission.resize(_PER_SLOT * engine.slots)
+            # Beyond its slots and its queue an engine refuses.
+            self.admission.resize(min(_PER_SLOT * engine.slots, engine.slots + self.settings.model.max_queue))
 
     async def loaded(self) -> None:
         """Wait until loading has ended, with success or failure."""

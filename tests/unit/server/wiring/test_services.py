@@ -74,7 +74,8 @@ async def _loaded(folder: Path, settings: Settings | None = None) -> AsyncIterat
 @pytest.mark.parametrize(
     ("settings", "running"),
     [
-        (Settings(), 600),
+        (Settings(), 300 + 256),
+        (Settings(model=ModelSettings(max_queue=1000)), 600),
         (Settings(server=ServerSettings(max_in_flight=7)), 7),
         (Settings(model=ModelSettings(max_num_seqs=9)), 18),
     ],
