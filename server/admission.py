@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final, Literal, NamedTuple, TypeVar
 
@@ -93,6 +93,10 @@ class FairQueue:
     @property
     def num_running(self) -> int:
         return len(self._running)
+
+    def resize(self, limits: AdmissionLimits) -> None:
+        """Take new limits; what runs and waits stays, and what may now run starts by ``begin_next``."""
+        self._limits = limits
 
     def running_of(self, key: str) -> int:
         return self._places.get(key, 0)
@@ -331,6 +335,12 @@ class Admission:
     def tokens(self) -> int:
         return self._queue.tokens
 
+    def resize(self, running: int) -> None:
+        """Change how many requests run at once, and start waiting ones where places are added."""
+        self.limits = replace(self.limits, running=running)
+        self._queue.resize(self.limits)
+        self._begin_next()
+
     def check(self) -> None:
         """Check that new requests are accepted.
 
@@ -427,6 +437,9 @@ class Admission:
 
     def _leave(self, ticket: Ticket) -> None:
         self._queue.leave(ticket)
+        self._begin_next()
+
+    def _begin_next(self) -> None:
         for started in self._queue.begin_next():
             turn = self._turns[started]
             if not turn.done():

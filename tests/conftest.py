@@ -6,6 +6,7 @@ import importlib.util
 import runpy
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 VLLM_OPTIONS = EngineOptions(dtype="float32", device="cpu", max_num_seqs=8, max_queue=4, kv_cache_bytes=256 * 2**20)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--vllm-device", default="cpu", choices=("cpu", "cuda"), help="device of the installed vLLM build")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(pytest_network_block)
 
@@ -39,13 +44,14 @@ def real_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def vllm_engine(real_model: Path) -> AsyncIterator[VllmEngine]:
+async def vllm_engine(real_model: Path, pytestconfig: pytest.Config) -> AsyncIterator[VllmEngine]:
     """Tests that use it run on the session's event loop."""
     if importlib.util.find_spec("vllm") is None:
         pytest.skip("the vLLM package is not installed")
     from models.engines.vllm_engine.engine import VllmEngine
 
-    engine = VllmEngine(card_from_request(ModelRequest(source=str(real_model))), VLLM_OPTIONS)
+    options = replace(VLLM_OPTIONS, device=pytestconfig.getoption("--vllm-device"))
+    engine = VllmEngine(card_from_request(ModelRequest(source=str(real_model))), options)
     await engine.start()
     yield engine
     await engine.close()

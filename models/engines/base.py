@@ -136,6 +136,11 @@ class ServesOpenAi(ABC):
     A base class and not a Protocol: every request checks for it, and a Protocol check looks up its members each time.
     """
 
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """Return how many sequences the running engine decodes together, which it may have chosen itself."""
+
     @abstractmethod
     async def openai_layer(self) -> OpenAiLayer:
         """Return the layer, the same object at every call.

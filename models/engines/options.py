@@ -7,31 +7,47 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from models.types import Dtype
 
 EngineKind = Literal["auto", "transformers", "vllm", "scripted"]
+DEFAULT_SEQS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LoraAdapter:
+    """Name an adapter and its folder, in PEFT's format; requests choose it by the name, as a model."""
+
+    name: str
+    path: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """Set device, dtype, limits and parsers of an engine.
 
-    ``dtype`` ``auto`` is the card's dtype, else bfloat16 on CUDA and float32 on CPU; with transformers also bfloat16 on
-    a CPU that has instructions for it, for weights that are saved in it. ``device`` is ``auto``, ``cpu``, ``cuda`` or
-    ``cuda:N``. ``max_model_len`` None takes the card's context length. ``max_num_seqs`` sequences decode together;
-    ``max_queue`` more may wait, after which requests are rejected. ``kv_cache_bytes`` bounds the prefix cache
+    ``dtype`` ``auto`` is the card's dtype, else the checkpoint's on CUDA with vLLM, bfloat16 with transformers, and
+    float32 on CPU; with transformers also bfloat16 on a CPU that has instructions for it, for weights that are saved in
+    it. ``device`` is ``auto``, ``cpu``, ``cuda`` or
+    ``cuda:N``. ``max_model_len`` None takes the card's context length. ``max_num_seqs`` sequences decode together,
+    None leaves the number to vLLM on a GPU and is ``DEFAULT_SEQS`` elsewhere; ``max_queue`` more may wait, after which
+    requests are rejected. ``kv_cache_bytes`` bounds the prefix cache
     (transformers) or the whole KV cache (vLLM); None leaves the size to the engine. ``block_size`` is the block size of
     the prefix cache in tokens. ``seed`` is the base for requests without one. ``tool_call_parser`` and
     ``reasoning_parser`` are vLLM's names for how a model writes tool calls and reasoning, ``chat_template`` is a Jinja
     file in place of the model's own; only the plain model on vLLM uses them.
+
+    For vLLM on GPUs: ``tensor_parallel_size`` of them share each layer. ``gpu_memory_utilization`` is the share of each
+    GPU's memory, None takes what is free but for ``device_reserve_bytes``, which other users of the GPU allocate at
+    work. ``quantization`` is vLLM's name of a format, None reads it from the checkpoint. ``lora_adapters`` are
+    served beside the model, none of a rank above ``max_lora_rank``.
     """
 
     dtype: Dtype = "auto"
     device: str = "auto"
     max_model_len: int | None = None
-    max_num_seqs: int = 32
+    max_num_seqs: int | None = None
     kv_cache_bytes: int | None = None
     max_queue: int = 256
     block_size: int = 32
@@ -39,12 +55,32 @@ class EngineOptions:
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
     chat_template: Path | None = None
+    tensor_parallel_size: int = 1
+    gpu_memory_utilization: float | None = None
+    device_reserve_bytes: int = 0
+    quantization: str | None = None
+    lora_adapters: tuple[LoraAdapter, ...] = ()
+    max_lora_rank: int = 16
 
     def __post_init__(self) -> None:
-        for name in ("max_num_seqs", "max_queue", "block_size"):
+        for name in ("max_queue", "block_size", "tensor_parallel_size", "max_lora_rank"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("max_model_len", "kv_cache_bytes"):
+        for name in ("max_model_len", "max_num_seqs", "kv_cache_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+        share = self.gpu_memory_utilization
+        if share is not None and not 0 < share <= 1:
+            raise ValueError(f"gpu_memory_utilization must be above 0 and at most 1, not {share}")
+
+    @property
+    def slots(self) -> int:
+        """Return how many sequences decode together where the engine does not choose the number."""
+        return self.max_num_seqs or DEFAULT_SEQS
+
+    @property
+    def device_indices(self) -> tuple[int, ...]:
+        """Return the GPUs that the engine uses, counted among those that the process sees."""
+        first = int(self.device.removeprefix("cuda:")) if self.device.startswith("cuda:") else 0
+        return tuple(range(first, first + self.tensor_parallel_size))

@@ -13,7 +13,7 @@ from pathlib import Path
 from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.engines.options import EngineKind, EngineOptions
-from models.errors import ModelNotFound
+from models.errors import ModelNotFound, UnsupportedParam
 
 _DEFAULT_SCRIPT_TEXT = "This is the scripted engine: it has no model and always writes this sentence."
 
@@ -27,6 +27,7 @@ def create_engine(kind: EngineKind, card: ModelCard, options: EngineOptions) -> 
 
     Raises:
         ModelNotFound: the script file is no script.
+        UnsupportedParam: an option is for vLLM alone.
     """
     match resolve_kind(kind):
         case "vllm":
@@ -36,6 +37,7 @@ def create_engine(kind: EngineKind, card: ModelCard, options: EngineOptions) -> 
         case "scripted":
             return _scripted(card, options)
         case _:
+            _refuse_for_transformers(options)
             from models.engines.transformers_engine.engine import TransformersEngine
 
             return TransformersEngine(card, options)
@@ -50,6 +52,20 @@ def resolve_kind(kind: EngineKind) -> EngineKind:
     import torch
 
     return "vllm" if torch.cuda.is_available() else "transformers"
+
+
+def _refuse_for_transformers(options: EngineOptions) -> None:
+    given = {
+        "lora_adapters": bool(options.lora_adapters),
+        "quantization": options.quantization is not None,
+        "tensor_parallel_size": options.tensor_parallel_size > 1,
+        "gpu_memory_utilization": options.gpu_memory_utilization is not None,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise UnsupportedParam(
+                f"{name} is served by the vllm engine alone: set engine to vllm, or leave {name} unset", param=name
+            )
 
 
 def _scripted(card: ModelCard, options: EngineOptions) -> Engine:

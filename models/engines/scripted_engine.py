@@ -159,7 +159,7 @@ class ScriptedEngine:
         self._script = script
         self._tokenizer = tokenizer or ByteTokenizer()
         self._behaviour = behaviour or ScriptedBehaviour()
-        self._slots = asyncio.Semaphore(options.max_num_seqs)
+        self._slots = asyncio.Semaphore(options.slots)
         self._open: dict[str, asyncio.Event] = {}
         self._cached: OrderedDict[bytes, None] = OrderedDict()
         self._stats = EngineStats()
@@ -225,7 +225,7 @@ class ScriptedEngine:
         check_request(prompt_ids, params, vocab_size=self._tokenizer.vocab_size, max_model_len=self.max_model_len)
         if request_id in self._open:
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
-        if len(self._open) >= self._options.max_num_seqs + self._options.max_queue:
+        if len(self._open) >= self._options.slots + self._options.max_queue:
             raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
 
     async def _take_slot(self, aborted: asyncio.Event) -> bool:

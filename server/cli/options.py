@@ -63,6 +63,13 @@ SETTING_FLAGS: Final = (
     SettingFlag("--max-model-len", "model", "max_model_len", "tokens of prompt and answer together"),
     SettingFlag("--max-num-seqs", "model", "max_num_seqs", "sequences decoded together"),
     SettingFlag("--kv-cache-gib", "model", "kv_cache_gib", "memory for cached prefixes"),
+    SettingFlag(
+        "--gpu-memory-utilization", "model", "gpu_memory_utilization", "share of each GPU (vllm); what is free"
+    ),
+    SettingFlag("--tensor-parallel-size", "model", "tensor_parallel_size", "GPUs that share each layer (vllm)"),
+    SettingFlag("--quantization", "model", "quantization", "format of the weights (vllm); the checkpoint's own"),
+    SettingFlag("--lora-adapters", "model", "lora_adapters", "adapters (vllm), name=folder,name=folder"),
+    SettingFlag("--max-lora-rank", "model", "max_lora_rank", "the largest rank of the adapters (16)"),
     SettingFlag("--egress", "egress", "mode", "off (nothing leaves this machine), local-first or ncbi"),
     SettingFlag("--audit-log", "audit", "path", "audit log of what leaves"),
     SettingFlag("--email", "ncbi", "email", "contact address for NCBI"),

@@ -19,6 +19,7 @@ from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.types import Delta, GenerateParams
 from server.engine.lifecycle import EngineLifecycle
+from server.errors import InvalidRequest
 from server.methods.base import AnswerRequest, Done, Event, OptionInvalid, TextDelta, TranscriptDelta, ids_of, usage_of
 
 # OpenAI's default for completions; a chat answer may run to the end of the context.
@@ -56,6 +57,33 @@ class Direct:
         usage = usage_of(len(prompt_ids), sampled, last)
         reason = last.finish_reason or "stop"
         yield Done(answer=written.strip(), finish_reason=reason, stop_reason=last.stop_reason, usage=usage)
+
+
+class LoraAdapterMethod:
+    """Stand for a LoRA adapter in the list of models.
+
+    Its answers are written by the engine's own OpenAI layer, which requests reach before they reach a method.
+    """
+
+    name = "direct"
+
+    def __init__(self, adapter: str, card: ModelCard) -> None:
+        self._adapter = adapter
+        self.description = f"LoRA adapter over {card.name}"
+
+    def check(self, ask: AnswerRequest) -> None:
+        """Refuse a request that did not go to the layer, which the base model's weights would answer."""
+        raise InvalidRequest(
+            f"model: the adapter {self._adapter} takes requests as vllm serve does, without the field arrowhead; over "
+            "a base model /v1/completions alone, as it has no chat template",
+            param="model",
+        )
+
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+        self.check(ask)
+        nothing: tuple[Event, ...] = ()
+        for event in nothing:
+            yield event
 
 
 def _stops(ask: AnswerRequest, card: ModelCard) -> tuple[str, ...]:

@@ -152,7 +152,15 @@ class InstrumentedServingEngine(InstrumentedEngine, ServesOpenAi):
     What that layer generates is covered by the span of the answer alone.
     """
 
+    @property
+    def slots(self) -> int:
+        return self._serving.slots
+
     async def openai_layer(self) -> OpenAiLayer:
+        return await self._serving.openai_layer()
+
+    @property
+    def _serving(self) -> ServesOpenAi:
         if not isinstance(self.inner, ServesOpenAi):
             raise TypeError(f"{type(self.inner).__name__} has no OpenAI layer")
-        return await self.inner.openai_layer()
+        return self.inner

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import NoDecode
 
 from server.settings.base import Seconds, SettingsGroup
 
@@ -23,15 +25,51 @@ class ModelSettings(SettingsGroup):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     max_model_len: int | None = Field(default=None, ge=16, description="tokens of prompt and answer together")
-    max_num_seqs: int = Field(default=32, ge=1, le=4096, description="sequences decoded together")
+    max_num_seqs: int | None = Field(
+        default=None, ge=1, le=4096, description="sequences decoded together; unset: vLLM's choice on a GPU, else 32"
+    )
     max_queue: int = Field(default=256, ge=1, description="sequences that may wait for a place")
     kv_cache_gib: float | None = Field(default=None, gt=0, description="memory for cached prefixes")
+    gpu_memory_utilization: float | None = Field(
+        default=None, gt=0, le=1, description="share of each GPU for vLLM; unset: what is free beside indices, encoders"
+    )
+    tensor_parallel_size: int = Field(default=1, ge=1, le=64, description="GPUs that share each layer (vLLM)")
+    quantization: str | None = Field(
+        default=None, pattern=r"^[a-z0-9_]+$", description="vLLM's name of a format; unset reads it from the checkpoint"
+    )
+    lora_adapters: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="adapters served beside the model (vLLM); name=folder,name=folder"
+    )
+    max_lora_rank: int = Field(default=16, ge=1, le=512, description="the largest rank of the adapters")
     restarts: int = Field(default=3, ge=0, le=100, description="tries to bring a dead engine back, in a window")
     restart_window_s: Seconds = Field(default=600.0, description="tries older than this do not count")
     seed: int = Field(default=0, ge=0)
     tool_call_parser: str | None = Field(default=None, description="vLLM's name for how the model writes tool calls")
     reasoning_parser: str | None = Field(default=None, description="vLLM's name for how the model writes thoughts")
     chat_template: Path | None = Field(default=None, description="Jinja file in place of the model's own (vLLM)")
+
+    @field_validator("lora_adapters", mode="before")
+    @classmethod
+    def _comma_list(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("lora_adapters")
+    @classmethod
+    def _named_folders(cls, adapters: tuple[str, ...]) -> tuple[str, ...]:
+        names = [one.partition("=")[0] for one in adapters]
+        for one, name in zip(adapters, names, strict=True):
+            # A colon separates the model from the method in a request.
+            if not re.fullmatch(r"[A-Za-z0-9][\w./-]{0,127}", name) or not one.partition("=")[2]:
+                raise ValueError(f"{one!r} is not name=folder, with a name of letters, digits, '.', '_', '-' and '/'")
+            if names.count(name) > 1:
+                raise ValueError(f"two adapters are called {name!r}")
+        return adapters
+
+    @property
+    def lora_folders(self) -> dict[str, Path]:
+        """Return the folder of each LoRA adapter by its name."""
+        pairs = (one.partition("=") for one in self.lora_adapters)
+        return {name: Path(folder).expanduser() for name, _, folder in pairs}
 
     @model_validator(mode="after")
     def _script_fits_engine(self) -> Self:

@@ -77,10 +77,6 @@ class Settings(BaseSettings):
         return self
 
     @property
-    def max_in_flight(self) -> int:
-        return self.server.max_in_flight or 2 * self.model.max_num_seqs
-
-    @property
     def ncbi_urls(self) -> tuple[str | None, str | None]:
         """Return the configured URLs of E-utilities and BLAST, None where the egress mode decides."""
         return self.ncbi.eutils_url, self.ncbi.blast_url

@@ -66,7 +66,7 @@ class ServerSettings(SettingsGroup):
         default=30.0, description="a request must be here after so long, and a second for each 16 KiB of its body"
     )
     max_in_flight: int | None = Field(
-        default=None, ge=1, description="requests answered at once; unset: twice model.max_num_seqs"
+        default=None, ge=1, description="requests answered at once; unset: twice the engine's sequences"
     )
     max_in_flight_per_key: int | None = Field(default=None, ge=1, description="of one API key; unset: no bound")
     max_waiting: int = Field(default=192, ge=0, description="requests that wait for a place; more get 429")

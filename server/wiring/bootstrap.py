@@ -10,6 +10,7 @@ import logging
 from models.catalog import ModelCard
 from models.decoding.types import LoopLimits
 from models.engines.base import Engine, ServesOpenAi
+from models.engines.options import EngineKind, EngineOptions
 from models.engines.registry import create_engine
 from retrieval.observer import Tracer
 from server.auth.api_keys import Keyring
@@ -17,7 +18,7 @@ from server.engine.lifecycle import EngineLifecycle, RestartPolicy
 from server.evidence.ncbi_calls import NcbiSessions
 from server.evidence.passages import PassageService
 from server.methods.base import Method
-from server.methods.direct import Direct
+from server.methods.direct import Direct, LoraAdapterMethod
 from server.methods.genegpt.method import GeneGpt
 from server.methods.i_medrag.method import IMedRag
 from server.methods.kg_rag.method import KgRag
@@ -26,12 +27,11 @@ from server.methods.registry import for_model
 from server.methods.shared.grounding import GroundedMethod
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
 from server.observability.setup import Observability, build_observability
-from server.settings.model import ModelSettings
 from server.settings.paths import namespaces_dir
 from server.settings.schema import Settings
 from server.trace_file import TraceFile
 from server.traces import MemoryTraceStore
-from server.wiring.gpu_memory import check_memory
+from server.wiring.gpu_memory import check_memory, engine_reserve
 from server.wiring.graph import build_graph_service
 from server.wiring.keys import open_keyring
 from server.wiring.models import choose_card, engine_options
@@ -58,7 +58,8 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     model = settings.model
     observability = build_observability(settings.tracing)
     restarts = RestartPolicy(tries=model.restarts, window_s=model.restart_window_s)
-    lifecycle = EngineLifecycle(card, lambda: _engine(model, card, observability), restarts)
+    options = engine_options(model, engine_reserve(settings))
+    lifecycle = EngineLifecycle(card, lambda: _engine(model.engine, card, options, observability), restarts)
     lifecycle.when_loaded(_build_layer)
     keyring = keyring or open_keyring(settings)
     ncbi = build_ncbi(settings, keyring, observability.observer)
@@ -85,6 +86,7 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
             settings=settings,
             lifecycle=lifecycle,
             methods=methods,
+            adapters={name: LoraAdapterMethod(name, card) for name in model.lora_folders},
             traces=traces,
             retrieval=retrieval,
             egress=ncbi.egress,
@@ -95,12 +97,12 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     )
 
 
-def _engine(model: ModelSettings, card: ModelCard, observability: Observability) -> Engine:
-    engine = create_engine(model.engine, card, engine_options(model))
+def _engine(kind: EngineKind, card: ModelCard, options: EngineOptions, observability: Observability) -> Engine:
+    engine = create_engine(kind, card, options)
     if observability.spans is None:
         return engine
-    kind = InstrumentedServingEngine if isinstance(engine, ServesOpenAi) else InstrumentedEngine
-    return kind(engine, observability.observer)
+    wrapper = InstrumentedServingEngine if isinstance(engine, ServesOpenAi) else InstrumentedEngine
+    return wrapper(engine, observability.observer)
 
 
 def _genegpt(settings: Settings, lifecycle: EngineLifecycle, ncbi: Ncbi, parts: Tracer) -> GeneGpt:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 
 from models.encoders.base import EncoderOptions
 from models.encoders.memory import cross_encoder_memory, encoder_memory
@@ -19,6 +20,7 @@ from retrieval.corpus.store.base import log_name
 from retrieval.index.memory_estimate import GIB, MemoryBudget, MemoryClaim, estimate
 from server.evidence.passages import Retrieval
 from server.settings.schema import Settings
+from server.wiring.models import engine_options
 from server.wiring.retrieval import uses_card
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,31 @@ def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[MemoryClaim]
         )
     if settings.model.kv_cache_gib is not None:
         yield MemoryClaim("key-value cache", "engine", _CARD, int(settings.model.kv_cache_gib * GIB))
+
+
+def engine_reserve(settings: Settings) -> int:
+    """Return the bytes that encoders allocate at work on the engine's GPU, beyond their weights.
+
+    0 where they run elsewhere. An encoder whose files are not here counts as 0: its loading reports why.
+    """
+    chosen = settings.retrieval
+    if not uses_card(chosen) or not _shares_device(settings):
+        return 0
+    options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
+    total = 0
+    for name in chosen.encoder_names:
+        with suppress(ArrowheadError):
+            total += encoder_memory(name, options).activations
+    if chosen.cross_encoder:
+        with suppress(ArrowheadError):
+            # Not among what is loaded before the engine.
+            total += cross_encoder_memory(chosen.cross_encoder, options).total
+    return total
+
+
+def _shares_device(settings: Settings) -> bool:
+    _, _, number = settings.retrieval.device.partition(":")
+    return settings.model.device != "cpu" and int(number or 0) in engine_options(settings.model).device_indices
 
 
 def _index_bytes(namespaces: Namespaces, name: str) -> int:

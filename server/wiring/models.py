@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.catalog import EMBEDDED_NAME, ModelCard, ModelRequest, load_catalog
-from models.engines.options import EngineOptions
+from models.engines.options import EngineOptions, LoraAdapter
 from models.errors import ModelNotFound
 from server.errors import ModelUnknown
 from server.methods.base import METHOD_NAMES
@@ -54,7 +54,7 @@ def with_model(settings: Settings, name: str) -> tuple[Settings, str]:
     return settings, f"{source}:{method}" if method else source
 
 
-def engine_options(model: ModelSettings) -> EngineOptions:
+def engine_options(model: ModelSettings, device_reserve_bytes: int = 0) -> EngineOptions:
     return EngineOptions(
         dtype=model.dtype,
         device=model.device,
@@ -66,6 +66,12 @@ def engine_options(model: ModelSettings) -> EngineOptions:
         tool_call_parser=model.tool_call_parser,
         reasoning_parser=model.reasoning_parser,
         chat_template=model.chat_template,
+        tensor_parallel_size=model.tensor_parallel_size,
+        gpu_memory_utilization=model.gpu_memory_utilization,
+        device_reserve_bytes=device_reserve_bytes,
+        quantization=model.quantization,
+        lora_adapters=tuple(LoraAdapter(name, path) for name, path in model.lora_folders.items()),
+        max_lora_rank=model.max_lora_rank,
     )
 
 

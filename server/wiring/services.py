@@ -11,8 +11,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from models.engines.base import Engine, ServesOpenAi
+from models.engines.options import DEFAULT_SEQS
 from server.admission import Admission, AdmissionLimits, Ticket
 from server.auth.api_keys import Keyring
 from server.auth.namespace_scopes import NamespaceAccess
@@ -24,6 +26,7 @@ from server.errors import ModelUnknown, Unauthorized
 from server.evidence.passages import Retrieval
 from server.methods.base import AnswerRequest, Method
 from server.observability.setup import Observability, metrics_only
+from server.settings.loading import SettingsInvalid
 from server.settings.schema import Settings
 from server.traces import TraceStore
 from server.types import id_of_digest
@@ -32,6 +35,8 @@ from server.wiring.retrieval import uses_card
 
 log = logging.getLogger(__name__)
 DIRECT = "direct"
+# A request in flight may wait for a call, while another one uses its slot.
+_PER_SLOT: Final = 2
 
 
 class ServedModel(NamedTuple):
@@ -49,8 +54,9 @@ class ServedModel(NamedTuple):
 class Components:
     """Hold the parts of ``Services``.
 
-    ``methods`` by name, the plain model under ``direct``. ``egress`` None: no method makes calls. ``closers`` run at
-    shutdown, last one first. ``keyring`` None: the keys of the settings alone.
+    ``methods`` by name, the plain model under ``direct``; ``adapters`` of the plain model by the name of each.
+    ``egress`` None: no method makes calls. ``closers`` run at shutdown, last one first. ``keyring`` None: the keys of
+    the settings alone.
     """
 
     settings: Settings
@@ -58,6 +64,7 @@ class Components:
     methods: Mapping[str, Method]
     traces: TraceStore
     retrieval: Retrieval
+    adapters: Mapping[str, Method] = field(default_factory=dict)
     egress: Egress | None = None
     keyring: Keyring | None = None
     rates: RateLimiter = field(default_factory=LocalRateLimiter)
@@ -87,9 +94,15 @@ class Services:
             for name, of in components.methods.items()
         )
         self._served = {one.id: one for one in served}
+        self.adapters = frozenset(components.adapters)
+        for name, method in components.adapters.items():
+            if name in self._served:
+                raise SettingsInvalid(f"model.lora_adapters: {name} is the name of a model here already")
+            self._served[name] = ServedModel(name, method, DIRECT)
         self._closers = components.closers
         self.created = int(time.time())
         self.admission = Admission(admission_limits(components.settings))
+        self.lifecycle.when_loaded(self._fit_admission)
         self.drained_at: int | None = None
         self._loading: asyncio.Task[None] | None = None
         self.observability.metrics.watch(self)
@@ -175,6 +188,13 @@ class Services:
             await self.retrieval.run(lambda: preload(self.retrieval))
         await self.lifecycle.load()
 
+    async def _fit_admission(self, engine: Engine) -> None:
+        """Admit as many requests as fit an engine that chose its number of slots itself."""
+        is_set = self.settings.server.max_in_flight or self.settings.model.max_num_seqs
+        if not is_set and isinstance(engine, ServesOpenAi):
+            # Beyond its slots and its queue an engine refuses.
+            self.admission.resize(min(_PER_SLOT * engine.slots, engine.slots + self.settings.model.max_queue))
+
     async def loaded(self) -> None:
         """Wait until loading has ended, with success or failure."""
         if self._loading is not None:
@@ -193,15 +213,17 @@ class Services:
 
 def admission_limits(settings: Settings) -> AdmissionLimits:
     server, model = settings.server, settings.model
-    if settings.max_in_flight > model.max_num_seqs + model.max_queue:
+    slots = model.max_num_seqs or DEFAULT_SEQS
+    running = server.max_in_flight or _PER_SLOT * slots
+    if model.max_num_seqs is not None and running > slots + model.max_queue:
         log.warning(
             "the engine takes fewer requests than the server: max_in_flight=%d max_num_seqs=%d max_queue=%d",
-            settings.max_in_flight,
-            model.max_num_seqs,
+            running,
+            slots,
             model.max_queue,
         )
     return AdmissionLimits(
-        running=settings.max_in_flight,
+        running=running,
         running_per_key=server.max_in_flight_per_key,
         waiting=server.max_waiting,
         tokens=server.max_tokens_held,

@@ -8,7 +8,7 @@ import json
 import random
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,14 @@ def script(prompt: str) -> str:
     return "".join(chooser.choice("abcdefgh 0123456789éß→基因") for _ in range(2000))
 
 
-def build_engine(kind: str, directory: Path) -> Engine:
+def build_engine(kind: str, directory: Path, vllm_device: str = "cpu") -> Engine:
     card = ModelCard(name="tiny", source=str(directory), context_length=CONTEXT)
     options = EngineOptions(dtype="float32", device="cpu", max_model_len=CONTEXT, max_num_seqs=SLOTS)
     if kind == "scripted":
         return ScriptedEngine(card, options, script)
-    return create_engine("vllm" if kind == "vllm" else "transformers", card, options)
+    if kind == "vllm":
+        return create_engine("vllm", card, replace(options, device=vllm_device))
+    return create_engine("transformers", card, options)
 
 
 @pytest_asyncio.fixture(
@@ -56,7 +58,7 @@ def build_engine(kind: str, directory: Path) -> Engine:
 async def engine(request: pytest.FixtureRequest, tiny_llama: Path) -> AsyncIterator[Engine]:
     if request.param == "vllm" and importlib.util.find_spec("vllm") is None:
         pytest.skip("the vLLM package is not installed")
-    engine = build_engine(request.param, tiny_llama)
+    engine = build_engine(request.param, tiny_llama, request.config.getoption("--vllm-device"))
     await engine.start()
     yield engine
     await engine.close()

@@ -16,7 +16,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/contract/test_engine_contract.py": (
         "models/engines/base.py",
         "models/engines/options.py",
-        "models/engines/registry.py",
     ),
     "tests/contract/test_lexical_contract.py": (
         "retrieval/lexical/bm25/folders.py",
@@ -29,7 +28,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     ),
     "tests/gpu/test_index_gpu.py": ("retrieval/index/backends/faiss_gpu.py",),
     "tests/http/test_api_docs.py": ("server/api/reference/routes.py",),
-    "tests/http/test_cancellation.py": ("server/wiring/services.py",),
     "tests/http/test_command_line.py": (
         "server/cli/ask.py",
         "server/cli/doctor.py",

@@ -247,10 +247,10 @@ class TransformersEngine:
         slots = KvCache(
             loaded.shape,
             max_bytes=loaded.slot_bytes,
-            max_rows=self._options.max_num_seqs,
+            max_rows=self._options.slots,
             max_columns=loaded.max_model_len,
         )
-        limits = BatchLimits(max_num_seqs=self._options.max_num_seqs, block_size=self._options.block_size)
+        limits = BatchLimits(max_num_seqs=self._options.slots, block_size=self._options.block_size)
         prefixes = PrefixCache(loaded.prefix_bytes)
         decoder = BatchDecoder(loaded.model, loaded.tokenizer, slots, prefixes, limits)
         self._grammars = GrammarCompiler(loaded.tokenizer, loaded.vocab_size)
@@ -310,7 +310,7 @@ class TransformersEngine:
         check_request(prompt_ids, params, vocab_size=loaded.tokenizer.vocab_size, max_model_len=loaded.max_model_len)
         if request_id in self._open:
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
-        if len(self._open) >= self._options.max_num_seqs + self._options.max_queue:
+        if len(self._open) >= self._options.slots + self._options.max_queue:
             raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
         return worker
 

@@ -5,9 +5,7 @@ Owns devices, dtypes and the memory budget. Knows nothing of requests.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +19,7 @@ from models.engines.transformers_engine.kv_cache import KvShape
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
 from models.torch_runtime.devices import DTYPES, cpu_has_bfloat16, torch_device
 from models.torch_runtime.layers import NAME, pack_linears, register
+from models.torch_runtime.memory import machine_memory
 from models.types import Dtype
 
 # Growing keeps the old and the new rows for a moment, so this is less than half.
@@ -159,12 +158,7 @@ def _cache_shape(card: ModelCard, model: Any, max_model_len: int) -> KvShape:
 def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    meminfo = Path("/proc/meminfo")
-    if meminfo.is_file():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return machine_memory().available
 
 
 def _first_line(error: BaseException) -> str:

@@ -7,11 +7,20 @@ functions, since the import takes seconds and reads the environment.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any
 
-from models.errors import EngineOverloaded, EngineUnavailable, GrammarInvalid, ModelError, UnsupportedParam
+from models.engines.options import LoraAdapter
+from models.engines.vllm_engine.request_tables import TableSizes, check_tables, tables_used
+from models.errors import (
+    EngineOverloaded,
+    EngineUnavailable,
+    GrammarInvalid,
+    ModelError,
+    ModelNotFound,
+    UnsupportedParam,
+)
 from models.types import Grammar
 
 SUPPORTED = "0.32"
@@ -172,6 +181,63 @@ def sampling_params(grammar: Grammar | None, fields: dict[str, Any]) -> Any:
         detokenize=False,
         **fields,
     )
+
+
+def table_places() -> TableSizes:
+    """Return the places that one request has in the tables of vLLM's sampler."""
+    from vllm import envs
+    from vllm.v1.worker.gpu.sample import logit_bias
+
+    return TableSizes(
+        allowed_token_ids=logit_bias.MAX_NUM_ALLOWED_TOKEN_IDS,
+        logit_bias=logit_bias.MAX_NUM_LOGIT_BIAS_TOKENS,
+        stop_token_ids=logit_bias.MAX_NUM_STOP_TOKEN_IDS,
+        bad_words=envs.VLLM_MAX_NUM_BAD_WORDS,
+        bad_word_tokens=envs.VLLM_MAX_BAD_WORDS_TOTAL_TOKENS,
+    )
+
+
+def table_check(client: Any) -> Callable[[Any], None]:
+    """Return a function that checks sampling parameters for ``client``, and raises vLLM's own error for a client."""
+    from vllm.exceptions import VLLMValidationError
+
+    inputs, places = client.input_processor, table_places()
+
+    def complete(params: Any) -> None:
+        params.update_from_generation_config(inputs.generation_config_fields, inputs.renderer.get_eos_token_id())
+        if inputs.tokenizer is not None:
+            params.update_from_tokenizer(inputs.tokenizer)
+
+    def check(params: Any) -> None:
+        try:
+            check_tables(tables_used(params, complete), places)
+        except UnsupportedParam as error:
+            raise VLLMValidationError(error.message, parameter=error.param) from error
+
+    return check
+
+
+async def load_adapters(client: Any, adapters: Sequence[LoraAdapter]) -> None:
+    """Load LoRA adapters into the engine, where a damaged one is noticed.
+
+    vLLM's OpenAI layer numbers them in the same way when it is built, and finds them loaded.
+    """
+    from vllm.lora.request import LoRARequest
+
+    for number, adapter in enumerate(adapters, start=1):
+        try:
+            await client.add_lora(LoRARequest(adapter.name, number, str(adapter.path)))
+        except Exception as error:
+            raise ModelNotFound(
+                f"lora_adapters: {adapter.name} cannot be loaded from {adapter.path}: {first_line(error)}"
+            ) from error
+
+
+def adapter_modules(adapters: Sequence[LoraAdapter]) -> list[Any] | None:
+    """Return the adapters as the setting of vLLM's OpenAI layer."""
+    from vllm.entrypoints.openai.models.protocol import LoRAModulePath
+
+    return [LoRAModulePath(name=one.name, path=str(one.path)) for one in adapters] or None
 
 
 def translate(error: Exception, *, has_grammar: bool) -> ModelError:

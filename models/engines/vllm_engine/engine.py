@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import math
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from threading import Thread
@@ -24,6 +23,7 @@ from models.engines.text import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
 from models.engines.vllm_engine import launch as vllm_launch
 from models.engines.vllm_engine.child_reaper import ProcessReaper
+from models.engines.vllm_engine.device_memory import DeviceQuery, query_devices
 from models.engines.vllm_engine.openai_layer import InstrumentedClient, build_layer
 from models.engines.vllm_engine.stream import LatestSchedulerStats, VllmStream
 from models.errors import EngineOverloaded, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
@@ -43,14 +43,16 @@ class VllmEngine(ServesOpenAi):
     to the event loop that it was started on.
     """
 
-    def __init__(self, card: ModelCard, options: EngineOptions) -> None:
+    def __init__(self, card: ModelCard, options: EngineOptions, query: DeviceQuery = query_devices) -> None:
         self._card = card
         self._options = options
+        self._query = query
+        self._slots = options.slots
+        self._check_tables: Callable[[Any], None] = lambda _: None
         self._tokenizer: HfTokenizer | None = None
         self._client: Any = None
         self._reaper: ProcessReaper | None = None
         self._open: dict[str, VllmStream] = {}
-        self._padding: dict[int, float] = {}
         self._finished = EngineStats()
         self._scheduler = LatestSchedulerStats()
         self._instrumented_client: InstrumentedClient | None = None
@@ -77,6 +79,10 @@ class VllmEngine(ServesOpenAi):
         if self._client is None:
             return self._options.block_size
         return int(self._client.vllm_config.cache_config.block_size)
+
+    @property
+    def slots(self) -> int:
+        return self._slots
 
     def is_ready(self) -> bool:
         return self._client is not None and not self._client.errored
@@ -116,7 +122,7 @@ class VllmEngine(ServesOpenAi):
         """Return vLLM's own layer, built at the first call."""
         async with self._starting:
             if self._layer is None:
-                watched = InstrumentedClient(self._running_client())
+                watched = InstrumentedClient(self._running_client(), self._check_tables)
                 try:
                     self._layer = await build_layer(watched, self._card, self._options)
                 except ModelError:
@@ -172,9 +178,10 @@ class VllmEngine(ServesOpenAi):
         reaper = self._reaper = await asyncio.to_thread(ProcessReaper)
         # Returned in a list: a thread pool keeps the last result alive, and the client ends only when it is freed.
         built: list[Any] = []
-        building = asyncio.create_task(asyncio.to_thread(self._build_client, built))
+        building = asyncio.create_task(asyncio.to_thread(self._build_client, built, tokenizer.vocab_size))
         try:
             await _wait_watching(building, reaper)
+            await vllm_compat.load_adapters(built[0], self._options.lora_adapters)
             await _warm_up(built[0])
         except BaseException:
             # A thread cannot be cancelled: shut down what it still builds when it is done.
@@ -183,17 +190,18 @@ class VllmEngine(ServesOpenAi):
             raise
         client = built.pop()
         self._client, self._tokenizer = client, tokenizer
-        # Vocabularies are padded to round sizes. An id without a token has no text, so it must not be sampled.
-        padded = range(tokenizer.vocab_size, client.vllm_config.model_config.get_vocab_size())
-        self._padding = dict.fromkeys(padded, -math.inf)
+        self._slots = int(client.vllm_config.scheduler_config.max_num_seqs)
+        self._check_tables = vllm_compat.table_check(client)
         log.info("engine started model=%s vllm=%s", self.name, vllm_compat.installed_version())
 
-    def _build_client(self, built: list[Any]) -> None:
+    def _build_client(self, built: list[Any], vocabulary: int) -> None:
         try:
             device_type = vllm_compat.device_type()
             if device_type == "cpu":
                 os.environ.update(vllm_launch.CPU_ENVIRONMENT)
-            arguments = vllm_launch.engine_arguments(self._card, self._options, device_type)
+            arguments = vllm_launch.engine_arguments(self._card, self._options, device_type, self._query)
+            # Vocabularies are padded to round sizes. An id without a token has no text, so it must not be sampled.
+            arguments |= vllm_launch.padding_arguments(vocabulary)
             built.append(vllm_compat.build_client(arguments, self._scheduler.record))
         except ModelError:
             raise
@@ -212,7 +220,7 @@ class VllmEngine(ServesOpenAi):
         check_request(prompt_ids, params, vocab_size=self.tokenizer.vocab_size, max_model_len=self.max_model_len)
         if request_id in self._open:
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
-        if len(self._open) >= self._options.max_num_seqs + self._options.max_queue:
+        if len(self._open) >= self._slots + self._options.max_queue:
             raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
         stream = self._open[request_id] = VllmStream(len(prompt_ids), params, self.tokenizer)
         return stream
@@ -225,13 +233,14 @@ class VllmEngine(ServesOpenAi):
             "top_k": params.top_k,
             "seed": params.seed,
             "logprobs": params.logprobs,
-            "logit_bias": self._padding or None,
             # vLLM lifts the mask of a complete grammar: with its end token ignored, free text would follow.
             "ignore_eos": params.ignore_eos and params.grammar is None,
         }
+        sampling = vllm_compat.sampling_params(params.grammar, fields)
+        self._check_tables(sampling)
         outputs: AsyncGenerator[Any, None] = self._running_client().generate(
             vllm_compat.tokens_input(prompt_ids, params.cache_salt),
-            vllm_compat.sampling_params(params.grammar, fields),
+            sampling,
             request_id,
             # vLLM serves the smallest number first.
             priority=-params.priority,

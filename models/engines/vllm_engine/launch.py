@@ -5,13 +5,14 @@ Pure, and free of vLLM: what is passed to it can be read and tested without star
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from models.catalog import ModelCard
 from models.engines.options import EngineOptions
+from models.engines.vllm_engine.device_memory import DeviceQuery, memory_share, query_devices
 from models.errors import EngineUnavailable, UnsupportedParam
+from models.torch_runtime.memory import machine_memory
 from models.torch_runtime.openmp import default_spin_count
 from models.types import Dtype
 
@@ -20,6 +21,14 @@ _CPU_BLOCK_MULTIPLE = 32
 # Without a limit vLLM's CPU build takes nine tenths of the machine's memory.
 _MAX_DEFAULT_CPU_CACHE = 4 * 2**30
 _SHARE_OF_MEMORY = 4
+# vLLM's default number of sequences on the largest GPUs.
+_MOST_DEFAULT_SEQS = 1024
+# Where vLLM finds our mask of padded ids, and the mask the size of the tokenizer's vocabulary.
+PADDING_MASK = "models.engines.vllm_engine.padding_mask:PaddingMask"
+VOCABULARY_KEY = "arrowhead_vocabulary"
+_MOST_LORAS_IN_A_BATCH = 8
+# The ranks that vLLM has buffers for.
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
 
 # The CPU build runs eagerly, yet compiles a helper of its logprobs: that takes seconds at the first request for them
@@ -56,8 +65,6 @@ def environment(card: ModelCard, options: EngineOptions, environ: Mapping[str, s
     }
     if card.is_local or not card.allow_download:
         fixed |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-    if options.device.startswith("cuda:"):
-        fixed["CUDA_VISIBLE_DEVICES"] = options.device.removeprefix("cuda:")
     defaults = {
         "VLLM_LOGGING_LEVEL": "ERROR",
         # Raised by transitive dependencies, once per process.
@@ -71,12 +78,16 @@ def environment(card: ModelCard, options: EngineOptions, environ: Mapping[str, s
     )
 
 
-def engine_arguments(card: ModelCard, options: EngineOptions, device_type: str) -> dict[str, Any]:
+def engine_arguments(
+    card: ModelCard, options: EngineOptions, device_type: str, query: DeviceQuery = query_devices
+) -> dict[str, Any]:
     """Return the arguments of vLLM's engine, checked against the device of the installed build.
 
+    ``query`` reads the memory of GPUs; it is not called for a CPU.
+
     Raises:
-        EngineUnavailable: another device is requested.
-        UnsupportedParam: the block size does not exist here.
+        EngineUnavailable: another device is requested, or a GPU has not enough memory free.
+        UnsupportedParam: the block size or the number of devices does not exist here.
     """
     _check_device(options.device, device_type)
     # The card of a hub id is built without the model's own config; vLLM reads it.
@@ -86,8 +97,7 @@ def engine_arguments(card: ModelCard, options: EngineOptions, device_type: str) 
         "revision": card.revision,
         "served_model_name": card.name,
         "max_model_len": max_model_len,
-        "max_num_seqs": options.max_num_seqs,
-        "max_num_queued_reqs": options.max_num_seqs + options.max_queue,
+        "max_num_queued_reqs": (options.max_num_seqs or _MOST_DEFAULT_SEQS) + options.max_queue,
         "seed": options.seed,
         "enable_prefix_caching": True,
         "scheduling_policy": "priority",
@@ -99,15 +109,23 @@ def engine_arguments(card: ModelCard, options: EngineOptions, device_type: str) 
     }
     if options.kv_cache_bytes is not None:
         arguments["kv_cache_memory_bytes"] = options.kv_cache_bytes
-    if device_type == "cpu":
-        arguments |= _cpu_arguments(options)
-    return arguments
+    if options.quantization is not None:
+        arguments["quantization"] = options.quantization
+    if options.lora_adapters:
+        arguments |= _lora_arguments(options)
+    return arguments | (_cpu_arguments(options) if device_type == "cpu" else _gpu_arguments(card, options, query))
+
+
+def padding_arguments(vocabulary: int) -> dict[str, Any]:
+    """Return the arguments that keep ids from ``vocabulary`` on, which have no token, from being sampled."""
+    return {"logits_processors": [PADDING_MASK], "additional_config": {VOCABULARY_KEY: vocabulary}}
 
 
 def _dtype(card: ModelCard, options: EngineOptions, device_type: str) -> Dtype:
     wish = card.dtype_for(options.dtype)
     if wish == "auto":
-        return "float32" if device_type == "cpu" else "bfloat16"
+        # On a GPU vLLM takes the checkpoint's own, which a quantised one may require, in a type that the GPU computes.
+        return "float32" if device_type == "cpu" else "auto"
     return wish
 
 
@@ -122,11 +140,47 @@ def _cpu_arguments(options: EngineOptions) -> dict[str, Any]:
             f"vLLM on a CPU needs a block size that is a multiple of {_CPU_BLOCK_MULTIPLE}, not {options.block_size}",
             param="block_size",
         )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if options.tensor_parallel_size > 1:
+        raise UnsupportedParam(
+            f"tensor_parallel_size {options.tensor_parallel_size} needs GPUs, and the installed vLLM runs on a CPU",
+            param="tensor_parallel_size",
+        )
+    memory = machine_memory().total
     return {
+        "max_num_seqs": options.slots,
         "block_size": options.block_size,
         "enforce_eager": True,
         "kv_cache_memory_bytes": options.kv_cache_bytes or min(memory // _SHARE_OF_MEMORY, _MAX_DEFAULT_CPU_CACHE),
+    }
+
+
+def _gpu_arguments(card: ModelCard, options: EngineOptions, query: DeviceQuery) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        "tensor_parallel_size": options.tensor_parallel_size,
+        "gpu_memory_utilization": memory_share(card, options, query),
+    }
+    # Without a number vLLM chooses by the size of the GPU.
+    if options.max_num_seqs is not None:
+        arguments["max_num_seqs"] = options.max_num_seqs
+    # Counted within CUDA_VISIBLE_DEVICES, which stays as the operator has set it.
+    if options.device_indices[0]:
+        arguments["device_ids"] = list(options.device_indices)
+    return arguments
+
+
+def _lora_arguments(options: EngineOptions) -> dict[str, Any]:
+    rank = next((one for one in LORA_RANKS if one >= options.max_lora_rank), None)
+    if rank is None:
+        raise UnsupportedParam(
+            f"max_lora_rank may be {LORA_RANKS[-1]} at most, not {options.max_lora_rank}", param="max_lora_rank"
+        )
+    number = len(options.lora_adapters)
+    # Each in a batch costs memory of the GPU; further ones wait in the machine's memory for a place.
+    return {
+        "enable_lora": True,
+        "max_lora_rank": rank,
+        "max_loras": min(number, _MOST_LORAS_IN_A_BATCH),
+        "max_cpu_loras": number,
     }
 
 

@@ -140,10 +140,14 @@ async def _send(response: Response, request: Request, send: AsgiSend) -> None:
 
 
 class InstrumentedClient:
-    """Count what vLLM's own layer generates through the client, so that the engine's statistics include it."""
+    """Count what vLLM's own layer generates through the client, so that the engine's statistics include it.
 
-    def __init__(self, client: Any) -> None:
+    ``check`` raises an error of vLLM's for sampling parameters that must not reach the engine.
+    """
+
+    def __init__(self, client: Any, check: Callable[[Any], None] = lambda _: None) -> None:
         self._client = client
+        self._check = check
         self._running = 0
         self._waiting = 0
         self._finished = EngineStats()
@@ -155,10 +159,16 @@ class InstrumentedClient:
     def counted(self) -> EngineStats:
         return replace(self._finished, running=self._running, waiting=self._waiting)
 
-    async def generate(self, *arguments: Any, **keywords: Any) -> AsyncGenerator[Any, None]:
+    def generate(
+        self, prompt: Any, sampling_params: Any, *arguments: Any, **keywords: Any
+    ) -> AsyncGenerator[Any, None]:
+        """Check the parameters now, before the layer starts a reply, and return the outputs."""
+        self._check(sampling_params)
+        return self._counting(self._client.generate(prompt, sampling_params, *arguments, **keywords))
+
+    async def _counting(self, outputs: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
         self._waiting += 1
         started, prompt, cached, sampled = False, 0, 0, 0
-        outputs = self._client.generate(*arguments, **keywords)
         try:
             async for output in outputs:
                 if not started:
@@ -199,6 +209,7 @@ async def build_layer(client: InstrumentedClient, card: ModelCard, options: Engi
         "enable_auto_tool_choice": options.tool_call_parser is not None,
         "tool_call_parser": options.tool_call_parser,
         "chat_template": None if options.chat_template is None else str(options.chat_template),
+        "lora_modules": vllm_compat.adapter_modules(options.lora_adapters),
     }
     app = await vllm_compat.build_openai_app(client, settings, options.reasoning_parser)
     return Endpoints(app)

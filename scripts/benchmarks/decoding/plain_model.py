@@ -196,6 +196,21 @@ async def run(args: argparse.Namespace, servers: dict[str, Asked]) -> dict[str, 
     return report
 
 
+def commands(args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Return the arguments of Python for this server and for vLLM's own, with the same sizes."""
+    name, cache = Path(args.model).name, str(int(args.kv_gib * 2**30))
+    ours = ["-m", "server", "serve", "--model", args.model, "--served-name", name]
+    ours += ["--engine", "vllm", "--port", str(args.port)]
+    # vLLM's own command does not start with its CPU wheel, which goes by another name; its module does.
+    theirs = ["-m", "vllm.entrypoints.openai.api_server", "--model", args.model, "--served-model-name", name]
+    theirs += ["--port", str(args.port + 1), "--host", "127.0.0.1", "--kv-cache-memory-bytes", cache]
+    theirs += ["--disable-uvicorn-access-log", "--disable-log-stats", "--scheduling-policy", "priority"]
+    if args.gpu_share is None:
+        return ours, [*theirs, "--enforce-eager", "--dtype", "float32", "--block-size", "32", "--max-num-seqs", "32"]
+    share = ["--gpu-memory-utilization", str(args.gpu_share)]
+    return ours + share, theirs + share
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="model directory")
@@ -206,24 +221,16 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0.0, help="mean seconds before a request, drawn at random")
     parser.add_argument("--prompt-chars", type=int, default=600)
     parser.add_argument("--kv-gib", type=float, default=0.5)
+    parser.add_argument("--gpu-share", type=float, help="of the GPU for each server; without it both run on the CPU")
     parser.add_argument("--port", type=int, default=8300)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    name, port = Path(args.model).name, args.port
+    port = args.port
     urls = {"ours": f"http://127.0.0.1:{port}", "vllm": f"http://127.0.0.1:{port + 1}"}
-    quiet = {
-        "VLLM_LOGGING_LEVEL": "ERROR",
-        "VLLM_NO_USAGE_STATS": "1",
-        "TORCHDYNAMO_DISABLE": "1",
-        "HF_HUB_OFFLINE": "1",
-    }
-    cache = str(int(args.kv_gib * 2**30))
-    ours = ["-m", "server", "serve", "--model", args.model, "--engine", "vllm", "--port", str(port)]
-    # vLLM's own command does not start with its CPU wheel, which goes by another name; its module does.
-    theirs = ["-m", "vllm.entrypoints.openai.api_server", "--model", args.model, "--served-model-name", name]
-    theirs += ["--port", str(port + 1), "--host", "127.0.0.1", "--enforce-eager", "--dtype", "float32"]
-    theirs += ["--block-size", "32", "--max-num-seqs", "32", "--kv-cache-memory-bytes", cache]
-    theirs += ["--disable-uvicorn-access-log", "--disable-log-stats", "--scheduling-policy", "priority"]
+    quiet = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    if args.gpu_share is None:
+        quiet["TORCHDYNAMO_DISABLE"] = "1"
+    ours, theirs = commands(args)
     with ExitStack() as stack:
         environment = {"ARROWHEAD_MODEL__KV_CACHE_GIB": str(args.kv_gib), "ARROWHEAD_LOG__LEVEL": "INFO"}
         mine = stack.enter_context(server(ours, quiet | environment, f"{urls['ours']}/ready"))

@@ -93,17 +93,20 @@ _COUNTS: Final = frozenset({"minItems", "maxItems", "minLength", "maxLength", "m
 _PATTERNS: Final = frozenset({"pattern", "regex"})
 _MEDIA: Final = re.compile(r"image|audio|video|file|document", re.IGNORECASE)
 _TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
-# Maximum lengths of collections that the engine processes or stores at every token.
+# Maximum lengths of collections that the engine processes or stores at every token. For the first four it has a table
+# with so many places; what the model itself adds to them (end tokens, tokens of words), the engine's adapter counts.
 LONGEST: Final[Mapping[str, int]] = {
     "logit_bias": 1024,
-    "bad_words": 256,
-    "allowed_token_ids": 65_536,
-    "stop_token_ids": 256,
+    "bad_words": 128,
+    "allowed_token_ids": 1024,
+    "stop_token_ids": 128,
     "stop": 16,
     "stop_sequences": 16,
     "tools": 128,
     "logprob_token_ids": 128,
 }
+# Each is tokenized when the request arrives.
+_MAX_BAD_WORDS_CHARS: Final = 8192
 MAX_LOGPROBS: Final = 20
 MAX_PROMPTS: Final = 64
 
@@ -120,6 +123,9 @@ def check_plain(body: Mapping[str, Any], max_n: int) -> Mapping[str, Any]:
             raise UnsupportedField(f"{name}: {REFUSED[name]}", param=name)
         if name in LONGEST and isinstance(value, list | dict) and len(value) > LONGEST[name]:
             raise InvalidRequest(f"{name}: at most {LONGEST[name]} are taken", param=name)
+    words = body.get("bad_words")
+    if isinstance(words, list) and sum(len(one) for one in words if isinstance(one, str)) > _MAX_BAD_WORDS_CHARS:
+        raise InvalidRequest(f"bad_words: at most {_MAX_BAD_WORDS_CHARS} characters are taken", param="bad_words")
     _check_numbers(body, max_n)
     for name in ("messages", "input", "system"):
         _check_parts(body.get(name), name)

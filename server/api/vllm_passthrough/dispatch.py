@@ -39,7 +39,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
         ServerStopping: the server stops.
     """
     services: Services = request.app.state.services
-    if not isinstance(body, dict) or body.get("model") != services.lifecycle.card.name or body.get("arrowhead"):
+    if not isinstance(body, dict) or not _is_plain(services, body.get("model")) or body.get("arrowhead"):
         return None
     engine = services.lifecycle.get()
     if not isinstance(engine, ServesOpenAi):
@@ -47,7 +47,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     if request.scope["path"] in NEED_TEMPLATE and services.lifecycle.card.prompt_form != "chat":
         return None
     principal: Principal = request.state.principal
-    services.find(services.lifecycle.card.name, principal)
+    services.find(body["model"], principal)
     services.admission.check()
     deadline = deadline_of(services, request.headers.get(TIMEOUT_HEADER))
     call = LayerCall(
@@ -65,6 +65,11 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
         choices=0 if request.scope["path"].endswith("/count_tokens") else _choices(body),
     )
     return PassthroughResponse(services, passthrough)
+
+
+def _is_plain(services: Services, model: object) -> bool:
+    """Return whether ``model`` is the plain model or an adapter of it."""
+    return isinstance(model, str) and (model == services.lifecycle.card.name or model in services.adapters)
 
 
 def plain_body(body: Mapping[str, Any], key_id: str) -> Mapping[str, Any]:

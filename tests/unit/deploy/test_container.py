@@ -81,6 +81,33 @@ def test_the_image_asks_nobody_outside(dockerfile: list[Instruction]) -> None:
     assert all(environment[name].startswith("/data/") for name in written) and environment["HOME"] == "/data"
 
 
+def test_the_image_can_compile_flashinfers_kernels(dockerfile: list[Instruction]) -> None:
+    """With the compiler of the base image's CUDA, which is torch's; an image without a GPU stays without it."""
+    text = (ROOT / "Dockerfile.gpu").read_text()
+    (release,) = re.findall(r"nvidia/cuda:(\d+)\.(\d+)\.", text)
+    last = max(place for place, one in enumerate(dockerfile) if one.word == "FROM")
+    packages = next(one.text for one in dockerfile[last:] if one.word == "RUN")
+    (for_gpu,) = re.findall(r'if \[ "\$\{MODE\}" = gpu \]; then(.*?)fi', packages, re.DOTALL)
+    toolkit = re.findall(r"(?:cuda|lib)[a-z-]+-(\d+)-(\d+)", for_gpu)
+
+    assert {"cuda-nvcc", "cuda-cudart-dev", "libcurand-dev", "libcublas-dev"} <= {
+        name.rsplit("-", 2)[0] for name in for_gpu.split() if re.search(r"-\d+-\d+", name)
+    }
+    assert set(toolkit) == {release} and " g++ " in for_gpu
+    assert "cuda-" not in packages.replace(for_gpu, "")
+    assert _environment(dockerfile)["CUDA_HOME"] == "/usr/local/cuda"
+    fixed = (ROOT / "deploy" / "constraints.txt").read_text()
+    assert re.search(r"^ninja==", fixed, re.MULTILINE) and re.search(r"^cuda-toolkit==13\.0\.", fixed, re.MULTILINE)
+
+
+def test_no_two_packages_of_the_image_install_the_same_files() -> None:
+    """cuda-python was one package with all files up to 12.6; from 13 on it brings cuda-bindings of its own release."""
+    fixed = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "deploy" / "constraints.txt").read_text(), re.MULTILINE))
+    python, bindings = (fixed[name].split(".")[:2] for name in ("cuda-python", "cuda-bindings"))
+
+    assert int(python[0]) >= 13 and python == bindings
+
+
 def test_no_secret_is_built_in(dockerfile: list[Instruction], service: dict[str, Any]) -> None:
     """Not in ENV, ARG or LABEL, and not in the compose file's environment: it names a secret's file."""
     names = [name for one in dockerfile if one.word in {"ENV", "LABEL"} for name, _ in pairs(one.text)]

@@ -253,3 +253,20 @@ async def test_the_end_of_the_server_reaches_those_that_wait_and_run() -> None:
     assert [type(result) for result in results] == [ServerStopping, ServerStopping]
     reply = error_reply(ServerStopping("x"))
     assert (reply.status, reply.headers["Connection"]) == (503, "close")
+
+
+async def test_places_that_are_added_let_waiting_requests_begin() -> None:
+    """When the engine is loaded and has chosen its number of slots; fewer places end nothing that runs."""
+    admission = Admission(AdmissionLimits(running=1, waiting=5))
+    release, order = asyncio.Event(), list[str]()
+    tasks = [asyncio.create_task(_hold(admission, key, release, order)) for key in ("a", "b", "c")]
+    await _settle()
+    assert (admission.in_flight, admission.waiting) == (1, 2)
+
+    admission.resize(3)
+    await _settle()
+    assert (admission.in_flight, admission.waiting) == (3, 0)
+    admission.resize(1)
+    assert admission.in_flight == 3
+    release.set()
+    await asyncio.gather(*tasks)

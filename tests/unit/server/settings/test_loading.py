@@ -196,3 +196,31 @@ def test_blast_folders_come_as_one_text(monkeypatch: pytest.MonkeyPatch) -> None
 
     assert options.blastdb_dirs == (Path("/db/a"), Path("/db/b"))
     assert (options.workers, options.threads, options.limits.cpu_s) == (1, 1, 600)
+
+
+def test_adapters_are_names_with_folders() -> None:
+    """From a variable or flag as one text, from the file as a list."""
+    model = load_settings({"model": {"lora_adapters": "notes=/a, lab/x=/b=c"}}).model
+    assert model.lora_folders == {"notes": Path("/a"), "lab/x": Path("/b=c")}
+    assert load_settings({}).model.lora_folders == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("notes", "not name=folder"),
+        ("a:b=/x", "not name=folder"),
+        ("=/x", "not name=folder"),
+        ("a=/x,a=/y", "two adapters are called 'a'"),
+    ],
+)
+def test_adapters_of_another_form_are_refused(value: str, said: str) -> None:
+    """A colon in a name would be read as a method."""
+    with pytest.raises(SettingsInvalid, match=rf"ARROWHEAD_MODEL__LORA_ADAPTERS.*{said}"):
+        load_settings({"model": {"lora_adapters": value}})
+
+
+@pytest.mark.parametrize("share", ["0", "1.1", "x"])
+def test_a_share_of_the_gpu_is_above_0_and_at_most_1(share: str) -> None:
+    with pytest.raises(SettingsInvalid, match="ARROWHEAD_MODEL__GPU_MEMORY_UTILIZATION"):
+        load_settings({"model": {"gpu_memory_utilization": share}})

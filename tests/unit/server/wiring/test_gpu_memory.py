@@ -19,7 +19,7 @@ from server.evidence.passages import Retrieval
 from server.settings.model import ModelSettings
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
-from server.wiring.gpu_memory import check_memory, preload
+from server.wiring.gpu_memory import check_memory, engine_reserve, preload
 from server.wiring.retrieval import build_retrieval
 
 TEXT = "IL-6 drives the acute phase."
@@ -79,3 +79,19 @@ def test_an_encoder_that_is_not_here_costs_a_warning(tmp_path: Path, caplog: pyt
     with pytest.raises(ModelError):
         made.encoders.encoder("nobody/has-this")
     asyncio.run(made.close())
+
+
+def test_the_engine_leaves_free_what_encoders_allocate_at_work() -> None:
+    """Where they share a GPU; a cross-encoder with its weights, as it is loaded after the engine."""
+
+    def reserve(device: str, engine: str = "auto", gpus: int = 1, cross_encoder: str | None = None) -> int:
+        retrieval = RetrievalSettings(encoder="minilm", device=device, cross_encoder=cross_encoder)
+        model = ModelSettings(device=engine, tensor_parallel_size=gpus)
+        return engine_reserve(Settings(retrieval=retrieval, model=model))
+
+    shared = reserve("cuda")
+    assert shared > 100 * 2**20
+    assert reserve("cuda:1", "cuda") == reserve("cuda", "cpu") == reserve("cpu") == 0
+    assert reserve("cuda:1", "cuda", gpus=2) == reserve("cuda:1", "cuda:1") == shared
+    # Not here: its loading says so.
+    assert reserve("cuda", cross_encoder="nobody/has-this") == shared

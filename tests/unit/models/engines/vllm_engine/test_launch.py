@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.options import EngineOptions, LoraAdapter
 from models.engines.vllm_engine import compat as vllm_compat
-from models.engines.vllm_engine.launch import engine_arguments, environment, reject_unsupported
+from models.engines.vllm_engine.device_memory import DEFAULT_SHARE, DeviceMemory
+from models.engines.vllm_engine.launch import (
+    LORA_RANKS,
+    engine_arguments,
+    environment,
+    padding_arguments,
+    reject_unsupported,
+)
 from models.errors import EngineUnavailable, UnsupportedParam
 from models.torch_runtime.openmp import limit_spin_count
+
+
+def roomy(indices: Sequence[int]) -> Sequence[DeviceMemory]:
+    """GPUs with nothing on them."""
+    return [DeviceMemory(index, 80 * 2**30, 80 * 2**30) for index in indices]
 
 
 @pytest.fixture
@@ -71,10 +85,15 @@ def test_vllms_own_processes_wait_as_openmp_does(local: ModelCard, monkeypatch: 
     assert "GOMP_SPINCOUNT" not in environment(local, EngineOptions(), {})
 
 
-def test_a_chosen_gpu_is_the_only_one_vllm_sees(local: ModelCard) -> None:
-    """cuda:N becomes the visible device."""
-    assert environment(local, EngineOptions(device="cuda:3"), {})["CUDA_VISIBLE_DEVICES"] == "3"
-    assert "CUDA_VISIBLE_DEVICES" not in environment(local, EngineOptions(device="cuda"), {})
+@pytest.mark.parametrize("device", ["auto", "cuda", "cuda:3"])
+def test_the_operators_choice_of_gpus_stays(local: ModelCard, device: str) -> None:
+    """CUDA_VISIBLE_DEVICES is never written; cuda:N counts the GPUs that it leaves visible."""
+    options = EngineOptions(device=device, tensor_parallel_size=2)
+
+    assert "CUDA_VISIBLE_DEVICES" not in environment(local, options, {"CUDA_VISIBLE_DEVICES": "4,5,6,7,8"})
+    found = engine_arguments(local, options, "cuda", roomy)
+    assert found.get("device_ids") == ([3, 4] if device == "cuda:3" else None)
+    assert found["tensor_parallel_size"] == 2
 
 
 def test_cpu_runs_eagerly_in_float32_with_our_blocks_and_a_bounded_cache(local: ModelCard) -> None:
@@ -90,8 +109,8 @@ def test_cpu_runs_eagerly_in_float32_with_our_blocks_and_a_bounded_cache(local: 
 def test_a_cards_dtype_counts_where_the_options_say_nothing(local: ModelCard, device: str) -> None:
     """For a model whose skill hangs on it; a named one wins."""
     card = replace(local, dtype="float32")
-    assert engine_arguments(card, EngineOptions(), device)["dtype"] == "float32"
-    assert engine_arguments(card, EngineOptions(dtype="bfloat16"), device)["dtype"] == "bfloat16"
+    assert engine_arguments(card, EngineOptions(), device, roomy)["dtype"] == "float32"
+    assert engine_arguments(card, EngineOptions(dtype="bfloat16"), device, roomy)["dtype"] == "bfloat16"
 
 
 def test_a_block_size_the_cpu_cannot_use_is_named(local: ModelCard) -> None:
@@ -103,12 +122,63 @@ def test_a_block_size_the_cpu_cannot_use_is_named(local: ModelCard) -> None:
 
 
 def test_cuda_takes_vllms_own_sizes(local: ModelCard) -> None:
-    """On a GPU vLLM chooses blocks and memory; bfloat16 is our meaning of auto."""
-    found = engine_arguments(local, EngineOptions(), "cuda")
+    """On a GPU vLLM chooses blocks, cache, sequences and, by the checkpoint, the dtype."""
+    found = engine_arguments(local, EngineOptions(), "cuda", roomy)
 
-    assert not {"block_size", "enforce_eager", "kv_cache_memory_bytes"} & found.keys()
-    assert found["dtype"] == "bfloat16"
-    assert engine_arguments(local, EngineOptions(kv_cache_bytes=2**30), "cuda")["kv_cache_memory_bytes"] == 2**30
+    assert not {"block_size", "enforce_eager", "kv_cache_memory_bytes", "max_num_seqs"} & found.keys()
+    assert (found["dtype"], found["gpu_memory_utilization"]) == ("auto", DEFAULT_SHARE)
+    bounded = engine_arguments(local, EngineOptions(kv_cache_bytes=2**30, max_num_seqs=7, max_queue=3), "cuda", roomy)
+    assert (bounded["kv_cache_memory_bytes"], bounded["max_num_seqs"], bounded["max_num_queued_reqs"]) == (2**30, 7, 10)
+
+
+def test_a_cpu_keeps_our_number_of_sequences(local: ModelCard) -> None:
+    """vLLM would take 128 on a CPU; and no memory of a GPU is read."""
+
+    def no_gpu(indices: Sequence[int]) -> Sequence[DeviceMemory]:
+        raise AssertionError("a GPU was asked for its memory")
+
+    found = engine_arguments(local, EngineOptions(), "cpu", no_gpu)
+    assert found["max_num_seqs"] == 32 and "gpu_memory_utilization" not in found
+    with pytest.raises(UnsupportedParam, match="tensor_parallel_size 2 needs GPUs"):
+        engine_arguments(local, EngineOptions(tensor_parallel_size=2), "cpu", no_gpu)
+
+
+def test_quantisation_and_adapters_reach_the_engine(local: ModelCard, tmp_path: Path) -> None:
+    """A rank is rounded up to one that vLLM has buffers for; so many adapters share a batch, and all are held."""
+    plain = engine_arguments(local, EngineOptions(), "cuda", roomy)
+    assert not {"quantization", "enable_lora"} & plain.keys()
+
+    adapters = (LoraAdapter("a", tmp_path), LoraAdapter("b", tmp_path))
+    options = EngineOptions(quantization="fp8", lora_adapters=adapters, max_lora_rank=20)
+    found = engine_arguments(local, options, "cuda", roomy)
+    assert found["quantization"] == "fp8"
+    assert (found["enable_lora"], found["max_loras"], found["max_lora_rank"]) == (True, 2, 32)
+    many = replace(options, lora_adapters=tuple(LoraAdapter(str(number), tmp_path) for number in range(20)))
+    found = engine_arguments(local, many, "cuda", roomy)
+    assert (found["max_loras"], found["max_cpu_loras"]) == (8, 20)
+    with pytest.raises(UnsupportedParam, match="max_lora_rank may be 512"):
+        engine_arguments(local, replace(options, max_lora_rank=513), "cuda", roomy)
+
+
+@pytest.mark.vllm
+def test_the_arguments_are_vllms_own(local: ModelCard, tmp_path: Path) -> None:
+    """Each is a field of its engine's arguments; its default share and ranks are those that we know."""
+    pytest.importorskip("vllm")
+    from typing import get_args
+
+    from vllm.config import CacheConfig
+    from vllm.config.lora import MaxLoRARanks
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    options = EngineOptions(
+        device="cuda:1", tensor_parallel_size=2, quantization="fp8", lora_adapters=(LoraAdapter("a", tmp_path),)
+    )
+    found = engine_arguments(local, options, "cuda", roomy) | padding_arguments(100)
+    fields = {one.name for one in dataclasses.fields(AsyncEngineArgs)}
+
+    assert set(found) - fields == set()
+    assert CacheConfig.gpu_memory_utilization == DEFAULT_SHARE
+    assert get_args(MaxLoRARanks) == LORA_RANKS
 
 
 def test_another_device_than_the_builds_own_is_refused(local: ModelCard) -> None:

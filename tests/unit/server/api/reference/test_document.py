@@ -54,6 +54,10 @@ class Engine:
 class EngineWithLayer(Engine, ServesOpenAi):
     """An engine with an OpenAI layer of its own."""
 
+    @property
+    def slots(self) -> int:
+        return 32
+
     async def openai_layer(self) -> OpenAiLayer:
         raise NotImplementedError
 
