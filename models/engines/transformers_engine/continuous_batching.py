@@ -345,7 +345,8 @@ class BatchDecoder:
 
     def _load_prefix(self, sequence: RunningSequence) -> None:
         # One token is always computed, for its logits.
-        digests = sequence.update_digests(self._limits.block_size, sequence.num_to_prefill - 1)
+        most = sequence.num_to_prefill - 1
+        digests = sequence.update_digests(self._limits.block_size, most)[: most // self._limits.block_size]
         for block in self._prefixes.longest_prefix(digests):
             self._slots.write(sequence.row, sequence.num_computed, block)
             sequence.num_computed += self._limits.block_size

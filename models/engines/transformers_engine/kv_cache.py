@@ -221,7 +221,10 @@ class KvCache:
 
     def release(self) -> None:
         """Free the memory; no row may be in use afterwards."""
-        self._slabs, self._used = {}, 0
+        for slab in self._slabs.values():
+            slab.rows.clear()
+        self._used = 0
+        self._compact()
 
     def read(self, row: KvRow, start: int, end: int) -> Tensor:
         """Return a copy of a row's states, [layers, 2, heads, end - start, head_dim]."""
@@ -327,10 +330,11 @@ class KvCache:
         for slab in list(self._slabs.values()):
             if slab is keep:
                 continue
+            if slab.allocated > len(slab.rows) * slab.columns:
+                # Even if no row is left: those who still hold the slab do not hold its memory then.
+                slab.resize(len(slab.rows))
             if not slab.rows:
                 del self._slabs[slab.columns]
-            elif slab.allocated > len(slab.rows) * slab.columns:
-                slab.resize(len(slab.rows))
 
 
 class _KvCacheLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no type information

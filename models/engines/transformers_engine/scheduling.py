@@ -89,11 +89,12 @@ class Scheduler(Generic[ClaimT]):
         plan: Plan[ClaimT] = Plan([], [])
         rows = self._max_running - len(self.running)
         for claim in self.waiting:
-            victims: list[ClaimT] | None = []
-            if rows < 1 or claim.columns > free:
+            victims: list[ClaimT] | None = None
+            if rows > 0 and claim.columns <= free:
+                victims = []
+            elif claim.waited >= self._patience:
                 staying = [one for one in self.running if one not in plan.preempted]
-                is_due = claim.waited >= self._patience
-                victims = self._youngest(staying, claim, claim.columns - free, int(rows < 1)) if is_due else None
+                victims = self._youngest(staying, claim, claim.columns - free, int(rows < 1))
             if victims is None:
                 # Waiting for a row is no reason to set anyone back; waiting for memory is, even if the rows are taken
                 # meanwhile.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 
 import pytest
 import torch
@@ -151,7 +152,11 @@ def test_large_idle_rows_are_freed() -> None:
     shape = KvShape(num_layers=1, num_heads=1, head_dim=1024, dtype=torch.float32, device=torch.device("cpu"))
     slots = KvCache(shape, max_bytes=2**31, max_rows=32, max_columns=2**20)
     kept = slots.open(10)
-    slots.close(slots.open(60_000))  # 470 MiB, of which nothing is ever written
+    large = slots.open(60_000)  # 512 MiB, of which nothing is ever written
+    states_of_it = weakref.ref(large.slab.kv)
+    slots.set_write_positions([large], [0], 1)
+    slots.close(large)
+    assert states_of_it() is None
     assert slots.num_bytes == kept.capacity * shape.bytes_per_token
     slots.close(slots.open(10_000))
     assert slots.num_bytes > kept.capacity * shape.bytes_per_token
