@@ -147,7 +147,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     AnswerTimeout: (504, _SERVER, "timeout"),
     ServerStopping: (503, _SERVER, STOPPING),
     RequestError: (400, _INVALID, "invalid_request"),
-    ContextTooLong: (422, _INVALID, "context_length_exceeded"),
+    ContextTooLong: (400, _INVALID, "context_length_exceeded"),
     UnsupportedParam: (422, _INVALID, "unsupported_parameter"),
     GrammarInvalid: (422, _INVALID, "invalid_grammar"),
     EngineOverloaded: (429, _BUSY, "queue_full"),

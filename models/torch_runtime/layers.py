@@ -9,6 +9,8 @@ packed layer is compared with the plain one before it replaces it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -27,6 +29,20 @@ def register() -> None:
     AttentionInterface.register(NAME, grouped_attention)
 
 
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Hold the keys and values of the rows ``first`` to ``end`` of a batch, [rows, shared heads, width, dim].
+
+    ``mask`` [rows, 1, 1, width] is added to the scores.
+    """
+
+    first: int
+    end: int
+    keys: Tensor
+    values: Tensor
+    mask: Tensor | None
+
+
 def grouped_attention(
     module: nn.Module,
     query: Tensor,
@@ -34,17 +50,26 @@ def grouped_attention(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
+    *,
+    row_batches: Callable[[], Iterable[RowBatch]] | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
     """Compute attention as transformers calls it, and return [rows, tokens, heads, dim].
 
     ``query`` is [rows, heads, tokens, dim], ``key`` and ``value`` [rows, shared heads, width, dim]. ``attention_mask``
-    [rows, 1, tokens, width] is added to the scores; it carries the causality.
+    [rows, 1, tokens, width] is added to the scores; it carries the causality. ``row_batches``, for one token of each
+    row, takes the place of all three: each batch has keys and values of its own width.
 
     Raises:
         ValueError: there is no mask for more than one token.
     """
     tokens = query.shape[2]
+    if row_batches is not None:
+        parts = [
+            by_layout(query[batch.first : batch.end], batch.keys, batch.values, batch.mask, scaling)
+            for batch in row_batches()
+        ]
+        return torch.cat(parts).transpose(1, 2).contiguous(), None
     if attention_mask is None and tokens > 1:
         raise ValueError("several tokens need a mask that says what each may see")
     # For several tokens by_layout repeats the mask per head of a group; torch's kernel does not, but not on every GPU.

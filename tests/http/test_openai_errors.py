@@ -88,6 +88,16 @@ def test_an_error_after_the_first_byte_is_a_chunk(client: openai.OpenAI) -> None
     assert "I search." in "".join(texts)
 
 
+def test_a_prompt_without_room_is_a_bad_request(client: openai.OpenAI) -> None:
+    """400 with OpenAI's code, the field, both lengths and what to do."""
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.completions.create(model="scripted", prompt="gene " * 12_000)
+
+    assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "prompt")
+    assert "leaves no room in a context of" in refused.value.message
+    assert "shorten the input" in refused.value.message
+
+
 def _post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any]:
     request = urllib.request.Request(f"{url}/v1/chat/completions", data=body, headers=headers)
     try:

@@ -1,16 +1,16 @@
 """Decode with continuous batching over one transformers model: requests join and leave between steps.
 
-Owns the waiting queue, the rows and the steps. Everything here runs on one thread and knows nothing of asyncio. A
-step prefills a bounded number of prompt tokens, then decodes one token for every sequence whose prompt is done.
+Owns the sequences and the steps; ``scheduling`` decides who takes part. Everything here runs on one thread and knows
+nothing of asyncio. A step prefills a bounded number of prompt tokens, then decodes one token for every sequence whose
+prompt is done.
 """
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -19,8 +19,9 @@ from torch import Tensor
 from models.engines.base import Tokenizer, block_hashes
 from models.engines.text import TextStream
 from models.engines.transformers_engine.grammar_mask import GrammarState
-from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
-from models.errors import EngineOverloaded, ModelError
+from models.engines.transformers_engine.kv_cache import KvCache, KvRow, PrefixCache
+from models.engines.transformers_engine.scheduling import Claim, Scheduler, prefill_order
+from models.errors import ContextTooLong, ModelError
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
 
 
@@ -97,25 +98,30 @@ def _keep_likely(scaled: Tensor, draws: Sequence[Draw]) -> Tensor:
     return scaled.masked_fill(scaled < threshold, float("-inf"))
 
 
-class RunningSequence:
+class RunningSequence(Claim):
     """Track one sequence from its prompt to its last token.
 
-    ``tokens`` are prompt and continuation; the keys and values of the first ``num_computed`` exist in ``row``.
-    ``max_tokens`` counts the continuation and already respects the context's end. ``seed`` fixes every draw.
+    ``tokens`` are prompt and continuation; the keys and values of the first ``num_computed`` exist in ``row``, which it
+    has while it runs. The first ``num_to_prefill`` are computed as a prompt: after a sequence was set back, these are
+    all that it has. ``max_tokens`` counts the continuation and already respects the context's end. ``seed`` fixes every
+    draw.
     """
 
     def __init__(
         self, request_id: str, prompt_ids: Sequence[int], params: GenerateParams, *, seed: str, max_tokens: int
     ) -> None:
+        super().__init__()
         self.request_id = request_id
         self.params = params
         self.tokens = list(prompt_ids)
         self.num_prompt = len(self.tokens)
         self.max_tokens = max_tokens
+        self.num_to_prefill = self.num_prompt
         self.num_computed = 0
-        self.num_cached: int | None = None  # unknown until the prefix cache lookup
+        self.num_cached: int | None = None  # unknown until the first prefix cache lookup
+        self.is_looked_up = False
         self.digests: list[bytes] = []
-        self.row = -1
+        self.row: KvRow
         self.grammar: GrammarState | None = None
         self.finished = False
         self._random = random.Random(seed)
@@ -123,12 +129,23 @@ class RunningSequence:
 
     @property
     def is_prefilling(self) -> bool:
-        """Return whether tokens of the prompt still have to be computed."""
-        return self.num_computed < self.num_prompt
+        """Return whether tokens of the prompt, or of what was written before a set-back, have to be computed."""
+        return self.num_computed < self.num_to_prefill
 
     @property
     def max_columns(self) -> int:
         return self.num_prompt + self.max_tokens
+
+    @property
+    def columns_next(self) -> int:
+        """Return the columns that all tokens so far and the next one need."""
+        return min(len(self.tokens) + 1, self.max_columns)
+
+    def rewind(self) -> None:
+        """Forget what was computed, not what was written: the sequence goes on later as if it had not stopped."""
+        self.num_to_prefill = len(self.tokens)
+        self.num_computed = 0
+        self.is_looked_up = False
 
     def update_digests(self, block_size: int, num_tokens: int) -> list[bytes]:
         """Return the digests of the full blocks among the first ``num_tokens`` tokens, and store them."""
@@ -181,10 +198,6 @@ class RunningSequence:
         return self._stream
 
 
-# Idle rows above this size are freed instead of kept for the next request.
-_IDLE_BYTES = 256 * 2**20
-
-
 @dataclass(frozen=True, slots=True)
 class Output:
     """Hold the result of one step for one request: a delta, or the error that ended it."""
@@ -197,12 +210,14 @@ class Output:
 class BatchLimits:
     """Set the limits of one step.
 
-    ``prefill_tokens`` is the number of prompt tokens that a step computes before it decodes the running sequences.
+    ``prefill_tokens`` is the number of prompt tokens that a step computes before it decodes the running sequences;
+    ``patience`` the number of steps that a sequence too large for the free memory lets later ones pass.
     """
 
     max_num_seqs: int
     block_size: int
     prefill_tokens: int = 512
+    patience: int = 256
 
 
 class BatchDecoder:
@@ -219,9 +234,10 @@ class BatchDecoder:
         self._slots = slots
         self._prefixes = prefixes
         self._limits = limits
-        self._rows: list[RunningSequence] = []
-        self._waiting: list[tuple[int, int, RunningSequence]] = []
-        self._arrivals = count()
+        self._schedule: Scheduler[RunningSequence] = Scheduler(
+            max_running=limits.max_num_seqs, patience=limits.patience
+        )
+        self._splits_attention = True
         self._finished = 0
         self._prompt_computed = 0
         self._prompt_cached = 0
@@ -229,12 +245,12 @@ class BatchDecoder:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._rows or self._waiting)
+        return bool(self._schedule.running or self._schedule.waiting)
 
     def stats(self) -> EngineStats:
         return EngineStats(
-            running=len(self._rows),
-            waiting=len(self._waiting),
+            running=len(self._schedule.running),
+            waiting=len(self._schedule.waiting),
             requests_finished=self._finished,
             prompt_tokens_computed=self._prompt_computed,
             prompt_tokens_cached=self._prompt_cached,
@@ -242,30 +258,34 @@ class BatchDecoder:
             kv_cache_used=self._prefixes.used,
         )
 
-    def add(self, sequence: RunningSequence) -> None:
-        heapq.heappush(self._waiting, (-sequence.params.priority, next(self._arrivals), sequence))
+    def add(self, sequence: RunningSequence) -> list[Output]:
+        """Queue a sequence; one that memory could not hold even alone ends with the error."""
+        if sequence.max_columns > self._slots.max_columns:
+            self._finished += 1
+            return [Output(sequence.request_id, _too_long(sequence, self._slots.max_columns))]
+        columns = self._slots.capacity_for(sequence.columns_next)
+        self._schedule.add(sequence, priority=sequence.params.priority, columns=columns)
+        return []
 
     @torch.inference_mode()
     def abort(self, request_id: str) -> list[Output]:
         """Drop a running or waiting request; ignore unknown ids."""
-        for sequence in self._rows:
+        for sequence in self._schedule.running:
             if sequence.request_id == request_id:
                 output = Output(request_id, sequence.abort(self._tokenizer))
                 self._leave(sequence)
                 return [output]
-        for entry in self._waiting:
-            if entry[2].request_id == request_id:
-                self._waiting.remove(entry)
-                heapq.heapify(self._waiting)
+        for sequence in self._schedule.waiting:
+            if sequence.request_id == request_id:
+                self._schedule.remove(sequence)
                 self._finished += 1
-                return [Output(request_id, entry[2].abort(self._tokenizer))]
+                return [Output(request_id, sequence.abort(self._tokenizer))]
         return []
 
     @torch.inference_mode()
     def fail_all(self, error: ModelError) -> list[Output]:
         """End every request with the same error after a failed step, and release all rows."""
-        sequences = [*self._rows, *(entry[2] for entry in self._waiting)]
-        self._rows, self._waiting = [], []
+        sequences = self._schedule.clear()
         self._finished += len(sequences)
         self._slots.release()
         return [Output(sequence.request_id, error) for sequence in sequences]
@@ -273,58 +293,74 @@ class BatchDecoder:
     @torch.inference_mode()
     def step(self) -> list[Output]:
         """Run one prefill and decode step; outputs are in order for each request."""
-        outputs = self._admit()
+        self._admit()
         ready, logits = self._prefill()
-        outputs += self._sample(ready, logits)
-        decoding = [s for s in self._rows if not s.is_prefilling and s not in ready]
+        outputs = self._sample(ready, logits)
+        decoding = self._with_room([s for s in self._schedule.running if not s.is_prefilling and s not in ready])
         if decoding:
             outputs += self._sample(decoding, self._decode(decoding))
         return outputs
 
     # Joining and leaving
 
-    def _admit(self) -> list[Output]:
-        while self._waiting and len(self._rows) < self._limits.max_num_seqs:
-            sequence = self._waiting[0][2]
-            rows = len(self._rows) + 1
-            if not self._slots.fits(rows, sequence.max_columns):
-                if self._rows:
-                    break
-                # Alone and still too large: waiting longer cannot help.
-                heapq.heappop(self._waiting)
-                self._finished += 1
-                return [Output(sequence.request_id, _too_large(sequence))]
-            heapq.heappop(self._waiting)
-            self._slots.reserve(rows, sequence.max_columns)
-            sequence.row = len(self._rows)
-            self._rows.append(sequence)
-        return []
+    def _admit(self) -> None:
+        plan = self._schedule.plan(self._slots.free_columns)
+        for sequence in plan.preempted:
+            self._set_back(sequence)
+        for sequence in plan.admitted:
+            self._schedule.admit(sequence)
+            sequence.row = self._slots.open(sequence.columns)
+
+    def _with_room(self, sequences: Sequence[RunningSequence]) -> list[RunningSequence]:
+        """Make room for one more token of each sequence, first come first served; return those that still run."""
+        for sequence in sorted(sequences, key=lambda one: one.order):
+            columns = self._slots.capacity_for(sequence.columns_next)
+            if columns <= sequence.columns or sequence.is_prefilling:
+                continue
+            missing = columns - sequence.columns - self._slots.free_columns
+            for victim in self._schedule.make_room(sequence, missing):
+                self._set_back(victim)
+            if not sequence.is_prefilling:
+                self._slots.grow(sequence.row, columns)
+                sequence.columns = columns
+        # In the order of their memory, so that rows of one capacity stand together.
+        return sorted(
+            (one for one in sequences if not one.is_prefilling), key=lambda one: (one.row.capacity, one.row.index)
+        )
+
+    def _set_back(self, sequence: RunningSequence) -> None:
+        """Take a running sequence's memory; it waits, and computes again what the prefix cache has not kept."""
+        self._store(sequence)
+        self._slots.close(sequence.row)
+        sequence.rewind()
+        self._schedule.set_back(sequence, columns=self._slots.capacity_for(sequence.columns_next))
 
     def _leave(self, sequence: RunningSequence) -> None:
         self._store(sequence)
         self._finished += 1
-        last = self._rows.pop()
-        if last is not sequence:
-            self._slots.move(last.row, sequence.row, last.num_computed)
-            last.row = sequence.row
-            self._rows[last.row] = last
-        if not self._rows and self._slots.num_bytes > _IDLE_BYTES:
-            self._slots.release()
+        self._schedule.remove(sequence)
+        self._slots.close(sequence.row)
 
     # Prefix cache
 
     def _load_prefix(self, sequence: RunningSequence) -> None:
-        # One prompt token is always computed, for its logits.
-        digests = sequence.update_digests(self._limits.block_size, sequence.num_prompt - 1)
+        # One token is always computed, for its logits.
+        most = sequence.num_to_prefill - 1
+        digests = sequence.update_digests(self._limits.block_size, most)[: most // self._limits.block_size]
         for block in self._prefixes.longest_prefix(digests):
             self._slots.write(sequence.row, sequence.num_computed, block)
             sequence.num_computed += self._limits.block_size
-        sequence.num_cached = sequence.num_computed
-        self._prompt_cached += sequence.num_computed
+        sequence.is_looked_up = True
+        if sequence.num_cached is None:  # not counted again when a sequence goes on after a set-back
+            sequence.num_cached = sequence.num_computed
+            self._prompt_cached += sequence.num_computed
 
     def _store(self, sequence: RunningSequence) -> None:
         size = self._limits.block_size
-        full_blocks = sequence.num_computed // size
+        # What the cache could not hold at once would only drive its own beginning out.
+        full_blocks = min(
+            sequence.num_computed // size, self._prefixes.room_for(size * self._slots.shape.bytes_per_token)
+        )
         digests = sequence.update_digests(size, sequence.num_computed)[:full_blocks]
         for index, digest in enumerate(digests):
             if digest not in self._prefixes:
@@ -338,18 +374,18 @@ class BatchDecoder:
         budget = self._limits.prefill_tokens
         ready: list[RunningSequence] = []
         logits: list[Tensor] = []
-        for sequence in [s for s in self._rows if s.is_prefilling]:
+        for sequence, share in prefill_order([s for s in self._schedule.running if s.is_prefilling], budget):
             if budget <= 0:
                 break
-            if sequence.num_cached is None:
+            if not sequence.is_looked_up:
                 self._load_prefix(sequence)
             start = sequence.num_computed
-            end = min(sequence.num_prompt, start + budget)
+            end = min(sequence.num_to_prefill, start + min(budget, share))
             last = self._forward([sequence.row], [start], [sequence.tokens[start:end]])
             sequence.num_computed = end
             budget -= end - start
             self._prompt_computed += end - start
-            if end == sequence.num_prompt:
+            if end == sequence.num_to_prefill:
                 # Stored at once, so that the next request with the same prefix finds it.
                 self._store(sequence)
                 ready.append(sequence)
@@ -357,16 +393,32 @@ class BatchDecoder:
         return ready, torch.cat(logits) if logits else torch.empty(0)
 
     def _decode(self, sequences: Sequence[RunningSequence]) -> Tensor:
-        logits = self._forward(
-            [s.row for s in sequences], [s.num_computed for s in sequences], [s.tokens[-1:] for s in sequences]
-        )
+        """Compute one token of each sequence; rows of one capacity stand together."""
+        logits = self._forward_decoding(sequences)
         for sequence in sequences:
             sequence.num_computed += 1
         return logits
 
-    def _forward(self, rows: Sequence[int], positions: Sequence[int], tokens: Sequence[Sequence[int]]) -> Tensor:
+    def _forward_decoding(self, sequences: Sequence[RunningSequence]) -> Tensor:
+        rows, positions = [s.row for s in sequences], [s.num_computed for s in sequences]
+        tokens = [s.tokens[-1:] for s in sequences]
+        if self._splits_attention:
+            logits = self._forward(rows, positions, tokens)
+            if not self._slots.is_split or self._slots.was_attended:
+                return logits
+            # This model does not hand its arguments on to the attention: one pass for each capacity, from now on.
+            self._splits_attention = False
+        parts, first = [], 0
+        for _, same in groupby(rows, key=lambda row: row.capacity):
+            end = first + len(list(same))
+            parts.append(self._forward(rows[first:end], positions[first:end], tokens[first:end]))
+            first = end
+        return torch.cat(parts)
+
+    def _forward(self, rows: Sequence[KvRow], positions: Sequence[int], tokens: Sequence[Sequence[int]]) -> Tensor:
         """Return the logits after the last token of each row, float32 [rows, vocabulary of the tokenizer]."""
         self._slots.set_write_positions(rows, positions, len(tokens[0]))
+        split = {"row_batches": self._slots.row_batches} if self._slots.is_split else {}
         output = self._model(
             input_ids=torch.tensor(tokens, device=self._slots.shape.device),
             position_ids=self._slots.position_ids(),
@@ -374,6 +426,7 @@ class BatchDecoder:
             past_key_values=self._slots.cache,
             use_cache=True,
             logits_to_keep=1,
+            **split,
         )
         # Models pad their vocabulary; ids beyond the tokenizer's have no token.
         logits: Tensor = output.logits[:, -1, : self._tokenizer.vocab_size]
@@ -431,8 +484,8 @@ def _logprobs(sequences: Sequence[RunningSequence], logits: Tensor, tokens: Sequ
     return found
 
 
-def _too_large(sequence: RunningSequence) -> EngineOverloaded:
-    return EngineOverloaded(
-        f"prompt and max_tokens together are {sequence.max_columns} tokens, more than this machine's memory can hold",
+def _too_long(sequence: RunningSequence, most: int) -> ContextTooLong:
+    return ContextTooLong(
+        f"prompt and max_tokens together are {sequence.max_columns} tokens; this machine's memory holds {most}",
         param="max_tokens",
     )

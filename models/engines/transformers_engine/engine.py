@@ -22,7 +22,7 @@ from models.engines.transformers_engine.continuous_batching import BatchDecoder,
 from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState
 from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.engines.transformers_engine.model_loading import LoadedModel, load_model
-from models.errors import EngineOverloaded, EngineUnavailable, ModelError, UnsupportedParam
+from models.errors import ContextTooLong, EngineOverloaded, EngineUnavailable, ModelError, UnsupportedParam
 from models.torch_runtime.openmp import run_in_new_thread
 from models.types import Delta, EngineStats, GenerateParams, TokenLogprob
 
@@ -116,7 +116,7 @@ class DecodeWorker:
             self._inbox.clear()
         for item in items:
             if isinstance(item, RunningSequence):
-                self._decoder.add(item)
+                outputs += self._decoder.add(item)
             else:
                 outputs += self._decoder.abort(item)
         return outputs
@@ -307,6 +307,12 @@ class TransformersEngine:
         worker, loaded = self._worker, self._ready_model()
         if worker is None or not worker.is_alive():
             raise EngineUnavailable(f"{self.name} is not running")
+        if loaded.max_model_len <= len(prompt_ids) < loaded.context_length:
+            raise ContextTooLong(
+                f"the prompt has {len(prompt_ids)} tokens; this machine's memory holds {loaded.max_model_len} of the "
+                f"model's context of {loaded.context_length}",
+                param="prompt",
+            )
         check_request(prompt_ids, params, vocab_size=loaded.tokenizer.vocab_size, max_model_len=loaded.max_model_len)
         if request_id in self._open:
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")

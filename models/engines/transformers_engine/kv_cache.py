@@ -1,22 +1,31 @@
 """Store keys and values of the running sequences: one row each, and the column is the token's position.
 
-Because every row starts at column 0, sequences of any length decode together without padding on the left, and join and
-leave without being moved (only the last row fills a gap); the mask hides the columns beyond a row's length. Presents
-itself to a transformers model as its ``Cache``. Knows nothing of requests or sampling.
+Rows of equal capacity lie together in one slab, so that sequences of similar length decode together without copies and
+without padding on the left; the mask hides the columns beyond a row's length. A row that outgrows its slab moves to one
+of larger capacity, so that a long sequence costs its neighbours neither memory nor time. Presents itself to a
+transformers model as its ``Cache``. Knows nothing of requests or sampling.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
-_COLUMN_STEP = 256
+from models.torch_runtime.layers import RowBatch
+
+_SMALLEST = 256
+# Up to here capacities double; beyond, they grow by a third and a half in turn, because a large row that is half empty
+# is memory that others lack.
+_DOUBLING_TO = 2048
+# Idle rows above this size, and above the size of those in use, are freed instead of kept for the next request.
+_IDLE_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,118 +43,298 @@ class KvShape:
         return 2 * self.num_layers * self.num_heads * self.head_dim * self.dtype.itemsize
 
 
+class KvRow:
+    """Name the place of one sequence's states; the cache changes it when rows move.
+
+    ``length`` is the number of columns written so far.
+    """
+
+    __slots__ = ("index", "length", "slab")
+
+    def __init__(self, slab: _Slab, index: int) -> None:
+        self.slab = slab
+        self.index = index
+        self.length = 0
+
+    @property
+    def capacity(self) -> int:
+        return self.slab.columns
+
+    @property
+    def states(self) -> Tensor:
+        """Return the row's place, [layers, 2, heads, capacity, head_dim]."""
+        return self.slab.kv[:, :, self.index]
+
+
+class _Slab:
+    """Hold rows of one capacity; those in use come first, without gaps."""
+
+    def __init__(self, shape: KvShape, columns: int) -> None:
+        self._shape = shape
+        self.columns = columns
+        self.rows: list[KvRow] = []
+        self.kv = self._empty(0)
+
+    @property
+    def allocated(self) -> int:
+        """Return the columns of all rows together."""
+        return int(self.kv.shape[2]) * self.columns
+
+    def resize(self, rows: int) -> None:
+        """Change the number of rows, and keep what those in use have written."""
+        old, self.kv = self.kv, self._empty(rows)
+        length = max((row.length for row in self.rows), default=0)
+        used = len(self.rows)
+        self.kv[:, :, :used, :, :length] = old[:, :, :used, :, :length]
+
+    def drop(self, row: KvRow) -> None:
+        """Take a row out of use; the last one moves into the gap."""
+        last = self.rows.pop()
+        if last is not row:
+            self.kv[:, :, row.index, :, : last.length] = self.kv[:, :, last.index, :, : last.length]
+            last.index = row.index
+            self.rows[last.index] = last
+
+    def _empty(self, rows: int) -> Tensor:
+        # Zeros, not uninitialised memory: a masked NaN would still make the weighted sum NaN.
+        shape = self._shape
+        return torch.zeros(
+            (shape.num_layers, 2, rows, shape.num_heads, self.columns, shape.head_dim),
+            dtype=shape.dtype,
+            device=shape.device,
+        )
+
+
+class _Writing:
+    """Hold the rows of one slab that the next forward pass writes, from ``first`` on in the batch."""
+
+    def __init__(
+        self, shape: KvShape, first: int, rows: Sequence[KvRow], positions: Sequence[int], tokens: int
+    ) -> None:
+        self.first = first
+        self.end = first + len(rows)
+        self.slab = rows[0].slab
+        self.rows = [row.index for row in rows]
+        self.start = positions[0]
+        self.width = max(positions) + tokens
+        self.row_index = torch.tensor(self.rows, device=shape.device)
+        self.column_index = torch.tensor(positions, device=shape.device)
+        self.is_run = self.rows == list(range(self.rows[0], self.rows[0] + len(self.rows)))
+        self.mask = self._mask(shape, tokens)
+
+    def store(self, half: Tensor, new: Tensor) -> None:
+        """Write the new keys or values, [rows of the batch, heads, tokens, head_dim], of one layer."""
+        if len(self.rows) == 1:
+            half[self.rows[0], :, self.start : self.width] = new[self.first]
+        else:
+            half[self.row_index, :, self.column_index] = new[self.first : self.end, :, 0]
+
+    def states(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Return the rows' keys and values, [rows, heads, width, head_dim]."""
+        keys, values = self.slab.kv[layer, 0, :, :, : self.width], self.slab.kv[layer, 1, :, :, : self.width]
+        if self.is_run:
+            first, end = self.rows[0], self.rows[-1] + 1
+            return keys[first:end], values[first:end]
+        return keys.index_select(0, self.row_index), values.index_select(0, self.row_index)
+
+    def _mask(self, shape: KvShape, tokens: int) -> Tensor | None:
+        """0 for a token's own row up to itself, -inf beyond. Not bool: every layer would convert it to this again."""
+        if tokens == 1 and len(self.rows) == 1:
+            return None
+        last_seen = self.column_index.unsqueeze(1) + torch.arange(tokens, device=shape.device)
+        seen = torch.zeros((len(self.rows), 1, tokens, self.width), dtype=shape.dtype, device=shape.device)
+        hidden = torch.arange(self.width, device=shape.device) > last_seen.unsqueeze(2)
+        return seen.masked_fill_(hidden.unsqueeze(1), -math.inf)
+
+
 class KvCache:
     """Hold the KV cache of the running sequences.
 
-    ``max_bytes`` bounds the allocated rows times columns; ``max_columns`` is the context length.
+    ``max_bytes`` bounds all rows together, in use and idle; while a row or slab is copied to a larger place, both
+    exist. ``max_columns`` is the context length; the attribute is what of it one row can have within the bytes.
     """
 
     def __init__(self, shape: KvShape, *, max_bytes: int, max_rows: int, max_columns: int) -> None:
         self.shape = shape
-        self._max_bytes = max_bytes
+        self._budget = max_bytes // shape.bytes_per_token
         self._max_rows = max_rows
-        self._max_columns = max_columns
-        self.set_write_positions([0], [0], 1)
-        self._kv = self._empty(0, 0)
+        self.max_columns = min(max_columns, self._budget)
+        self._used = 0
+        self._slabs: dict[int, _Slab] = {}
+        self._writing: list[_Writing] = []
+        self._position_ids = torch.zeros((1, 1), dtype=torch.long, device=shape.device)
+        self._layer = 0
+        self._attended = 0
         self.cache = Cache(layers=[_KvCacheLayer(self, layer) for layer in range(shape.num_layers)])
 
     @property
     def num_bytes(self) -> int:
-        return self._kv.nbytes
+        """Return the size of all rows, in use and idle."""
+        return self._allocated * self.shape.bytes_per_token
 
-    def fits(self, rows: int, columns: int) -> bool:
-        """Return whether ``reserve`` would stay within the byte bound."""
-        rows, columns = self._grown(rows, columns)
-        return rows * columns * self.shape.bytes_per_token <= self._max_bytes
+    @property
+    def free_columns(self) -> int:
+        """Return the columns that no row in use holds."""
+        return self._budget - self._used
 
-    def reserve(self, rows: int, columns: int) -> None:
-        """Grow to at least ``rows`` rows of ``columns`` tokens each, and keep the stored states."""
-        rows, columns = self._grown(rows, columns)
-        old = self._kv
-        if (rows, columns) == (old.shape[2], old.shape[4]):
-            return
-        self._kv = self._empty(rows, columns)
-        self._kv[:, :, : old.shape[2], :, : old.shape[4]] = old
+    def capacity_for(self, columns: int) -> int:
+        """Return the columns that a row for this many tokens has; the bound is ``max_columns``."""
+        capacity = _SMALLEST
+        while capacity < columns:
+            # 2048, 3072, 4096, 6144, 8192, …
+            is_power = capacity & (capacity - 1) == 0
+            capacity = 2 * capacity if capacity < _DOUBLING_TO else capacity // 2 * 3 if is_power else capacity // 3 * 4
+        return min(capacity, self.max_columns)
+
+    def open(self, columns: int) -> KvRow:
+        """Take a row for this many tokens into use.
+
+        Raises:
+            ValueError: it does not fit; ``free_columns`` says so before.
+        """
+        slab = self._slab_for(columns, self.free_columns)
+        row = KvRow(slab, len(slab.rows))
+        slab.rows.append(row)
+        self._used += slab.columns
+        return row
+
+    def grow(self, row: KvRow, columns: int) -> None:
+        """Move a row to a place for this many tokens, with its states.
+
+        Raises:
+            ValueError: it does not fit; ``free_columns`` says so before.
+        """
+        old, index = row.slab, row.index
+        slab = self._slab_for(columns, self.free_columns + old.columns)
+        slab.kv[:, :, len(slab.rows), :, : row.length] = old.kv[:, :, index, :, : row.length]
+        old.drop(row)
+        row.slab, row.index = slab, len(slab.rows)
+        slab.rows.append(row)
+        self._used += slab.columns - old.columns
+        self._free_idle()
+
+    def close(self, row: KvRow) -> None:
+        """Take a row out of use."""
+        row.slab.drop(row)
+        self._used -= row.capacity
+        self._free_idle()
 
     def release(self) -> None:
-        """Free the memory; no row may be in use."""
-        self._kv = self._empty(0, 0)
+        """Free the memory; no row may be in use afterwards."""
+        for slab in self._slabs.values():
+            slab.rows.clear()
+        self._used = 0
+        self._compact()
 
-    def move(self, source: int, target: int, length: int) -> None:
-        self._kv[:, :, target, :, :length] = self._kv[:, :, source, :, :length]
-
-    def read(self, row: int, start: int, end: int) -> Tensor:
+    def read(self, row: KvRow, start: int, end: int) -> Tensor:
         """Return a copy of a row's states, [layers, 2, heads, end - start, head_dim]."""
-        return self._kv[:, :, row, :, start:end].clone()
+        return row.states[:, :, :, start:end].clone()
 
-    def write(self, row: int, start: int, block: Tensor) -> None:
-        self._kv[:, :, row, :, start : start + block.shape[3]] = block
+    def write(self, row: KvRow, start: int, block: Tensor) -> None:
+        end = start + block.shape[3]
+        row.states[:, :, :, start:end] = block
+        row.length = max(row.length, end)
 
-    def set_write_positions(self, rows: Sequence[int], positions: Sequence[int], tokens: int) -> None:
+    # The next forward pass
+
+    def set_write_positions(self, rows: Sequence[KvRow], positions: Sequence[int], tokens: int) -> None:
         """Set where the next forward pass writes: ``tokens`` columns from ``positions[i]`` on in ``rows[i]``.
 
-        Several rows take one token each.
+        Several rows take one token each; rows of one capacity must stand together.
         """
-        self._rows, self._positions, self._tokens = list(rows), list(positions), tokens
-        self._row_index = torch.tensor(self._rows, device=self.shape.device)
-        self._column_index = torch.tensor(self._positions, device=self.shape.device)
-        self._is_run = self._rows == list(range(self._rows[0], self._rows[0] + len(self._rows)))
+        self._writing, self._attended, first = [], 0, 0
+        for _, same in groupby(rows, key=lambda row: row.capacity):
+            part = list(same)
+            end = first + len(part)
+            self._writing.append(_Writing(self.shape, first, part, positions[first:end], tokens))
+            first = end
+        for row, position in zip(rows, positions, strict=True):
+            row.length = max(row.length, position + tokens)
+        columns = torch.tensor(positions, device=self.shape.device)
+        self._position_ids = columns.unsqueeze(1) + torch.arange(tokens, device=self.shape.device)
+
+    @property
+    def is_split(self) -> bool:
+        """Return whether the rows of the next forward pass have different capacities.
+
+        The attention must then take its keys and values from ``row_batches``.
+        """
+        return len(self._writing) > 1
+
+    @property
+    def was_attended(self) -> bool:
+        """Return whether the attention of every layer took ``row_batches`` since the positions were set."""
+        return self._attended == self.shape.num_layers
 
     def attention_mask(self) -> Tensor | None:
         """Return what is added to the scores, [rows, 1, tokens, width], or None when the token sees everything.
 
-        0 for a token's own row up to itself, -inf beyond. Not bool: every layer would convert it to this again.
+        None too when ``is_split``: each batch has its own.
         """
-        if self._tokens == 1 and len(self._rows) == 1:
-            return None
-        device = self.shape.device
-        columns = torch.arange(self._width, device=device)
-        last_seen = self._column_index.unsqueeze(1) + torch.arange(self._tokens, device=device)
-        seen = torch.zeros((len(self._rows), 1, self._tokens, self._width), dtype=self.shape.dtype, device=device)
-        return seen.masked_fill_((columns > last_seen.unsqueeze(2)).unsqueeze(1), -math.inf)
+        return None if self.is_split else self._writing[0].mask
 
     def position_ids(self) -> Tensor:
-        return self._column_index.unsqueeze(1) + torch.arange(self._tokens, device=self.shape.device)
+        return self._position_ids
 
     def first_position(self) -> int:
-        return self._positions[0]
+        return self._writing[0].start if self._writing else 0
 
     def update_layer(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Store the new states, [rows, heads, tokens, head_dim], and return each row's whole states."""
-        first, count = self._rows[0], len(self._rows)
-        both = []
-        for part, new in enumerate((keys, values)):
-            stored = self._kv[layer, part]
-            if count == 1:
-                stored[first, :, self._positions[0] : self._positions[0] + self._tokens] = new[0]
-            else:
-                stored[self._row_index, :, self._column_index] = new[:, :, 0]
-            narrow = stored[:, :, : self._width]
-            both.append(narrow[first : first + count] if self._is_run else narrow.index_select(0, self._row_index))
-        return both[0], both[1]
+        """Store the new states, [rows, heads, tokens, head_dim], and return each row's whole states.
+
+        When ``is_split``, what was given is returned.
+        """
+        self._layer = layer
+        for part in self._writing:
+            part.store(part.slab.kv[layer, 0], keys)
+            part.store(part.slab.kv[layer, 1], values)
+        return (keys, values) if self.is_split else self._writing[0].states(layer)
+
+    def row_batches(self) -> Iterator[RowBatch]:
+        """Yield the rows of the layer that was updated last, batch by batch, in the order of the forward pass."""
+        self._attended += 1
+        for part in self._writing:
+            yield RowBatch(part.first, part.end, *part.states(self._layer), part.mask)
+
+    # Memory
 
     @property
-    def _width(self) -> int:
-        return max(self._positions) + self._tokens
+    def _allocated(self) -> int:
+        return sum(slab.allocated for slab in self._slabs.values())
 
-    def _grown(self, rows: int, columns: int) -> tuple[int, int]:
-        have_rows, have_columns = self._kv.shape[2], self._kv.shape[4]
-        if columns > have_columns:
-            have_columns = min(self._max_columns, -(-columns // _COLUMN_STEP) * _COLUMN_STEP)
-        if rows > have_rows:
-            # Doubling makes copies rare; near the byte bound, grow only by what is needed.
-            affordable = self._max_bytes // (have_columns * self.shape.bytes_per_token)
-            have_rows = max(rows, min(self._max_rows, 2 * have_rows, affordable))
-        return have_rows, have_columns
+    def _slab_for(self, columns: int, free: int) -> _Slab:
+        """Return the slab for this many tokens, with an idle row."""
+        capacity = self.capacity_for(columns)
+        if columns > capacity or capacity > free:
+            raise ValueError(f"{columns} columns do not fit: {free} of {self._budget} are free")
+        slab = self._slabs.setdefault(capacity, _Slab(self.shape, capacity))
+        have = slab.allocated // capacity
+        if len(slab.rows) < have:
+            return slab
+        # Doubling makes copies rare; near the bound idle rows elsewhere are freed first, and one row is added.
+        wanted = max(1, min(self._max_rows, 2 * have))
+        if self._allocated + (wanted - have) * capacity > self._budget:
+            self._compact(keep=slab)
+            wanted = have + 1
+        slab.resize(max(wanted, have + 1))
+        return slab
 
-    def _empty(self, rows: int, columns: int) -> Tensor:
-        # Zeros, not uninitialised memory: a masked NaN would still make the weighted sum NaN.
-        shape = self.shape
-        return torch.zeros(
-            (shape.num_layers, 2, rows, shape.num_heads, columns, shape.head_dim),
-            dtype=shape.dtype,
-            device=shape.device,
-        )
+    def _free_idle(self) -> None:
+        idle = self._allocated - self._used
+        too_much = idle * self.shape.bytes_per_token > _IDLE_BYTES and idle > self._used
+        if too_much or self._allocated > self._budget:
+            self._compact()
+
+    def _compact(self, keep: _Slab | None = None) -> None:
+        """Free the idle rows of all slabs but ``keep``."""
+        for slab in list(self._slabs.values()):
+            if slab is keep:
+                continue
+            if slab.allocated > len(slab.rows) * slab.columns:
+                # Even if no row is left: those who still hold the slab do not hold its memory then.
+                slab.resize(len(slab.rows))
+            if not slab.rows:
+                del self._slabs[slab.columns]
 
 
 class _KvCacheLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no type information
@@ -188,6 +377,10 @@ class PrefixCache:
     def used(self) -> float | None:
         """Return the share of the byte limit in use, or None if the limit is 0."""
         return self._bytes / self._max_bytes if self._max_bytes > 0 else None
+
+    def room_for(self, block_bytes: int) -> int:
+        """Return how many blocks of this size the limit allows."""
+        return self._max_bytes // block_bytes
 
     def longest_prefix(self, digests: Sequence[bytes]) -> list[Tensor]:
         """Return the cached blocks of the longest prefix, in order."""

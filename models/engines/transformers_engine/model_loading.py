@@ -5,6 +5,7 @@ Owns devices, dtypes and the memory budget. Knows nothing of requests.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +17,15 @@ from models.catalog import ModelCard, disable_hub_access
 from models.engines.options import EngineOptions
 from models.engines.text import HfTokenizer
 from models.engines.transformers_engine.kv_cache import KvShape
+from models.engines.transformers_engine.rotary import fix_rotary_factors
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
 from models.torch_runtime.devices import DTYPES, cpu_has_bfloat16, torch_device
 from models.torch_runtime.layers import NAME, pack_linears, register
 from models.torch_runtime.memory import machine_memory
 from models.types import Dtype
 
-# Growing keeps the old and the new rows for a moment, so this is less than half.
+log = logging.getLogger(__name__)
+# Growing keeps the old and the new place of a row or slab for a moment, so this is less than half.
 _SLOTS_SHARE = 0.4
 _PREFIX_SHARE = 0.15
 _MAX_PREFIX_BYTES = 4 * 2**30
@@ -33,12 +36,14 @@ class LoadedModel:
     """Hold a model, its tokenizer and its limits.
 
     ``slot_bytes`` bounds the keys and values of running sequences, ``prefix_bytes`` those of finished ones.
+    ``max_model_len`` is the context length, or what of it one sequence can have within ``slot_bytes``.
     """
 
     model: Any
     tokenizer: HfTokenizer
     shape: KvShape
     max_model_len: int
+    context_length: int
     vocab_size: int
     slot_bytes: int
     prefix_bytes: int
@@ -68,16 +73,19 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
         raise EngineUnavailable(
             f"{card.name} caps its attention scores, which this engine does not; serve it with vLLM"
         )
-    max_model_len = _context_length(card, options, config)
-    shape = _cache_shape(card, model, max_model_len)
+    context = _context_length(card, options, config)
+    fix_rotary_factors(model, context)
+    shape = _cache_shape(card, model, context)
     free = _free_bytes(device)
+    slot_bytes = int(free * _SLOTS_SHARE)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         shape=shape,
-        max_model_len=max_model_len,
+        max_model_len=held_length(card.name, context, slot_bytes // shape.bytes_per_token),
+        context_length=context,
         vocab_size=config.vocab_size,
-        slot_bytes=int(free * _SLOTS_SHARE),
+        slot_bytes=slot_bytes,
         prefix_bytes=options.kv_cache_bytes or min(int(free * _PREFIX_SHARE), _MAX_PREFIX_BYTES),
     )
 
@@ -92,6 +100,19 @@ def chosen_dtype(wish: Dtype, device: torch.device, saved: torch.dtype | None, *
     if device.type == "cuda":
         return torch.bfloat16
     return torch.bfloat16 if saved is torch.bfloat16 and cpu_bfloat16 else torch.float32
+
+
+def held_length(name: str, context: int, columns: int) -> int:
+    """Return the tokens that one sequence can have in a memory of this many columns.
+
+    Raises:
+        EngineUnavailable: it is none, since a prompt and an answer are at least two.
+    """
+    if columns < 2:
+        raise EngineUnavailable(f"beside {name} no memory is left for keys and values; end other programs")
+    if columns < context:
+        log.warning("memory holds %d tokens of the context of %d model=%s", columns, context, name)
+    return min(context, columns)
 
 
 def _load_weights(card: ModelCard, options: EngineOptions, device: torch.device, local_only: bool) -> Any:

@@ -8,6 +8,7 @@ import runpy
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from transformers import AutoModelForCausalLM
 from models.catalog import ModelCard
 from models.engines.options import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
-from models.errors import EngineOverloaded, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
+from models.errors import (
+    ContextTooLong,
+    EngineOverloaded,
+    EngineUnavailable,
+    ModelError,
+    ModelNotFound,
+    UnsupportedParam,
+)
 from models.types import Delta, GenerateParams, Grammar
 
 PROMPT = "Question: What is the official gene symbol of LMP10?\nAnswer:"
@@ -297,6 +305,18 @@ async def test_engine_that_keeps_failing_says_so(tiny_llama: Path) -> None:
                 await deltas(engine, PROMPT)
 
         assert not engine.is_ready()
+
+
+async def test_a_prompt_beyond_the_memory_is_refused_and_shorter_ones_end_at_it(tiny_llama: Path) -> None:
+    """The message names the memory, not only the context; an answer without a limit goes up to it."""
+    async with running(tiny_llama) as engine:
+        engine._loaded = replace(engine._ready_model(), max_model_len=100)
+        with pytest.raises(ContextTooLong, match="memory holds 100 of the model's context of 512") as caught:
+            await deltas(engine, [5] * 100)
+        got = await deltas(engine, [5] * 90, max_tokens=512)
+
+    assert caught.value.param == "prompt"
+    assert (len(ids_of(got)), got[-1].finish_reason) == (10, "length")
 
 
 async def test_missing_directory_is_model_not_found(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 
 import pytest
 import torch
@@ -42,28 +43,37 @@ def test_grouped_attention_refuses_to_guess_causality() -> None:
         grouped_attention(torch.nn.Module(), states, states, states, None)
 
 
-def make_slots(max_tokens: int = 4096) -> KvCache:
-    return KvCache(SHAPE, max_bytes=max_tokens * SHAPE.bytes_per_token, max_rows=8, max_columns=1024)
+def make_slots(max_tokens: int = 8192, context: int = 4096) -> KvCache:
+    return KvCache(SHAPE, max_bytes=max_tokens * SHAPE.bytes_per_token, max_rows=8, max_columns=context)
 
 
-def test_rows_survive_growing_and_moving() -> None:
-    """What was written is read back after more rows, more columns and a move."""
+def states(columns: int, seed: int) -> torch.Tensor:
+    return torch.randn(2, 2, 1, columns, 4, generator=torch.Generator().manual_seed(seed))
+
+
+def test_rows_survive_growing_and_leaving() -> None:
+    """What was written is read back after more rows, larger places and the end of others."""
     slots = make_slots()
-    slots.reserve(1, 10)
-    block = torch.randn(2, 2, 1, 10, 4)
-    slots.write(0, 0, block)
-    slots.reserve(3, 600)
-    slots.move(0, 2, 10)
+    written = [states(20 * (i + 1), i) for i in range(6)]
+    rows = [slots.open(200) for _ in written]
+    for row, block in zip(rows, written, strict=True):
+        slots.write(row, 0, block)
+    slots.grow(rows[1], 700)
+    slots.grow(rows[4], 300)
+    slots.close(rows[0])
+    slots.grow(rows[4], 1025)
+    slots.close(rows[2])
 
-    assert torch.equal(slots.read(2, 0, 10), block)
-    assert torch.equal(slots.read(0, 3, 7), block[:, :, :, 3:7])
+    for i in (1, 3, 4, 5):
+        assert torch.equal(slots.read(rows[i], 0, 20 * (i + 1)), written[i])
+    assert [rows[i].capacity for i in (1, 3, 4, 5)] == [1024, 256, 2048, 256]
 
 
 def test_mask_shows_each_row_its_own_past() -> None:
     """Row by row, columns up to and with the token's own position; beyond is hidden."""
     slots = make_slots()
-    slots.reserve(3, 8)
-    slots.set_write_positions([0, 2], [1, 3], 1)
+    rows = [slots.open(8) for _ in range(3)]
+    slots.set_write_positions([rows[0], rows[2]], [1, 3], 1)
     mask = slots.attention_mask()
 
     assert mask is not None
@@ -74,24 +84,93 @@ def test_mask_shows_each_row_its_own_past() -> None:
 def test_rows_apart_are_written_and_gathered_in_order() -> None:
     """Rows that are not neighbours get their own states, each at its own column."""
     slots = make_slots()
-    slots.reserve(4, 8)
-    slots.set_write_positions([3, 1], [0, 2], 1)
+    rows = [slots.open(8) for _ in range(4)]
+    slots.set_write_positions([rows[3], rows[1]], [0, 2], 1)
     keys = torch.tensor([7.0, 9.0]).view(2, 1, 1, 1).expand(2, 1, 1, 4)
     stored, _ = slots.update_layer(1, keys, keys)
 
     assert stored[:, 0, :, 0].tolist() == [[7, 0, 0], [0, 0, 9]]
-    assert slots.read(3, 0, 1)[1, 0, 0, 0, 0] == 7
+    assert slots.read(rows[3], 0, 1)[1, 0, 0, 0, 0] == 7
 
 
-def test_bytes_bound_what_can_be_reserved() -> None:
-    """fits says no beyond the bound, and rows near it grow one by one instead of doubling past it."""
+def test_rows_of_different_capacity_are_attended_to_batch_by_batch() -> None:
+    """Each gives what it gives alone, and a short one is not padded to the width of a long one."""
+    slots = make_slots()
+    lengths = (5, 900, 30, 700)
+    rows = sorted((slots.open(length + 1) for length in lengths), key=lambda row: row.capacity)
+    lengths = (5, 30, 900, 700)
+    for row, length in zip(rows, lengths, strict=True):
+        slots.write(row, 0, states(length, length))
+    query, new = torch.randn(4, 2, 1, 4), torch.randn(4, 1, 1, 4)
+
+    def attend(chosen: list[int]) -> torch.Tensor:
+        slots.set_write_positions([rows[i] for i in chosen], [lengths[i] for i in chosen], 1)
+        keys, values = slots.update_layer(1, new[chosen], new[chosen])
+        batches = slots.row_batches if slots.is_split else None
+        return grouped_attention(
+            torch.nn.Module(), query[chosen], keys, values, slots.attention_mask(), row_batches=batches
+        )[0]
+
+    together = attend([0, 1, 2, 3])
+    slots.set_write_positions(rows, lengths, 1)
+    widths = [batch.keys.shape[2] for batch in slots.row_batches()]
+    alone = torch.cat([attend([i]) for i in range(4)])
+
+    torch.testing.assert_close(together, alone, atol=1e-6, rtol=1e-5)
+    assert widths == [31, 901]
+
+
+def test_bytes_bound_all_rows_together() -> None:
+    """free_columns says what fits, a row beyond it is refused, and doubling stops at the bound."""
     slots = make_slots(max_tokens=3 * 256)
-    slots.reserve(2, 256)
-
-    assert slots.fits(3, 256)
-    assert not slots.fits(4, 256)
-    slots.reserve(3, 256)
+    rows = [slots.open(10), slots.open(256)]
+    assert slots.free_columns == 256
+    rows.append(slots.open(1))
     assert slots.num_bytes == 3 * 256 * SHAPE.bytes_per_token
+    with pytest.raises(ValueError, match="do not fit"):
+        slots.open(1)
+    slots.close(rows.pop())
+    slots.grow(rows[0], 300)
+    assert (rows[0].capacity, slots.free_columns) == (512, 0)
+    assert slots.num_bytes <= 3 * 256 * SHAPE.bytes_per_token
+
+
+def test_idle_rows_make_way_for_a_long_one() -> None:
+    """After 8 short rows have ended, the whole memory is one row's."""
+    slots = make_slots(max_tokens=8 * 256)
+    for row in [slots.open(10) for _ in range(8)]:
+        slots.close(row)
+    assert slots.free_columns == 8 * 256
+    long = slots.open(8 * 256)
+    assert slots.num_bytes == 8 * 256 * SHAPE.bytes_per_token
+    slots.close(long)
+    assert slots.open(10).capacity == 256
+
+
+def test_large_idle_rows_are_freed() -> None:
+    """Memory goes back by itself once more than it holds is idle; a little is kept for the next request."""
+    shape = KvShape(num_layers=1, num_heads=1, head_dim=1024, dtype=torch.float32, device=torch.device("cpu"))
+    slots = KvCache(shape, max_bytes=2**31, max_rows=32, max_columns=2**20)
+    kept = slots.open(10)
+    large = slots.open(60_000)  # 512 MiB, of which nothing is ever written
+    states_of_it = weakref.ref(large.slab.kv)
+    slots.set_write_positions([large], [0], 1)
+    slots.close(large)
+    assert states_of_it() is None
+    assert slots.num_bytes == kept.capacity * shape.bytes_per_token
+    slots.close(slots.open(10_000))
+    assert slots.num_bytes > kept.capacity * shape.bytes_per_token
+
+
+def test_capacities_waste_at_most_half_of_a_large_row() -> None:
+    """They grow by doubling while they are small, then by less; the context and the memory bound the last one."""
+    slots = make_slots(max_tokens=10**6, context=100_000)
+    for columns in range(1, 100_001, 7):
+        capacity = slots.capacity_for(columns)
+        assert columns <= capacity <= max(256, 2 * columns)
+        assert capacity <= 1.5 * columns or columns <= 2048
+    assert slots.capacity_for(99_000) == 100_000
+    assert make_slots(max_tokens=5000, context=10**6).max_columns == 5000
 
 
 def test_block_names_cover_everything_before_them() -> None:

@@ -11,7 +11,8 @@ import torch
 
 from models.catalog import ModelCard, load_catalog
 from models.engines.options import EngineOptions
-from models.engines.transformers_engine.model_loading import LoadedModel, chosen_dtype, load_model
+from models.engines.transformers_engine.model_loading import LoadedModel, chosen_dtype, held_length, load_model
+from models.errors import EngineUnavailable
 from models.torch_runtime.devices import cpu_has_bfloat16
 from models.torch_runtime.layers import PackedLinear
 from models.types import Dtype
@@ -66,6 +67,16 @@ def test_the_embedded_model_computes_in_float32() -> None:
 def test_a_named_dtype_is_taken_whatever_is_saved(saved: Path, dtype: Dtype, expected: torch.dtype) -> None:
     """The setting wins."""
     assert _loaded(saved, dtype).shape.dtype is expected
+
+
+def test_the_memory_bounds_the_context(caplog: pytest.LogCaptureFixture) -> None:
+    """One sequence may fill it alone; the log says what is lost, and without any memory nothing is served."""
+    assert held_length("phi", 131_072, 500_000) == 131_072
+    assert not caplog.records
+    assert held_length("phi", 131_072, 40_000) == 40_000
+    assert "memory holds 40000 tokens of the context of 131072 model=phi" in caplog.text
+    with pytest.raises(EngineUnavailable, match="no memory"):
+        held_length("phi", 131_072, 1)
 
 
 @pytest.mark.skipif(
