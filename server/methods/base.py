@@ -44,9 +44,32 @@ class Sampling:
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: tuple[tuple[int, float], ...] | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Return the parameters of ``GenerateParams`` that shape the distribution, those that the request sets."""
+        return {name: value for name in _SHAPE if (value := getattr(self, name)) is not None}
+
+
+_SHAPE: Final = (
+    "top_p",
+    "top_k",
+    "min_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "logit_bias",
+    "seed",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

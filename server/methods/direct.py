@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 
 from models.catalog import ModelCard
 from models.engines.base import Engine
@@ -68,12 +67,11 @@ def _params(ask: AnswerRequest, engine: Engine, prompt_tokens: int, *, stop: tup
     sampling = ask.sampling
     room = max(1, engine.max_model_len - prompt_tokens)
     default = _COMPLETION_TOKENS if ask.prompt is not None else room
-    params = GenerateParams(
+    return GenerateParams(
         max_tokens=sampling.max_tokens or default,
         temperature=1.0 if sampling.temperature is None else sampling.temperature,
-        seed=sampling.seed,
         stop=stop,
         logprobs=sampling.logprobs,
         cache_salt=ask.cache_salt,
+        **sampling.shape,
     )
-    return params if sampling.top_p is None else replace(params, top_p=sampling.top_p)

@@ -73,7 +73,7 @@ def _completion(answers: Answers, body: CompletionRequest, decode: Decode) -> di
     choices = [
         {
             "index": index,
-            "text": "".join(delta.text for delta in choice.transcript),
+            "text": _echoed(body, index) + "".join(delta.text for delta in choice.transcript),
             "logprobs": _logprobs(choice, decode) if body.logprobs is not None else None,
             "finish_reason": choice.finish_reason,
             "arrowhead": choice.extra,
@@ -81,6 +81,10 @@ def _completion(answers: Answers, body: CompletionRequest, decode: Decode) -> di
         for index, choice in enumerate(answers.choices)
     ]
     return _envelope(answers) | {"choices": choices, "usage": _usage(answers, body)}
+
+
+def _echoed(body: CompletionRequest, index: int) -> str:
+    return body.prompts[index // (body.n or 1)] if body.echo else ""
 
 
 def _logprobs(choice: Choice, decode: Decode) -> dict[str, Any]:
@@ -117,9 +121,13 @@ def _envelope(answers: Answers) -> dict[str, Any]:
 async def _chunks(answers: Answers, body: CompletionRequest, decode: Decode) -> AsyncGenerator[Chunk, None]:
     base = _envelope(answers) | ({"usage": None} if body.include_usage else {})
     renderings = [CompletionLogprobs(decode) for _ in answers.choices]
+    echoed: set[int] = set()
     async with aclosing(answers.events()) as events:
         async for index, event in events:
             choice = answers.choices[index]
+            if body.echo and index not in echoed:
+                echoed.add(index)
+                yield base | {"choices": [_choice(index, _echoed(body, index))]}
             if isinstance(event, Done):
                 last = _choice(index, "") | {"finish_reason": choice.finish_reason, "arrowhead": choice.extra}
                 yield base | {"choices": [last]}

@@ -6,6 +6,7 @@ OpenAI that are not served and are accepted only at values that mean "not used".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -18,22 +19,27 @@ from server.methods.base import Message, Sampling
 
 MAX_MESSAGES = 512
 MAX_TEXT = 1_000_000
+# Each is applied at every token; the plain model on vLLM takes as many.
+MAX_BIASES = 1024
 _Stop = Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=4)]
 
 
 def _as_float(value: object) -> object:
     """Convert an integer to a float, since 1 is a valid JSON number for a float field."""
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    try:
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    except OverflowError:  # thousands of digits; the limits refuse it by name
+        return math.inf
 
 
 # The limits come first: pydantic omits those after a validator from the JSON schema.
 Temperature = Annotated[float, Field(ge=0, le=2), BeforeValidator(_as_float)]
 TopP = Annotated[float, Field(gt=0, le=1), BeforeValidator(_as_float)]
+Penalty = Annotated[float, Field(ge=-2, le=2), BeforeValidator(_as_float)]
+_Bias = Annotated[float, Field(ge=-100, le=100), BeforeValidator(_as_float)]
+_TokenId = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")]
 # Field -> values that mean "not used".
 NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "presence_penalty": (None, 0),
-    "frequency_penalty": (None, 0),
-    "logit_bias": (None, {}),
     "tools": (None, []),
     "tool_choice": (None, "none", "auto"),
     "functions": (None, []),
@@ -47,7 +53,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "verbosity": (None,),
     "web_search_options": (None,),
     "best_of": (None, 1),
-    "echo": (None, False),
     "suffix": (None, ""),
     "service_tier": (None, "auto", "default"),
     "store": (None, False),
@@ -99,6 +104,12 @@ class _Generation(Body):
     seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
     temperature: Temperature | None = None
     top_p: TopP | None = None
+    top_k: int | None = Field(default=None, ge=-1, le=2**31 - 1, description="0 and -1 set no limit")
+    min_p: Annotated[float, Field(ge=0, le=1), BeforeValidator(_as_float)] | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=1000), BeforeValidator(_as_float)] | None = None
+    logit_bias: Annotated[dict[_TokenId, _Bias], Field(max_length=MAX_BIASES)] | None = None
     stop: str | _Stop | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     stream: bool | None = None
@@ -120,6 +131,12 @@ class _Generation(Body):
             max_tokens=max_tokens,
             temperature=self.temperature,
             top_p=self.top_p,
+            top_k=None if self.top_k is None else max(self.top_k, 0),
+            min_p=self.min_p,
+            frequency_penalty=self.frequency_penalty,
+            presence_penalty=self.presence_penalty,
+            repetition_penalty=self.repetition_penalty,
+            logit_bias=self.logit_bias and tuple((int(token), bias) for token, bias in self.logit_bias.items()),
             seed=self.seed,
             stop=self.stops,
             logprobs=logprobs,
@@ -162,6 +179,8 @@ class ChatRequest(_Generation):
 def _add_completion_rules(schema: Schema) -> None:
     """Add to the JSON schema what ``parse_completion`` checks."""
     _add_rules(schema)
+    both = {"echo": {"const": True}, "logprobs": GIVEN}
+    schema["allOf"].append({"not": {"required": list(both), "properties": both}})
     schema["examples"] = [{"model": "model", "prompt": "The official gene symbol of LMP10 is"}]
 
 
@@ -174,6 +193,7 @@ class CompletionRequest(_Generation):
         | Annotated[list[Annotated[str, Field(json_schema_extra=HAS_TEXT)]], Field(min_length=1, max_length=64)]
     )
     logprobs: int | None = Field(default=None, ge=0, le=20)
+    echo: bool | None = Field(default=None, description="repeats the prompt in front of the text; not with logprobs")
 
     @property
     def prompts(self) -> list[str]:
@@ -222,6 +242,8 @@ def parse_completion(body: object) -> CompletionRequest:
         raise first_error(error) from None
     if not all(prompt.strip() for prompt in request.prompts):
         raise InvalidRequest("prompt: is empty", param="prompt")
+    if request.echo and request.logprobs is not None:
+        raise UnsupportedField("echo: the prompt has no logprobs here; leave echo or logprobs out", param="echo")
     return _checked(request)
 
 
