@@ -27,6 +27,7 @@ from server.methods.base import (
     Retrieved,
     Step,
     TextDelta,
+    ToolCalled,
     TranscriptDelta,
 )
 
@@ -75,7 +76,7 @@ class TraceRecorder:
                 self._done = event
             case Retrieved():
                 self._searches.append(asdict(event))
-            case CallMade() | TextDelta():
+            case CallMade() | TextDelta() | ToolCalled():
                 pass
 
     def _span(self, origin: str, text: str) -> None:

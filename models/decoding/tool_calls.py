@@ -52,8 +52,7 @@ class ToolCallReader:
     """
 
     def __init__(self, tokenizer: Tokenizer, form: ToolFormat, names: Collection[str], stops: Sequence[str]) -> None:
-        self._stream = TextStream(tokenizer_view := ToolTokens(tokenizer, (form.begin, form.end, _ARGS)), stops)
-        self._view = tokenizer_view
+        self._stream = TextStream(ToolTokens(tokenizer, (form.begin, form.end, _ARGS)), stops)
         self._parser = CallParser(form, names)
 
     def feed(self, delta: Delta) -> list[str | ToolCall]:
@@ -108,10 +107,9 @@ class CallParser:
         """Return what can be decided now, None where more text is needed."""
         if self._in_call:
             return self._next_in_call()
-        if self._form.optional_begin and self._is_start and (start := self._buffer.lstrip()):
-            if start.startswith("{"):
-                self._in_call = True
-                return []
+        if self._form.optional_begin and self._is_start and self._buffer.lstrip().startswith("{"):
+            self._in_call = True
+            return []
         at = self._buffer.find(self._form.begin)
         if at >= 0:
             before, self._buffer = self._buffer[:at].rstrip(), self._buffer[at:]
@@ -181,16 +179,22 @@ def _after_call(text: str, at: int) -> int:
 
 def _json_at(text: str, at: int) -> tuple[Any, int]:
     try:
-        value, end = json.JSONDecoder().raw_decode(text, at)
+        value, end = json.JSONDecoder(parse_constant=_refuse).raw_decode(text, at)
     except (ValueError, RecursionError):
         return None, len(text)
     return value, end
 
 
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
 def _call_of(item: object, names: Collection[str]) -> ToolCall | None:
-    if not isinstance(item, Mapping) or item.get("name") not in names:
+    if not isinstance(item, Mapping) or not isinstance(item.get("name"), str) or item["name"] not in names:
         return None
     arguments = item.get("arguments", item.get("parameters"))
     if not isinstance(arguments, Mapping):
         return None
-    return ToolCall(item["name"], json.dumps(arguments, ensure_ascii=False))
+    # JSON can spell half of a surrogate pair, which no reply can carry.
+    text = json.dumps(arguments, ensure_ascii=False).encode("utf-8", errors="replace").decode()
+    return ToolCall(item["name"], text)

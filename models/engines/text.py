@@ -159,7 +159,7 @@ class HfTokenizer:
         ]
         try:
             tools = list(options["tools"]) or None
-            return str(self.fast.apply_chat_template(stand_ins, tokenize=False, **(options | {"tools": tools})))
+            return str(self.fast.apply_chat_template(stand_ins, tokenize=False, **{**options, "tools": tools}))
         except (TemplateError, ValueError) as error:
             raise UnsupportedParam(f"the chat template refuses: {_first_line(error)}", param="messages") from error
 

@@ -139,10 +139,7 @@ class GrammarState:
             return
         if not self._bitmask.any():
             raise GrammarInvalid("the grammar has reached a point where no token is allowed", param="grammar")
-        if logits.device.type == "cpu":
-            xgr.apply_token_bitmask_inplace(logits.unsqueeze(0), self._bitmask[:, : -(-logits.shape[0] // _BITS)])
-        else:
-            logits.masked_fill_(~_unpack(self._bitmask[0].to(logits.device), logits.shape[0]), float("-inf"))
+        apply_bitmask(logits, self._bitmask)
 
     def accept(self, token_id: int) -> None:
         """Advance the grammar by one token.
@@ -152,6 +149,19 @@ class GrammarState:
         """
         if not self._matcher.accept_token(token_id):
             raise GrammarInvalid(f"token {token_id} is not allowed by the grammar here", param="grammar")
+
+
+def apply_bitmask(logits: Tensor, bitmask: Tensor) -> None:
+    """Set the logits ([vocabulary], in place) to -inf whose bits in ``bitmask`` ([1, words]) are 0."""
+    size = logits.shape[0]
+    # xgrammar's CPU kernel takes every bit of the last word for a logit and writes beyond the end of the row.
+    num_words = size // _BITS if logits.device.type == "cpu" else 0
+    start = num_words * _BITS
+    if start:
+        xgr.apply_token_bitmask_inplace(logits[:start].unsqueeze(0), bitmask[:, :num_words])
+    if start < size:
+        allowed = _unpack(bitmask[0, num_words:].to(logits.device), size - start)
+        logits[start:].masked_fill_(~allowed, float("-inf"))
 
 
 def _unpack(words: Tensor, size: int) -> Tensor:

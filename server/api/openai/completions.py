@@ -19,6 +19,7 @@ from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
 from server.api.answers.streaming import Chunk, stream_reply
 from server.api.declarations import ANSWER_ERRORS, SSE_ENDS, TIMEOUT, Reads, streamed
 from server.api.http_request import RawRoute, cancel_on_disconnect, read_json
+from server.api.openai.constraints import require_plain
 from server.api.openai.replies import Completion, CompletionChunk
 from server.api.openai.schemas import CompletionRequest, parse_completion
 from server.api.vllm_passthrough.dispatch import dispatch_plain
@@ -64,9 +65,12 @@ def _answers(services: Services, body: CompletionRequest, principal: Principal) 
             sampling=body.sampling,
             options=body.arrowhead or {},
             key_id=principal.key_id,
+            grammar=body.grammar,
         )
         asks += fan_out(ask, body.n or 1)
-    return Answers(services, services.find(body.model, principal), asks, head)
+    served = services.find(body.model, principal)
+    require_plain(served, asks[0], body.model)
+    return Answers(services, served, asks, head)
 
 
 def _completion(answers: Answers, body: CompletionRequest, decode: Decode) -> dict[str, Any]:

@@ -82,6 +82,6 @@ async def test_logprobs_are_those_before_bias_and_penalties(engine: Transformers
 )
 async def test_values_out_of_range_are_refused_by_name(engine: TransformersEngine, name: str, value: object) -> None:
     with pytest.raises(UnsupportedParam) as refused:
-        await ids(engine, **{name: value})
+        await ids(engine, "r", **{name: value})
 
     assert refused.value.param == name

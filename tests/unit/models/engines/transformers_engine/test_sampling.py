@@ -91,8 +91,8 @@ def least_by_sorting(weights: Tensor, draw: Draw) -> float:
     for weight in ordered:
         reached += weight
         if draw.top_p < 1 and reached >= target:
-            return weight
-    return ordered[-1]
+            return float(weight)
+    return float(ordered[-1])
 
 
 def distribution(kind: str, size: int, seed: int) -> Tensor:
