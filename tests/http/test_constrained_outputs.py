@@ -128,11 +128,11 @@ def test_the_sdk_parses_a_required_call(client: openai.OpenAI) -> None:
         "tool_choice": "required",
         "parallel_tool_calls": False,
     }
-    (call,) = client.chat.completions.parse(**fields).choices[0].message.tool_calls or ()
+    (call,) = client.chat.completions.parse(**fields).choices[0].message.tool_calls or [None]
     with client.chat.completions.stream(**fields) as stream:
         done = [event for event in stream if event.type == "tool_calls.function.arguments.done"]
 
-    assert isinstance(call.function.parsed_arguments, Lookup)
+    assert call is not None and isinstance(call.function.parsed_arguments, Lookup)
     assert [event.parsed_arguments for event in done] == [call.function.parsed_arguments]
 
 
@@ -192,7 +192,7 @@ def test_an_object_is_json(client: openai.OpenAI) -> None:
 DEEP: dict[str, Any] = {"type": "string"}
 for _ in range(60):
     DEEP = {"type": "array", "items": DEEP}
-HUGE = {"enum": ["x" * 100 + str(i) for i in range(900)]}
+HUGE = {"enum": [str(i) for i in range(2100)]}
 
 
 @pytest.mark.parametrize(
@@ -231,19 +231,12 @@ def test_biases_and_penalties_reach_the_engine(client: openai.OpenAI) -> None:
     """A bias makes one token certain; a penalty ends it after the first."""
     fields = {"temperature": 0, "max_tokens": 6, "logprobs": True}
     biased = ask(client, logit_bias={"70": 100}, **fields).choices[0]
-    penalised = ask(
-        client,
-        logit_bias={"70": 5},
-        presence_penalty=2,
-        frequency_penalty=2,
-        extra_body={"repetition_penalty": 1000.0},
-        **fields,
-    ).choices[0]
+    penalties = {"presence_penalty": 2, "frequency_penalty": 2, "extra_body": {"repetition_penalty": 1000.0}}
+    penalised = ask(client, logit_bias={"70": 100}, **penalties, **fields).choices[0]
 
     tokens = [token.token for token in biased.logprobs.content]
     assert len(tokens) == 6 and len(set(tokens)) == 1
-    again = [token.token for token in penalised.logprobs.content]
-    assert len(set(again)) == len(again)
+    assert [token.token for token in penalised.logprobs.content].count(tokens[0]) == 1
 
 
 def test_echo_repeats_the_prompt(client: openai.OpenAI) -> None:

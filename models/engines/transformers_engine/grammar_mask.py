@@ -6,6 +6,7 @@ Owns compiled grammars and the state of one sequence inside its grammar.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable
 
@@ -20,6 +21,8 @@ from models.types import Grammar
 _CACHE_BYTES = 256 * 2**20
 _MAX_SPEC_CHARS = 1_000_000
 _BITS = 32
+# xgrammar begins its messages with the time and the place in its source.
+_SOURCE = re.compile(r"^\[[0-9:]+\] \S+: ")
 _MAX_SECONDS = 60.0
 _MAX_AT_ONCE = 4
 
@@ -58,8 +61,10 @@ class GrammarCompiler:
                 case "json_schema":
                     return self._compiler.compile_json_schema(grammar.spec)
         except (ValueError, RuntimeError, TypeError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-            raise GrammarInvalid(f"the {grammar.kind} does not compile: {reason}", param=grammar.param) from error
+            reason = _SOURCE.sub("", (str(error).strip().splitlines() or [type(error).__name__])[-1])
+            raise GrammarInvalid(
+                f"{grammar.param}: the {grammar.kind} does not compile: {reason}", param=grammar.param
+            ) from error
 
     def _make_compiler(self) -> xgr.GrammarCompiler:
         if not self._tokenizer.eos_token_ids:

@@ -46,7 +46,7 @@ class Compiler:
 async def test_a_slow_grammar_is_given_up_and_named_and_others_go_on() -> None:
     """The request ends with the field's name; the same grammar, asked for again, is not compiled twice."""
     compiler = Compiler()
-    bounded = BoundedCompilations(compiler.compile, seconds=0.05)  # type: ignore[arg-type]
+    bounded = BoundedCompilations(compiler.compile, seconds=0.05)
     try:
         for _ in range(2):
             with pytest.raises(GrammarInvalid, match="smaller or simpler") as refused:
@@ -60,7 +60,7 @@ async def test_a_slow_grammar_is_given_up_and_named_and_others_go_on() -> None:
 async def test_only_so_many_are_compiled_at_once() -> None:
     """One more is refused as overload, and taken when a place is free again."""
     compiler = Compiler()
-    bounded = BoundedCompilations(compiler.compile, seconds=30, most=1)  # type: ignore[arg-type]
+    bounded = BoundedCompilations(compiler.compile, seconds=30, most=1)
     waiting = asyncio.create_task(bounded.compiled(SLOW))
     await asyncio.sleep(0)
     try:
@@ -75,7 +75,7 @@ async def test_only_so_many_are_compiled_at_once() -> None:
 
 async def test_a_cancelled_request_does_not_cancel_the_compilation_for_others() -> None:
     compiler = Compiler()
-    bounded = BoundedCompilations(compiler.compile, seconds=30)  # type: ignore[arg-type]
+    bounded = BoundedCompilations(compiler.compile, seconds=30)
     first, second = (asyncio.create_task(bounded.compiled(SLOW)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
