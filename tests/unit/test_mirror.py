@@ -85,7 +85,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "models/encoders/transformers_encoder/placement.py",
         "models/encoders/transformers_encoder/token_rows.py",
     ),
-    "tests/unit/models/engines/transformers_engine/test_engine.py": (),
     "tests/unit/models/engines/transformers_engine/test_model_loading.py": ("models/torch_runtime/devices.py",),
     "tests/unit/models/engines/vllm_engine/test_endpoints.py": ("models/engines/vllm_engine/openai_layer.py",),
     "tests/unit/models/engines/vllm_engine/test_engine.py": ("models/engines/vllm_engine/compat.py",),
