@@ -17,18 +17,24 @@ class Grammar:
     """Define the constraint that sampled text must satisfy.
 
     ``structural_tag``: ``spec`` is the JSON text of an xgrammar structural tag (free text until a trigger, then
-    constrained). ``regex`` and ``json_schema``: the whole output must match ``spec``.
+    constrained). ``regex`` and ``json_schema``: the whole output must match ``spec``. ``param`` is the request's field
+    that asks for it, which errors name.
     """
 
     kind: Literal["structural_tag", "regex", "json_schema"]
     spec: str
+    param: str = "grammar"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateParams:
     """Define how one continuation is sampled.
 
-    ``temperature`` 0 is greedy. ``top_k`` 0 means no limit. ``logprobs`` is the number of alternatives to report
+    ``temperature`` 0 is greedy. ``top_k`` 0 means no limit. ``min_p`` leaves out tokens less likely than this share of
+    the best one. ``frequency_penalty`` counts how often, ``presence_penalty`` whether the model has written a token;
+    ``repetition_penalty`` also covers tokens of the prompt. ``logit_bias`` has a token id once. ``written`` are the
+    prompt's tokens that the model wrote itself, earlier in an answer with inserted text; None where the prompt is all
+    given and nothing will be inserted. ``logprobs`` is the number of alternatives to report
     beside each sampled token (0 reports the sampled one alone, None reports nothing). ``cache_salt`` separates
     prefix caches that must not be shared. Higher ``priority`` goes first where the engine schedules by priority.
     """
@@ -37,6 +43,12 @@ class GenerateParams:
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
+    min_p: float = 0.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    written: tuple[int, ...] | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False

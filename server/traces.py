@@ -26,6 +26,7 @@ from server.methods.base import (
     Retrieved,
     Step,
     TextDelta,
+    ToolCalled,
     TranscriptDelta,
 )
 from server.trace_file import TraceFile
@@ -76,7 +77,7 @@ class TraceRecorder:
                 self._done = event
             case Retrieved():
                 self._searches.append(asdict(event))
-            case CallMade() | TextDelta() | EvidenceRead():
+            case CallMade() | TextDelta() | ToolCalled() | EvidenceRead():
                 pass
 
     def _span(self, origin: str, text: str) -> None:

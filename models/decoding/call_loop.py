@@ -327,6 +327,7 @@ class CallLoop:
             seed=None if params.seed is None else params.seed + ordinal,
             stop=tuple(dict.fromkeys((*self._stops(), *self._stop_by_ending))),
             grammar=first_grammar or params.grammar,
+            written=self._transcript.sampled_ids(),
         )
         return Generate(self._transcript.token_ids(), params, ordinal, emit, self._withheld)
 

@@ -1,4 +1,4 @@
-"""Build the grammar that restricts a model to well-formed calls.
+"""Build the grammars that restrict a model to well-formed calls, JSON or choices.
 
 Pure text; the engine compiles it. Knows the shape of a call in text, not which calls are allowed: that expression comes
 from the call table. What the grammar admits must still be checked when it arrives: ``max_tokens`` can cut a call
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -40,6 +42,25 @@ def forced_call_grammar(
     """Build the grammar of ``call_grammar`` for an output that begins with a call."""
     free = _free_text_with_calls(call_regex, tokenizer, opener, closer)
     return _structural_tag({"type": "sequence", "elements": [free["tags"][0], free]})
+
+
+# Pretty-printed JSON has at most so many blanks in a row; without a limit, a weak model writes blanks for ever.
+_MAX_BLANKS = 32
+
+
+def json_grammar(schema: Mapping[str, Any], param: str) -> Grammar:
+    """Build the grammar of an output that is one JSON value of ``schema``; ``param`` is the request's field."""
+    return replace(_structural_tag(json_form(schema)), param=param)
+
+
+def choice_grammar(choices: Sequence[str], param: str) -> Grammar:
+    """Build the grammar of an output that is one of ``choices``."""
+    elements = [{"type": "const_string", "value": choice} for choice in choices]
+    return replace(_structural_tag({"type": "or", "elements": elements}), param=param)
+
+
+def json_form(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": dict(schema), "max_whitespace_cnt": _MAX_BLANKS}
 
 
 def _free_text_with_calls(call_regex: str, tokenizer: Tokenizer, opener: str, closer: str) -> dict[str, Any]:

@@ -185,6 +185,10 @@ class Transcript:
             ids += part.token_ids if isinstance(part, _Sampled) else part.in_context
         return tuple(ids)
 
+    def sampled_ids(self) -> tuple[int, ...]:
+        """Return the ids that spell what the model wrote, without the prompt and the replies."""
+        return tuple(token for part in self._parts if isinstance(part, _Sampled) for token in part.token_ids)
+
     def num_tokens(self) -> int:
         sizes = (len(p.token_ids if isinstance(p, _Sampled) else p.in_context) for p in self._parts)
         return len(self._prompt_ids) + sum(sizes)

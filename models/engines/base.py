@@ -50,6 +50,15 @@ class Tokenizer(Protocol):
     @property
     def has_chat_template(self) -> bool: ...
 
+    @property
+    def tool_template(self) -> str | None:
+        """Return the chat template that lists tools, None where the model has none that does."""
+        ...
+
+    def special_id(self, token: str) -> int | None:
+        """Return the id of the special token that is written ``token``, or None."""
+        ...
+
     def encode(self, text: str) -> list[int]:
         """Encode plain text, without BOS; text that spells a special token becomes ordinary tokens."""
         ...
@@ -65,13 +74,21 @@ class Tokenizer(Protocol):
         """Return the id of the single ordinary token that decodes to exactly ``token``, or None."""
         ...
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> list[int]:
+    def encode_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> list[int]:
         """Apply the model's chat template.
 
-        Message text cannot produce special tokens (role markup is data).
+        Message text cannot produce special tokens (role markup is data). Messages have ``role`` and ``content``; those
+        with calls also ``tool_calls``, as objects, and replies to calls ``tool_call_id``. ``tools`` are OpenAI's
+        objects.
 
         Raises:
-            UnsupportedParam: the model has no chat template.
+            UnsupportedParam: the model has no chat template, or tools or calls spell a special token.
         """
         ...
 
@@ -190,6 +207,8 @@ def check_request(prompt_ids: Sequence[int], params: GenerateParams, *, vocab_si
             param="prompt",
         )
     _check_params(params)
+    if any(not 0 <= token < vocab_size for token, _ in params.logit_bias):
+        raise UnsupportedParam(f"logit_bias: token ids must lie in 0..{vocab_size - 1}", param="logit_bias")
 
 
 def _check_params(params: GenerateParams) -> None:
@@ -202,6 +221,11 @@ def _check_params(params: GenerateParams) -> None:
         ),
         ("top_p", 0 < params.top_p <= 1, "must lie in (0, 1]"),
         ("top_k", params.top_k >= 0, "must be at least 0"),
+        ("min_p", 0 <= params.min_p <= 1, "must lie in [0, 1]"),
+        ("frequency_penalty", abs(params.frequency_penalty) <= 2, "must lie in [-2, 2]"),
+        ("presence_penalty", abs(params.presence_penalty) <= 2, "must lie in [-2, 2]"),
+        ("repetition_penalty", 0 < params.repetition_penalty < math.inf, "must be a number above 0"),
+        ("logit_bias", all(abs(bias) <= 100 for _, bias in params.logit_bias), "must have values in [-100, 100]"),
         ("logprobs", params.logprobs is None or 0 <= params.logprobs <= MAX_LOGPROBS, f"must lie in 0..{MAX_LOGPROBS}"),
         ("stop", all(params.stop), "must not hold an empty string"),
     )

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Any
 
 from models.catalog import ModelCard
 from models.engines.base import Tokenizer, block_hashes, check_request
@@ -76,7 +77,22 @@ class ByteTokenizer:
         raw = _utf8(token)
         return raw[0] if len(raw) == 1 else None
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> list[int]:
+    @property
+    def tool_template(self) -> str | None:
+        return None
+
+    def special_id(self, token: str) -> int | None:
+        return _FIRST_SPECIAL + _SPECIALS.index(token) if token in _SPECIALS else None
+
+    def encode_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> list[int]:
+        if tools:
+            raise UnsupportedParam("the chat template has no place for tools", param="tools")
         if not self._chat:
             raise UnsupportedParam("this model has no chat template", param="messages")
         ids = [_FIRST_SPECIAL]

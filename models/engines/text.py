@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from models.engines.base import Tokenizer
 from models.errors import ModelNotFound, UnsupportedParam
 from models.types import FinishReason
 
 # Tokenised in front of text (and removed again) where the tokenizer treats the start of a text specially.
 _ANCHOR = "\n"
 _ROLE = re.compile(r"[a-z_]{1,32}")
+_ESCAPED_TAB = "\\t"
 
 
 class HfTokenizer:
@@ -106,20 +107,45 @@ class HfTokenizer:
             self._by_text = self._index_by_text()
         return self._by_text.get(token)
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> list[int]:
+    @cached_property
+    def tool_template(self) -> str | None:
+        return tool_template_of(self.fast.chat_template)
+
+    def special_id(self, token: str) -> int | None:
+        token_id = self._plain.token_to_id(token)
+        return token_id if token_id in self._special else None
+
+    def encode_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> list[int]:
         if not self.has_chat_template:
             raise UnsupportedParam("this model has no chat template", param="messages")
         if not messages:
             raise UnsupportedParam("there are no messages", param="messages")
+        if tools and self.tool_template is None:
+            raise UnsupportedParam("the chat template has no place for tools", param="tools")
+        self._check_markup(tools, "tools")
+        self._check_markup([message.get("tool_calls") for message in messages], "messages")
         marks = [f"mark{secrets.token_hex(8)}" for _ in messages]
-        rendered = self._render(messages, marks, add_generation_prompt)
+        rendered = self._render(messages, marks, {"add_generation_prompt": add_generation_prompt, "tools": tools})
         contents = {mark: message["content"] for mark, message in zip(marks, messages, strict=True)}
         for message, mark in zip(messages, marks, strict=True):
-            if mark not in rendered:
+            # Templates show either the calls of a message or its text.
+            if mark not in rendered and not message.get("tool_calls"):
                 raise UnsupportedParam(f"the chat template drops a {message['role']!r} message", param="messages")
         return self._encode_rendered(rendered, contents)
 
-    def _render(self, messages: Sequence[Mapping[str, str]], marks: Sequence[str], add_generation_prompt: bool) -> str:
+    def _check_markup(self, values: object, param: str) -> None:
+        """Refuse text that templates write into the markup as it stands, where it spells a special token."""
+        for text in texts_in(values):
+            if not self._special.isdisjoint(self._encode_raw(self._markup, text)):
+                raise UnsupportedParam(f"{param}: text spells a special token of the model; rephrase it", param=param)
+
+    def _render(self, messages: Sequence[Mapping[str, Any]], marks: Sequence[str], options: Mapping[str, Any]) -> str:
         from jinja2 import TemplateError
 
         for message in messages:
@@ -127,22 +153,28 @@ class HfTokenizer:
             if not _ROLE.fullmatch(message["role"]):
                 raise UnsupportedParam(f"not a role: {message['role'][:32]!r}", param="messages")
         # The tabs, which no template writes itself, show whether the template strips its input.
-        stand_ins = [{"role": m["role"], "content": f"\t{mark}\t"} for m, mark in zip(messages, marks, strict=True)]
+        stand_ins = [
+            {**message, "content": f"\t{mark}\t" if message["content"] else ""}
+            for message, mark in zip(messages, marks, strict=True)
+        ]
         try:
-            return str(
-                self.fast.apply_chat_template(stand_ins, tokenize=False, add_generation_prompt=add_generation_prompt)
-            )
+            tools = list(options["tools"]) or None
+            return str(self.fast.apply_chat_template(stand_ins, tokenize=False, **{**options, "tools": tools}))
         except (TemplateError, ValueError) as error:
             raise UnsupportedParam(f"the chat template refuses: {_first_line(error)}", param="messages") from error
 
     def _encode_rendered(self, rendered: str, contents: Mapping[str, str]) -> list[int]:
         ids: list[int] = []
-        for piece in re.split(r"(\t?(?:" + "|".join(contents) + r")\t?)", rendered):
-            mark = piece.strip()
+        for piece in re.split(r"((?:\t|\\t)?(?:" + "|".join(contents) + r")(?:\t|\\t)?)", rendered):
+            mark = piece.strip().removeprefix(_ESCAPED_TAB).removesuffix(_ESCAPED_TAB)
             if mark not in contents:
                 ids += self._encode_raw(self._markup, piece)
                 continue
             text = contents[mark]
+            if piece.startswith(_ESCAPED_TAB):
+                # The template writes this message as a JSON string.
+                ids += self.encode(json.dumps(text, ensure_ascii=False)[1:-1])
+                continue
             text = text if piece.startswith("\t") else text.lstrip()
             ids += self.encode(text if piece.endswith("\t") else text.rstrip())
         return ids
@@ -159,6 +191,39 @@ class HfTokenizer:
             if token_id not in self._special:
                 index.setdefault(self.decode((token_id,)), token_id)
         return index
+
+
+def tool_template_of(template: str | Mapping[str, str] | None) -> str | None:
+    """Return the text of the chat template that lists tools, None where none does.
+
+    A model can have several templates by name; that for tools is called ``tool_use``.
+    """
+    from jinja2 import Environment, TemplateError, meta
+
+    if isinstance(template, Mapping):
+        template = template.get("tool_use") or template.get("default")
+    if not template:
+        return None
+    try:
+        # Templates mark the text of assistants with a block of transformers' own, which has no meaning here.
+        plain = re.sub(r"\{%-?\s*(?:end)?generation\s*-?%\}", "", template)
+        names = meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(plain))
+    except TemplateError:
+        return None
+    return template if "tools" in names else None
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """Yield all keys and texts in a JSON value."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, Mapping):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list | tuple):
+            waiting += one
 
 
 def _is_byte_level(serialised: str) -> bool:
@@ -246,13 +311,19 @@ _MAX_PENDING = 8
 _UNFINISHED = 3
 
 
+class Decoder(Protocol):
+    """Turn ids into text: the part of a ``Tokenizer`` that a stream of ids needs."""
+
+    def decode(self, token_ids: Sequence[int]) -> str: ...
+
+
 class IncrementalDecoder:
     """Decode ids as they come, withholding a character until all its bytes are there.
 
     All pieces and the flush together are ``tokenizer.decode`` of all ids.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Decoder) -> None:
         self._tokenizer = tokenizer
         self._pending: list[int] = []
         self._num_emitted = 0  # characters of the pending ids' text already returned
@@ -298,7 +369,7 @@ class IncrementalDecoder:
 class TextStream:
     """Turn token ids into text that is safe to send: an ``IncrementalDecoder`` followed by a ``StopScanner``."""
 
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
+    def __init__(self, tokenizer: Decoder, stops: Sequence[str]) -> None:
         self._decoder = IncrementalDecoder(tokenizer)
         self._scanner = StopScanner(stops)
 

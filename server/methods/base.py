@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from models.catalog import ModelCard
+from models.decoding.tool_formats import ToolUse
 from models.decoding.types import CallStatus, LoopFinish, LoopUsage
 from models.engines.base import Engine
 from models.errors import ArrowheadError
-from models.types import Delta, TokenLogprob
+from models.types import Delta, Grammar, TokenLogprob
 
 Channel = Literal["answer", "reasoning"]
 Origin = Literal["sampled", "injected"]
@@ -34,10 +35,26 @@ class OptionInvalid(MethodError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Hold one message of a chat."""
+    """Hold one message of a chat.
+
+    ``tool_calls`` are calls that the model made, as OpenAI's objects whose arguments are parsed; ``tool_call_id`` names
+    the call that a message of role ``tool`` replies to.
+    """
 
     role: str
     content: str
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+    tool_call_id: str | None = None
+
+    @property
+    def as_template(self) -> dict[str, Any]:
+        """Return the message as chat templates read it."""
+        told: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.tool_calls:
+            told["tool_calls"] = list(self.tool_calls)
+        if self.tool_call_id is not None:
+            told["tool_call_id"] = self.tool_call_id
+        return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +64,32 @@ class Sampling:
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: tuple[tuple[int, float], ...] | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Return the parameters of ``GenerateParams`` that shape the distribution, those that the request sets."""
+        return {name: value for name in _SHAPE if (value := getattr(self, name)) is not None}
+
+
+_SHAPE: Final = (
+    "top_p",
+    "top_k",
+    "min_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "logit_bias",
+    "seed",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +97,8 @@ class AnswerRequest:
     """Hold the request for one answer.
 
     ``prompt`` is set instead of ``messages`` where the client sent plain text. ``key_id`` names the API key of the
-    request, "" on a server without keys. ``namespaces`` are those that the request may read, None for all.
+    request, "" on a server without keys. ``namespaces`` are those that the request may read, None for all. ``grammar``
+    and ``tools`` are for the plain model alone.
     """
 
     request_id: str
@@ -67,6 +108,8 @@ class AnswerRequest:
     options: Mapping[str, Any] = field(default_factory=dict)
     key_id: str = ""
     namespaces: frozenset[str] | None = None
+    grammar: Grammar | None = None
+    tools: ToolUse | None = None
 
     @property
     def cache_salt(self) -> str | None:
@@ -105,6 +148,16 @@ class TextDelta:
     channel: Channel = "answer"
     logprobs: tuple[TokenLogprob, ...] | None = None
     is_ours: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled:
+    """Report a complete call of a client's tool, which the client makes; ``arguments`` is the text of a JSON object."""
+
+    id: str
+    name: str
+    arguments: str
+    ordinal: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +264,18 @@ class Done:
     grounding: Grounding | None = None
 
 
-Event = Step | TextDelta | TranscriptDelta | CallMade | CallReplied | EvidenceRead | Retrieved | Evidence | Done
+Event = (
+    Step
+    | TextDelta
+    | ToolCalled
+    | TranscriptDelta
+    | CallMade
+    | CallReplied
+    | EvidenceRead
+    | Retrieved
+    | Evidence
+    | Done
+)
 
 
 class Method(Protocol):
@@ -261,7 +325,8 @@ def ids_of(ask: AnswerRequest, engine: Engine, card: ModelCard) -> list[int]:
     if ask.prompt is not None:
         return plain_ids(engine, ask.prompt)
     if uses_chat_template(engine, card):
-        return engine.tokenizer.encode_chat([{"role": m.role, "content": m.content} for m in ask.messages])
+        shown = [tool.definition for tool in ask.tools.shown] if ask.tools else []
+        return engine.tokenizer.encode_chat([message.as_template for message in ask.messages], tools=shown)
     last = max(i for i, m in enumerate(ask.messages) if m.role == "user")
     earlier = [m.content.strip() for i, m in enumerate(ask.messages) if i != last and m.content.strip()]
     return plain_ids(engine, "\n\n".join([*earlier, f"Question: {ask.messages[last].content.strip()}\nAnswer:"]))

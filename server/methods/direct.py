@@ -11,16 +11,31 @@ last question, in the form that our methods use:
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
 from models.catalog import ModelCard
+from models.decoding.tool_calls import ToolCallReader
+from models.decoding.tool_formats import ToolFormat, ToolUse, tool_format, tool_grammar
 from models.engines.base import Engine
+from models.errors import UnsupportedParam
 from models.types import Delta, GenerateParams
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import InvalidRequest
-from server.methods.base import AnswerRequest, Done, Event, OptionInvalid, TextDelta, TranscriptDelta, ids_of, usage_of
+from server.methods.base import (
+    AnswerRequest,
+    Done,
+    Event,
+    OptionInvalid,
+    TextDelta,
+    ToolCalled,
+    TranscriptDelta,
+    ids_of,
+    usage_of,
+    uses_chat_template,
+)
 
 # OpenAI's default for completions; a chat answer may run to the end of the context.
 _COMPLETION_TOKENS = 16
@@ -38,11 +53,17 @@ class Direct:
     def check(self, ask: AnswerRequest) -> None:
         for key in ask.options:
             raise OptionInvalid(f"arrowhead.{key}: the plain model has no such option", param=f"arrowhead.{key}")
+        if ask.tools is not None:
+            self._tool_format(self._lifecycle.get())
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         engine = self._lifecycle.get()
+        form = self._tool_format(engine) if ask.tools else None
         prompt_ids = ids_of(ask, engine, self._lifecycle.card)
         params = _params(ask, engine, len(prompt_ids), stop=_stops(ask, self._lifecycle.card))
+        if ask.tools and form:
+            params = replace(params, grammar=tool_grammar(ask.tools, form))
+        reading = _Calls(ask.tools, form, engine, params) if ask.tools and form else None
         written, sampled = "", 0
         last = Delta(finish_reason="abort")
         async with aclosing(engine.generate(prompt_ids, params, ask.request_id)) as deltas:  # type: ignore[type-var]
@@ -52,11 +73,50 @@ class Direct:
                 written += text
                 sampled += len(delta.token_ids)
                 yield TranscriptDelta(text, logprobs=delta.logprobs)
-                yield TextDelta(text, logprobs=delta.logprobs)
+                for event in (TextDelta(text, logprobs=delta.logprobs),) if reading is None else reading.of(delta):
+                    yield event
                 last = delta
         usage = usage_of(len(prompt_ids), sampled, last)
         reason = last.finish_reason or "stop"
         yield Done(answer=written.strip(), finish_reason=reason, stop_reason=last.stop_reason, usage=usage)
+
+    def _tool_format(self, engine: Engine) -> ToolFormat:
+        """Return how the model writes calls of tools.
+
+        Raises:
+            UnsupportedParam: it cannot, or not in a known form.
+        """
+        if not uses_chat_template(engine, self._lifecycle.card):
+            raise UnsupportedParam(
+                "tools: a base model has no chat template that could list them; serve a chat model trained for tools, "
+                "or leave tools out",
+                param="tools",
+            )
+        return tool_format(engine.tokenizer)
+
+
+class _Calls:
+    """Turn an engine's deltas into text and calls, with an id for each call."""
+
+    def __init__(self, use: ToolUse, form: ToolFormat, engine: Engine, params: GenerateParams) -> None:
+        self._reader = ToolCallReader(engine.tokenizer, form, use.names, params.stop)
+        self._most = None if use.parallel else 1
+        self._id_chars = form.id_chars
+        self._num = 0
+
+    def of(self, delta: Delta) -> list[TextDelta | ToolCalled]:
+        events: list[TextDelta | ToolCalled] = []
+        for found in self._reader.feed(delta):
+            if isinstance(found, str):
+                events.append(TextDelta(found))
+            elif self._most is None or self._num < self._most:
+                events.append(ToolCalled(self._new_id(), found.name, found.arguments, self._num))
+                self._num += 1
+        return [TextDelta("", logprobs=delta.logprobs), *events] if delta.logprobs else events
+
+    def _new_id(self) -> str:
+        # Some templates accept ids of one length alone when the calls come back.
+        return uuid.uuid4().hex[: self._id_chars] if self._id_chars else f"call_{uuid.uuid4().hex[:24]}"
 
 
 class LoraAdapterMethod:
@@ -96,12 +156,12 @@ def _params(ask: AnswerRequest, engine: Engine, prompt_tokens: int, *, stop: tup
     sampling = ask.sampling
     room = max(1, engine.max_model_len - prompt_tokens)
     default = _COMPLETION_TOKENS if ask.prompt is not None else room
-    params = GenerateParams(
+    return GenerateParams(
         max_tokens=sampling.max_tokens or default,
         temperature=1.0 if sampling.temperature is None else sampling.temperature,
-        seed=sampling.seed,
         stop=stop,
         logprobs=sampling.logprobs,
+        grammar=ask.grammar,
         cache_salt=ask.cache_salt,
+        **sampling.shape,
     )
-    return params if sampling.top_p is None else replace(params, top_p=sampling.top_p)

@@ -40,6 +40,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/cli/namespaces.py",
         "server/cli/search.py",
     ),
+    "tests/http/test_constrained_outputs.py": ("server/api/openai/constraints.py",),
     "tests/http/test_draining.py": ("server/serving/run.py",),
     "tests/http/test_egress_modes.py": (
         "server/cli/gateway.py",
@@ -82,9 +83,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "models/encoders/transformers_encoder/loading.py",
         "models/encoders/transformers_encoder/placement.py",
         "models/encoders/transformers_encoder/token_rows.py",
-    ),
-    "tests/unit/models/engines/transformers_engine/test_engine.py": (
-        "models/engines/transformers_engine/grammar_mask.py",
     ),
     "tests/unit/models/engines/transformers_engine/test_model_loading.py": ("models/torch_runtime/devices.py",),
     "tests/unit/models/engines/vllm_engine/test_endpoints.py": ("models/engines/vllm_engine/openai_layer.py",),

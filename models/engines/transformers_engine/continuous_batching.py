@@ -20,82 +20,11 @@ from models.engines.base import Tokenizer, block_hashes
 from models.engines.text import TextStream
 from models.engines.transformers_engine.grammar_mask import GrammarState
 from models.engines.transformers_engine.kv_cache import KvCache, KvRow, PrefixCache
+from models.engines.transformers_engine.logit_changes import logit_changes
+from models.engines.transformers_engine.sampling import Draw, choose_tokens, token_logprobs
 from models.engines.transformers_engine.scheduling import Claim, Scheduler, prefill_order
 from models.errors import ContextTooLong, ModelError
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Describe how one row is sampled; ``uniform`` lies in [0, 1)."""
-
-    temperature: float
-    top_p: float
-    top_k: int
-    uniform: float
-
-    @classmethod
-    def of(cls, params: GenerateParams, uniform: float) -> Draw:
-        return cls(params.temperature, params.top_p, params.top_k, uniform)
-
-
-def choose_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
-    """Choose one token id per row of ``logits``, float32 [rows, vocabulary]."""
-    chosen = logits.argmax(dim=-1)
-    rows = [i for i, draw in enumerate(draws) if draw.temperature > 0]
-    if rows:
-        sampled = _sample(logits[rows], [draws[i] for i in rows])
-        chosen[torch.tensor(rows, device=logits.device)] = sampled
-    return [int(token) for token in chosen.tolist()]
-
-
-def token_logprobs(logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprob]:
-    """Return the log-probabilities of the chosen tokens and the ``counts[i]`` best of each row.
-
-    They are those of the logits as given: after a grammar's mask, before temperature, top_p and top_k. Tokens a
-    mask forbids are not listed.
-    """
-    logprobs = torch.log_softmax(logits, dim=-1)
-    picked = logprobs.gather(1, torch.tensor(tokens, device=logits.device).unsqueeze(1)).squeeze(1).tolist()
-    best = logprobs.topk(min(max(counts), logits.shape[1]), dim=-1)
-    values, ids = best.values.tolist(), best.indices.tolist()
-    return [
-        TokenLogprob(
-            token,
-            picked[row],
-            tuple((i, v) for i, v in zip(ids[row][:count], values[row][:count], strict=True) if v != float("-inf")),
-        )
-        for row, (token, count) in enumerate(zip(tokens, counts, strict=True))
-    ]
-
-
-def _sample(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
-    device = logits.device
-    temperature = torch.tensor([d.temperature for d in draws], device=device).unsqueeze(1)
-    # The largest logit is subtracted first, so that a tiny temperature cannot overflow.
-    scaled = (logits - logits.amax(dim=-1, keepdim=True)) / temperature
-    if any(d.top_p < 1 or d.top_k > 0 for d in draws):
-        scaled = _keep_likely(scaled, draws)
-    cumulative = torch.softmax(scaled.double(), dim=-1).cumsum(dim=-1)
-    uniform = torch.tensor([d.uniform for d in draws], dtype=torch.float64, device=device).unsqueeze(1)
-    index = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True).squeeze(1)
-    # Rounding can move the point to the very end of the interval.
-    return torch.where(index < logits.shape[1], index, logits.argmax(dim=-1))
-
-
-def _keep_likely(scaled: Tensor, draws: Sequence[Draw]) -> Tensor:
-    """Set everything below each row's top_k and top_p threshold to -inf; ties at the threshold stay."""
-    vocabulary = scaled.shape[1]
-    ordered = scaled.sort(dim=-1, descending=True).values
-    top_k = torch.tensor([d.top_k or vocabulary for d in draws], device=scaled.device).unsqueeze(1)
-    rank = torch.arange(vocabulary, device=scaled.device).unsqueeze(0)
-    ordered = ordered.masked_fill(rank >= top_k, float("-inf"))
-    top_p = torch.tensor([d.top_p for d in draws], device=scaled.device).unsqueeze(1)
-    probability = torch.softmax(ordered, dim=-1)
-    before = probability.cumsum(dim=-1) - probability
-    counts = ((before < top_p) & (rank < top_k)).sum(dim=-1, keepdim=True).clamp(min=1)
-    threshold = ordered.gather(1, counts - 1)
-    return scaled.masked_fill(scaled < threshold, float("-inf"))
 
 
 class RunningSequence(Claim):
@@ -125,6 +54,7 @@ class RunningSequence(Claim):
         self.grammar: GrammarState | None = None
         self.finished = False
         self._random = random.Random(seed)
+        self._changes = logit_changes(self.tokens, params)
         self._stream: TextStream | None = None
 
     @property
@@ -160,9 +90,19 @@ class RunningSequence(Claim):
         if self.grammar is not None:
             self.grammar.mask(logits)
 
+    @property
+    def changes_logits(self) -> bool:
+        return self._changes is not None
+
+    def changed(self, logits: Tensor) -> Tensor:
+        """Return the logits with the request's bias and penalties."""
+        return logits if self._changes is None else self._changes.apply(logits)
+
     def append(self, token_id: int, logprob: TokenLogprob | None, tokenizer: Tokenizer) -> Delta:
         """Append one sampled token and return its delta, which says whether the sequence ends with it."""
         self.tokens.append(token_id)
+        if self._changes is not None:
+            self._changes.count(token_id)
         if self.grammar is not None:
             self.grammar.accept(token_id)
         is_eos = token_id in tokenizer.eos_token_ids and not self.params.ignore_eos
@@ -439,8 +379,9 @@ class BatchDecoder:
         if not alive:
             return outputs
         live_logits = logits if len(alive) == len(sequences) else logits[[i for i, _ in alive]]
-        tokens = choose_tokens(live_logits, [sequence.next_draw() for _, sequence in alive])
-        logprobs = _logprobs([sequence for _, sequence in alive], live_logits, tokens)
+        live = [sequence for _, sequence in alive]
+        tokens = choose_tokens(_changed(live, live_logits), [sequence.next_draw() for sequence in live])
+        logprobs = _logprobs(live, live_logits, tokens)
         for (_, sequence), token, logprob in zip(alive, tokens, logprobs, strict=True):
             outputs.append(self._append(sequence, token, logprob))
         return outputs
@@ -470,6 +411,12 @@ class BatchDecoder:
         if sequence.finished:
             self._leave(sequence)
         return Output(sequence.request_id, delta)
+
+
+def _changed(sequences: Sequence[RunningSequence], logits: Tensor) -> Tensor:
+    if not any(sequence.changes_logits for sequence in sequences):
+        return logits
+    return torch.stack([sequence.changed(row) for sequence, row in zip(sequences, logits, strict=True)])
 
 
 def _logprobs(sequences: Sequence[RunningSequence], logits: Tensor, tokens: Sequence[int]) -> list[TokenLogprob | None]:

@@ -19,7 +19,7 @@ from models.catalog import ModelCard
 from models.engines.base import Tokenizer, check_request
 from models.engines.options import EngineOptions
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output, RunningSequence
-from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState
+from models.engines.transformers_engine.grammar_mask import BoundedCompilations, GrammarCompiler, GrammarState
 from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.engines.transformers_engine.model_loading import LoadedModel, load_model
 from models.errors import ContextTooLong, EngineOverloaded, EngineUnavailable, ModelError, UnsupportedParam
@@ -216,7 +216,7 @@ class TransformersEngine:
         self._options = options
         self._loaded: LoadedModel | None = None
         self._worker: DecodeWorker | None = None
-        self._grammars: GrammarCompiler | None = None
+        self._grammars: BoundedCompilations | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._open: dict[str, _ActiveRequest] = {}
         self._by_key: dict[str, _ActiveRequest] = {}
@@ -253,7 +253,7 @@ class TransformersEngine:
         limits = BatchLimits(max_num_seqs=self._options.slots, block_size=self._options.block_size)
         prefixes = PrefixCache(loaded.prefix_bytes)
         decoder = BatchDecoder(loaded.model, loaded.tokenizer, slots, prefixes, limits)
-        self._grammars = GrammarCompiler(loaded.tokenizer, loaded.vocab_size)
+        self._grammars = BoundedCompilations(GrammarCompiler(loaded.tokenizer, loaded.vocab_size).compile)
         self._worker = DecodeWorker(decoder, self._deliver)
         self._worker.start()
         log.info("engine started model=%s device=%s dtype=%s", self.name, loaded.shape.device, loaded.shape.dtype)
@@ -331,7 +331,7 @@ class TransformersEngine:
             max_tokens=min(params.max_tokens, loaded.max_model_len - len(prompt_ids)),
         )
         if params.grammar is not None and grammars is not None:
-            compiled = await asyncio.to_thread(grammars.compile, params.grammar)
+            compiled = await grammars.compiled(params.grammar)
             sequence.grammar = GrammarState(compiled, loaded.vocab_size)
         return sequence
 

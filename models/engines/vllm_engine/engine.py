@@ -218,6 +218,7 @@ class VllmEngine(ServesOpenAi):
     def _admit(self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str) -> VllmStream:
         self._running_client()
         check_request(prompt_ids, params, vocab_size=self.tokenizer.vocab_size, max_model_len=self.max_model_len)
+        _check_penalties(params)
         if request_id in self._open:
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
         if len(self._open) >= self._slots + self._options.max_queue:
@@ -231,8 +232,13 @@ class VllmEngine(ServesOpenAi):
             "temperature": params.temperature,
             "top_p": params.top_p,
             "top_k": params.top_k,
+            "min_p": params.min_p,
+            "frequency_penalty": params.frequency_penalty,
+            "presence_penalty": params.presence_penalty,
+            "repetition_penalty": params.repetition_penalty,
             "seed": params.seed,
             "logprobs": params.logprobs,
+            "logit_bias": dict(params.logit_bias) or None,
             # vLLM lifts the mask of a complete grammar: with its end token ignored, free text would follow.
             "ignore_eos": params.ignore_eos and params.grammar is None,
         }
@@ -259,6 +265,21 @@ class VllmEngine(ServesOpenAi):
             prompt_tokens_cached=total.prompt_tokens_cached + cached,
             tokens_generated=total.tokens_generated + stream.num_sampled_tokens,
         )
+
+
+def _check_penalties(params: GenerateParams) -> None:
+    """Refuse penalties that vLLM would compute wrongly: it takes earlier text of an answer for the prompt's.
+
+    Raises:
+        UnsupportedParam: names the penalty.
+    """
+    for name in ("frequency_penalty", "presence_penalty"):
+        if params.written is not None and getattr(params, name):
+            raise UnsupportedParam(
+                f"{name}: vLLM cannot count over the inserted replies of an answer; leave it out for a method, or "
+                "serve the model with the transformers engine",
+                param=name,
+            )
 
 
 async def _wait_watching(building: asyncio.Task[None], reaper: ProcessReaper) -> None:

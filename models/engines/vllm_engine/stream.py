@@ -160,7 +160,9 @@ class VllmStream:
 
     def _failure(self) -> ModelError:
         if self._params.grammar is not None and self.num_sampled_tokens == 0:
-            return GrammarInvalid("the grammar does not compile for this model's vocabulary", param="grammar")
+            return GrammarInvalid(
+                "the grammar does not compile for this model's vocabulary", param=self._params.grammar.param
+            )
         return EngineUnavailable("the engine gave this request up; its log says why")
 
 

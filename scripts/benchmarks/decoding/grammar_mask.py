@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 import xgrammar as xgr
@@ -41,6 +42,7 @@ class SyntheticTokenizer:
         self.eos_token_ids = frozenset({256})
         self.bos_token_id = None
         self.has_chat_template = False
+        self.tool_template: str | None = None
         self._ids = {piece: i for i, piece in enumerate(self.pieces)}
 
     def encode(self, text: str) -> list[int]:
@@ -58,7 +60,16 @@ class SyntheticTokenizer:
     def token_id(self, token: str) -> int | None:
         return self._ids.get(token.encode())
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> list[int]:
+    def special_id(self, token: str) -> int | None:
+        return None
+
+    def encode_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> list[int]:
         raise NotImplementedError("a benchmark's tokenizer has no chat template")
 
 

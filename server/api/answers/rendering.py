@@ -25,6 +25,7 @@ from server.methods.base import (
     Retrieved,
     Step,
     TextDelta,
+    ToolCalled,
     TranscriptDelta,
 )
 from server.methods.shared.call_lines import call_query
@@ -32,7 +33,7 @@ from server.methods.shared.grounding import grounding_record
 from server.wiring.services import ServedModel, Services
 
 Decode = Callable[[Sequence[int]], str]
-OpenAIFinish = Literal["stop", "length"]
+OpenAIFinish = Literal["stop", "length", "tool_calls"]
 # OpenAI's substitute for minus infinity, which JSON does not have.
 _LEAST = -9999.0
 # Details of a method that evaluations count, where the method reports them.
@@ -60,6 +61,7 @@ class Choice:
     reasoning: list[str] = field(default_factory=list)
     transcript: list[TranscriptDelta] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    tool_calls: list[ToolCalled] = field(default_factory=list)
     references: tuple[Reference, ...] = ()
     calls: list[dict[str, Any]] = field(default_factory=list)
     left: str = NOTHING_LEFT
@@ -85,6 +87,8 @@ class Choice:
                 self.reasoning.append(text)
             case Step(text=text):
                 self.reasoning.append(f"{text}\n")
+            case ToolCalled():
+                self.tool_calls.append(event)
             case TranscriptDelta():
                 self.transcript.append(event)
             case CallMade() | CallReplied():
@@ -102,7 +106,8 @@ class Choice:
 
     @property
     def finish_reason(self) -> OpenAIFinish:
-        return FINISH[self.done.finish_reason] if self.done else "stop"
+        finish = FINISH[self.done.finish_reason] if self.done else "stop"
+        return "tool_calls" if self.tool_calls and finish == "stop" else finish
 
     @property
     def extra(self) -> dict[str, Any]:
@@ -156,9 +161,23 @@ def chat_message(choice: Choice) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": "".join(choice.content), "refusal": None}
     if reasoning := "".join(choice.reasoning):
         message |= {"reasoning_content": reasoning, "reasoning": reasoning}
+    if choice.tool_calls:
+        message["content"] = message["content"] or None
+        message["tool_calls"] = [_tool_call(call, call.arguments) for call in choice.tool_calls]
     message["annotations"] = citations(choice.references)
     message["arrowhead"] = choice.extra
     return message
+
+
+def _tool_call(call: ToolCalled, arguments: str) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def tool_call_deltas(call: ToolCalled) -> list[dict[str, Any]]:
+    """Return the deltas of one call: its head with empty arguments, then the arguments, which clients join."""
+    head = {"index": call.ordinal} | _tool_call(call, "")
+    rest = {"index": call.ordinal, "function": {"arguments": call.arguments}}
+    return [{"tool_calls": [head]}, {"tool_calls": [rest]}]
 
 
 def chat_delta(event: Event) -> dict[str, Any] | None:

@@ -21,17 +21,19 @@ from server.api.answers.rendering import (
     model_for,
     renderer_for,
     side_job,
+    tool_call_deltas,
     usage_object,
 )
 from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
 from server.api.answers.streaming import Chunk, stream_reply
 from server.api.declarations import ANSWER_ERRORS, SSE_ENDS, TIMEOUT, Reads, streamed
 from server.api.http_request import RawRoute, cancel_on_disconnect, read_json
+from server.api.openai.constraints import require_plain
 from server.api.openai.replies import ChatCompletion, ChatCompletionChunk
 from server.api.openai.schemas import ChatRequest, parse_chat
 from server.api.vllm_passthrough.dispatch import dispatch_plain
 from server.auth.scopes import Principal
-from server.methods.base import AnswerRequest, Done, Event, Evidence, TextDelta
+from server.methods.base import AnswerRequest, Done, Event, Evidence, TextDelta, ToolCalled
 from server.traces import TraceHead
 from server.wiring.services import Services
 
@@ -73,8 +75,12 @@ def _answers(
         sampling=body.sampling,
         options={} if job else options,
         key_id=principal.key_id,
+        grammar=body.grammar,
+        tools=body.tool_use,
     )
-    answers = Answers(services, model_for(services, body.model, job, principal), fan_out(ask, body.n or 1), head)
+    served = model_for(services, body.model, job, principal)
+    require_plain(served, ask, body.model)
+    answers = Answers(services, served, fan_out(ask, body.n or 1), head)
     answers.set_side_job(job)
     return answers
 
@@ -126,6 +132,8 @@ def _choices(index: int, event: Event, answers: Answers, decode: Decode | None) 
     if isinstance(event, Done):
         choice = answers.choices[index]
         return [_choice(index, {"arrowhead": choice.extra}) | {"finish_reason": choice.finish_reason}]
+    if isinstance(event, ToolCalled):
+        return [_choice(index, delta) for delta in tool_call_deltas(event)]
     delta = chat_delta(event)
     logprobs: tuple[TokenLogprob, ...] = ()
     if decode is not None and isinstance(event, TextDelta):

@@ -19,6 +19,7 @@ from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
 from server.api.answers.streaming import Chunk, stream_reply
 from server.api.declarations import ANSWER_ERRORS, SSE_ENDS, TIMEOUT, Reads, streamed
 from server.api.http_request import RawRoute, cancel_on_disconnect, read_json
+from server.api.openai.constraints import require_plain
 from server.api.openai.replies import Completion, CompletionChunk
 from server.api.openai.schemas import CompletionRequest, parse_completion
 from server.api.vllm_passthrough.dispatch import dispatch_plain
@@ -64,16 +65,19 @@ def _answers(services: Services, body: CompletionRequest, principal: Principal) 
             sampling=body.sampling,
             options=body.arrowhead or {},
             key_id=principal.key_id,
+            grammar=body.grammar,
         )
         asks += fan_out(ask, body.n or 1)
-    return Answers(services, services.find(body.model, principal), asks, head)
+    served = services.find(body.model, principal)
+    require_plain(served, asks[0], body.model)
+    return Answers(services, served, asks, head)
 
 
 def _completion(answers: Answers, body: CompletionRequest, decode: Decode) -> dict[str, Any]:
     choices = [
         {
             "index": index,
-            "text": "".join(delta.text for delta in choice.transcript),
+            "text": _echoed(body, index) + "".join(delta.text for delta in choice.transcript),
             "logprobs": _logprobs(choice, decode) if body.logprobs is not None else None,
             "finish_reason": choice.finish_reason,
             "arrowhead": choice.extra,
@@ -81,6 +85,10 @@ def _completion(answers: Answers, body: CompletionRequest, decode: Decode) -> di
         for index, choice in enumerate(answers.choices)
     ]
     return _envelope(answers) | {"choices": choices, "usage": _usage(answers, body)}
+
+
+def _echoed(body: CompletionRequest, index: int) -> str:
+    return body.prompts[index // (body.n or 1)] if body.echo else ""
 
 
 def _logprobs(choice: Choice, decode: Decode) -> dict[str, Any]:
@@ -117,9 +125,13 @@ def _envelope(answers: Answers) -> dict[str, Any]:
 async def _chunks(answers: Answers, body: CompletionRequest, decode: Decode) -> AsyncGenerator[Chunk, None]:
     base = _envelope(answers) | ({"usage": None} if body.include_usage else {})
     renderings = [CompletionLogprobs(decode) for _ in answers.choices]
+    echoed: set[int] = set()
     async with aclosing(answers.events()) as events:
         async for index, event in events:
             choice = answers.choices[index]
+            if body.echo and index not in echoed:
+                echoed.add(index)
+                yield base | {"choices": [_choice(index, _echoed(body, index))]}
             if isinstance(event, Done):
                 last = _choice(index, "") | {"finish_reason": choice.finish_reason, "arrowhead": choice.extra}
                 yield base | {"choices": [last]}

@@ -9,7 +9,7 @@ from pydantic import Field
 from models.decoding.types import LoopFinish
 from server.api.declarations import Reply
 
-Finish = Literal["stop", "length"]
+Finish = Literal["stop", "length", "tool_calls"]
 
 
 class PromptTokensDetails(Reply):
@@ -49,7 +49,7 @@ class AnswerMessage(Reply):
     """Describe the message of an answer."""
 
     role: Literal["assistant"]
-    content: str
+    content: str | None
     annotations: list[dict[str, Any]] = Field(description="url_citation: title, url, place")
     arrowhead: AnswerRecord
 

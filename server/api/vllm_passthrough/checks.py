@@ -130,7 +130,7 @@ def check_plain(body: Mapping[str, Any], max_n: int) -> Mapping[str, Any]:
     for name in ("messages", "input", "system"):
         _check_parts(body.get(name), name)
     for name in _SHAPES:
-        _check_shape(_unpacked(body.get(name), name), name)
+        check_shape(_unpacked(body.get(name), name), name)
     return body
 
 
@@ -186,7 +186,12 @@ def _unpacked(shape: object, name: str) -> object:
         raise InvalidRequest(f"{name}: json is no JSON", param=name) from None
 
 
-def _check_shape(shape: object, name: str) -> None:
+def check_shape(shape: object, name: str) -> None:
+    """Check that what constrains an output can be prepared at bounded cost.
+
+    Raises:
+        InvalidRequest: it is too long, too deep or too repetitive; ``name`` is the field.
+    """
     if shape is None:
         return
     if len(json.dumps(shape)) > _MAX_SHAPE_BYTES:

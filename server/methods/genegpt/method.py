@@ -310,12 +310,11 @@ class GeneGpt:
             max_tokens=sampling.max_tokens or self._max_answer_tokens,
             # The paper decodes greedily.
             temperature=sampling.temperature or 0.0,
-            top_p=1.0 if sampling.top_p is None else sampling.top_p,
-            seed=sampling.seed,
             stop=(*sampling.stop, *self._stops(options, question, engine)),
             logprobs=sampling.logprobs,
             grammar=_grammar(options, question, engine),
             cache_salt=ask.cache_salt,
+            **sampling.shape,
         )
         return LoopRequest(
             prompt_ids=tuple(self._prompt_ids(options, question, engine)),

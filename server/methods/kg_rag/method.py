@@ -196,12 +196,11 @@ class KgRag:
             max_tokens=self._answer_tokens(ask, question, engine),
             # The paper sets temperature 0.
             temperature=sampling.temperature or 0.0,
-            top_p=1.0 if sampling.top_p is None else sampling.top_p,
-            seed=sampling.seed,
             stop=(*sampling.stop, *(("\n",) if question.answers else ("\n\nQuestion:",))),
             logprobs=sampling.logprobs,
             grammar=question.grammar(),
             cache_salt=ask.cache_salt,
+            **sampling.shape,
         )
 
 

@@ -138,10 +138,9 @@ def params_of(ask: AnswerRequest, max_tokens: int) -> GenerateParams:
     return GenerateParams(
         max_tokens=max_tokens,
         temperature=sampling.temperature or 0.0,
-        top_p=1.0 if sampling.top_p is None else sampling.top_p,
-        seed=sampling.seed,
         stop=sampling.stop,
         cache_salt=ask.cache_salt,
+        **sampling.shape,
     )
 
 

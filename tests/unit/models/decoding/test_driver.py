@@ -169,3 +169,13 @@ def test_held_text_is_shown_when_the_stop_string_does_not_come() -> None:
 
     assert shown(events) == "x[1]->"
     assert done(events).stop_reason is None
+
+
+def test_what_the_model_wrote_is_told_apart_from_replies() -> None:
+    """Each segment's request names the prompt's tokens that were sampled: not the question's, not the reply's."""
+    engine = make_engine([Rule("Q\n", "One [https://ncbi/1]->"), Rule("[reply]\n", "two")])
+    play(engine, make_request(engine), Replies("[reply]"))
+    decode = engine.tokenizer.decode
+
+    assert [decode(request.params.written or ()) for request in engine.requests] == ["", "One [https://ncbi/1]->"]
+    assert all(request.params.written is not None for request in engine.requests)

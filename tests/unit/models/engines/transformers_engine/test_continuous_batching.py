@@ -1,94 +1,87 @@
-"""The choice of the next token from logits."""
+"""What a request asks of its tokens, as the engine decodes them in one batch with others."""
 
 from __future__ import annotations
 
-import math
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
-import torch
 
-from models.engines.transformers_engine.continuous_batching import Draw, choose_tokens, token_logprobs
+from models.catalog import ModelCard
+from models.engines.options import EngineOptions
+from models.engines.transformers_engine.engine import TransformersEngine
+from models.errors import UnsupportedParam
+from models.types import GenerateParams, Grammar
 
-PROBABILITIES = (0.5, 0.3, 0.15, 0.05)
-LOGITS = torch.tensor([[math.log(p) for p in PROBABILITIES]])
-
-
-def share(temperature: float = 1.0, top_p: float = 1.0, top_k: int = 0) -> list[float]:
-    """How much of the unit interval each token of LOGITS gets, on a fine grid."""
-    steps = 2000
-    draws = [Draw(temperature, top_p, top_k, (i + 0.5) / steps) for i in range(steps)]
-    chosen = choose_tokens(LOGITS.repeat(steps, 1), draws)
-    return [chosen.count(token) / steps for token in range(len(PROBABILITIES))]
+PROMPT = "Question: What is the official gene symbol of LMP10?\nAnswer:"
 
 
-def test_temperature_zero_takes_the_best() -> None:
-    """Greedy ignores the draw."""
-    assert choose_tokens(LOGITS.repeat(2, 1), [Draw(0.0, 1.0, 0, 0.0), Draw(0.0, 1.0, 0, 0.999)]) == [0, 0]
+@pytest.fixture
+async def engine(tiny_llama: Path) -> AsyncIterator[TransformersEngine]:
+    options = EngineOptions(dtype="float32", device="cpu")
+    engine = TransformersEngine(ModelCard(name="tiny", source=str(tiny_llama), context_length=512), options)
+    await engine.start()
+    yield engine
+    await engine.close()
 
 
-def test_shares_are_the_probabilities() -> None:
-    """At temperature 1 each token is drawn as often as its probability says."""
-    assert share() == pytest.approx(PROBABILITIES, abs=1e-3)
+async def ids(engine: TransformersEngine, request_id: str = "r", **params: object) -> list[int]:
+    asked = GenerateParams(**{"max_tokens": 100, "ignore_eos": True, **params})  # type: ignore[arg-type]
+    prompt = engine.tokenizer.encode(PROMPT)
+    return [token async for delta in engine.generate(prompt, asked, request_id) for token in delta.token_ids]
 
 
-def test_temperature_sharpens() -> None:
-    """At temperature 0.5 the probabilities are squared and normalised."""
-    squared = [p * p for p in PROBABILITIES]
+async def test_a_penalty_ends_a_loop_and_leaves_the_neighbours_alone(engine: TransformersEngine) -> None:
+    """Greedy, the tiny model repeats itself; the largest penalties make every token new, in one batch with others."""
+    plain, penalised, again = await asyncio.gather(
+        ids(engine, "a"),
+        ids(engine, "b", presence_penalty=2.0, frequency_penalty=2.0, repetition_penalty=1e6),
+        ids(engine, "c"),
+    )
 
-    assert share(temperature=0.5) == pytest.approx([p / sum(squared) for p in squared], abs=1e-3)
-
-
-def test_top_k_keeps_the_k_best() -> None:
-    """With top_k 2 the two best share everything."""
-    assert share(top_k=2) == pytest.approx([0.625, 0.375, 0, 0], abs=1e-3)
-
-
-@pytest.mark.parametrize(("top_p", "kept"), [(0.4, 1), (0.6, 2), (0.8, 2), (0.81, 3), (0.99, 4)])
-def test_top_p_keeps_the_smallest_set_that_reaches_it(top_p: float, kept: int) -> None:
-    """The token that crosses the threshold is kept, the next one is not."""
-    assert sum(p > 0 for p in share(top_p=top_p)) == kept
+    assert max(Counter(plain).values()) > 1
+    assert max(Counter(penalised).values()) == 1
+    assert plain == again
 
 
-def test_top_p_counts_after_top_k() -> None:
-    """top_p works on what top_k left: of 0.625 and 0.375, 0.6 keeps one."""
-    assert share(top_k=2, top_p=0.6) == pytest.approx([1, 0, 0, 0])
+async def test_a_bias_chooses_the_token(engine: TransformersEngine) -> None:
+    """+100 makes a token certain, -100 impossible; the grammar still decides what is allowed."""
+    (token,) = engine.tokenizer.encode("7")
+    first = (await ids(engine, max_tokens=1))[0]
+
+    assert await ids(engine, logit_bias=((token, 100.0),), max_tokens=3) == [token] * 3
+    assert (await ids(engine, logit_bias=((first, -100.0),), max_tokens=1))[0] != first
+    regex = Grammar("regex", "[ab]{3}")
+    assert token not in await ids(engine, logit_bias=((token, 100.0),), grammar=regex, max_tokens=3)
 
 
-def test_a_masked_token_is_never_drawn() -> None:
-    """-inf means no share, for the ends of the unit interval too."""
-    logits = torch.tensor([[float("-inf"), 0.0, float("-inf"), 1.0, float("-inf")]])
-    draws = [Draw(5.0, 1.0, 0, u) for u in (0.0, 0.3, 0.6, 1 - 2**-53)]
+async def test_logprobs_are_those_before_bias_and_penalties(engine: TransformersEngine) -> None:
+    """As in vLLM, what is reported does not depend on them."""
 
-    assert set(choose_tokens(logits.repeat(len(draws), 1), draws)) <= {1, 3}
+    async def best(**params: object) -> list[int]:
+        asked = GenerateParams(max_tokens=1, logprobs=3, **params)  # type: ignore[arg-type]
+        deltas = engine.generate(engine.tokenizer.encode(PROMPT), asked, "r")
+        return [token async for delta in deltas for one in delta.logprobs or () for token, _ in one.top]
 
-
-def test_a_row_does_not_depend_on_its_neighbours() -> None:
-    """The same row and draw give the same token in a batch of one and of many with other settings."""
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(16, 500, generator=generator)
-    draws = [Draw(0.5 + i / 10, 1.0 if i % 2 else 0.9, 0 if i % 3 else 40, i / 16) for i in range(16)]
-    alone = [choose_tokens(logits[i : i + 1], [draws[i]])[0] for i in range(16)]
-
-    assert choose_tokens(logits, draws) == alone
+    (seven,) = engine.tokenizer.encode("7")
+    assert await best(logit_bias=((seven, 100.0),)) == await best()
 
 
-def test_tiny_temperature_is_greedy() -> None:
-    """Nothing overflows next to zero."""
-    assert choose_tokens(LOGITS * 1000, [Draw(1e-6, 1.0, 0, 0.999999)]) == [0]
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("min_p", 1.5),
+        ("frequency_penalty", 2.5),
+        ("presence_penalty", float("nan")),
+        ("repetition_penalty", 0.0),
+        ("logit_bias", ((10**6, 1.0),)),
+        ("logit_bias", ((1, 101.0),)),
+    ],
+)
+async def test_values_out_of_range_are_refused_by_name(engine: TransformersEngine, name: str, value: object) -> None:
+    with pytest.raises(UnsupportedParam) as refused:
+        await ids(engine, "r", **{name: value})
 
-
-def test_logprobs_are_of_the_logits_given() -> None:
-    """Natural logarithms of the probabilities, best first, without the tokens a mask forbids."""
-    masked = torch.cat([LOGITS, torch.tensor([[float("-inf")]])], dim=1)
-    (entry,) = token_logprobs(masked, [2], [5])
-
-    assert entry.logprob == pytest.approx(math.log(0.15))
-    assert [token for token, _ in entry.top] == [0, 1, 2, 3]
-    assert [math.exp(value) for _, value in entry.top] == pytest.approx(PROBABILITIES)
-
-
-def test_logprobs_zero_lists_no_alternatives() -> None:
-    """Rows of one batch may want different numbers of alternatives."""
-    entries = token_logprobs(LOGITS.repeat(2, 1), [0, 1], [0, 2])
-
-    assert [len(entry.top) for entry in entries] == [0, 2]
+    assert refused.value.param == name

@@ -1,0 +1,200 @@
+"""Read the calls of a client's tools from what a model writes, as it comes.
+
+Text outside of calls is passed on; a call is passed on when it is complete. What only looks like a call, or names an
+unknown tool, is text. Knows nothing of engines or OpenAI's objects.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from models.decoding.tool_formats import ToolFormat
+from models.engines.base import Tokenizer
+from models.engines.text import TextStream
+from models.types import Delta
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """Hold one complete call; ``arguments`` is the text of a JSON object."""
+
+    name: str
+    arguments: str
+
+
+class ToolTokens:
+    """Decode ids with the special tokens that mark calls, which a tokenizer's own ``decode`` leaves out."""
+
+    def __init__(self, tokenizer: Tokenizer, markers: Sequence[str]) -> None:
+        self._tokenizer = tokenizer
+        ids = {tokenizer.special_id(marker): marker for marker in markers if marker}
+        self._markers = {token_id: marker for token_id, marker in ids.items() if token_id is not None}
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        if self._markers.keys().isdisjoint(token_ids):
+            return self._tokenizer.decode(token_ids)
+        pieces, begin = [], 0
+        for at, token_id in enumerate(token_ids):
+            if token_id in self._markers:
+                pieces += [self._tokenizer.decode(token_ids[begin:at]), self._markers[token_id]]
+                begin = at + 1
+        return "".join([*pieces, self._tokenizer.decode(token_ids[begin:])])
+
+
+class ToolCallReader:
+    """Read one output from an engine's deltas, in order.
+
+    Decodes the ids itself, because the deltas' text has no special tokens. ``stops`` are those that the engine got.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, form: ToolFormat, names: Collection[str], stops: Sequence[str]) -> None:
+        self._stream = TextStream(ToolTokens(tokenizer, (form.begin, form.end, _ARGS)), stops)
+        self._parser = CallParser(form, names)
+
+    def feed(self, delta: Delta) -> list[str | ToolCall]:
+        """Return the text and the calls that the delta completes."""
+        found: list[str | ToolCall] = []
+        ended_by_token = delta.finish_reason == "stop" and delta.stop_reason is None
+        for place, token_id in enumerate(delta.token_ids, start=1):
+            is_eos = ended_by_token and place == len(delta.token_ids)
+            text, _ = self._stream.advance(token_id, is_eos=is_eos, is_last=False)
+            found += self._parser.feed(text)
+        if delta.finish_reason is not None:
+            found += self._parser.feed(self._stream.flush())
+            found += self._parser.finish()
+        return found
+
+
+_ARGS: Final = "[ARGS]"
+_NAMED: Final = re.compile(r"\s*([a-zA-Z0-9_-]{1,64})\s*(?:\[ARGS\])?\s*(?=\{)")
+_BETWEEN: Final = re.compile(r"[\s;,]*")
+
+
+class CallParser:
+    """Split text, fed in pieces, into text and calls.
+
+    Blanks next to calls belong to neither.
+    """
+
+    def __init__(self, form: ToolFormat, names: Collection[str]) -> None:
+        self._form = form
+        self._names = names
+        self._buffer = ""
+        self._in_call = False
+        self._is_start = True  # nothing but blanks was written so far
+        self._after_call = False
+
+    def feed(self, text: str) -> list[str | ToolCall]:
+        self._buffer += text
+        found: list[str | ToolCall] = []
+        while (piece := self._next()) is not None:
+            found += piece
+        return found
+
+    def finish(self) -> list[str | ToolCall]:
+        """Return the rest, when the output has ended."""
+        rest, self._buffer = self._buffer, ""
+        if not self._in_call:
+            return self._as_text(rest if rest.strip() or not self._after_call else "")
+        self._in_call = False
+        return self._judge(rest, rest)
+
+    def _next(self) -> list[str | ToolCall] | None:
+        """Return what can be decided now, None where more text is needed."""
+        if self._in_call:
+            return self._next_in_call()
+        if self._form.optional_begin and self._is_start and self._buffer.lstrip().startswith("{"):
+            self._in_call = True
+            return []
+        at = self._buffer.find(self._form.begin)
+        if at >= 0:
+            before, self._buffer = self._buffer[:at].rstrip(), self._buffer[at:]
+            self._in_call = True
+            return self._as_text(before)
+        keep = _undecided(self._buffer, self._form.begin)
+        if keep == 0:
+            return None
+        ready, self._buffer = self._buffer[:keep], self._buffer[keep:]
+        return self._as_text(ready)
+
+    def _next_in_call(self) -> list[str | ToolCall] | None:
+        end = self._form.end
+        if not end or (at := self._buffer.find(end)) < 0:
+            return None
+        whole, self._buffer = self._buffer[: at + len(end)], self._buffer[at + len(end) :]
+        self._in_call = False
+        return self._judge(whole, whole[:at])
+
+    def _judge(self, whole: str, text: str) -> list[str | ToolCall]:
+        calls = _calls(text.strip().removeprefix(self._form.begin), self._names)
+        if not calls:
+            return self._as_text(whole)
+        self._is_start, self._after_call = False, True
+        return list(calls)
+
+    def _as_text(self, text: str) -> list[str | ToolCall]:
+        if self._after_call:
+            text = text.lstrip()
+        if not text:
+            return []
+        self._is_start = self._is_start and not text.strip()
+        self._after_call = self._after_call and not text.strip()
+        return [text]
+
+
+def _undecided(text: str, begin: str) -> int:
+    """Return the offset of the end of ``text`` that may belong to a call: blanks, and the start of ``begin``."""
+    length = next((n for n in range(min(len(begin) - 1, len(text)), 0, -1) if text.endswith(begin[:n])), 0)
+    return len(text[: len(text) - length].rstrip())
+
+
+def _calls(text: str, names: Collection[str]) -> list[ToolCall]:
+    """Return the calls that a text consists of, [] where it is anything else.
+
+    They are JSON objects, in a list or one after the other, or Mistral's newer ``NAME[ARGS]{...}``.
+    """
+    found: list[ToolCall] = []
+    at = _BETWEEN.match(text).end()  # type: ignore[union-attr]  # matches everywhere
+    while at < len(text):
+        named = _NAMED.match(text, at)
+        value, at = _json_at(text, named.end() if named else at)
+        items = [{"name": named[1], "arguments": value}] if named else value if isinstance(value, list) else [value]
+        for item in items:
+            call = _call_of(item, names)
+            if call is None:
+                return []
+            found.append(call)
+        at = _after_call(text, at)
+    return found
+
+
+def _after_call(text: str, at: int) -> int:
+    at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+    return at + len("[TOOL_CALLS]") if text.startswith("[TOOL_CALLS]", at) else at
+
+
+def _json_at(text: str, at: int) -> tuple[Any, int]:
+    try:
+        value, end = json.JSONDecoder(parse_constant=_refuse).raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None, len(text)
+    return value, end
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _call_of(item: object, names: Collection[str]) -> ToolCall | None:
+    if not isinstance(item, Mapping) or not isinstance(item.get("name"), str) or item["name"] not in names:
+        return None
+    arguments = item.get("arguments", item.get("parameters"))
+    if not isinstance(arguments, Mapping):
+        return None
+    # JSON can spell half of a surrogate pair, which no reply can carry.
+    text = json.dumps(arguments, ensure_ascii=False).encode("utf-8", errors="replace").decode()
+    return ToolCall(item["name"], text)
