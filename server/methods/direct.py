@@ -19,7 +19,18 @@ from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.types import Delta, GenerateParams
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Done, Event, OptionInvalid, TextDelta, TranscriptDelta, ids_of, usage_of
+from server.methods.base import (
+    AnswerRequest,
+    Done,
+    Event,
+    OptionInvalid,
+    TextDelta,
+    TranscriptDelta,
+    answer_logprobs,
+    ids_of,
+    usage_of,
+    uses_chat_template,
+)
 
 # OpenAI's default for completions; a chat answer may run to the end of the context.
 _COMPLETION_TOKENS = 16
@@ -41,7 +52,7 @@ class Direct:
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         engine = self._lifecycle.get()
         prompt_ids = ids_of(ask, engine, self._lifecycle.card)
-        params = _params(ask, engine, len(prompt_ids), stop=_stops(ask, self._lifecycle.card))
+        params = _params(ask, engine, len(prompt_ids), stop=_stops(ask, engine, self._lifecycle.card))
         written, sampled = "", 0
         last = Delta(finish_reason="abort")
         async with aclosing(engine.generate(prompt_ids, params, ask.request_id)) as deltas:  # type: ignore[type-var]
@@ -50,17 +61,20 @@ class Direct:
                 text = delta.text.lstrip() if not written and ask.prompt is None else delta.text
                 written += text
                 sampled += len(delta.token_ids)
-                yield TranscriptDelta(text, logprobs=delta.logprobs)
-                yield TextDelta(text, logprobs=delta.logprobs)
+                logprobs = answer_logprobs(delta)
+                if delta.reasoning:
+                    yield TextDelta(delta.reasoning, "reasoning")
+                yield TranscriptDelta(text, logprobs=logprobs)
+                yield TextDelta(text, logprobs=logprobs)
                 last = delta
         usage = usage_of(len(prompt_ids), sampled, last)
         reason = last.finish_reason or "stop"
         yield Done(answer=written.strip(), finish_reason=reason, stop_reason=last.stop_reason, usage=usage)
 
 
-def _stops(ask: AnswerRequest, card: ModelCard) -> tuple[str, ...]:
+def _stops(ask: AnswerRequest, engine: Engine, card: ModelCard) -> tuple[str, ...]:
     """Return the stop strings: those of the request and, for a base model, the start of a further question."""
-    own = ("\n\nQuestion:",) if ask.prompt is None and card.prompt_form == "base" else ()
+    own = ("\n\nQuestion:",) if ask.prompt is None and not uses_chat_template(engine, card) else ()
     return (*ask.sampling.stop, *own)
 
 
