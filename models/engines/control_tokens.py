@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from models.errors import UnsupportedParam
 
-# Tokenised in front of text (and removed again) where the tokenizer treats the start of a text specially.
-_ANCHOR = "\n"
+# Tokenised in front of text (and removed again) where the tokenizer treats the start of a text specially. The first one
+# that does not merge with the text is used.
+_ANCHORS = ("\n", ".", "a")
 _BRACKETED = re.compile(r"[<\[({|｜].+[>\])}|｜]", re.DOTALL)
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 # Gemma has tokens for these elements. They occur in documents and control nothing.
@@ -139,42 +140,36 @@ class ControlTokenEncoder:
         self, backend: Any, state: dict[str, Any], added: Mapping[int, Any]
     ) -> tuple[Any, dict[int, int], dict[str, str]]:
         """Return the copy, its ids that differ from the tokenizer's, and the word for each control token."""
-        from tokenizers import AddedToken
-        from tokenizers import Tokenizer as Backend
-
         kept = [entry for entry in state["added_tokens"] if entry["content"] not in self.control]
         changed = {"added_tokens": kept, "post_processor": None, "padding": None, "truncation": None}
-        copy: Any = Backend.from_str(json.dumps(state | changed))
+        source = json.dumps(state | changed)
         nonce = secrets.token_hex(16)
         words = {content: f"<{nonce}.{number}>" for number, content in enumerate(self.control)}
-        copy.add_tokens(
-            [
-                AddedToken(
-                    words[token.content],
-                    single_word=token.single_word,
-                    lstrip=token.lstrip,
-                    rstrip=token.rstrip,
-                    normalized=token.normalized and _is_found(backend, token.content, token_id),
-                )
-                for token_id, token in added.items()
-                if token.content in words
-            ]
-        )
+        tokens = {words[token.content]: token for token in added.values() if token.content in words}
+        copy = _with_words(source, tokens, frozenset())
+        # A normalizer that puts a space in front hides tokens that are searched for in normalised text.
+        normalized = [word for word, token in tokens.items() if token.normalized]
+        hidden = [
+            w for w in normalized if copy.token_to_id(w) not in copy.encode(f"a{w}a", add_special_tokens=False).ids
+        ]
+        if hidden:
+            copy = _with_words(source, tokens, frozenset(hidden))
         names = {entry["content"]: entry["content"] for entry in kept} | words
         ids = {int(copy.token_to_id(name)): int(backend.token_to_id(content)) for content, name in names.items()}
         return copy, ids, words
 
     def _find_anchor(self) -> list[int]:
-        anchor, bare = self._encode_raw(_ANCHOR), self._encode_raw("x")
-        exact = self._encode_raw(_ANCHOR + "x") == [*anchor, *bare]
+        anchor, bare = self._encode_raw(_ANCHORS[0]), self._encode_raw("x")
+        exact = self._encode_raw(_ANCHORS[0] + "x") == [*anchor, *bare]
         exact = exact and self._backend.decode(bare) == "x" and self._backend.decode(self._encode_raw(" x")) == " x"
         return [] if exact else anchor
 
     def _encode_middle(self, text: str) -> list[int]:
-        if not self._anchor:
-            return self._encode_raw(text)
-        ids = self._encode_raw(_ANCHOR + text)
-        return ids[len(self._anchor) :] if ids[: len(self._anchor)] == self._anchor else self._encode_raw(text)
+        for anchor in _ANCHORS if self._anchor else ():
+            head, ids = self._encode_raw(anchor), self._encode_raw(anchor + text)
+            if ids[: len(head)] == head:
+                return ids[len(head) :]
+        return self._encode_raw(text)
 
     def _encode_raw(self, text: str) -> list[int]:
         # A lone surrogate, which JSON can contain, has no UTF-8 encoding and would raise.
@@ -207,9 +202,24 @@ def _is_control(token: Any, template: str) -> bool:
     return _BRACKETED.fullmatch(content) is not None and _HTML.fullmatch(content) is None
 
 
-def _is_found(backend: Any, content: str, token_id: int) -> bool:
-    # A normalizer that puts a space in front hides tokens that are searched for in normalised text.
-    return token_id in backend.encode(f"a{content}a", add_special_tokens=False).ids
+def _with_words(source: str, tokens: Mapping[str, Any], bare: Container[str]) -> Any:
+    """Return a tokenizer with a word for each control token, matched as it is; those in ``bare`` in the text as given."""
+    from tokenizers import AddedToken, Tokenizer
+
+    copy = Tokenizer.from_str(source)
+    copy.add_tokens(
+        [
+            AddedToken(
+                word,
+                single_word=token.single_word,
+                lstrip=token.lstrip,
+                rstrip=token.rstrip,
+                normalized=token.normalized and word not in bare,
+            )
+            for word, token in tokens.items()
+        ]
+    )
+    return copy
 
 
 def _unknown_token(state: Mapping[str, Any], vocabulary: Mapping[str, int]) -> str | None:
