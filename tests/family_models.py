@@ -244,7 +244,7 @@ FAMILIES = {
             eos="<eos>",
             ends=("<eos>", "<end_of_turn>"),
             listed=("<eos>",),
-            config={"head_dim": 32, "sliding_window": 4096, "query_pre_attn_scalar": 32},
+            config={"head_dim": 32, "sliding_window": 4096, "query_pre_attn_scalar": 32, "initializer_range": 0.05},
         ),
         Family(
             "phi3",
@@ -293,13 +293,15 @@ def build_model(family: Family, directory: Path, *, seed: int = 0) -> Path:
         bos_token_id=fast.bos_token_id,
         # Several in config.json for some, one for others; the rest in generation_config.json or the template alone.
         eos_token_id=listed if len(listed) > 1 else listed[0],
-        initializer_range=0.5,
-        **family.config,
+        **{"initializer_range": 0.5, **family.config},
     )
     name = "Gemma3ForCausalLM" if family.architecture == "Gemma3Text" else f"{family.architecture}ForCausalLM"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = getattr(transformers, name)(config)
+    if not config.tie_word_embeddings:
+        # Small logits, so that sampling is nearly even: every end token comes up.
+        model.lm_head.weight.data *= 0.1
     model.generation_config.eos_token_id = listed[0]
     model.save_pretrained(directory)
     return directory
