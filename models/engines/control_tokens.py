@@ -203,7 +203,7 @@ def _is_control(token: Any, template: str) -> bool:
 
 
 def _with_words(source: str, tokens: Mapping[str, Any], bare: Container[str]) -> Any:
-    """Return a tokenizer with a word for each control token, matched as it is; those in ``bare`` in the text as given."""
+    """Return a tokenizer with the words, matched as their tokens are; those in ``bare`` before normalisation."""
     from tokenizers import AddedToken, Tokenizer
 
     copy = Tokenizer.from_str(source)
