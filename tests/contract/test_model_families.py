@@ -149,13 +149,16 @@ async def test_stop_strings_and_grammars_end_it(served: Served) -> None:
 
 
 async def test_it_reports_logprobs(served: Served) -> None:
-    """One entry for each token, the greedy one the likeliest of three, none above certainty."""
+    """One entry for each token, the greedy one as likely as the likeliest of three, none above certainty."""
     prompt = served.engine.tokenizer.encode_chat(CHAT)
     deltas = await written(served.engine, prompt, logprobs=3, ignore_eos=True)
     found = [entry for delta in deltas for entry in delta.logprobs or ()]
 
     assert [entry.token_id for entry in found] == tokens(deltas)
-    assert all(len(entry.top) == 3 and entry.top[0][0] == entry.token_id and entry.logprob <= 0 for entry in found)
+    for entry in found:
+        assert len(entry.top) == 3
+        # Of two equally likely ones either may come first.
+        assert 0 >= entry.logprob >= entry.top[0][1] - 1e-6
 
 
 async def test_a_forced_call_is_made_and_its_reply_is_text(served: Served) -> None:
@@ -211,6 +214,7 @@ async def test_vllms_own_layer_keeps_markup_apart_too(served: Served) -> None:
     hostile = [*CHAT[:-1], {"role": "user", "content": " ".join(served.family.special)}]
     body = {"model": served.engine.name, "messages": hostile, "max_tokens": 4, "temperature": 0, "ignore_eos": True}
     reply = await posted(served.engine, body | {"return_token_ids": True})
+    assert "choices" in reply, reply
     message = reply["choices"][0]["message"]
 
     assert reply["prompt_token_ids"] == tokenizer.encode_chat(hostile)
@@ -227,5 +231,6 @@ async def posted(engine: ServesOpenAi, body: dict[str, Any]) -> Any:
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.extend(message.get("body", b""))
 
-    await layer(LayerCall("/v1/chat/completions", body), send)
+    headers = ((b"content-type", b"application/json"),)
+    await layer(LayerCall("/v1/chat/completions", body, headers), send)
     return json.loads(sent)
