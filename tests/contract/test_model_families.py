@@ -149,14 +149,15 @@ async def test_stop_strings_and_grammars_end_it(served: Served) -> None:
 
 
 async def test_it_reports_logprobs(served: Served) -> None:
-    """One entry for each token, the greedy one as likely as the likeliest of three, none above certainty."""
+    """One entry for each token, the greedy one as likely as the likeliest of up to three, none above certainty."""
     prompt = served.engine.tokenizer.encode_chat(CHAT)
     deltas = await written(served.engine, prompt, logprobs=3, ignore_eos=True)
     found = [entry for delta in deltas for entry in delta.logprobs or ()]
 
     assert [entry.token_id for entry in found] == tokens(deltas)
     for entry in found:
-        assert len(entry.top) == 3
+        # vLLM ranks padding ids of a random model too, which are then left out.
+        assert 1 <= len(entry.top) <= 3
         # Of two equally likely ones either may come first.
         assert 0 >= entry.logprob >= entry.top[0][1] - 1e-6
 
