@@ -37,7 +37,8 @@ class ModelCard:
     """Describe one model that can be served.
 
     ``source`` is a local directory or a hub id (``owner/name``). ``weights_sha256`` maps file name to hex digest; an
-    empty map disables the check. ``prompt_form`` says whether methods write plain text or use the chat template.
+    empty map disables the check. ``prompt_form`` says whether methods write plain text or use the chat template; with
+    None they use it where the loaded tokenizer has one.
     ``genegpt_mask`` is the default choice of GeneGPT's prompt parts: ``full``, ``slim`` or six digits 0/1 in the order
     Dc.1, Dc.2, Dm.1-Dm.4. ``summaries`` is the default of GeneGPT's option of that name: ``full``, or ``lead`` for a
     model whose context is too short to use more than a first sentence. ``trained_for`` names the methods of a model
@@ -53,7 +54,7 @@ class ModelCard:
     licence: str = "unknown"
     description: str = ""
     context_length: int = _FALLBACK_CONTEXT
-    prompt_form: PromptForm = "base"
+    prompt_form: PromptForm | None = None
     genegpt_mask: str = "slim"
     summaries: Summaries = "full"
     trained_for: tuple[str, ...] = ()
@@ -140,7 +141,7 @@ def card_from_request(request: ModelRequest) -> ModelCard:
         name=request.served_name or derive_served_name(request.source),
         source=str(directory) if directory.is_dir() else request.source,
         revision=request.revision,
-        prompt_form=request.prompt_form or _guess_prompt_form(request.source, directory),
+        prompt_form=request.prompt_form,
         allow_download=request.allow_download,
         **extras,
     )
@@ -185,15 +186,6 @@ def _embedded_card(directory: Path) -> ModelCard:
         trained_for=tuple(facts.get("trained_for", ())),
         dtype=facts.get("dtype", "auto"),
     )
-
-
-def _guess_prompt_form(source: str, directory: Path) -> PromptForm:
-    if (directory / "chat_template.jinja").is_file():
-        return "chat"
-    config = directory / "tokenizer_config.json"
-    if config.is_file():
-        return "chat" if _read_json(config).get("chat_template") else "base"
-    return "chat" if re.search(r"instruct|chat|-it\b", source, re.IGNORECASE) else "base"
 
 
 def _read_json(path: Path) -> dict[str, Any]:

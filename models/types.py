@@ -73,13 +73,16 @@ class Delta:
 
     ``text`` never contains a stop string or the text after it; text that could still become a stop string is withheld.
     ``token_ids`` are all tokens sampled in this step, also those that spell the stop string or overshoot it, so the
-    concatenated ids may decode to more than the concatenated text. The counts are set on the last delta of a stream
-    (the one with ``finish_reason``): ``num_cached_tokens`` prompt tokens came from the prefix cache and were not
-    computed again.
+    concatenated ids may decode to more than the concatenated text. ``reasoning`` is what the model thinks before it
+    answers, which is no part of ``text``; the first ``num_reasoning_tokens`` ids are its text and marks. The counts are
+    set on the last delta of a stream (the one with ``finish_reason``): ``num_cached_tokens`` prompt tokens came from
+    the prefix cache and were not computed again.
     """
 
     text: str = ""
+    reasoning: str = ""
     token_ids: tuple[int, ...] = ()
+    num_reasoning_tokens: int = 0
     logprobs: tuple[TokenLogprob, ...] | None = None
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None

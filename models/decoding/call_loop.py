@@ -126,7 +126,8 @@ class Segment:
     """Hold the result of one generation.
 
     ``text`` excludes the stop string; ``token_ids`` are as sampled. ``num_streamed`` characters of ``text`` were
-    already shown. ``timeout``: the generation was cut off at the total time limit.
+    already shown. The first ``num_reasoning_tokens`` ids are thinking, which is no part of ``text``. ``timeout``: the
+    generation was cut off at the total time limit.
     """
 
     text: str
@@ -137,6 +138,15 @@ class Segment:
     num_prompt_tokens: int = 0
     num_cached_tokens: int = 0
     num_streamed: int = 0
+    num_reasoning_tokens: int = 0
+
+    @property
+    def text_ids(self) -> tuple[int, ...]:
+        return self.token_ids[self.num_reasoning_tokens :]
+
+    @property
+    def text_logprobs(self) -> tuple[TokenLogprob, ...] | None:
+        return None if self.logprobs is None else self.logprobs[self.num_reasoning_tokens :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +222,7 @@ class CallLoop:
 
     def on_segment(self, segment: Segment, at: float) -> Generate | Fetch | Finish:
         self._count(segment)
+        self._transcript.add_thinking(segment.token_ids[: segment.num_reasoning_tokens])
         stop = segment.stop_reason
         if segment.finish_reason != "stop" or not isinstance(stop, str):
             return self._end(segment, segment.text, segment.finish_reason, stop)
@@ -242,7 +253,7 @@ class CallLoop:
         if at >= self._request.limits.total_timeout_s:
             return self._end(segment, text, "timeout", None)
         emit = self._unseen(segment, text)
-        self._transcript.add_sampled(text, segment.token_ids, segment.logprobs, then_reply=True)
+        self._transcript.add_sampled(text, segment.text_ids, segment.text_logprobs, then_reply=True)
         self._num_calls += 1
         self._refused = call.ordinal >= self._request.limits.max_calls
         refusal = CallReply(LIMIT_REPLY, "refused", {"error_type": "CallLimit"}) if self._refused else None
@@ -253,7 +264,7 @@ class CallLoop:
         text = written + self._overshoot(segment, written)
         self._scanner.feed(text[len(written) :])
         unseen = self._unseen(segment, text)
-        self._transcript.add_sampled(text, segment.token_ids, segment.logprobs, then_reply=False)
+        self._transcript.add_sampled(text, segment.text_ids, segment.text_logprobs, then_reply=False)
         self._withheld = self._beginning_of_stop(unseen)
         return self._resume(unseen[: len(unseen) - len(self._withheld)], at)
 
@@ -263,7 +274,7 @@ class CallLoop:
         It is kept if it completes no stop string and has no partial character. The model's own tokens then stay as
         sampled, as if generation had not stopped there.
         """
-        spelled = decode_continuation(segment.token_ids, self._tokenizer)
+        spelled = decode_continuation(segment.text_ids, self._tokenizer)
         if not spelled.startswith(written):
             return ""
         extra = spelled[len(written) :]
@@ -352,7 +363,7 @@ class CallLoop:
         stop_reason: str | int | None,
     ) -> Finish:
         emit = self._unseen(segment, text)
-        self._transcript.add_last(text, segment.token_ids, segment.logprobs)
+        self._transcript.add_last(text, segment.text_ids, segment.text_logprobs)
         return self._finish(reason, stop_reason, emit)
 
     def _finish(self, reason: LoopFinish, stop_reason: str | int | None, emit: str) -> Finish:

@@ -42,7 +42,7 @@ async def run(engine: Engine, request: LoopRequest, handler: CallHandler) -> Asy
                 async for event in sampled:
                     yield event
             action = loop.on_segment(reader.segment(), timer.elapsed_s())
-            if action.emit or reader.last.token_ids:
+            if action.emit or reader.last.reasoning or reader.last.token_ids:
                 yield replace(_as_event(reader.last), text=action.emit)
         else:
             yield CallStarted(action.call)
@@ -92,7 +92,7 @@ class _SegmentReader:
         event = _as_event(delta)
         if delta.text and self.withheld:
             event, self.withheld = replace(event, text=self.withheld + delta.text), ""
-        return event if event.text or event.token_ids else None
+        return event if event.text or event.reasoning or event.token_ids else None
 
     def time_out(self) -> None:
         self._timed_out = True
@@ -103,6 +103,7 @@ class _SegmentReader:
         return Segment(
             text="".join(delta.text for delta in deltas),
             token_ids=tuple(token for delta in deltas for token in delta.token_ids),
+            num_reasoning_tokens=sum(delta.num_reasoning_tokens for delta in deltas),
             logprobs=_joined_logprobs(deltas),
             finish_reason="timeout" if self._timed_out else finish_reason,
             stop_reason=last.stop_reason,
@@ -161,7 +162,8 @@ async def _ask(handler: CallHandler, call: Call, request: LoopRequest, timer: _T
 
 
 def _as_event(delta: Delta) -> TextSampled:
-    return TextSampled(delta.text, delta.token_ids, delta.logprobs)
+    logprobs = None if delta.logprobs is None else delta.logprobs[delta.num_reasoning_tokens :]
+    return TextSampled(delta.text, delta.token_ids, logprobs, delta.reasoning)
 
 
 def _joined_logprobs(deltas: Sequence[Delta]) -> tuple[TokenLogprob, ...] | None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from models.decoding.tool_formats import ToolFormat
 from models.engines.base import Tokenizer
-from models.engines.text import TextStream
+from models.engines.text import IncrementalDecoder, StopScanner
 from models.types import Delta
 
 
@@ -52,20 +52,19 @@ class ToolCallReader:
     """
 
     def __init__(self, tokenizer: Tokenizer, form: ToolFormat, names: Collection[str], stops: Sequence[str]) -> None:
-        self._stream = TextStream(ToolTokens(tokenizer, (form.begin, form.end, _ARGS)), stops)
+        self._decoder = IncrementalDecoder(ToolTokens(tokenizer, (form.begin, form.end, _ARGS)))
+        self._scanner = StopScanner(stops)
         self._parser = CallParser(form, names)
 
     def feed(self, delta: Delta) -> list[str | ToolCall]:
-        """Return the text and the calls that the delta completes."""
-        found: list[str | ToolCall] = []
-        ended_by_token = delta.finish_reason == "stop" and delta.stop_reason is None
-        for place, token_id in enumerate(delta.token_ids, start=1):
-            is_eos = ended_by_token and place == len(delta.token_ids)
-            text, _ = self._stream.advance(token_id, is_eos=is_eos, is_last=False)
-            found += self._parser.feed(text)
+        """Return the text and the calls that the delta completes; thinking holds none."""
+        ids = delta.token_ids[delta.num_reasoning_tokens :]
+        if delta.finish_reason == "stop" and delta.stop_reason is None:
+            ids = ids[:-1]  # the end token
+        found = self._parser.feed(self._scanner.feed(self._decoder.feed(ids)))
         if delta.finish_reason is not None:
-            found += self._parser.feed(self._stream.flush())
-            found += self._parser.finish()
+            rest = self._scanner.feed(self._decoder.flush()) + self._scanner.flush()
+            found += [*self._parser.feed(rest), *self._parser.finish()]
         return found
 
 

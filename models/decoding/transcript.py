@@ -156,6 +156,13 @@ class _Sampled:
     logprobs: list[TokenLogprob | None] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _Thinking:
+    """Hold the tokens of thinking, which stay in the sequence but are no part of its text."""
+
+    token_ids: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class _Injected:
     """Hold one reply in the sequence.
@@ -175,14 +182,14 @@ class Transcript:
         self._prompt_ids = tuple(prompt_ids)
         self._tokenizer = tokenizer
         self._reply_suffix = reply_suffix
-        self._parts: list[_Sampled | _Injected] = []
+        self._parts: list[_Sampled | _Injected | _Thinking] = []
         self._rest = ""
 
     def token_ids(self) -> tuple[int, ...]:
         """Return all ids that the engine has to continue."""
         ids = list(self._prompt_ids)
         for part in self._parts:
-            ids += part.token_ids if isinstance(part, _Sampled) else part.in_context
+            ids += part.in_context if isinstance(part, _Injected) else part.token_ids
         return tuple(ids)
 
     def sampled_ids(self) -> tuple[int, ...]:
@@ -190,8 +197,13 @@ class Transcript:
         return tuple(token for part in self._parts if isinstance(part, _Sampled) for token in part.token_ids)
 
     def num_tokens(self) -> int:
-        sizes = (len(p.token_ids if isinstance(p, _Sampled) else p.in_context) for p in self._parts)
+        sizes = (len(p.in_context if isinstance(p, _Injected) else p.token_ids) for p in self._parts)
         return len(self._prompt_ids) + sum(sizes)
+
+    def add_thinking(self, token_ids: Sequence[int]) -> None:
+        """Append the tokens of thinking, if any; text sampled before them is not changed any more."""
+        if token_ids:
+            self._parts.append(_Thinking(tuple(token_ids)))
 
     def add_sampled(
         self, text: str, token_ids: Sequence[int], logprobs: Sequence[TokenLogprob] | None, *, then_reply: bool
@@ -255,7 +267,8 @@ class Transcript:
 
     def spans(self) -> tuple[Span, ...]:
         """Return the sampled and injected spans in order, replies as they were first injected."""
-        spans = [_sampled_span(p) if isinstance(p, _Sampled) else p.span for p in self._parts]
+        texts = (part for part in self._parts if not isinstance(part, _Thinking))
+        spans = [_sampled_span(p) if isinstance(p, _Sampled) else p.span for p in texts]
         return tuple(span for span in spans if span.text)
 
     def _open_sampled(self) -> _Sampled:

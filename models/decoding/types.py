@@ -97,11 +97,15 @@ class LoopUsage:
 
 @dataclass(frozen=True, slots=True)
 class TextSampled:
-    """Report new text of the model, including a call's own text and its arrow."""
+    """Report new text of the model, including a call's own text and its arrow.
+
+    ``reasoning`` is what the model thinks before that text and no part of it. ``logprobs`` are those of the text.
+    """
 
     text: str
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprob, ...] | None = None
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

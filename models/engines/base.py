@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from models.engines.thinking import ThinkingTokens
 from models.errors import ContextTooLong, UnsupportedParam
 from models.types import Delta, EngineStats, GenerateParams
 
@@ -45,7 +46,9 @@ class Tokenizer(Protocol):
     def eos_token_ids(self) -> frozenset[int]: ...
 
     @property
-    def bos_token_id(self) -> int | None: ...
+    def bos_token_id(self) -> int | None:
+        """Return the token that the tokenizer puts in front of a text, None where it puts none."""
+        ...
 
     @property
     def has_chat_template(self) -> bool: ...
@@ -59,8 +62,17 @@ class Tokenizer(Protocol):
         """Return the id of the special token that is written ``token``, or None."""
         ...
 
+    @property
+    def thinking(self) -> ThinkingTokens | None:
+        """Return the tokens between which the model thinks before it answers, None where there are none."""
+        ...
+
     def encode(self, text: str) -> list[int]:
-        """Encode plain text, without BOS; text that spells a special token becomes ordinary tokens."""
+        """Encode text that continues a sequence, without BOS; text that spells a control token is ordinary tokens."""
+        ...
+
+    def encode_start(self, text: str) -> list[int]:
+        """Encode text that begins a sequence, as the model was trained: with BOS and a space where it has them."""
         ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -83,12 +95,13 @@ class Tokenizer(Protocol):
     ) -> list[int]:
         """Apply the model's chat template.
 
-        Message text cannot produce special tokens (role markup is data). Messages have ``role`` and ``content``; those
-        with calls also ``tool_calls``, as objects, and replies to calls ``tool_call_id``. ``tools`` are OpenAI's
-        objects.
+        Message text cannot produce control tokens: markup comes from the template alone. Messages have ``role`` and
+        ``content``; those with calls also ``tool_calls``, as objects, and replies to calls ``tool_call_id``. ``tools``
+        are OpenAI's objects. Where the template has no system role or demands turns in alternation, the system text
+        goes into the first user turn and adjacent messages of one role become one.
 
         Raises:
-            UnsupportedParam: the model has no chat template, or tools or calls spell a special token.
+            UnsupportedParam: the model has no chat template, or it refuses the messages or has no place for tools.
         """
         ...
 

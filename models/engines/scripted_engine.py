@@ -20,6 +20,7 @@ from models.catalog import ModelCard
 from models.engines.base import Tokenizer, block_hashes, check_request
 from models.engines.options import EngineOptions
 from models.engines.text import TextStream
+from models.engines.thinking import ThinkingTokens
 from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
 
@@ -30,12 +31,18 @@ _END_OF_TURN = 261
 
 
 class ByteTokenizer:
-    """Map ids 0-255 to bytes, the next ones to special tokens, then to ``extra_tokens`` (matched longest first)."""
+    """Map ids 0-255 to bytes, the next ones to special tokens, then to ``extra_tokens`` (matched longest first).
 
-    def __init__(self, extra_tokens: Sequence[str] = (), *, chat: bool = True) -> None:
+    With ``thinks`` the extra tokens ``<think>`` and ``</think>`` are around thinking, also in a script.
+    """
+
+    def __init__(self, extra_tokens: Sequence[str] = (), *, chat: bool = True, thinks: bool = False) -> None:
         self._chat = chat
         first = _FIRST_SPECIAL + len(_SPECIALS)
-        self._extra = {token: first + i for i, token in enumerate(dict.fromkeys(extra_tokens)) if token}
+        marks = ("<think>", "</think>") if thinks else ()
+        extra = dict.fromkeys((*extra_tokens, *marks))
+        self._extra = {token: first + i for i, token in enumerate(extra) if token}
+        self._thinking = ThinkingTokens.of(self._extra) if thinks else None
         self._pieces = [bytes([i]) for i in range(256)] + [b""] * len(_SPECIALS) + [t.encode() for t in self._extra]
         longest_first = sorted(self._extra, key=len, reverse=True)
         self._splitter = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")") if longest_first else None
@@ -55,6 +62,13 @@ class ByteTokenizer:
     @property
     def has_chat_template(self) -> bool:
         return self._chat
+
+    @property
+    def thinking(self) -> ThinkingTokens | None:
+        return self._thinking
+
+    def encode_start(self, text: str) -> list[int]:
+        return [_FIRST_SPECIAL, *self.encode(text)]
 
     def encode(self, text: str) -> list[int]:
         if self._splitter is None:
@@ -270,7 +284,7 @@ class ScriptedEngine:
         self._count(prompt_tokens_cached=cached, prompt_tokens_computed=len(prompt_ids) - cached)
         prompt = self._tokenizer.decode(prompt_ids)
         self.requests.append(ScriptedRequest(request_id, prompt, params, cached))
-        stream = TextStream(self._tokenizer, params.stop)
+        stream = TextStream(self._tokenizer, params, prompt_ids)
         script = self._tokenizer.encode(self._continuation(prompt))
         room = min(params.max_tokens, self.max_model_len - len(prompt_ids))
         written: list[int] = []
@@ -279,7 +293,8 @@ class ScriptedEngine:
             while finish is None:
                 await self._pause(len(written))
                 if aborted.is_set():
-                    delta = Delta(text=stream.flush(), finish_reason="abort")
+                    text = stream.flush()
+                    delta = Delta(text=text, reasoning=stream.thought, finish_reason="abort")
                 else:
                     written.append(self._next_token(script, len(written)))
                     delta = self._write(stream, written[-1], params, is_last=len(written) == room)
@@ -309,7 +324,9 @@ class ScriptedEngine:
         text, finish = stream.advance(token, is_eos=is_eos, is_last=is_last)
         return Delta(
             text=text,
+            reasoning=stream.thought,
             token_ids=(token,),
+            num_reasoning_tokens=int(stream.was_thought),
             logprobs=self._logprobs(token, params.logprobs),
             finish_reason=finish,
             stop_reason=stream.stop_matched,

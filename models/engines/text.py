@@ -6,50 +6,52 @@ whole characters only and no part of a stop string. Knows nothing of models or s
 
 from __future__ import annotations
 
-import json
 import re
-import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from models.engines.base import Tokenizer
+from models.engines.chat_template import ChatTemplate, template_source
+from models.engines.control_tokens import ControlTokenEncoder, TextMask
+from models.engines.thinking import ThinkingTokens, begins_thinking
 from models.errors import ModelNotFound, UnsupportedParam
-from models.types import FinishReason
-
-# Tokenised in front of text (and removed again) where the tokenizer treats the start of a text specially.
-_ANCHOR = "\n"
-_ROLE = re.compile(r"[a-z_]{1,32}")
-_ESCAPED_TAB = "\\t"
+from models.types import FinishReason, GenerateParams
 
 
 class HfTokenizer:
     """Implement ``Tokenizer`` with a transformers fast tokenizer.
 
-    ``eos_token_ids`` are added to the tokenizer's own (generation configs list more).
+    ``eos_token_ids`` are added to the tokenizer's own and to the token with which the chat template ends a reply.
     """
 
     def __init__(self, fast: Any, eos_token_ids: Iterable[int] = ()) -> None:
         from tokenizers import Tokenizer as Backend
 
         self.fast = fast
-        serialised = fast.backend_tokenizer.to_str()
-        self._markup = Backend.from_str(serialised)
-        self._plain = Backend.from_str(serialised)
-        self._plain.encode_special_tokens = True
-        for backend in (self._markup, self._plain):
-            backend.no_padding()
-            backend.no_truncation()
-        self._special = {i for i, t in self._plain.get_added_tokens_decoder().items() if t.special}
+        self._template = ChatTemplate(fast, template_source(fast.chat_template))
+        self._backend = Backend.from_str(fast.backend_tokenizer.to_str())
+        self._backend.no_padding()
+        self._backend.no_truncation()
+        self._encoder = ControlTokenEncoder(self._backend, self._template.source)
+        self._thinking = ThinkingTokens.of(self._encoder.control)
+        self._begin = _tokens_put_in_front(self._backend)
+        self._vocab_size = max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         own_eos = () if fast.eos_token_id is None else (int(fast.eos_token_id),)
-        self._eos = frozenset(eos_token_ids) | frozenset(own_eos)
-        self._vocab_size = max(self._plain.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-        self._anchor = [] if _is_byte_level(serialised) else self._encode_raw(self._plain, _ANCHOR)
+        self._eos = frozenset((*eos_token_ids, *own_eos, *self._end_of_turn()))
+        # What ``decode`` leaves out.
+        self._special = {i for i, token in self._backend.get_added_tokens_decoder().items() if token.special}
         self._by_text: dict[str, int] | None = None
 
     @classmethod
-    def load(cls, source: str, *, revision: str | None = None, local_only: bool = True) -> HfTokenizer:
-        """Read the tokenizer and the generation config of a model directory or hub id.
+    def load(
+        cls, source: str, *, revision: str | None = None, local_only: bool = True, chat_template: Path | None = None
+    ) -> HfTokenizer:
+        """Read the tokenizer and the end tokens of a model directory or hub id.
+
+        ``chat_template`` is a Jinja file in place of the model's own template.
 
         Raises:
             ModelNotFound: files are missing, damaged, or hold no fast tokenizer.
@@ -62,7 +64,14 @@ class HfTokenizer:
             raise ModelNotFound(f"no usable tokenizer in {source}: {_first_line(error)}") from error
         if not getattr(fast, "is_fast", False):
             raise ModelNotFound(f"the tokenizer of {source} has no fast form (tokenizer.json)")
-        return cls(fast, _generation_eos(source, revision=revision, local_only=local_only))
+        if chat_template is not None:
+            try:
+                fast.chat_template = chat_template.read_text(encoding="utf-8")
+            except (OSError, ValueError) as error:
+                raise ModelNotFound(
+                    f"the chat template {chat_template} cannot be read: {_first_line(error)}"
+                ) from error
+        return cls(fast, _configured_eos(source, revision=revision, local_only=local_only))
 
     @property
     def vocab_size(self) -> int:
@@ -75,29 +84,37 @@ class HfTokenizer:
 
     @property
     def bos_token_id(self) -> int | None:
-        bos = self.fast.bos_token_id
-        return None if bos is None else int(bos)
+        return self._begin[0] if self._begin else None
 
     @property
     def has_chat_template(self) -> bool:
-        return bool(self.fast.chat_template)
+        return bool(self._template.source)
+
+    @property
+    def thinking(self) -> ThinkingTokens | None:
+        return self._thinking
+
+    @property
+    def thinks_by_default(self) -> bool:
+        """Return whether the chat template lets the model think where a request does not say so."""
+        if self._thinking is None or not self.has_chat_template:
+            return False
+        opens = self._thinking.is_open(self.encode_chat([{"role": "user", "content": "a"}]))
+        return opens or "enable_thinking" in self._template.source
 
     def encode(self, text: str) -> list[int]:
-        if not text:
-            return []
-        if not self._anchor:
-            return self._encode_raw(self._plain, text)
-        ids = self._encode_raw(self._plain, _ANCHOR + text)
-        if ids[: len(self._anchor)] == self._anchor:
-            return ids[len(self._anchor) :]
-        return self._encode_raw(self._plain, text)
+        return self._encoder.encode(text)
+
+    def encode_start(self, text: str) -> list[int]:
+        return [*self._begin, *self._encoder.encode_start(text)]
 
     def decode(self, token_ids: Sequence[int]) -> str:
         known = [i for i in token_ids if 0 <= i < self._vocab_size]
-        if not self._anchor:
-            return str(self._plain.decode(known, skip_special_tokens=True))
-        anchored = str(self._plain.decode([*self._anchor, *known], skip_special_tokens=True))
-        return anchored[len(self._plain.decode(self._anchor, skip_special_tokens=True)) :]
+        anchor = self._encoder.anchor
+        if not anchor:
+            return str(self._backend.decode(known, skip_special_tokens=True))
+        anchored = str(self._backend.decode([*anchor, *known], skip_special_tokens=True))
+        return anchored[len(self._backend.decode(anchor, skip_special_tokens=True)) :]
 
     def token_id(self, token: str) -> int | None:
         ids = self.encode(token)
@@ -112,7 +129,7 @@ class HfTokenizer:
         return tool_template_of(self.fast.chat_template)
 
     def special_id(self, token: str) -> int | None:
-        token_id = self._plain.token_to_id(token)
+        token_id = self._backend.token_to_id(token)
         return token_id if token_id in self._special else None
 
     def encode_chat(
@@ -128,67 +145,55 @@ class HfTokenizer:
             raise UnsupportedParam("there are no messages", param="messages")
         if tools and self.tool_template is None:
             raise UnsupportedParam("the chat template has no place for tools", param="tools")
-        self._check_markup(tools, "tools")
-        self._check_markup([message.get("tool_calls") for message in messages], "messages")
-        marks = [f"mark{secrets.token_hex(8)}" for _ in messages]
-        rendered = self._render(messages, marks, {"add_generation_prompt": add_generation_prompt, "tools": tools})
-        contents = {mark: message["content"] for mark, message in zip(marks, messages, strict=True)}
-        for message, mark in zip(messages, marks, strict=True):
-            # Templates show either the calls of a message or its text.
-            if mark not in rendered and not message.get("tool_calls"):
-                raise UnsupportedParam(f"the chat template drops a {message['role']!r} message", param="messages")
-        return self._encode_rendered(rendered, contents)
+        with_tools: dict[str, Any] = {"tools": list(tools), "chat_template": self.tool_template} if tools else {}
+        return self.encode_conversation(messages, add_generation_prompt=add_generation_prompt, **with_tools)
 
-    def _check_markup(self, values: object, param: str) -> None:
-        """Refuse text that templates write into the markup as it stands, where it spells a special token."""
-        for text in texts_in(values):
-            if not self._special.isdisjoint(self._encode_raw(self._markup, text)):
-                raise UnsupportedParam(f"{param}: text spells a special token of the model; rephrase it", param=param)
+    def encode_conversation(
+        self, messages: Sequence[Mapping[str, Any]], *, chat_template: str | None = None, **variables: Any
+    ) -> list[int]:
+        """Apply the chat template to messages of any form, with ``variables`` for it (tools, documents).
 
-    def _render(self, messages: Sequence[Mapping[str, Any]], marks: Sequence[str], options: Mapping[str, Any]) -> str:
-        from jinja2 import TemplateError
+        ``chat_template`` is the source of another of the model's templates.
 
-        for message in messages:
-            # A role is written into the markup as it stands, so it must not be free text.
-            if not _ROLE.fullmatch(message["role"]):
-                raise UnsupportedParam(f"not a role: {message['role'][:32]!r}", param="messages")
-        # The tabs, which no template writes itself, show whether the template strips its input.
-        stand_ins = [
-            {**message, "content": f"\t{mark}\t" if message["content"] else ""}
-            for message, mark in zip(messages, marks, strict=True)
-        ]
-        try:
-            tools = list(options["tools"]) or None
-            return str(self.fast.apply_chat_template(stand_ins, tokenize=False, **{**options, "tools": tools}))
-        except (TemplateError, ValueError) as error:
-            raise UnsupportedParam(f"the chat template refuses: {_first_line(error)}", param="messages") from error
+        Raises:
+            UnsupportedParam: the template refuses them.
+        """
+        if all(message.keys() == {"role", "content"} and isinstance(message["content"], str) for message in messages):
+            messages = self._template.arrange(messages)
+        mask = TextMask.of(self._encoder.characters, [*messages, variables])
+        masked = [self._masked(message, mask) for message in messages]
+        given = {key: mask.hide(value) for key, value in variables.items()}
+        rendered = self._template.render(masked, given | {"chat_template": chat_template or self._template.source})
+        return self._encoder.encode_rendered(rendered, mask)
 
-    def _encode_rendered(self, rendered: str, contents: Mapping[str, str]) -> list[int]:
-        ids: list[int] = []
-        for piece in re.split(r"((?:\t|\\t)?(?:" + "|".join(contents) + r")(?:\t|\\t)?)", rendered):
-            mark = piece.strip().removeprefix(_ESCAPED_TAB).removesuffix(_ESCAPED_TAB)
-            if mark not in contents:
-                ids += self._encode_raw(self._markup, piece)
-                continue
-            text = contents[mark]
-            if piece.startswith(_ESCAPED_TAB):
-                # The template writes this message as a JSON string.
-                ids += self.encode(json.dumps(text, ensure_ascii=False)[1:-1])
-                continue
-            text = text if piece.startswith("\t") else text.lstrip()
-            ids += self.encode(text if piece.endswith("\t") else text.rstrip())
-        return ids
+    def _masked(self, message: Mapping[str, Any], mask: TextMask) -> dict[str, Any]:
+        masked: dict[str, Any] = mask.hide(message)
+        if message["role"] == "assistant" and isinstance(message.get("content"), str):
+            masked["content"] = self._masked_reply(message["content"], mask)
+        return masked
 
-    @staticmethod
-    def _encode_raw(backend: Any, text: str) -> list[int]:
-        # A lone surrogate, which JSON can contain, has no UTF-8 encoding and would raise.
-        clean = text.encode("utf-8", errors="replace").decode()
-        return list(backend.encode(clean, add_special_tokens=False).ids)
+    def _masked_reply(self, text: str, mask: TextMask) -> Any:
+        """Mask an earlier reply, except what the template reads in it to cut its thinking."""
+        thinking = self._thinking
+        if thinking is None or thinking.end_text not in self._template.source:
+            return mask.hide(text)
+        thoughts, end, rest = text.rpartition(thinking.end_text)
+        before, start, inner = thoughts.partition(thinking.start_text)
+        if not end:
+            return mask.hide(text)
+        return mask.hide(before) + start + mask.hide(inner) + end + mask.hide(rest)
+
+    def _end_of_turn(self) -> tuple[int, ...]:
+        if not self.has_chat_template:
+            return ()
+        end = self._encoder.leading_control(self._template.after_reply())
+        return () if end is None else (end,)
 
     def _index_by_text(self) -> dict[str, int]:
+        control = frozenset(self._encoder.control.values())
         index: dict[str, int] = {}
         for token_id in range(self._vocab_size):
-            if token_id not in self._special:
+            if token_id not in control:
                 index.setdefault(self.decode((token_id,)), token_id)
         return index
 
@@ -213,39 +218,27 @@ def tool_template_of(template: str | Mapping[str, str] | None) -> str | None:
     return template if "tools" in names else None
 
 
-def texts_in(value: object) -> Iterator[str]:
-    """Yield all keys and texts in a JSON value."""
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, Mapping):
-            waiting += [*one, *one.values()]
-        elif isinstance(one, list | tuple):
-            waiting += one
+def _tokens_put_in_front(backend: Any) -> tuple[int, ...]:
+    """Return what the tokenizer puts in front of a text that begins a sequence: BOS, for most nothing."""
+    bare, whole = (list(backend.encode("a", add_special_tokens=special).ids) for special in (False, True))
+    starts = (start for start in range(len(whole)) if whole[start : start + len(bare)] == bare)
+    return tuple(whole[: next(starts, 0)])
 
 
-def _is_byte_level(serialised: str) -> bool:
-    decoder = json.loads(serialised).get("decoder") or {}
-    parts = decoder.get("decoders", [decoder])
-    return any(part.get("type") == "ByteLevel" for part in parts)
+def _configured_eos(source: str, *, revision: str | None, local_only: bool) -> frozenset[int]:
+    """Return the end tokens of config.json and generation_config.json together; each may list several."""
+    from transformers import GenerationConfig, PreTrainedConfig
 
-
-def _generation_eos(source: str, *, revision: str | None, local_only: bool) -> frozenset[int]:
-    from transformers import GenerationConfig
-
-    if Path(source).is_dir() and not (Path(source) / "generation_config.json").is_file():
-        return frozenset()
-    try:
-        config = GenerationConfig.from_pretrained(source, revision=revision, local_files_only=local_only)
-    except OSError:
-        # Optional file: without it the tokenizer's own end token is the only one.
-        return frozenset()
-    eos = config.eos_token_id
-    if eos is None:
-        return frozenset()
-    return frozenset(eos) if isinstance(eos, (list, tuple)) else frozenset({int(eos)})
+    where: dict[str, Any] = {"revision": revision, "local_files_only": local_only}
+    found: list[object] = []
+    with suppress(OSError):  # a tokenizer alone
+        config, _ = PreTrainedConfig.get_config_dict(source, **where)
+        found += [part.get("eos_token_id") for part in (config, config.get("text_config")) if isinstance(part, dict)]
+    if not Path(source).is_dir() or (Path(source) / "generation_config.json").is_file():
+        with suppress(OSError):  # an optional file
+            found.append(GenerationConfig.from_pretrained(source, **where).eos_token_id)
+    ids = [i for entry in found for i in (entry if isinstance(entry, (list, tuple)) else [entry])]
+    return frozenset(i for i in ids if isinstance(i, int) and i >= 0)
 
 
 def _first_line(error: BaseException) -> str:
@@ -367,11 +360,23 @@ class IncrementalDecoder:
 
 
 class TextStream:
-    """Turn token ids into text that is safe to send: an ``IncrementalDecoder`` followed by a ``StopScanner``."""
+    """Turn token ids into text that is safe to send: an ``IncrementalDecoder`` followed by a ``StopScanner``.
 
-    def __init__(self, tokenizer: Decoder, stops: Sequence[str]) -> None:
+    Thinking, which can only begin a reply, is no part of that text and holds no stop strings. ``thought`` is what the
+    last call has read of it, and ``was_thought`` says whether its token belongs to the thinking: to its text, its marks
+    or the white space behind it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, params: GenerateParams, prompt_ids: Sequence[int]) -> None:
         self._decoder = IncrementalDecoder(tokenizer)
-        self._scanner = StopScanner(stops)
+        self._scanner = StopScanner(params.stop)
+        self._marks = tokenizer.thinking
+        self._is_thinking = begins_thinking(self._marks, prompt_ids, params.grammar)
+        self._has_text = False
+        self._follows_thinking = False
+        self._thoughts = ""
+        self.thought = ""
+        self.was_thought = False
 
     @property
     def stop_matched(self) -> str | None:
@@ -379,13 +384,54 @@ class TextStream:
 
     def advance(self, token_id: int, *, is_eos: bool, is_last: bool) -> tuple[str, FinishReason | None]:
         """Return the new text, and the finish reason if the stream ends with this token; EOS itself has no text."""
-        text = "" if is_eos else self._scanner.feed(self._decoder.feed((token_id,)))
+        self.thought, self.was_thought = "", False
+        text = "" if is_eos else self._scanner.feed(self._read(token_id))
         if is_eos or is_last:
-            text += self.flush()
+            text += self._flush()
         if is_eos or self._scanner.matched is not None:
             return text, "stop"
         return text, "length" if is_last else None
 
     def flush(self) -> str:
         """Return the rest, when generation ends for another reason than a stop string (which it may still complete)."""
-        return self._scanner.feed(self._decoder.flush()) + self._scanner.flush()
+        self.thought, self.was_thought = "", False
+        return self._flush()
+
+    def _flush(self) -> str:
+        rest = self._decoder.flush()
+        if self._is_thinking:
+            self._think(rest)
+            rest = ""
+        return self._scanner.feed(rest) + self._scanner.flush()
+
+    def _read(self, token_id: int) -> str:
+        """Return the token's text, "" for one that belongs to the thinking."""
+        marks = self._marks
+        if marks is None:
+            return self._decoder.feed((token_id,))
+        is_mark = token_id in (marks.start, marks.end) and (self._is_thinking or not self._has_text)
+        if is_mark:
+            rest = self._decoder.flush()
+            if self._is_thinking:
+                self._think(rest)
+            self._is_thinking, self._follows_thinking = token_id == marks.start, True
+            self.was_thought = True
+            return ""
+        text = self._decoder.feed((token_id,))
+        if self._is_thinking:
+            self._think(text)
+            self.was_thought = True
+            return ""
+        return self._answer_text(text)
+
+    def _answer_text(self, text: str) -> str:
+        if self._follows_thinking and not self._has_text:
+            text, before = text.lstrip(), text
+            self.was_thought = bool(before) and not text
+        self._has_text = self._has_text or bool(text.strip())
+        return text
+
+    def _think(self, text: str) -> None:
+        # Models begin their thinking on a new line.
+        self.thought += text if self._thoughts else text.lstrip("\n")
+        self._thoughts = self._thoughts or self.thought

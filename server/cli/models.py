@@ -15,7 +15,7 @@ def list_models(cli_settings: GivenSettings) -> int:
 
     cards = find_cards(settings)
     for card in cards:
-        facts = f"{card.prompt_form}, {card.context_length} tokens, {card.licence}"
+        facts = f"{card.prompt_form or 'form by its tokenizer'}, {card.context_length} tokens, {card.licence}"
         print(f"{card.name}\t{facts}\t{card.description or card.source}")
         for method in METHOD_NAMES:
             print(f"{card.name}:{method}")

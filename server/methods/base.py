@@ -307,13 +307,13 @@ class Method(Protocol):
 
 
 def uses_chat_template(engine: Engine, card: ModelCard) -> bool:
-    return card.prompt_form == "chat" and engine.tokenizer.has_chat_template
+    """Return whether the model chats: its loaded tokenizer decides, unless the settings name the form."""
+    return card.prompt_form != "base" and engine.tokenizer.has_chat_template
 
 
 def plain_ids(engine: Engine, text: str) -> list[int]:
-    """Return the tokens of the text, preceded by the model's beginning-of-sequence token where it has one."""
-    bos = engine.tokenizer.bos_token_id
-    return [*([] if bos is None else [bos]), *engine.tokenizer.encode(text)]
+    """Return the tokens of a text that begins a sequence, as the model was trained to read it."""
+    return engine.tokenizer.encode_start(text)
 
 
 def ids_of(ask: AnswerRequest, engine: Engine, card: ModelCard) -> list[int]:
@@ -330,6 +330,11 @@ def ids_of(ask: AnswerRequest, engine: Engine, card: ModelCard) -> list[int]:
     last = max(i for i, m in enumerate(ask.messages) if m.role == "user")
     earlier = [m.content.strip() for i, m in enumerate(ask.messages) if i != last and m.content.strip()]
     return plain_ids(engine, "\n\n".join([*earlier, f"Question: {ask.messages[last].content.strip()}\nAnswer:"]))
+
+
+def answer_logprobs(delta: Delta) -> tuple[TokenLogprob, ...] | None:
+    """Return the log-probabilities of the delta's tokens, those of its thinking left out."""
+    return None if delta.logprobs is None else delta.logprobs[delta.num_reasoning_tokens :]
 
 
 def usage_of(prompt_tokens: int, sampled: int, last: Delta) -> LoopUsage:

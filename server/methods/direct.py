@@ -32,6 +32,7 @@ from server.methods.base import (
     TextDelta,
     ToolCalled,
     TranscriptDelta,
+    answer_logprobs,
     ids_of,
     usage_of,
     uses_chat_template,
@@ -60,7 +61,7 @@ class Direct:
         engine = self._lifecycle.get()
         form = self._tool_format(engine) if ask.tools else None
         prompt_ids = ids_of(ask, engine, self._lifecycle.card)
-        params = _params(ask, engine, len(prompt_ids), stop=_stops(ask, self._lifecycle.card))
+        params = _params(ask, engine, len(prompt_ids), stop=_stops(ask, engine, self._lifecycle.card))
         if ask.tools and form:
             params = replace(params, grammar=tool_grammar(ask.tools, form))
         reading = _Calls(ask.tools, form, engine, params) if ask.tools and form else None
@@ -72,8 +73,11 @@ class Direct:
                 text = delta.text.lstrip() if not written and ask.prompt is None else delta.text
                 written += text
                 sampled += len(delta.token_ids)
-                yield TranscriptDelta(text, logprobs=delta.logprobs)
-                for event in (TextDelta(text, logprobs=delta.logprobs),) if reading is None else reading.of(delta):
+                logprobs = answer_logprobs(delta)
+                if delta.reasoning:
+                    yield TextDelta(delta.reasoning, "reasoning")
+                yield TranscriptDelta(text, logprobs=logprobs)
+                for event in (TextDelta(text, logprobs=logprobs),) if reading is None else reading.of(delta):
                     yield event
                 last = delta
         usage = usage_of(len(prompt_ids), sampled, last)
@@ -146,9 +150,9 @@ class LoraAdapterMethod:
             yield event
 
 
-def _stops(ask: AnswerRequest, card: ModelCard) -> tuple[str, ...]:
+def _stops(ask: AnswerRequest, engine: Engine, card: ModelCard) -> tuple[str, ...]:
     """Return the stop strings: those of the request and, for a base model, the start of a further question."""
-    own = ("\n\nQuestion:",) if ask.prompt is None and card.prompt_form == "base" else ()
+    own = ("\n\nQuestion:",) if ask.prompt is None and not uses_chat_template(engine, card) else ()
     return (*ask.sampling.stop, *own)
 
 

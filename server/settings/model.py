@@ -19,7 +19,9 @@ class ModelSettings(SettingsGroup):
     served_name: str | None = Field(default=None, description="name clients use")
     revision: str | None = Field(default=None, description="hub revision")
     allow_download: bool = Field(default=False, description="fetch a hub id that is not here yet")
-    prompt_form: Literal["base", "chat"] | None = Field(default=None, description="unset takes the model card's")
+    prompt_form: Literal["base", "chat"] | None = Field(
+        default=None, description="unset: chat where the model's tokenizer has a chat template"
+    )
     engine: Literal["auto", "transformers", "vllm", "scripted"] = "auto"
     script: Path | None = Field(default=None, description="replies of the scripted engine (tests and development)")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"

@@ -68,7 +68,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/api/openai/models.py",
         "server/error_mapping.py",
     ),
-    "tests/http/test_openai_streams.py": ("server/methods/direct.py",),
     "tests/http/test_probes.py": (
         "server/api/system.py",
         "server/version.py",

@@ -113,14 +113,17 @@ class RunningSequence(Claim):
         text, finish = stream.advance(token_id, is_eos=is_eos, is_last=is_last)
         delta = Delta(
             text=text,
+            reasoning=stream.thought,
             token_ids=(token_id,),
+            num_reasoning_tokens=int(stream.was_thought),
             logprobs=None if logprob is None else (logprob,),
             stop_reason=stream.stop_matched,
         )
         return delta if finish is None else self.finish(delta, finish)
 
     def abort(self, tokenizer: Tokenizer) -> Delta:
-        return self.finish(Delta(text=self._text_stream(tokenizer).flush()), "abort")
+        stream = self._text_stream(tokenizer)
+        return self.finish(Delta(text=stream.flush(), reasoning=stream.thought), "abort")
 
     def finish(self, delta: Delta, reason: FinishReason) -> Delta:
         """Mark the sequence as finished and return the last delta, with the counts."""
@@ -134,7 +137,7 @@ class RunningSequence(Claim):
 
     def _text_stream(self, tokenizer: Tokenizer) -> TextStream:
         if self._stream is None:
-            self._stream = TextStream(tokenizer, self.params.stop)
+            self._stream = TextStream(tokenizer, self.params, self.tokens[: self.num_prompt])
         return self._stream
 
 

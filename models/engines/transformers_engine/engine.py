@@ -187,6 +187,8 @@ def joined(deltas: Sequence[Delta]) -> Delta:
     return replace(
         deltas[-1],
         text="".join(delta.text for delta in deltas),
+        reasoning="".join(delta.reasoning for delta in deltas),
+        num_reasoning_tokens=sum(delta.num_reasoning_tokens for delta in deltas),
         token_ids=tuple(token for delta in deltas for token in delta.token_ids),
         logprobs=logprobs,
     )

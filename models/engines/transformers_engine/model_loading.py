@@ -62,7 +62,9 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
     local_only = card.is_local or not card.allow_download
     if local_only:
         disable_hub_access()
-    tokenizer = HfTokenizer.load(card.source, revision=card.revision, local_only=local_only)
+    tokenizer = HfTokenizer.load(
+        card.source, revision=card.revision, local_only=local_only, chat_template=options.chat_template
+    )
     model = _load_weights(card, options, device, local_only)
     config = model.config.get_text_config()
     if tokenizer.vocab_size > config.vocab_size:

@@ -7,7 +7,7 @@ functions, since the import takes seconds and reads the environment.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -157,6 +157,31 @@ async def build_openai_app(client: Any, settings: dict[str, Any], reasoning_pars
     init_exception_handler(app)
     await init_app_state(client, app.state, arguments, tasks)
     return app
+
+
+def add_end_tokens(params: Any, token_ids: Collection[int]) -> None:
+    """Let vLLM's sampling parameters, in place, also end a request at ``token_ids``, unless it ignores end tokens.
+
+    vLLM reads the end tokens of the generation config alone, not those of config.json and of the chat template.
+    """
+    if not params.ignore_eos:
+        params.stop_token_ids = sorted({*(params.stop_token_ids or ()), *token_ids})
+        params.all_stop_token_ids.update(token_ids)
+
+
+def use_chat_encoder(client: Any, encode: Callable[..., list[int]]) -> None:
+    """Let the renderer of vLLM's OpenAI layer turn chats into tokens with ``encode``.
+
+    vLLM itself renders a chat to text and tokenises that, so that a message which spells a control token gets it.
+    """
+    tokenizer = client.renderer.get_tokenizer()
+
+    class ChatEncoder(type(tokenizer)):  # type: ignore[misc]  # known at run time
+        def apply_chat_template(self, conversation: Any, tokenize: bool = True, **variables: Any) -> Any:
+            variables.pop("return_dict", None)
+            return encode(conversation, **variables)
+
+    tokenizer.__class__ = ChatEncoder
 
 
 def tokens_input(prompt_ids: list[int], cache_salt: str | None) -> Any:

@@ -122,9 +122,12 @@ class VllmEngine(ServesOpenAi):
         """Return vLLM's own layer, built at the first call."""
         async with self._starting:
             if self._layer is None:
-                watched = InstrumentedClient(self._running_client(), self._check_tables)
+                client, tokenizer = self._running_client(), self._tokenizer
+                if tokenizer is None:
+                    raise EngineUnavailable(f"{self.name} is not loaded")
+                watched = InstrumentedClient(client, tokenizer.eos_token_ids, self._check_tables)
                 try:
-                    self._layer = await build_layer(watched, self._card, self._options)
+                    self._layer = await build_layer(watched, self._card, self._options, tokenizer)
                 except ModelError:
                     raise
                 except Exception as error:  # a chat template or a parser that vLLM refuses, among others
@@ -173,8 +176,13 @@ class VllmEngine(ServesOpenAi):
         if local_only:
             disable_hub_access()
         tokenizer = await asyncio.to_thread(
-            HfTokenizer.load, self._card.source, revision=self._card.revision, local_only=local_only
+            HfTokenizer.load,
+            self._card.source,
+            revision=self._card.revision,
+            local_only=local_only,
+            chat_template=self._options.chat_template,
         )
+        self._options = vllm_launch.with_reasoning_parser(self._options, tokenizer)
         reaper = self._reaper = await asyncio.to_thread(ProcessReaper)
         # Returned in a list: a thread pool keeps the last result alive, and the client ends only when it is freed.
         built: list[Any] = []
@@ -223,7 +231,7 @@ class VllmEngine(ServesOpenAi):
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
         if len(self._open) >= self._slots + self._options.max_queue:
             raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
-        stream = self._open[request_id] = VllmStream(len(prompt_ids), params, self.tokenizer)
+        stream = self._open[request_id] = VllmStream(prompt_ids, params, self.tokenizer)
         return stream
 
     def _submit(self, prompt_ids: list[int], params: GenerateParams, request_id: str) -> AsyncGenerator[Any, None]:
@@ -241,6 +249,10 @@ class VllmEngine(ServesOpenAi):
             "logit_bias": dict(params.logit_bias) or None,
             # vLLM lifts the mask of a complete grammar: with its end token ignored, free text would follow.
             "ignore_eos": params.ignore_eos and params.grammar is None,
+            # vLLM itself takes those of the generation config alone.
+            "stop_token_ids": []
+            if params.ignore_eos and params.grammar is None
+            else sorted(self.tokenizer.eos_token_ids),
         }
         sampling = vllm_compat.sampling_params(params.grammar, fields)
         self._check_tables(sampling)

@@ -6,10 +6,12 @@ Pure, and free of vLLM: what is passed to it can be read and tested without star
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from models.catalog import ModelCard
 from models.engines.options import EngineOptions
+from models.engines.text import HfTokenizer
 from models.engines.vllm_engine.device_memory import DeviceQuery, memory_share, query_devices
 from models.errors import EngineUnavailable, UnsupportedParam
 from models.torch_runtime.memory import machine_memory
@@ -34,6 +36,20 @@ LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 # The CPU build runs eagerly, yet compiles a helper of its logprobs: that takes seconds at the first request for them
 # and ends the engine on a machine without a C++ compiler.
 CPU_ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
+
+
+# vLLM's names for how a model writes thoughts, by the token with which it begins them.
+_PARSERS: Final = {"<think>": "qwen3", "<seed:think>": "seed_oss"}
+
+
+def with_reasoning_parser(options: EngineOptions, tokenizer: HfTokenizer) -> EngineOptions:
+    """Return the options with the reader of thoughts that the model needs, where they name none.
+
+    Without one, vLLM's own layer gives a model's thoughts as its answer. "" in the options means none.
+    """
+    if options.reasoning_parser is not None or tokenizer.thinking is None or not tokenizer.thinks_by_default:
+        return options
+    return replace(options, reasoning_parser=_PARSERS.get(tokenizer.thinking.start_text))
 
 
 def reject_unsupported(environ: Mapping[str, str]) -> None:

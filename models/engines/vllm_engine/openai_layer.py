@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, get_type_hints
@@ -22,6 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from models.catalog import ModelCard
 from models.engines.base import AsgiSend, LayerCall, OpenAiLayer
 from models.engines.options import EngineOptions
+from models.engines.text import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
 from models.errors import EngineUnavailable
 from models.types import EngineStats
@@ -142,11 +143,15 @@ async def _send(response: Response, request: Request, send: AsgiSend) -> None:
 class InstrumentedClient:
     """Count what vLLM's own layer generates through the client, so that the engine's statistics include it.
 
-    ``check`` raises an error of vLLM's for sampling parameters that must not reach the engine.
+    Requests also end at ``end_tokens``. ``check`` raises an error of vLLM's for sampling parameters that must not reach
+    the engine.
     """
 
-    def __init__(self, client: Any, check: Callable[[Any], None] = lambda _: None) -> None:
+    def __init__(
+        self, client: Any, end_tokens: Collection[int] = (), check: Callable[[Any], None] = lambda _: None
+    ) -> None:
         self._client = client
+        self._end_tokens = end_tokens
         self._check = check
         self._running = 0
         self._waiting = 0
@@ -159,22 +164,21 @@ class InstrumentedClient:
     def counted(self) -> EngineStats:
         return replace(self._finished, running=self._running, waiting=self._waiting)
 
-    def generate(
-        self, prompt: Any, sampling_params: Any, *arguments: Any, **keywords: Any
-    ) -> AsyncGenerator[Any, None]:
+    def generate(self, prompt: Any, sampling_params: Any, *rest: Any, **keywords: Any) -> AsyncGenerator[Any, None]:
         """Check the parameters now, before the layer starts a reply, and return the outputs."""
+        vllm_compat.add_end_tokens(sampling_params, self._end_tokens)
         self._check(sampling_params)
-        return self._counting(self._client.generate(prompt, sampling_params, *arguments, **keywords))
+        return self._counting(self._client.generate(prompt, sampling_params, *rest, **keywords))
 
     async def _counting(self, outputs: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
         self._waiting += 1
-        started, prompt, cached, sampled = False, 0, 0, 0
+        started, prompt_tokens, cached, sampled = False, 0, 0, 0
         try:
             async for output in outputs:
                 if not started:
                     started = True
                     self._waiting, self._running = self._waiting - 1, self._running + 1
-                    prompt, cached = len(output.prompt_token_ids or ()), output.num_cached_tokens or 0
+                    prompt_tokens, cached = len(output.prompt_token_ids or ()), output.num_cached_tokens or 0
                 for choice in output.outputs:  # deltas or whole outputs, as vLLM's layer requests them
                     sampled += len(choice.token_ids)
                 yield output
@@ -189,14 +193,17 @@ class InstrumentedClient:
             self._finished = replace(
                 total,
                 requests_finished=total.requests_finished + 1,
-                prompt_tokens_computed=total.prompt_tokens_computed + prompt - cached,
+                prompt_tokens_computed=total.prompt_tokens_computed + prompt_tokens - cached,
                 prompt_tokens_cached=total.prompt_tokens_cached + cached,
                 tokens_generated=total.tokens_generated + sampled,
             )
 
 
-async def build_layer(client: InstrumentedClient, card: ModelCard, options: EngineOptions) -> OpenAiLayer:
+async def build_layer(
+    client: InstrumentedClient, card: ModelCard, options: EngineOptions, tokenizer: HfTokenizer
+) -> OpenAiLayer:
     """Build the layer, which takes a second to import its modules and to warm up its renderer."""
+    vllm_compat.use_chat_encoder(client, tokenizer.encode_conversation)
     # The layer logs a traceback for every request that it rejects; the reply has the error, and the request is private.
     logging.getLogger("vllm.entrypoints").setLevel(logging.CRITICAL)
     settings = {

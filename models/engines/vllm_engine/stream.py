@@ -64,17 +64,34 @@ class LatestSchedulerStats:
         return replace(counted, running=num_open - waiting, waiting=waiting, kv_cache_used=last.kv_cache_used)
 
 
+@dataclass(slots=True)
+class _Read:
+    """Hold what one output adds; ``num_tokens`` of its ids belong to the reply, the first of them to its thinking."""
+
+    text: str = ""
+    reasoning: str = ""
+    num_tokens: int = 0
+    num_reasoning_tokens: int = 0
+    finish: FinishReason | None = None
+
+    def add(self, text: str, stream: TextStream) -> None:
+        self.text += text
+        self.reasoning += stream.thought
+        self.num_tokens += 1
+        self.num_reasoning_tokens += stream.was_thought
+
+
 class VllmStream:
     """Convert one request's outputs, in order.
 
     ``started``: the first output has arrived, so the prompt is computed.
     """
 
-    def __init__(self, prompt_length: int, params: GenerateParams, tokenizer: Tokenizer) -> None:
+    def __init__(self, prompt_ids: Sequence[int], params: GenerateParams, tokenizer: Tokenizer) -> None:
         self._params = params
         self._vocab_size = tokenizer.vocab_size
-        self._stream = TextStream(tokenizer, params.stop)
-        self._num_prompt_tokens = prompt_length
+        self._stream = TextStream(tokenizer, params, prompt_ids)
+        self._num_prompt_tokens = len(prompt_ids)
         self.num_cached_tokens = 0
         self.num_sampled_tokens = 0
         self.started = False
@@ -96,48 +113,50 @@ class VllmStream:
         if reason == "error":
             raise self._failure()
         ids = list(completion.token_ids)
-        text, used, finish = self._read(ids, reason)
+        read = self._read(ids, reason)
+        used = read.num_tokens
         logprobs = None
         if self._params.logprobs is not None:
             logprobs = self._logprobs(ids[:used], completion.logprobs or [], self._params.logprobs)
         self.num_sampled_tokens += used
-        return self._delta(text, tuple(ids[:used]), logprobs, finish)
+        return self._delta(read, tuple(ids[:used]), logprobs)
 
     def abort(self) -> Delta:
         """Return the last delta of a request that was aborted from outside."""
-        return self._delta(self._stream.flush(), (), None, "abort")
+        read = _Read(self._stream.flush(), self._stream.thought, finish="abort")
+        return self._delta(read, (), None)
 
-    def _read(self, ids: Sequence[int], reason: str | None) -> tuple[str, int, FinishReason | None]:
-        """Return the new text, how many of the ids belong to the answer, and the finish reason, if any."""
-        pieces: list[str] = []
+    def _read(self, ids: Sequence[int], reason: str | None) -> _Read:
+        read = _Read()
         for position, token_id in enumerate(ids, start=1):
             is_last = position == len(ids)
             # vLLM itself stops at end tokens only: stop strings are detected here.
-            piece, finish = self._stream.advance(
+            piece, read.finish = self._stream.advance(
                 token_id, is_eos=is_last and reason == "stop", is_last=is_last and reason == "length"
             )
-            pieces.append(piece)
-            if finish is not None:
-                return "".join(pieces), position, finish
+            read.add(piece, self._stream)
+            if read.finish is not None:
+                return read
         if reason is not None:
-            pieces.append(self._stream.flush())
-        return "".join(pieces), len(ids), _finish_reason(reason)
+            read.text += self._stream.flush()
+            read.reasoning += self._stream.thought
+        read.finish = _finish_reason(reason)
+        return read
 
-    def _delta(
-        self,
-        text: str,
-        ids: tuple[int, ...],
-        logprobs: tuple[TokenLogprob, ...] | None,
-        finish: FinishReason | None,
-    ) -> Delta:
-        if finish is None:
-            return Delta(text=text, token_ids=ids, logprobs=logprobs)
-        self.finished = True
-        return Delta(
-            text=text,
+    def _delta(self, read: _Read, ids: tuple[int, ...], logprobs: tuple[TokenLogprob, ...] | None) -> Delta:
+        delta = Delta(
+            text=read.text,
+            reasoning=read.reasoning,
             token_ids=ids,
+            num_reasoning_tokens=read.num_reasoning_tokens,
             logprobs=logprobs,
-            finish_reason=finish,
+        )
+        if read.finish is None:
+            return delta
+        self.finished = True
+        return replace(
+            delta,
+            finish_reason=read.finish,
             stop_reason=self._stream.stop_matched,
             num_prompt_tokens=self._num_prompt_tokens,
             num_cached_tokens=self.num_cached_tokens,

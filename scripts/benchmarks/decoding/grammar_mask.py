@@ -43,6 +43,7 @@ class SyntheticTokenizer:
         self.bos_token_id = None
         self.has_chat_template = False
         self.tool_template: str | None = None
+        self.thinking = None
         self._ids = {piece: i for i, piece in enumerate(self.pieces)}
 
     def encode(self, text: str) -> list[int]:
@@ -53,6 +54,9 @@ class SyntheticTokenizer:
             ids.append(self._ids[raw[at : at + length]])
             at += len(self.pieces[ids[-1]])
         return ids
+
+    def encode_start(self, text: str) -> list[int]:
+        return self.encode(text)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return b"".join(self.pieces[i] for i in token_ids).decode(errors="replace")

@@ -20,6 +20,7 @@ from server.api.vllm_passthrough.checks import check_plain
 from server.api.vllm_passthrough.forward import PassthroughCall, PassthroughResponse
 from server.auth.scopes import Principal
 from server.errors import InvalidRequest
+from server.methods.base import uses_chat_template
 from server.wiring.services import Services
 
 # A model without a chat template has no roles, so our own prompt form is used instead.
@@ -44,7 +45,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     engine = services.lifecycle.get()
     if not isinstance(engine, ServesOpenAi):
         return None
-    if request.scope["path"] in NEED_TEMPLATE and services.lifecycle.card.prompt_form != "chat":
+    if request.scope["path"] in NEED_TEMPLATE and not uses_chat_template(engine, services.lifecycle.card):
         return None
     principal: Principal = request.state.principal
     services.find(body["model"], principal)

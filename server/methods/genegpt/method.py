@@ -358,8 +358,9 @@ def _grammar(options: GeneGptOptions, question: str, engine: Engine) -> Grammar 
 def _events(step: TextSampled | CallStarted | CallFinished | LoopDone, splitter: AnswerSplitter) -> list[Event]:
     """Return the events that one step of the loop produces."""
     match step:
-        case TextSampled(text=text, logprobs=logprobs):
-            return [TranscriptDelta(text, "sampled", logprobs), *splitter.feed(text)]
+        case TextSampled(text=text, logprobs=logprobs, reasoning=reasoning):
+            thoughts: list[Event] = [TextDelta(reasoning, "reasoning")] if reasoning else []
+            return [*thoughts, TranscriptDelta(text, "sampled", logprobs), *splitter.feed(text)]
         case CallStarted(call=call):
             return [*splitter.discard_call(), CallMade(call.text, call.ordinal)]
         case CallFinished():

@@ -50,6 +50,7 @@ from server.methods.base import (
     Step,
     TextDelta,
     TranscriptDelta,
+    answer_logprobs,
     plain_ids,
     usage_of,
     uses_chat_template,
@@ -232,7 +233,9 @@ async def _written(
             text = delta.text if written else delta.text.lstrip()
             written += text
             sampled += len(delta.token_ids)
-            yield TranscriptDelta(delta.text, logprobs=delta.logprobs)
+            if delta.reasoning:
+                yield TextDelta(delta.reasoning, "reasoning")
+            yield TranscriptDelta(delta.text, logprobs=answer_logprobs(delta))
             if text:
                 yield TextDelta(text)
             last = delta

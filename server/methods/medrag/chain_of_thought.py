@@ -65,6 +65,8 @@ class Chains:
             params = replace(self.params, max_tokens=bound, stop=(*self._reasoning_stops, *self.layout.stops))
             async with aclosing(self.generations.stream(prompt, params)) as deltas:
                 async for delta in deltas:
+                    if delta.reasoning:
+                        yield TextDelta(delta.reasoning, "reasoning")
                     text = delta.text if reasoning else delta.text.lstrip()
                     reasoning += text
                     if text:
@@ -99,6 +101,8 @@ class Chains:
         answer, last = "", Delta(finish_reason="abort")
         async with aclosing(self.generations.stream(prompt, self._answer_params(reasoning))) as deltas:
             async for delta in deltas:
+                if delta.reasoning:
+                    yield TextDelta(delta.reasoning, "reasoning")
                 text = delta.text if answer else delta.text.lstrip()
                 answer += text
                 yield TranscriptDelta(delta.text)

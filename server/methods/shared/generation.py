@@ -100,5 +100,12 @@ class PromptFormatter:
         if self.is_chat:
             messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
             ids = self.engine.tokenizer.encode_chat(messages)
-            return [*ids, *self.engine.tokenizer.encode(prefix)] if prefix else ids
+            return self._begun(ids, prefix) if prefix else ids
         return plain_ids(self.engine, f"{system}\n\n{user}\n\n{prefix}")
+
+    def _begun(self, ids: list[int], prefix: str) -> list[int]:
+        """Return the prompt with the beginning of the answer, before which thinking has ended."""
+        tokenizer = self.engine.tokenizer
+        if tokenizer.thinking is not None and tokenizer.thinking.is_open(ids):
+            ids = [*ids, tokenizer.thinking.end, *tokenizer.encode("\n\n")]
+        return [*ids, *tokenizer.encode(prefix)]

@@ -62,8 +62,8 @@ def test_embedded_card_takes_its_facts_from_the_file_beside_the_weights(tmp_path
     assert (card.licence, card.genegpt_mask) == ("MIT", "001001")
 
 
-def test_card_of_a_directory_reads_context_and_prompt_form(tmp_path: Path) -> None:
-    """What the files say is taken; what the request says wins."""
+def test_card_of_a_directory_reads_the_context_and_leaves_the_prompt_form_to_the_tokenizer(tmp_path: Path) -> None:
+    """What the files say is taken; the form that the request names is kept."""
     directory = make_model(tmp_path / "Some-Model-Instruct", context=8192, chat=True)
     cards = load_catalog(
         [ModelRequest(source=str(directory)), ModelRequest(source=str(directory), served_name="b", prompt_form="base")],
@@ -71,15 +71,18 @@ def test_card_of_a_directory_reads_context_and_prompt_form(tmp_path: Path) -> No
     )
 
     assert list(cards) == ["some-model", "b"]
-    assert (cards["some-model"].context_length, cards["some-model"].prompt_form) == (8192, "chat")
+    assert (cards["some-model"].context_length, cards["some-model"].prompt_form) == (8192, None)
     assert cards["b"].prompt_form == "base"
 
 
 def test_hub_id_needs_no_files_and_is_not_downloaded_by_default() -> None:
-    """A hub id makes a card; fetching it must be allowed explicitly."""
-    card = load_catalog([ModelRequest(source="meta-llama/Llama-3.1-8B-Instruct")])["llama-3.1-8b"]
+    """A hub id makes a card; fetching it must be allowed explicitly, and its name does not say whether it chats."""
+    sources = ("meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-8B", "microsoft/phi-4", "aaditya/OpenBioLLM-8B")
+    cards = load_catalog([ModelRequest(source=source) for source in sources])
+    assert {cards[name].prompt_form for name in ("llama-3.1-8b", "qwen3-8b", "phi-4", "openbiollm-8b")} == {None}
+    card = cards["llama-3.1-8b"]
 
-    assert (card.is_local, card.allow_download, card.prompt_form) == (False, False, "chat")
+    assert (card.is_local, card.allow_download) == (False, False)
 
 
 @pytest.mark.parametrize("source", ["/no/such/directory", "not a model", "three/part/name"])

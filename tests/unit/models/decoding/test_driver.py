@@ -179,3 +179,26 @@ def test_what_the_model_wrote_is_told_apart_from_replies() -> None:
 
     assert [decode(request.params.written or ()) for request in engine.requests] == ["", "One [https://ncbi/1]->"]
     assert all(request.params.written is not None for request in engine.requests)
+
+
+def test_thinking_stays_in_the_sequence_and_out_of_the_text() -> None:
+    """Before the first call and again behind its reply; a call inside a thought is not made."""
+    texts = ["<think>[https://ncbi/0]->?</think>See [https://ncbi/1]->", "<think>so</think>x[1]->", "z"]
+    asked: list[str] = []
+
+    def script(text: str) -> str:
+        asked.append(text)
+        return texts[len(asked) - 1]
+
+    tokenizer = ByteTokenizer(thinks=True)
+    card = ModelCard(name="m", source="m")
+    engine = ScriptedEngine(card, EngineOptions(max_model_len=1000), script, tokenizer=tokenizer)
+    handler = Replies("[reply]")
+    events = play(engine, make_request(engine), handler)
+
+    assert handler.calls == [Call("https://ncbi/1", 0)]
+    assert pairs(done(events).spans)[:2] == [("sampled", "See [https://ncbi/1]->"), ("injected", "[reply]\n")]
+    assert "".join(span.text for span in done(events).spans[2:]) == "x[1]->z"
+    assert asked[1] == "Q\n<think>[https://ncbi/0]->?</think>See [https://ncbi/1]->[reply]\n"
+    assert asked[2] == asked[1] + "<think>so</think>x[1]->"
+    assert "".join(e.reasoning for e in events if isinstance(e, TextSampled)) == "[https://ncbi/0]->?so"

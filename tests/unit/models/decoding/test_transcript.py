@@ -42,9 +42,13 @@ class SentencePieceLike:
         self.eos_token_ids: frozenset[int] = frozenset()
         self.bos_token_id: int | None = None
         self.has_chat_template = False
+        self.thinking = None
 
     def encode(self, text: str) -> list[int]:
         return list(self._backend.encode(text, add_special_tokens=False).ids)
+
+    def encode_start(self, text: str) -> list[int]:
+        return self.encode(text)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self._backend.decode(list(token_ids)))

@@ -15,6 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from models.engines.scripted_engine import ByteTokenizer
 from models.engines.text import HfTokenizer, IncrementalDecoder, StopScanner, TextStream
 from models.errors import ModelNotFound, UnsupportedParam
+from models.types import GenerateParams
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +133,7 @@ def test_a_template_that_does_not_trim_keeps_the_spaces(tiny_llama: Path) -> Non
 @pytest.mark.parametrize(
     ("template", "role"),
     [
-        ("{% for m in messages if m['role'] != 'system' %}{{ m['content'] }}{% endfor %}", "system"),
+        ("{% for m in messages if m['role'] == 'assistant' %}{{ m['content'] }}{% endfor %}", "user"),
         ("{{ raise_exception('System role not supported') }}", "system"),
         ("{{ messages[0]['content'] }}", "user<|end|>"),
     ],
@@ -261,7 +262,7 @@ def test_invalid_bytes_are_not_withheld_for_ever(token_ids: list[int]) -> None:
 
 def test_eos_has_no_text_and_releases_what_was_withheld() -> None:
     """At EOS the tail that looked like a stop string is text after all."""
-    stream = TextStream(ByteTokenizer(), ("]->",))
+    stream = TextStream(ByteTokenizer(), GenerateParams(max_tokens=9, stop=("]->",)), ())
     for token_id in b"gene]-":
         stream.advance(token_id, is_eos=False, is_last=False)
 
@@ -271,7 +272,7 @@ def test_eos_has_no_text_and_releases_what_was_withheld() -> None:
 
 def test_stop_string_wins_over_length() -> None:
     """A stop string completed by the last allowed token is a stop."""
-    stream = TextStream(ByteTokenizer(), ("ab",))
+    stream = TextStream(ByteTokenizer(), GenerateParams(max_tokens=9, stop=("ab",)), ())
     stream.advance(ord("a"), is_eos=False, is_last=False)
 
     assert stream.advance(ord("b"), is_eos=False, is_last=True) == ("", "stop")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import runpy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from models.catalog import ModelCard
 from models.engines.options import EngineOptions, LoraAdapter
+from models.engines.text import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
 from models.engines.vllm_engine.device_memory import DEFAULT_SHARE, DeviceMemory
 from models.engines.vllm_engine.launch import (
@@ -20,6 +23,7 @@ from models.engines.vllm_engine.launch import (
     environment,
     padding_arguments,
     reject_unsupported,
+    with_reasoning_parser,
 )
 from models.errors import EngineUnavailable, UnsupportedParam
 from models.torch_runtime.openmp import limit_spin_count
@@ -211,3 +215,37 @@ def test_no_vllm_at_all_says_how_to_get_it() -> None:
     """A machine without vLLM is told of the script and of the other engine."""
     with pytest.raises(EngineUnavailable, match="scripts/install"):
         vllm_compat.check_version(None)
+
+
+@pytest.mark.parametrize(
+    ("template", "given", "expected"),
+    [
+        (None, None, "qwen3"),
+        (None, "deepseek_r1", "deepseek_r1"),
+        (None, "", ""),
+        ("{{ messages[0]['content'] + '<think>' }}", None, "qwen3"),
+        ("{{ messages[0]['content'] }}", None, None),
+    ],
+)
+def test_a_model_that_thinks_has_its_thoughts_read(
+    tmp_path: Path, template: str | None, given: str | None, expected: str | None
+) -> None:
+    """By the template, which switches thinking on or opens it; the settings win, and tokens alone mean nothing."""
+    families = runpy.run_path(str(Path(__file__).parents[4] / "family_models.py"))
+    fast = families["build_tokenizer"](families["FAMILIES"]["qwen3"], tmp_path)
+    if template is not None:
+        fast.chat_template = template
+    options = EngineOptions(reasoning_parser=given)
+
+    assert with_reasoning_parser(options, HfTokenizer(fast)).reasoning_parser == expected
+
+
+def test_end_tokens_are_added_to_a_request_of_vllms_own_layer() -> None:
+    """To those that the client asked for, unless it ignores end tokens."""
+    params = SimpleNamespace(ignore_eos=False, stop_token_ids=[9], all_stop_token_ids={9})
+    ignoring = SimpleNamespace(ignore_eos=True, stop_token_ids=[9], all_stop_token_ids={9})
+    for one in (params, ignoring):
+        vllm_compat.add_end_tokens(one, {3, 4})
+
+    assert (params.stop_token_ids, params.all_stop_token_ids) == ([3, 4, 9], {3, 4, 9})
+    assert (ignoring.stop_token_ids, ignoring.all_stop_token_ids) == ([9], {9})

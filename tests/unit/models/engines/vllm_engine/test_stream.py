@@ -25,7 +25,7 @@ def output(ids: list[int], reason: str | None = None, logprobs: list[dict[int, f
 
 
 def stream(**params: Any) -> VllmStream:
-    return VllmStream(70, GenerateParams(**{"max_tokens": 50, **params}), TOKENIZER)
+    return VllmStream(range(70), GenerateParams(**{"max_tokens": 50, **params}), TOKENIZER)
 
 
 def ids(text: str) -> list[int]:

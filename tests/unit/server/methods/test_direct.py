@@ -1,0 +1,78 @@
+"""The plain model: its thinking is shown apart, and whether it chats is its tokenizer's matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from models.catalog import ModelCard
+from models.engines.options import EngineOptions
+from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest, Done, Event, Message, Sampling, TextDelta
+from server.methods.direct import Direct
+from server.methods.shared.generation import PromptFormatter
+
+CARD = ModelCard(name="OpenBioLLM-8B", source="owner/OpenBioLLM-8B")
+
+
+async def asked(text: str, tokenizer: ByteTokenizer, sampling: Sampling | None = None) -> tuple[str, list[Event]]:
+    """The prompt and the events of one answer in which the model writes ``text``."""
+    engine = ScriptedEngine(CARD, EngineOptions(max_model_len=500), lambda _: text, tokenizer=tokenizer)
+    lifecycle = EngineLifecycle(CARD, lambda: engine)
+    await lifecycle.load()
+    ask = AnswerRequest(request_id="r", messages=(Message("user", "LMP10?"),), sampling=sampling or Sampling())
+    events = [event async for event in Direct(lifecycle).answer(ask)]
+    await engine.close()
+    return engine.requests[0].prompt, events
+
+
+def shown(events: list[Event], channel: str) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.channel == channel)
+
+
+def done(events: list[Event]) -> Done:
+    assert isinstance(events[-1], Done)
+    return events[-1]
+
+
+async def test_thinking_comes_as_reasoning_and_not_as_the_answer() -> None:
+    """Both channels, and log-probabilities of the answer's tokens alone."""
+    text = "<think>\nmaybe\n</think>\n\nPSMB10"
+    _, events = await asked(text, ByteTokenizer(thinks=True), Sampling(logprobs=1))
+    logprobs = [one for event in events if isinstance(event, TextDelta) for one in event.logprobs or ()]
+
+    assert (shown(events, "reasoning"), shown(events, "answer")) == ("maybe\n", "PSMB10")
+    assert done(events).answer == "PSMB10"
+    assert bytes(one.token_id for one in logprobs[:-1]) == b"PSMB10"
+
+
+async def test_thinking_that_is_cut_is_no_answer() -> None:
+    """At the length that the request allows."""
+    _, events = await asked("<think>maybe it is", ByteTokenizer(thinks=True), Sampling(max_tokens=6))
+
+    assert (shown(events, "reasoning"), done(events).answer, done(events).finish_reason) == ("maybe", "", "length")
+
+
+async def test_a_model_with_a_template_chats_whatever_its_name() -> None:
+    """Its prompt has turns; that of a model without one is plain text."""
+    chat, _ = await asked("PSMB10", ByteTokenizer())
+    base, _ = await asked(" PSMB10", ByteTokenizer(chat=False))
+
+    assert chat == "LMP10?"
+    assert base == "Question: LMP10?\nAnswer:"
+
+
+def test_an_answer_that_is_begun_follows_closed_thinking() -> None:
+    """Where the template opened a thought, it ends before the answer's first words."""
+
+    class Opening(ByteTokenizer):
+        def encode_chat(self, messages: object, *, add_generation_prompt: bool = True, tools: object = ()) -> list[int]:
+            return [*b"Q", *self.encode("<think>")]
+
+    tokenizer = Opening(thinks=True)
+    engine = ScriptedEngine(CARD, EngineOptions(), lambda _: "", tokenizer=tokenizer)
+    formatter = PromptFormatter(engine, CARD)
+
+    assert tokenizer.decode(formatter.ids("s", "u", "Answer:")) == "Q<think></think>\n\nAnswer:"
+    assert tokenizer.decode(formatter.ids("s", "u")) == "Q<think>"
+    assert PromptFormatter(engine, replace(CARD, prompt_form="base")).is_chat is False
