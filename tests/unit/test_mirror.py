@@ -98,6 +98,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/corpus/namespaces/settings.py",
         "retrieval/corpus/namespaces/verify.py",
     ),
+    "tests/unit/retrieval/corpus/readers/test_isolated.py": ("retrieval/corpus/readers/child.py",),
     "tests/unit/retrieval/corpus/readers/test_pdf.py": ("retrieval/corpus/readers/pdf_child.py",),
     "tests/unit/retrieval/corpus/readers/test_readers.py": (
         "retrieval/corpus/readers/medrag.py",
@@ -112,7 +113,10 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/corpus/store/schema.py",
         "retrieval/passages.py",
     ),
-    "tests/unit/retrieval/formats/test_pmc_jats.py": ("retrieval/formats/xml_records.py",),
+    "tests/unit/retrieval/formats/test_pmc_jats.py": (
+        "retrieval/formats/nesting.py",
+        "retrieval/formats/xml_records.py",
+    ),
     "tests/unit/retrieval/formats/test_pubmed_xml.py": ("retrieval/formats/items.py",),
     "tests/unit/retrieval/gateway/blast/databases/test_catalog.py": (
         "retrieval/gateway/blast/databases/build.py",
