@@ -55,4 +55,4 @@ class DocumentUnreadable(CorpusError):
 class DocumentTooLarge(CorpusError):
     """Report a document whose reading exceeds its limit of time or memory."""
 
-    hint = "split the file, or raise the limits of corpus.* in the settings"
+    hint = "split the file, or raise retrieval.file_timeout_s or retrieval.file_memory_mib in the settings"

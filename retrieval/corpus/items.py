@@ -126,6 +126,24 @@ class PdfLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileLimits:
+    """Limit the process that reads one file.
+
+    ``seconds`` is the longest wait for the next document, and the processor time of the whole file with
+    ``seconds_per_mib`` for each MiB on the disk; time in which nobody takes its documents is not counted.
+    ``memory_bytes`` bounds its address space.
+    """
+
+    seconds: float = 120.0
+    seconds_per_mib: float = 10.0
+    memory_bytes: int = 2048 * 2**20
+
+    def processor_seconds(self, size: int) -> int:
+        """Return the processor time for a file of ``size`` bytes, at least a second."""
+        return max(1, int(self.seconds + self.seconds_per_mib * size / 2**20))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """Configure a reader.
 
@@ -138,6 +156,7 @@ class ReadOptions:
     licence: str = ""
     provenance: str = ""
     pdf: PdfLimits = field(default_factory=PdfLimits)
+    limits: FileLimits = field(default_factory=FileLimits)
 
 
 NO_OPTIONS: Final = ReadOptions()

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from retrieval.errors import ImportFileError
 from retrieval.formats.characters import whole_characters
+from retrieval.formats.nesting import JSON_TOO_DEEP, is_json_too_deep
 from retrieval.formats.sources import Source
 
 MAX_VALUE: Final = 16 << 20
@@ -138,14 +139,18 @@ class JsonStream:
                 try:
                     found, end = self._decoder.raw_decode(self._text, self._at)
                 except RecursionError:
-                    raise self._error("it is no JSON to be read: nested too deep") from None
+                    raise self._error(JSON_TOO_DEEP) from None
                 except json.JSONDecodeError as fault:
                     if size > self._max_value or self._ended:
                         raise self._error(f"it is cut or no JSON: {fault.msg}") from fault
+                except ValueError as fault:  # a whole number of more digits than Python converts
+                    raise self._error(f"it holds a number that is too long: {fault}") from None
                 else:
                     # A number at the end of the text may continue in the next chunk: "12" and "12." are 12 so far.
                     whole = end < len(self._text) and self._text[end] not in ".eE"
                     if whole or self._ended or size > self._max_value:
+                        if is_json_too_deep(found):
+                            raise self._error(JSON_TOO_DEEP)
                         written, self._at = self._text[self._at : end], end
                         readable = whole_characters(written)
                         return found if readable == written else self._decoder.decode(readable)

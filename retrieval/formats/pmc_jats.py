@@ -14,12 +14,12 @@ from xml.etree.ElementTree import Element
 from retrieval.errors import ImportFileError
 from retrieval.formats.archives import Member, is_tar, tar_members
 from retrieval.formats.items import NO_OPTIONS, Good, Item, MalformedRecord, ReadOptions, bad, date_of
+from retrieval.formats.nesting import MAX_DEPTH, TOO_DEEP
 from retrieval.formats.records import FullText
 from retrieval.formats.sources import Source
 from retrieval.formats.tables import whole
 from retrieval.formats.xml_records import Layout, RawRecord, parse, records, text_of
 
-_MAX_DEPTH: Final = 200
 _BREAK: Final = "\0"  # in no XML document
 _BLOCKS: Final = frozenset((
     "abstract", "ack", "app", "boxed-text", "caption", "def-item", "disp-formula", "disp-quote", "fig", "fn", "list",
@@ -53,8 +53,8 @@ def local_name(element: Element) -> str:
 
 
 def _walk(element: Element, pieces: list[str], excluded: frozenset[str], depth: int) -> None:
-    if depth > _MAX_DEPTH:
-        raise MalformedRecord(f"elements are nested more than {_MAX_DEPTH} deep")
+    if depth > MAX_DEPTH:
+        raise MalformedRecord(TOO_DEEP)
     if element.text:
         pieces.append(element.text)
     for child in element:

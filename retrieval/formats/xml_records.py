@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 from retrieval.errors import ImportFileError
 from retrieval.formats.items import MalformedRecord, shown
+from retrieval.formats.nesting import MAX_DEPTH, TOO_DEEP, is_too_deep
 from retrieval.formats.sources import Source
 
 MAX_RECORD: Final = 16 * 2**20
@@ -68,18 +69,21 @@ def parse(record: RawRecord) -> tuple[ElementTree.Element, str]:
     An entity that only a DTD could define counts as malformed.
 
     Raises:
-        MalformedRecord: the record is not well-formed XML in UTF-8.
+        MalformedRecord: the record is not well-formed XML in UTF-8, or nested deeper than any article.
     """
     if record.trouble:
         raise MalformedRecord(record.trouble)
     try:
-        return ElementTree.fromstring(record.data), record.data.decode("utf-8")
+        element, text = ElementTree.fromstring(record.data), record.data.decode("utf-8")
     except ElementTree.ParseError as error:
         line, column = error.position
         what = str(error).partition(":")[0]
         raise MalformedRecord(f"{record.name}: {what}, line {record.line + line - 1}, column {column + 1}") from None
     except UnicodeDecodeError:
         raise MalformedRecord(f"{record.name}: not valid UTF-8") from None
+    if is_too_deep(element):
+        raise MalformedRecord(f"{record.name}: {TOO_DEEP}")
+    return element, text
 
 
 def text_of(element: ElementTree.Element | None) -> str:
@@ -101,6 +105,7 @@ class _Cutter:
         self._at = 0
         self._line = 1
         self._namespaces = b""
+        self._unclosed = 0
 
     def records(self) -> Iterator[RawRecord]:
         root = self._root()
@@ -181,19 +186,43 @@ class _Cutter:
         return self._record(name)
 
     def _record(self, name: str) -> RawRecord:
-        """Return the element that begins here; if its start tag recurs before its end tag, it was never closed."""
+        """Return the element that begins here; if its start tag recurs before its end tag, it was never closed.
+
+        Raises:
+            ImportFileError: too many elements in sequence were never closed, which are nested elements.
+        """
         line, tag_end = self._line, self._find(b">", self._layout.max_record) + 1
         if self._peek(tag_end).endswith(b"/>"):
             return RawRecord(line, name, self._pass(tag_end))
-        size = self._find(b"</" + name.encode() + b">", self._layout.max_record, tag_end) + len(name) + 3
-        again = re.compile(b"<" + name.encode() + rb"[\s>/]").search(self._buffer, self._at + 1, self._at + size)
-        if again:
-            trouble = f"<{name}> begins again before it is closed"
-            return RawRecord(line, name, self._pass(again.start() - self._at), trouble)
-        data = self._pass(size)
+        # Whichever comes first decides: to look for each alone would read a nested file once for every level.
+        tag = name.encode()
+        size, closed = self._first(b"</" + tag + b">", b"<" + tag, tag_end)
+        if not closed:
+            self._unclosed += 1
+            if self._unclosed > MAX_DEPTH:
+                raise self._error(f"<{name}>: {TOO_DEEP}")
+            return RawRecord(line, name, self._pass(size), f"<{name}> begins again before it is closed")
+        self._unclosed = 0
+        data = self._pass(size + len(name) + 3)
         if self._namespaces:
             data = _with_namespaces(data, self._namespaces)
         return RawRecord(line, name, data)
+
+    def _first(self, end: bytes, start: bytes, offset: int) -> tuple[int, bool]:
+        """Return the offset of the next end tag or start tag of a record, and whether it is the end tag.
+
+        Raises:
+            ImportFileError: neither comes within the limit of a record.
+        """
+        pattern = re.compile(re.escape(end) + b"|" + re.escape(start) + rb"(?=[\s>/])")
+        limit = self._layout.max_record
+        while (found := pattern.search(self._buffer, self._at + offset)) is None:
+            offset = max(offset, len(self._buffer) - self._at - len(end))
+            if len(self._buffer) - self._at > limit:
+                raise self._error(f"{end.decode()} does not come within {limit} bytes of {shown(self._start())}")
+            if not self._more():
+                raise self._error(f"the file ends before {end.decode()} of {shown(self._start())}: it is cut")
+        return found.start() - self._at, found[0] == end
 
     def _only_trailer(self) -> None:
         """Read to the end of the file, where gzip stores its checksum; only comments may follow the root."""

@@ -22,6 +22,7 @@ MIN_APPROXIMATE_ROWS: Final = 1_000
 _MAX_DIM: Final = 16_384
 _POINTS_PER_LIST: Final = 39
 _MAX_PQ_PARTS: Final = 96
+PROBE_SHARE: Final = 0.25  # of an IVF type's lists, where no filter makes it more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,3 +88,22 @@ def probes_for(lists: int, share: float, selectivity: float = 1.0) -> int:
     """Return the number of lists to probe: ``share`` of them, more under a selective filter, where recall falls."""
     probes = lists * share * min(16.0, 1.0 / math.sqrt(max(selectivity, 1e-9)))
     return max(1, min(lists, math.ceil(probes)))
+
+
+# Nanoseconds of one core, measured by scripts/benchmarks/retrieval/filtered_search.py (docs/benchmarks.md).
+_GATHER_NUMBER_NS: Final = 5.0  # to fetch one float16 of a row that passes and convert it, once for all queries
+_SCORE_NUMBER_NS: Final = 0.15  # to multiply it, for each query
+_VISIT_ROW_NS: Final = 60.0  # to test one row of the structure and, where it passes, to estimate its score
+_SEARCH_NS: Final = 1_000_000.0  # of a search of the structure with its rescoring, besides the rows
+
+
+def is_gathering_cheaper(passing: int, shape: tuple[int, int], queries: int) -> bool:
+    """Return whether it costs less to score just the rows that pass a filter than to search the structure under it.
+
+    ``shape`` is the segment's (rows, dimension). A search visits the rows of the lists that it probes, more under a
+    selective filter (``probes_for``). To score the rows that pass costs their numbers; all queries share the fetching.
+    """
+    rows, dim = shape
+    visited = probes_for(rows, PROBE_SHARE, passing / rows)
+    search = queries * (_SEARCH_NS + _VISIT_ROW_NS * visited)
+    return passing * dim * (_GATHER_NUMBER_NS + _SCORE_NUMBER_NS * queries) < search

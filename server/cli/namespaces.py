@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from server.cli.options import ConfigFile, verbs
 
 if TYPE_CHECKING:
-    from retrieval.corpus.ingest.add import ChangeHooks, ChangeReport
+    from retrieval.corpus.ingest.add import ChangeHooks, ChangeReport, FileResult
     from retrieval.corpus.ingest.pubmed_sync import FetchReport, PubmedQuery
     from server.evidence.passages import Retrieval
     from server.settings.schema import Settings
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 app = verbs("corpora of one's own, and their indices")
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 Words = Literal["tantivy", "none"]
+_SOME: Final = 3
 
 
 @contextmanager
@@ -95,7 +97,7 @@ def list_namespaces(config: ConfigFile = None) -> int:
     return 0
 
 
-@app.command(help="take in documents from files")
+@app.command(help="take in documents from files; 3 is the exit status where only some were taken in")
 def add(
     name: Name,
     files: Annotated[list[Path], typer.Argument(metavar="FILE")],
@@ -105,18 +107,41 @@ def add(
     ] = "",
     config: ConfigFile = None,
 ) -> int:
-    from retrieval.corpus.ingest.add import add_file
-    from retrieval.corpus.items import ReadOptions
+    from retrieval.corpus.ingest.add import try_file
+    from server.wiring.retrieval import read_options
 
-    with opened(config) as (_, retrieval):
+    results = []
+    with opened(config) as (settings, retrieval):
         for path in files:
             with watched(f"{name}: {path.name}") as watch:
-                added = add_file(retrieval.namespaces, name, path, ReadOptions(kind=kind), watch)
-            if added.already:
-                print(f"{path.name}: added before, nothing to do")
-            else:
-                _say(path.name, added)
-    return 0
+                result = try_file(retrieval.namespaces, name, path, read_options(settings.retrieval, kind), watch)
+            _say_file(result)
+            results.append(result)
+            if result.report.cancelled:
+                break
+    return _status_of(name, results, len(files))
+
+
+def _say_file(result: FileResult) -> None:
+    if result.outcome == "unchanged":
+        print(f"{result.file}: added before, nothing to do")
+    elif result.outcome != "refused":
+        _say(result.file, result.report)
+    if result.refused is not None:
+        print(f"arrowhead: {result.file}: {result.outcome}: {result.refused.message}", file=sys.stderr)
+
+
+def _status_of(name: str, results: list[FileResult], given: int) -> int:
+    """Return the exit status for a list of files: 0 for all of them whole, 1 for none, 3 for some."""
+    whole = sum(result.outcome in ("added", "unchanged") for result in results)
+    if given > 1:
+        words = Counter[str](result.outcome for result in results)
+        words["not read"] = given - len(results)
+        counts = ", ".join(f"{count:,} {outcome}" for outcome, count in words.items() if count)
+        print(f"{name}: {given:,} files: {counts}")
+    if whole == given:
+        return 0
+    return _SOME if any(result.outcome != "refused" for result in results) else 1
 
 
 @app.command(help="take in what a PubMed query finds, and remember the query")

@@ -10,7 +10,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from retrieval.corpus.ingest.add import ChangeHooks, ChangeReport, Progress, add_file, add_items, catch_up, remove
+from retrieval.corpus.ingest.add import (
+    ChangeHooks,
+    ChangeReport,
+    FileResult,
+    Progress,
+    add_items,
+    catch_up,
+    remove,
+    try_file,
+)
 from retrieval.corpus.ingest.pubmed_sync import FetchReport, PubmedQuery, add_query, queries_of, update
 from retrieval.corpus.items import ParsedDocument, ReadOptions
 from retrieval.corpus.namespaces.registry import Namespaces
@@ -31,7 +40,12 @@ def file_work(namespaces: Namespaces, name: str, upload: Upload, options: ReadOp
     The upload's file name is its provenance: new content under the same name replaces the old.
     """
     file_options = replace(options, provenance=upload.filename)
-    return lambda job: added_outcome(add_file(namespaces, name, upload.path, file_options, watch_of(job)))
+
+    def work(job: Job) -> Outcome:
+        result = try_file(namespaces, name, upload.path, file_options, watch_of(job))
+        return Outcome(_added(result.report) | _file(result), result.report.cancelled, result.refused)
+
+    return work
 
 
 def documents_work(namespaces: Namespaces, name: str, documents: Sequence[ParsedDocument]) -> Work:
@@ -120,6 +134,10 @@ def _added(added: ChangeReport) -> dict[str, Any]:
     fields = asdict(added)
     fields.pop("cancelled")
     return fields | {"first_passed": [asdict(record) for record in added.first_passed]}
+
+
+def _file(result: FileResult) -> dict[str, Any]:
+    return {"file": result.file, "outcome": result.outcome}
 
 
 def _fetched(done: FetchReport) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any
 
 from server.error_mapping import ErrorReply, error_reply
-from server.errors import JobNotFound, TooManyRequests
-from server.jobs.queue import Job, JobLimits, JobSpec, JobState, JobStatus, Work
+from server.errors import JobNotFound, KeyOverloaded, TooManyRequests
+from server.jobs.queue import Job, JobLimits, JobSpec, JobState, JobStatus, Outcome, Work
 from server.observability.logging_setup import request_id
 
 log = logging.getLogger(__name__)
@@ -70,6 +70,7 @@ class LocalJobQueue:
         self._lock = threading.Lock()
         self._waiting: list[_Task] = []
         self._running: dict[str, _Task] = {}
+        self._turns: dict[str, None] = {}  # the keys with jobs here that have had a turn, the latest last
         self._known: OrderedDict[str, _Task] = OrderedDict()
         self._closed = False
 
@@ -78,19 +79,23 @@ class LocalJobQueue:
         with self._lock:
             if self._closed:
                 raise TooManyRequests("the server is about to end")
-            self._check_room()
+            self._check_room(spec.owner)
             self._known[task.job.id] = task
             self._waiting.append(task)
             self._start_waiting()
         return task.status
 
-    async def check_room(self) -> None:
+    async def check_room(self, owner: str) -> None:
         with self._lock:
-            self._check_room()
+            self._check_room(owner)
 
-    def _check_room(self) -> None:
+    def _check_room(self, owner: str) -> None:
+        if sum(task.job.spec.owner == owner for task in self._waiting) >= self._limits.waiting_per_key:
+            raise KeyOverloaded(
+                f"{self._limits.waiting_per_key} changes of this key are waiting already (retrieval.max_jobs_per_key)"
+            )
         if len(self._waiting) >= self._limits.waiting:
-            raise TooManyRequests(f"{self._limits.waiting} changes are waiting already")
+            raise TooManyRequests(f"{self._limits.waiting} changes are waiting already (retrieval.max_jobs)")
 
     async def get(self, job_id: str, owner: str) -> JobStatus:
         return self._find(job_id, owner).status
@@ -136,25 +141,38 @@ class LocalJobQueue:
             self._finish(task, ("cancelled", None, None))
 
     def _start_waiting(self) -> None:
-        """Start waiting jobs up to the limit; the caller holds the lock.
+        """Start waiting jobs up to the limit; the caller holds the lock."""
+        while (task := self._next()) is not None:
+            self._waiting.remove(task)
+            self._running[task.job.spec.namespace] = task
+            self._turns.pop(task.job.spec.owner, None)
+            self._turns[task.job.spec.owner] = None
+            # A daemon: a batch that takes minutes must not delay the server's end; a kill damages no namespace.
+            threading.Thread(target=self._run, args=(task,), name=task.job.id[:12], daemon=True).start()
+        here = {task.job.spec.owner for task in (*self._waiting, *self._running.values())}
+        self._turns = {owner: None for owner in self._turns if owner in here}
 
-        The jobs of a namespace run in the order in which they were submitted.
-        """
-        for task in list(self._waiting):
-            if len(self._running) >= self._limits.running:
-                return
-            if task.job.spec.namespace not in self._running:
-                self._waiting.remove(task)
-                self._running[task.job.spec.namespace] = task
-                # A daemon: a batch that takes minutes must not delay the server's end; a kill damages no namespace.
-                threading.Thread(target=self._run, args=(task,), name=task.job.id[:12], daemon=True).start()
+    def _next(self) -> _Task | None:
+        """Return the job to start now: the oldest that can start, of the key whose last start is the longest ago."""
+        holders = {task.job.spec.owner for task in self._running.values()}
+        free = self._limits.running - len(self._running)
+        if free < 0 or (free == 0 and len(holders) > 1):
+            return None
+        turns = {owner: turn for turn, owner in enumerate(self._turns, 1)}
+        ready = [
+            task
+            for task in self._waiting
+            if task.job.spec.namespace not in self._running and (free or task.job.spec.owner not in holders)
+        ]
+        return min(ready, key=lambda task: turns.get(task.job.spec.owner, 0), default=None)
 
     def _run(self, task: _Task) -> None:
         request_id.set(task.job.id)
         task.begin(int(self._now()))
+        end: _End
         try:
             outcome = task.work(task.job)
-            end: _End = ("cancelled" if outcome.cancelled else "done", outcome.result, None)
+            end = self._end(task.job, outcome)
         except concurrent.futures.CancelledError:
             end = ("cancelled", None, None)
         except Exception as error:
@@ -165,6 +183,11 @@ class LocalJobQueue:
             if not self._closed:
                 self._start_waiting()
         self._finish(task, end)
+
+    def _end(self, job: Job, outcome: Outcome) -> _End:
+        if outcome.error is not None:
+            return "failed", outcome.result, self._failure(job, outcome.error)
+        return "cancelled" if outcome.cancelled else "done", outcome.result, None
 
     def _failure(self, job: Job, error: Exception) -> ErrorReply:
         reply = error_reply(error)

@@ -21,13 +21,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimits:
-    """Bound the jobs that run at once, wait, and are stored after their end.
+    """Bound the jobs that run at once, wait, wait for one key, and are stored after their end.
 
-    ``grace_s`` is the time for running jobs to stop when the server ends.
+    Where one key holds all places of ``running``, one job more runs for the next key. ``grace_s`` is the time for
+    running jobs to stop when the server ends.
     """
 
     running: int = 2
-    waiting: int = 32
+    waiting: int = 64
+    waiting_per_key: int = 32
     kept: int = 200
     grace_s: float = 10.0
 
@@ -48,11 +50,12 @@ class JobSpec:
 class Outcome:
     """Hold the result of a job's work.
 
-    ``cancelled`` is whether it stopped on request; ``result`` is then what was done before.
+    ``cancelled`` is whether it stopped on request, ``error`` what ended it; ``result`` is then what was done before.
     """
 
     result: Mapping[str, Any]
     cancelled: bool = False
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +163,10 @@ Work = Callable[[Job], Outcome]
 
 
 class JobQueue(Protocol):
-    """Queue and run jobs: few at once, one at a time for each namespace, in the order of their submission.
+    """Queue and run jobs: few at once, one at a time for each namespace; keys take turns.
+
+    The jobs of one key run in the order of their submission within each namespace. A key with many jobs delays another
+    key's next one by no more than the jobs that run.
 
     Called by the tasks of one event loop. The work of a job runs on a thread of the process that submitted it, as it
     needs this process' uploaded files and NCBI client; the status of a job, and its cancellation, need not. Servers
@@ -175,13 +181,15 @@ class JobQueue(Protocol):
 
         Raises:
             TooManyRequests: the queue is full, or the server ends.
+            KeyOverloaded: the owner has as many jobs waiting as it may.
         """
 
-    async def check_room(self) -> None:
-        """Check, before a long upload, that the queue has room.
+    async def check_room(self, owner: str) -> None:
+        """Check, before a long upload, that the queue has room for a job of ``owner``.
 
         Raises:
             TooManyRequests: the queue is full.
+            KeyOverloaded: the owner has as many jobs waiting as it may.
         """
 
     async def get(self, job_id: str, owner: str) -> JobStatus:

@@ -68,8 +68,19 @@ class RetrievalSettings(SettingsGroup):
         default=None, description="namespaces may be changed over HTTP; unset: on a loopback bind only"
     )
     max_upload_bytes: int = Field(default=268_435_456, ge=1024, description="largest file that is sent to a namespace")
+    file_timeout_s: float = Field(
+        default=120.0,
+        ge=1,
+        le=86_400,
+        description="longest wait for the next document of a file; a large file has more",
+    )
+    file_s_per_mib: float = Field(
+        default=10.0, ge=0, le=3600, description="processor seconds for each MiB of a file, beyond file_timeout_s"
+    )
+    file_memory_mib: int = Field(default=2048, ge=256, le=1_048_576, description="memory of the process that reads it")
     jobs_at_once: int = Field(default=2, ge=1, le=64, description="changes of namespaces at once, one of each")
-    max_jobs: int = Field(default=32, ge=1, le=10_000, description="changes that may wait; more are refused with 429")
+    max_jobs: int = Field(default=64, ge=1, le=10_000, description="changes that may wait; more are refused with 429")
+    max_jobs_per_key: int = Field(default=32, ge=1, le=10_000, description="of them, those of one key")
     kept_jobs: int = Field(default=200, ge=1, le=100_000, description="ended changes that can still be asked for")
 
     @field_validator("encoders", mode="before")

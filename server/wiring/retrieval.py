@@ -11,6 +11,7 @@ from typing import Final
 
 from models.encoders.base import Encoder, Floats, PassageText
 from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.corpus.items import FileLimits, PdfLimits, ReadOptions
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.search.searcher import Rankers, Searcher
@@ -54,9 +55,21 @@ def build_retrieval(
     cross_encoder = _CrossEncoder(pool) if settings.cross_encoder else None
     searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=cross_encoder), observer)
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
-    limits = JobLimits(running=settings.jobs_at_once, waiting=settings.max_jobs, kept=settings.kept_jobs)
+    limits = JobLimits(
+        running=settings.jobs_at_once,
+        waiting=settings.max_jobs,
+        waiting_per_key=settings.max_jobs_per_key,
+        kept=settings.kept_jobs,
+    )
     readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
     return Retrieval(pool, namespaces, searcher, LocalJobQueue(limits, uploads.conceal), uploads, readers)
+
+
+def read_options(settings: RetrievalSettings, kind: str = "", licence: str = "") -> ReadOptions:
+    """Return the options with which a file is read under the limits of the settings."""
+    seconds, memory = settings.file_timeout_s, settings.file_memory_mib * 2**20
+    limits = FileLimits(seconds=seconds, seconds_per_mib=settings.file_s_per_mib, memory_bytes=memory)
+    return ReadOptions(kind=kind, licence=licence, limits=limits, pdf=PdfLimits(seconds=seconds))
 
 
 def passage_stores(root: Path) -> PassageStores:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from retrieval.corpus.errors import DocumentUnreadable
-from server.errors import JobNotFound, TooManyRequests
+from server.errors import JobNotFound, KeyOverloaded, TooManyRequests
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import Job, JobLimits, JobQueue, JobSpec, JobStatus, Outcome
 
@@ -190,16 +190,80 @@ async def test_a_full_queue_refuses(make: Callable[..., JobQueue]) -> None:
     queue, gate, cleaned = make(running=1, waiting=2), Gate(), list[str]()
     accepted = [await queue.submit(spec(), gate) for _ in range(3)]
     with pytest.raises(TooManyRequests):
-        await queue.check_room()
+        await queue.check_room("me")
     with pytest.raises(TooManyRequests):
         await queue.submit(spec(), gate, lambda: cleaned.append("x"))
     gate.open()
     for job in accepted:
         await ended(queue, job)
     assert (cleaned, len(await queue.of("me"))) == ([], 3)
-    await queue.check_room()
+    await queue.check_room("me")
     await ended(queue, await queue.submit(spec(), nothing, lambda: cleaned.append("y")))
     assert cleaned == ["y"]
+
+
+async def test_a_key_with_many_jobs_does_not_hold_up_anothers(make: Callable[..., JobQueue]) -> None:
+    """All places are its own, and the other's job begins all the same, before any of them ends; a third one's waits."""
+    queue, gate = make(running=2, waiting=1000, waiting_per_key=998, kept=2000), Gate()
+    many = [await queue.submit(spec(f"many{number}", "many"), gate) for number in range(1000)]
+    await gate.wait_for(2)
+    single = await queue.submit(spec("single", "single"), gate)
+    await gate.wait_for(3)
+    assert gate.begun[2] == "single"
+    third = await queue.submit(spec("third", "third"), gate)
+    assert [(await queue.get(job.id, job.spec.owner)).state for job in (single, third)] == ["running", "queued"]
+    assert queue.num_running == 3
+    for job in many[3:]:
+        await queue.cancel(job.id, "many")
+    gate.open()
+    for job in (single, third, *many[:3]):
+        assert (await ended(queue, job)).state == "done"
+
+
+@pytest.mark.parametrize("namespace", ["shared", ""])
+async def test_keys_take_turns(make: Callable[..., JobQueue], namespace: str) -> None:
+    """Also in one namespace, where each key's own jobs keep their order."""
+    queue, gate, order = make(running=1, waiting=100), threading.Event(), list[str]()
+
+    def work(job: Job) -> Outcome:
+        gate.wait(LONG)
+        order.append(job.spec.kind)
+        return Outcome({})
+
+    jobs = [
+        await queue.submit(JobSpec(f"{owner}{number}", namespace or f"{owner}{number}", owner), work)
+        for owner, count in (("a", 20), ("b", 3), ("c", 3))
+        for number in range(count)
+    ]
+    gate.set()
+    for job in jobs:
+        await ended(queue, job)
+    if namespace:
+        assert order[:9] == ["a0", "b0", "c0", "a1", "b1", "c1", "a2", "b2", "c2"]
+    # Two run at a time where one key holds the only place, and note their names in any order.
+    assert max(order.index("b2"), order.index("c2")) <= 10
+    assert [kind for kind in order if namespace and kind[0] == "a"] == [f"a{n}" for n in range(20) if namespace]
+
+
+async def test_a_key_that_has_its_share_waiting_is_refused_and_another_is_not(make: Callable[..., JobQueue]) -> None:
+    """The error says which bound it is."""
+    queue, gate = make(running=1, waiting=5, waiting_per_key=2), Gate()
+    accepted = [await queue.submit(spec(owner="many"), gate) for _ in range(3)]
+    for refused in (queue.check_room("many"), queue.submit(spec(owner="many"), gate)):
+        with pytest.raises(KeyOverloaded, match="2 changes of this key are waiting already"):
+            await refused
+    await queue.check_room("single")
+    accepted.append(await queue.submit(spec(owner="single"), gate))
+    gate.open()
+    for job in accepted:
+        assert (await ended(queue, job)).state == "done"
+
+
+async def test_a_failure_keeps_what_was_done_before(queue: JobQueue) -> None:
+    """The job has its error and its result."""
+    error = DocumentUnreadable("a.xml: cut")
+    job = await ended(queue, await queue.submit(spec(), lambda _: Outcome({"added": 1}, error=error)))
+    assert (job.state, job.result, job.error and job.error.message) == ("failed", {"added": 1}, "a.xml: cut")
 
 
 async def test_only_the_newest_ended_jobs_are_stored(make: Callable[..., JobQueue]) -> None:

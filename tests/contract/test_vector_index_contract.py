@@ -184,8 +184,8 @@ def test_deleted_rows_are_never_found_again(make: Make, variant: Variant, tmp_pa
     again.close()
 
 
-@pytest.mark.parametrize("gather_rows", [0, 10_000], ids=["selector", "gather"])
-def test_no_row_that_a_filter_forbids_is_ever_returned(make: Make, gather_rows: int) -> None:
+@pytest.mark.parametrize("gather_rows", [0, 10_000, None], ids=["selector", "gather", "cheaper"])
+def test_no_row_that_a_filter_forbids_is_ever_returned(make: Make, gather_rows: int | None) -> None:
     """With k over the number of survivors, half of the rows in the tail and some deleted; all survivors are found."""
     rows = rows_for(clustered(ROWS))
     index = make(gather_rows=gather_rows)
@@ -206,8 +206,12 @@ def test_no_row_that_a_filter_forbids_is_ever_returned(make: Make, gather_rows: 
             assert np.isneginf(scores[len(survivors) :]).all(), name
 
 
-@pytest.mark.parametrize(("gather_rows", "least"), [(0, 0.8), (10_000, 0.99)], ids=["selector", "gather"])
-def test_filtered_hits_are_the_nearest_that_pass(make: Make, variant: Variant, gather_rows: int, least: float) -> None:
+@pytest.mark.parametrize(
+    ("gather_rows", "least"), [(0, 0.8), (10_000, 0.99), (None, 0.97)], ids=["selector", "gather", "cheaper"]
+)
+def test_filtered_hits_are_the_nearest_that_pass(
+    make: Make, variant: Variant, gather_rows: int | None, least: float
+) -> None:
     """Few survivors are scored themselves, so exactly; else the structure is searched more widely, and never leaks."""
     rows, queries = rows_for(clustered(ROWS)), clustered(20, seed=1)
     index = make(gather_rows=gather_rows)

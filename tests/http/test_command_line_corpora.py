@@ -93,6 +93,23 @@ def test_control_characters_of_documents_are_shown_escaped(arrowhead: Shell, tmp
     assert "\x1b[2J" in json.loads(as_json)["text"]
 
 
+def test_one_bad_file_does_not_stop_the_others(arrowhead: Shell, tmp_path: Path) -> None:
+    """Each file has its result, the exit status says that some are missing, and the same command takes up the rest."""
+    arrowhead("namespace", "create", "notes")
+    (tmp_path / "bad.txt").write_bytes(b"Half \xff of it")
+    (tmp_path / "deep.xml").write_text("<pmc-articleset>" + "<a>" * 200_000)
+    files = [str(tmp_path / name) for name in ("bad.txt", "kras.txt", "deep.xml", "none.txt", "il6.md")]
+    said = arrowhead("namespace", "add", "notes", *files, status=3)
+    for line in ("bad.txt: refused", "none of the forms", "nested more than 200 deep", "No such file",
+                 "kras.txt: 1 added", "il6.md: 1 added", "notes: 5 files: 3 refused, 2 added"):  # fmt: skip
+        assert line in said, line
+    (tmp_path / "bad.txt").write_text("All of it")
+    said = arrowhead("namespace", "add", "notes", *files, status=3)
+    assert "bad.txt: 1 added" in said and said.count("added before") == 2
+    assert "No such file" in arrowhead("namespace", "add", "notes", files[3], status=1)
+    assert "notes: whole, 3 documents" in arrowhead("namespace", "verify", "notes")
+
+
 def test_an_index_is_made_again_from_the_passages(arrowhead: Shell, tmp_path: Path) -> None:
     """A flipped byte in an index is refused by name and mended by one command; the passages are never in danger."""
     arrowhead("namespace", "create", "notes")

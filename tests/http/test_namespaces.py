@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from corpus_files import pdf
 from http_calls import Site, snippets
+from ncbi_files import pubmed_record, pubmed_set
 from pubmed_server import Pubmed, serve_pubmed
 
 SETTINGS = {"ARROWHEAD_RETRIEVAL__ENCODER": "hashing", "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap"}
@@ -126,6 +127,28 @@ def test_egress_rules_hold_for_queries(site: Site) -> None:
     assert job["progress"]["left"] == "no data left this machine"
     status, reply = site.call("POST", "/v1/namespaces/rules/queries?wait=30", {"term": "DOWN"})
     assert (status, reply["error"]["code"]) == (502, "ncbi_error")
+
+
+def test_each_file_has_its_result(site: Site) -> None:
+    """A file that is cut keeps what came before and says so; the jobs of the others are none the worse."""
+    site.create("batch")
+    cut = pubmed_set(pubmed_record("71"), pubmed_record("72"))[:-200].encode()
+    deep = b"<pmc-articleset>" + b"<a>" * 200_000
+    files = {"good.txt": b"Words of a note.", "cut.xml": cut, "deep.xml": deep, "fine.txt": b"Other words."}
+    jobs = [site.ended(site.upload("batch", name, data)) for name, data in files.items()]
+    assert [
+        (job["state"], job["result"]["file"], job["result"]["outcome"], job["result"]["added"]) for job in jobs
+    ] == [
+        ("done", "good.txt", "added", 1),
+        ("failed", "cut.xml", "partial", 1),
+        ("failed", "deep.xml", "refused", 0),
+        ("done", "fine.txt", "added", 1),
+    ]
+    assert "it is cut" in jobs[1]["error"]["message"]
+    assert "nested more than 200 deep" in jobs[2]["error"]["message"]
+    whole = pubmed_set(pubmed_record("71"), pubmed_record("72")).encode()
+    again = site.done(site.upload("batch", "cut.xml", whole))["result"]
+    assert (again["outcome"], again["added"], again["unchanged"]) == ("added", 1, 1)
 
 
 def test_a_query_tells_what_left_the_machine(serve_with: Serve, pubmed: Pubmed, tmp_path: Path) -> None:

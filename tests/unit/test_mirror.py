@@ -12,6 +12,9 @@ PACKAGES = ("server", "retrieval", "models")
 
 # Test files that show what these modules do, as parts of a larger whole or through the seam that they implement.
 THROUGH: dict[str, tuple[str, ...]] = {
+    "tests/unit/server/methods/genegpt/test_outcomes.py": ("server/methods/genegpt/report.py",),
+    "tests/unit/server/methods/genegpt/test_method.py": ("retrieval/ncbi/replies/titles.py",),
+    "tests/unit/server/methods/shared/test_grounding.py": ("server/methods/shared/outcomes.py",),
     "tests/contract/test_encoder_contract.py": ("models/encoders/registry.py",),
     "tests/contract/test_engine_contract.py": (
         "models/engines/base.py",
@@ -94,6 +97,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/corpus/namespaces/settings.py",
         "retrieval/corpus/namespaces/verify.py",
     ),
+    "tests/unit/retrieval/corpus/readers/test_isolated.py": ("retrieval/corpus/readers/child.py",),
     "tests/unit/retrieval/corpus/readers/test_pdf.py": ("retrieval/corpus/readers/pdf_child.py",),
     "tests/unit/retrieval/corpus/readers/test_readers.py": (
         "retrieval/corpus/readers/medrag.py",
@@ -109,7 +113,10 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/passages.py",
     ),
     "tests/unit/retrieval/test_xml_bombs.py": ("retrieval/formats/xml_prolog.py",),
-    "tests/unit/retrieval/formats/test_pmc_jats.py": ("retrieval/formats/xml_records.py",),
+    "tests/unit/retrieval/formats/test_pmc_jats.py": (
+        "retrieval/formats/nesting.py",
+        "retrieval/formats/xml_records.py",
+    ),
     "tests/unit/retrieval/formats/test_pubmed_xml.py": ("retrieval/formats/items.py",),
     "tests/unit/retrieval/gateway/blast/databases/test_catalog.py": (
         "retrieval/gateway/blast/databases/build.py",

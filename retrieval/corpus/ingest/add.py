@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-from retrieval.corpus.errors import CorpusError
+from retrieval.corpus.errors import CorpusError, DocumentTooLarge, DocumentUnreadable
 from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, SkippedRecord, Withdrawn, sha256_of
 from retrieval.corpus.namespaces.namespace import COMMIT, Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.readers.registry import guess_reader, reader
-from retrieval.corpus.store.base import PassageWriter
+from retrieval.corpus.readers.isolated import reading
+from retrieval.corpus.readers.registry import reader
+from retrieval.corpus.store.base import PassageStore, PassageWriter
 
 _DOCUMENTS: Final = 256
 _CHARS: Final = 4 * 2**20  # a few full texts may be as large as hundreds of abstracts
@@ -80,6 +81,28 @@ class ChangeHooks:
 
 
 NO_HOOKS: Final = ChangeHooks()
+FileOutcome = Literal["added", "unchanged", "partial", "refused", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """Report the result of one file: what was added, and why the rest was refused, if it was.
+
+    ``refused`` is about the file alone: others can still be added. Added again, a refused file costs only what it had
+    not given before.
+    """
+
+    file: str
+    report: ChangeReport
+    refused: CorpusError | None = None
+
+    @property
+    def outcome(self) -> FileOutcome:
+        done = self.report
+        kept = done.added + done.changed + done.noted + done.unchanged + done.withdrawn
+        if self.refused is not None:
+            return "partial" if kept else "refused"
+        return "cancelled" if done.cancelled else "unchanged" if done.already else "added"
 
 
 def add_file(
@@ -94,22 +117,44 @@ def add_file(
         CorpusError: another of its kinds.
         IndexFault: an index failed; the journal keeps what it lacks.
     """
-    kind = options.kind or guess_reader(path)
-    read = reader(kind)
+    result = try_file(namespaces, name, path, options, watch)
+    if result.refused is not None:
+        raise result.refused
+    return result.report
+
+
+def try_file(
+    namespaces: Namespaces, name: str, path: Path, options: ReadOptions = NO_OPTIONS, watch: ChangeHooks = NO_HOOKS
+) -> FileResult:
+    """Add a file as ``add_file`` does, and report a fault of the file itself in the result.
+
+    Raises:
+        CorpusError: a fault of the namespace or the options, which other files would meet too.
+        IndexFault: an index failed; the journal keeps what it lacks.
+    """
+    reader(options.kind or "text")
     options = replace(options, retrieved=options.retrieved or datetime.now(UTC).date().isoformat())
-    with namespaces.writing(name) as (namespace, writer):
-        run = _Run(namespace, writer, watch)
-        digest = sha256_of(path)
-        if namespace.store.is_finished((digest, kind)):
+    file, run = path.name, None
+    try:
+        with namespaces.writing(name) as (namespace, writer):
+            run = _Run(namespace, writer, watch)
+            already = _take_file(run, path, options)
             run.index()
-            return replace(run.result(), already=True)
-        run.take(read(path, options))
-        if not run.stopped:
-            with writer.transaction():
-                counts = {"added": run.counts["added"], "passed": run.passed}
-                writer.finish_source((digest, path.name, kind), options.retrieved, counts)
-        run.index()
-        return run.result()
+            return FileResult(file, replace(run.result(), already=already))
+    except (DocumentUnreadable, DocumentTooLarge) as error:
+        return FileResult(file, ChangeReport() if run is None else run.result(), error)
+
+
+def _take_file(run: _Run, path: Path, options: ReadOptions) -> bool:
+    """Write the file's documents; return True where this very file was added before, which is then not read."""
+    with reading(path, options, run.cancelled) as file:
+        digest = sha256_of(path)
+        if run.store.is_finished((digest, file.kind)):
+            return True
+        run.take(file.items)
+    if not run.stopped:
+        run.finish((digest, path.name, file.kind), options.retrieved)
+    return False
 
 
 def add_items(namespaces: Namespaces, name: str, items: Iterable[Item], watch: ChangeHooks = NO_HOOKS) -> ChangeReport:
@@ -152,6 +197,18 @@ class _Run:
         self.counts = dict.fromkeys(("added", "changed", "noted", "unchanged", "withdrawn"), 0)
         self.passed = 0
         self.stopped = False
+
+    @property
+    def store(self) -> PassageStore:
+        return self._namespace.store
+
+    def cancelled(self) -> bool:
+        return self._watch.cancelled()
+
+    def finish(self, source: tuple[str, str, str], day: str) -> None:
+        """Record that a file, by its (digest, name, kind), was read to its end."""
+        with self._writer.transaction():
+            self._writer.finish_source(source, day, {"added": self.counts["added"], "passed": self.passed})
 
     def take(self, items: Iterator[Item]) -> None:
         """Write documents, and index whenever the journal has enough entries.

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
+from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable, NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.ingest.add import NO_HOOKS, ChangeHooks, ChangeReport, add_items
 from retrieval.corpus.items import Item, ParsedDocument, ReadOptions, SkippedRecord
 from retrieval.corpus.namespaces.registry import Namespaces
@@ -191,14 +191,20 @@ async def fetch_records(
 def _read(
     body: str, name: str, read: Callable[[Path, ReadOptions], Iterator[Item]], options: ReadOptions
 ) -> list[Item]:
-    """Read a reply through a temporary file.
+    """Read a reply through a temporary file, since most sources of readers are larger than memory.
 
-    Readers take files, since most of their sources are larger than memory.
+    The fault of a reply is one more ``SkippedRecord``: it does not stop the others. Its records that are missing are
+    fetched again by the next update.
     """
+    items: list[Item] = []
     with tempfile.TemporaryDirectory(prefix="arrowhead-") as folder:
         path = Path(folder) / name
         path.write_text(body, encoding="utf-8")
-        return list(read(path, options))
+        try:
+            items.extend(read(path, options))
+        except (DocumentUnreadable, DocumentTooLarge) as error:
+            items.append(SkippedRecord(name, 0, error.message))
+    return items
 
 
 def _day(text: str, name: str, default: date) -> date:

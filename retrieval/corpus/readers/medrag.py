@@ -22,6 +22,7 @@ from retrieval.corpus.items import (
     unreadable_file,
 )
 from retrieval.formats.characters import whole_characters
+from retrieval.formats.nesting import JSON_TOO_DEEP, is_json_too_deep
 from retrieval.formats.sources import Source
 from retrieval.passages import Document
 
@@ -48,8 +49,12 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
 def _item(file: str, number: int, line: str, options: ReadOptions) -> Item:
     try:
         row = json.loads(whole_characters(line))
-    except (json.JSONDecodeError, RecursionError):
+    except RecursionError:
+        return SkippedRecord(file, number, JSON_TOO_DEEP)
+    except ValueError:  # of the syntax, or a whole number of more digits than Python converts
         return SkippedRecord(file, number, "the line is no JSON")
+    if is_json_too_deep(row):
+        return SkippedRecord(file, number, JSON_TOO_DEEP)
     if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not row["id"].strip():
         return SkippedRecord(file, number, "an object with an id was expected")
     title, content = (row.get("title") or "", row.get("content") or row.get("contents") or "")

@@ -15,7 +15,7 @@ from retrieval.passages import Document
 
 MAX_BYTES: Final = 64 * 2**20
 MARKDOWN: Final = (".md", ".markdown", ".mkd")
-_HEADING: Final = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
+_HEADING: Final = re.compile(r" {0,3}(#{1,6})(?:[ \t](.*))?")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _WORDS: Final = re.compile(r"\w")
 
@@ -78,10 +78,16 @@ def _markdown(content: str, text: TextBuilder) -> str:
             lines.append(line)
             continue
         close()
-        words = (heading[2] or "").strip()
+        words = _without_closing_marks((heading[2] or "").strip())
         del path[len(heading[1]) - 1 :]
         path.extend([""] * (len(heading[1]) - 1 - len(path)))
         path.append(words)
         title = title or (words if len(heading[1]) == 1 else "")
     close()
     return title
+
+
+def _without_closing_marks(words: str) -> str:
+    """Remove the marks that may end a heading, as in "# Title #"; those of a word ("C#") stay."""
+    rest = words.rstrip("#")
+    return rest.rstrip() if rest[-1:] in ("", " ", "\t") else words

@@ -82,9 +82,23 @@ def drop_raised_citations(root: Element) -> None:
     printed.
     """
     for parent in list(root.iter()):
-        for child in list(parent):
-            if _is_raised_citation(child):
-                _remove(parent, child)
+        children = list(parent)
+        kept = [child for child in children if not _is_raised_citation(child)]
+        if len(kept) < len(children):
+            _keep_tails(parent, children)
+            parent[:] = kept
+
+
+def _keep_tails(parent: Element, children: list[Element]) -> None:
+    """Move the text behind each raised citation to what stays before it: ElementTree removes it with the element."""
+    before: Element | None = None
+    for child in children:
+        if not _is_raised_citation(child):
+            before = child
+        elif before is None:
+            parent.text = (parent.text or "") + (child.tail or "")
+        else:
+            before.tail = (before.tail or "") + (child.tail or "")
 
 
 def licence_of(meta: Element | None) -> str:
@@ -132,17 +146,6 @@ def _only_citations(raised: Element) -> bool:
     between = (raised.text or "") + "".join(child.tail or "" for child in raised)
     citations = (local_name(child) == "xref" and child.get("ref-type") == "bibr" for child in raised)
     return all(citations) and _ONLY_MARKS.fullmatch(between) is not None
-
-
-def _remove(parent: Element, child: Element) -> None:
-    """Remove an element but keep the text behind it, which ElementTree would remove too."""
-    at = list(parent).index(child)
-    tail = child.tail or ""
-    if at:
-        parent[at - 1].tail = (parent[at - 1].tail or "") + tail
-    else:
-        parent.text = (parent.text or "") + tail
-    parent.remove(child)
 
 
 ABSTRACT: Final = "Abstract"

@@ -141,6 +141,6 @@ def _root(text: str) -> str:
 def _is_snippet(line: str) -> bool:
     try:
         row = json.loads(line)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return line.startswith('{"id": ') and '"title": ' in line  # the line is longer than the head that was read
     return isinstance(row, dict) and "id" in row and ("content" in row or "contents" in row)

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from models.encoders.base import Metric
 from retrieval.index.errors import IndexDamaged, IndexMismatch
-from retrieval.index.spec import IndexSpec, Kind, KindChoice
+from retrieval.index.spec import PROBE_SHARE, IndexSpec, Kind, KindChoice
 from retrieval.storage.durable import Disk, FileDigest, digest_file
 
 SCHEMA: Final = 1
@@ -132,8 +132,9 @@ class OpenOptions:
     ``write``: open as the only writer, else as one of many readers. ``verify``: "sizes" skips the digests, for indices
     that take minutes to read. ``threads`` of the search library, 0 for its default. ``device`` of back ends that use
     one. ``tail_rows`` stay in memory before they are sealed; no segment grows beyond ``segment_rows``. If a filter
-    leaves fewer than ``gather_rows`` of an approximate segment, exactly those rows are scored. ``probe_share`` is the
-    share of an IVF type's lists that is probed. ``batch_ms``: how long a search on a GPU waits to be batched with
+    leaves fewer than ``gather_rows`` of an approximate segment, exactly those rows are scored; None is the number below
+    which this costs less than a search. ``probe_share`` is the share of an IVF type's lists that is
+    probed. ``batch_ms``: how long a search on a GPU waits to be batched with
     others, at most ``queue`` of them. ``disk`` performs the writes.
     """
 
@@ -143,8 +144,8 @@ class OpenOptions:
     device: str = "cpu"
     tail_rows: int = 32_768
     segment_rows: int = 4_000_000
-    gather_rows: int = 10_000
-    probe_share: float = 0.25
+    gather_rows: int | None = None
+    probe_share: float = PROBE_SHARE
     batch_ms: float = 3.0
     queue: int = 1_024
     disk: Disk = field(default_factory=Disk)

@@ -20,7 +20,7 @@ from retrieval.index.backends.base import Backend, HalfFloats, Searcher, Segment
 from retrieval.index.base import NO_ID, Columns, Mask, RowFilter
 from retrieval.index.errors import IndexDamaged
 from retrieval.index.segments.manifest import SegmentEntry
-from retrieval.index.spec import Kind
+from retrieval.index.spec import Kind, is_gathering_cheaper
 
 INDEX_FILE: Final = "index.faiss"
 # Number of candidates to rescore per type, as a factor of k.
@@ -48,7 +48,7 @@ class Segment:
     mean: Floats
     metric: Metric
     searcher: LazySearcher
-    gather_rows: int
+    gather_rows: int | None
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -71,13 +71,18 @@ class Segment:
         shift = (queries.astype(np.float64) @ self.mean.astype(np.float64))[:, None]
         if self.metric == "l2":
             queries, shift = queries - self.mean, np.zeros_like(shift)
-        if where is not None and survivors < self.gather_rows and not self.searcher.get().filters_exactly:
+        if where is not None and self._gathers(survivors, queries) and not self.searcher.get().filters_exactly:
             rows, scores = self._scan(queries, k, allowed)
         else:
             rows, scores = self._find(queries, k, allowed, survivors)
         scores = (scores.astype(np.float64) + shift).astype(np.float32)
         ids = np.where(rows == NO_ID, NO_ID, self.columns.ids[rows])
         return ids, scores
+
+    def _gathers(self, survivors: int, queries: Floats) -> bool:
+        if self.gather_rows is not None:
+            return survivors < self.gather_rows
+        return is_gathering_cheaper(survivors, (len(self), len(self.mean)), len(queries))
 
     def _allowed(self, alive: Mask | None, where: RowFilter | None) -> Mask | None:
         if where is None:
@@ -130,7 +135,9 @@ def segment_folder(number: int) -> str:
     return f"segments/{number:08d}"
 
 
-def open_segment(folder: Path, entry: SegmentEntry, metric: Metric, backend: Backend, gather_rows: int) -> Segment:
+def open_segment(
+    folder: Path, entry: SegmentEntry, metric: Metric, backend: Backend, gather_rows: int | None
+) -> Segment:
     """Open a segment whose files have been checked.
 
     Raises:

@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from server.api.answers.session import Answers
 from server.api.http_request import cancel_on_disconnect
 from server.error_mapping import ErrorReply, error_reply
+from server.errors import ClientDisconnected
 from server.middleware import log_failure
 from server.wiring.services import Services
 
@@ -46,6 +48,7 @@ class KeepAlive:
         self._observe = observe
         self._is_stream = False
         self._is_busy = False
+        self.has_ended = False
         self._last = 0.0
         self._clock: asyncio.TimerHandle | None = None
         self._comment: asyncio.Task[None] | None = None
@@ -59,6 +62,8 @@ class KeepAlive:
                 await self._send(message)
                 self._is_stream = is_stream(message)
             else:
+                # Before the send: the server tells of the reply's end as it does of a disconnect.
+                self.has_ended = not message.get("more_body", False)
                 await self._send_piece(message)
                 self._is_stream = self._is_stream and message.get("more_body", False)
         finally:
@@ -141,10 +146,16 @@ class _EventStream(StreamingResponse):
         self._keepalive_s = keepalive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream until its end or the client's.
+
+        The base class would cancel it by an anyio scope, which only cancels a task that it finds waiting: an answer
+        whose next piece is always ready would run on to its end, faster than before, as nobody takes its pieces.
+        """
         keepalive = KeepAlive(send, self._keepalive_s, scope["state"].get("send_piece"))
         try:
-            async with keepalive:
-                await super().__call__(scope, receive, keepalive)
+            with suppress(ClientDisconnected):
+                async with keepalive, cancel_on_disconnect(receive, lambda: keepalive.has_ended):
+                    await self.stream_response(keepalive)
         finally:
             await _close(self._opening, self._chunks)
 

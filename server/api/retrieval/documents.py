@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.pubmed_sync import PubmedQuery
-from retrieval.corpus.items import ParsedDocument, ReadOptions, TextBuilder, date_number, document_types
+from retrieval.corpus.items import ParsedDocument, TextBuilder, date_number, document_types
 from retrieval.corpus.readers.registry import READERS
 from retrieval.errors import RetrievalError
 from retrieval.passages import Document
@@ -40,6 +40,7 @@ from server.jobs.queue import JobSpec, JobStatus, Work
 from server.jobs.uploads import Upload
 from server.observability.logging_setup import request_id
 from server.types import EgressMode, id_of_digest
+from server.wiring.retrieval import read_options
 from server.wiring.services import Services
 
 router = APIRouter(tags=["Namespaces"])
@@ -144,12 +145,12 @@ async def add_file(request: Request, name: str) -> Response:
     kind = fields.get("reader", "")
     if kind and kind not in READERS:
         raise InvalidRequest(f"reader: one of {', '.join(READERS)}", param="reader")
-    await services.retrieval.jobs.check_room()
+    await services.retrieval.jobs.check_room(request.state.owner)
     async with services.admitted(request.state.owner):
         upload = await _received(request, services, fields.get("filename", ""))
     if upload is None:
         return Response(status_code=400)
-    options = ReadOptions(kind=kind, licence=fields.get("licence", ""))
+    options = read_options(services.settings.retrieval, kind, fields.get("licence", ""))
     work = file_work(services.retrieval.namespaces, name, upload, options)
     return await _submitted(request, ("file", name), work, upload=upload)
 

@@ -94,7 +94,9 @@ def test_one_array_of_an_object_is_read_and_the_other_members_skipped() -> None:
         ('{"a"\n 1}', "line 2: a member has no name"),
         ("{1: 2}", "line 1: a member has no name"),
         ('{"a": \nnul}', "line 2: it is cut or no JSON"),
-        ('{"a": ' + "[" * 100_000, "line 1: it is no JSON to be read: nested too deep"),
+        ('{"a": ' + "[" * 100_000, "line 1: values are nested more than 500 deep"),
+        ('{"a": ' + "[" * 501 + "]" * 501 + "}", "line 1: values are nested more than 500 deep"),
+        ('{"a": 1' + "0" * 5_000 + "}", "line 1: it holds a number that is too long"),
         (b'{"a": "\xff"}', "line 1: it is no UTF-8"),
     ],
 )

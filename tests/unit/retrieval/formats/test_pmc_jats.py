@@ -147,6 +147,22 @@ def test_elements_nested_without_end_are_malformed(tmp_path: Path) -> None:
     assert "nested more than 200 deep" in reason
 
 
+def test_a_depth_that_no_article_has_is_refused_wherever_it_is(tmp_path: Path) -> None:
+    """In a part that no reader walks, too; what is as deep as the bound is read."""
+    for depth, expected in ((196, []), (200, ["article: elements are nested more than 200 deep"])):
+        odd = f"<odd>{'<i>' * depth}{'</i>' * depth}</odd>"
+        path = saved(tmp_path / "a.xml", f"<article>{FRONT}{odd}</article>")
+        assert [reason.removeprefix("a.xml: ") for _, reason in reasons("pmc", path)] == expected
+
+
+def test_records_within_one_another_end_the_file_at_the_bound(tmp_path: Path) -> None:
+    """A file of nothing but start tags is not read once for each of them."""
+    for name in ("article", "odd"):
+        path = saved(tmp_path / "a.xml", f"<pmc-articleset>{f'<{name}>' * 300}{f'</{name}>' * 300}</pmc-articleset>")
+        with pytest.raises(ImportFileError, match="nested more than 200 deep"):
+            reasons("pmc", path)
+
+
 def test_a_large_member_is_told(tmp_path: Path) -> None:
     """64 MiB is more than any article has."""
     path = tmp_path / "oa.tar.gz"

@@ -103,7 +103,7 @@ def test_a_chunk_with_the_pmids_of_another_is_refused(tmp_path: Path) -> None:
         ("pubmed_chunk_0.json", '{"1": {"t": "cut', "cut"),
         ("pubmed_chunk_0.json", '{"1": {"t": "a"}', "ends within"),
         ("pubmed_chunk_0.json", "version https://git-lfs", "no JSON object"),
-        ("pubmed_chunk_0.json", '{"1": ' + "[" * 100_000, "nested too deep"),
+        ("pubmed_chunk_0.json", '{"1": ' + "[" * 100_000, "nested more than 500 deep"),
         ("embeds_chunk_0.npy", "version https://git-lfs", "cut or no array"),
     ],
 )

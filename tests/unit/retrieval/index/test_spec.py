@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.index.errors import IndexInputInvalid
-from retrieval.index.spec import IndexSpec, kind_for, kind_of, lists_for, pq_parts, probes_for
+from retrieval.index.spec import IndexSpec, is_gathering_cheaper, kind_for, kind_of, lists_for, pq_parts, probes_for
 
 
 def test_the_type_follows_the_number_of_rows() -> None:
@@ -26,6 +26,28 @@ def test_probes_grow_with_selectivity_within_their_bounds(lists: int, share: flo
 
     assert probes_for(lists, share) <= probes <= lists
     assert probes >= 1
+
+
+def _gathers_up_to(rows: int, dim: int, queries: int = 1) -> int:
+    """The greatest number of rows that pass and are scored themselves."""
+    return max(
+        passing for passing in range(0, rows + 1, rows // 1_000) if is_gathering_cheaper(passing, (rows, dim), queries)
+    )
+
+
+def test_a_search_under_a_filter_takes_the_way_that_was_measured_as_the_cheaper_one() -> None:
+    """The crossings of docs/benchmarks.md: of 10,000 rows between 486 and 2,011, of 100,000 between 1,956 and 4,996."""
+    assert 486 <= _gathers_up_to(10_000, 384) <= 2_011
+    assert 1_956 <= _gathers_up_to(100_000, 384) <= 4_996
+    assert not is_gathering_cheaper(9_999, (100_000, 384), 1)
+
+
+def test_the_way_follows_rows_dimension_and_queries() -> None:
+    """Longer vectors cost the fetching more, more rows the search, and queries share the fetching."""
+    base = _gathers_up_to(100_000, 384)
+    assert _gathers_up_to(100_000, 768) < base < _gathers_up_to(1_000_000, 384)
+    assert base < _gathers_up_to(100_000, 384, 32) < 50_000
+    assert is_gathering_cheaper(1, (1_000, 16_384), 1)
 
 
 @pytest.mark.parametrize("changes", [{"dim": 0}, {"metric": "cosine"}, {"kind": "lsh"}])

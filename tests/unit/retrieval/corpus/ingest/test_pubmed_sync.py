@@ -51,6 +51,7 @@ class Pubmed:
         self.closed: set[int] = set()
         self.retracted: set[int] = set()
         self.calls: list[NcbiCall] = []
+        self.cut = ""  # the database whose replies end too early
         self.largest = largest
         self.fails_after = fails_after
 
@@ -70,7 +71,7 @@ class Pubmed:
             raise NcbiTooLarge("too large")
         if call.db == "pmc":
             articles = (jats(int(n), body="" if int(n) % 4 else "<p>Full text.</p>") for n in ids)
-            return _reply(f"<pmc-articleset>{''.join(articles)}</pmc-articleset>")
+            return _reply(f"<pmc-articleset>{''.join(articles)}{'' if self.cut == 'pmc' else '</pmc-articleset>'}")
         return _reply(pubmed_set(*(self._record(int(number)) for number in ids if int(number) not in self.closed)))
 
     def _record(self, number: int) -> str:
@@ -117,6 +118,16 @@ async def gateway(tmp_path: Path) -> AsyncIterator[NcbiClient]:
     yield client
     await client.aclose()
     store.close()
+
+
+async def test_a_reply_that_is_cut_does_not_stop_the_others(namespaces: Namespaces) -> None:
+    """What came before the cut is added, the fault is reported beside it, and the records come all the same."""
+    pubmed = Pubmed([8])
+    pubmed.cut = "pmc"
+    done = await add_query(pubmed, namespaces, "ns", PubmedQuery(term="x", full_text=True))
+    (fault,) = [one.reason for one in done.added.first_passed if "cut" in one.reason]
+    assert "the file ends before </pmc-articleset>" in fault
+    assert (done.full_texts, done.added.added, done.missing) == (2, 10, ())
 
 
 async def test_a_query_is_filled_from_the_gateway_with_full_texts(gateway: NcbiClient, namespaces: Namespaces) -> None:

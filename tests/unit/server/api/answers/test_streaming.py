@@ -1,13 +1,17 @@
-"""Comments in a stream that is silent, and nowhere else."""
+"""Comments in a stream that is silent and nowhere else, and the end of a stream whose client has gone."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fastapi import Request
+from starlette.types import Message
 
-from server.api.answers.streaming import KEEPALIVE, KeepAlive
+from server.api.answers.streaming import KEEPALIVE, KeepAlive, stream_reply
 
 STREAM = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream; a=b")]}
 PLAIN = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]}
@@ -101,3 +105,44 @@ async def test_pieces_take_the_shorter_way() -> None:
         await kept(END)
     assert through.got == [STREAM]
     assert past.got[0] == COMMENT and [one for one in past.got if one != COMMENT] == [PIECE, END]
+
+
+async def _always_ready(most: int, made: list[int]) -> AsyncGenerator[dict[str, int], None]:
+    """Chunks that another task makes, the next one always made when the last one was taken."""
+    queue: asyncio.Queue[int] = asyncio.Queue(maxsize=64)
+
+    async def make() -> None:
+        for number in range(most):
+            await asyncio.sleep(0)
+            await queue.put(number)
+
+    task = asyncio.create_task(make())
+    try:
+        for _ in range(most):
+            number = await queue.get()
+            made.append(number)
+            yield {"number": number}
+    finally:
+        task.cancel()
+
+
+async def test_a_stream_that_is_always_ready_ends_with_its_client() -> None:
+    """Nobody takes its pieces then, and nothing else would hold it back: it would run to its end."""
+    most, made, gone = 20_000, list[int](), asyncio.Event()
+
+    async def receive() -> Message:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if len(made) >= 100:
+            gone.set()
+
+    server = SimpleNamespace(settings=SimpleNamespace(server=SimpleNamespace(keepalive_s=60.0)))
+    scope = {"type": "http", "app": SimpleNamespace(state=SimpleNamespace(services=server)), "state": {}}
+    answers: Any = SimpleNamespace(is_admitted=True)
+    reply = await stream_reply(Request(scope, receive), answers, _always_ready(most, made))
+    await reply(scope, receive, send)
+
+    assert 100 <= len(made) < 1_000
+    assert len(asyncio.all_tasks()) == 1
