@@ -12,8 +12,6 @@ PACKAGES = ("server", "retrieval", "models")
 
 # Test files that show what these modules do, as parts of a larger whole or through the seam that they implement.
 THROUGH: dict[str, tuple[str, ...]] = {
-    "tests/unit/server/methods/genegpt/test_outcomes.py": ("server/methods/genegpt/report.py",),
-    "tests/unit/server/methods/genegpt/test_method.py": ("retrieval/ncbi/replies/titles.py",),
     "tests/unit/server/methods/shared/test_grounding.py": ("server/methods/shared/outcomes.py",),
     "tests/contract/test_encoder_contract.py": ("models/encoders/registry.py",),
     "tests/contract/test_engine_contract.py": (

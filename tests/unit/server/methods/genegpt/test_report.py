@@ -1,0 +1,107 @@
+"""What of a GeneGPT answer is shown while it comes, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from models.decoding.types import Call, CallFinished, CallReply, LoopDone, LoopFinish, LoopUsage
+from server.methods.base import Done, Event, Evidence, Step, TextDelta
+from server.methods.genegpt.report import Ledger
+
+READ = "[1 gene record\n1. BRCA1 (human) protein-coding chr17 17q21.31; aliases FANCS; id 672]"
+RECORD: dict[str, Any] = {
+    "endpoint": "esummary",
+    "db": "gene",
+    "num_records": 1,
+    "records": [{"id": "672", "title": "BRCA1, human", "text": READ, "replaced_by": ""}],
+}
+URL = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esummary.fcgi?db=gene&id=672"
+
+
+def reply() -> CallFinished:
+    return CallFinished(Call(URL, 0), CallReply(READ, "ok", RECORD), READ, 20, 0.1)
+
+
+def ended(finish: LoopFinish = "stop") -> LoopDone:
+    return LoopDone(finish, None, (), LoopUsage())
+
+
+def shown(events: Sequence[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def ending(ledger: Ledger, answer: str, finish: LoopFinish = "stop") -> tuple[str, Done, list[Event]]:
+    events = ledger.ending(ended(finish), answer, {}, with_references=True)
+    last = events[-1]
+    assert isinstance(last, Done)
+    return shown(events), last, events
+
+
+def test_a_long_answer_streams_after_a_record_was_read() -> None:
+    """From its first words on: nobody waits for the end."""
+    ledger = Ledger("Where is BRCA1?", only_reads=False)
+    ledger.add(reply())
+
+    assert ledger.held(TextDelta("It lies")) == []
+    assert shown(ledger.held(TextDelta(" on chr17"))) == "It lies on chr17"
+    assert shown(ledger.held(TextDelta("."))) == "."
+    text, done, events = ending(ledger, "It lies on chr17.")
+    assert text == "\n\nReferences:\n[1] [BRCA1, human, NCBI Gene 672](https://www.ncbi.nlm.nih.gov/gene/672)"
+    assert (done.outcome, done.answer) == ("answered", "It lies on chr17.")
+    reference = next(event for event in events if isinstance(event, Evidence)).references[0]
+    assert ("It lies on chr17." + text)[reference.start : reference.end] == "[1]"
+
+
+def test_steps_and_reasoning_pass_at_once() -> None:
+    """Only the answer is withheld."""
+    ledger = Ledger("Where is BRCA1?", only_reads=True)
+    events: list[Event] = [Step("x"), TextDelta("thinking", "reasoning")]
+
+    assert [one for event in events for one in ledger.held(event)] == events
+
+
+def test_an_unsupported_yes_or_no_is_never_shown() -> None:
+    """Nor is it the answer of the record: the reason stands in its place, without sources."""
+    ledger = Ledger("Is BRCA1 a tumour suppressor?", only_reads=False)
+    ledger.add(reply())
+
+    assert ledger.held(TextDelta("No, as far as anybody knows.")) == []
+    text, done, _ = ending(ledger, "No, as far as anybody knows.")
+    assert text == done.answer
+    assert text.startswith("The records that were read do not state this")
+    assert done.details["withheld"] == "No, as far as anybody knows."
+
+
+def test_a_model_that_can_only_copy_is_judged_as_a_whole() -> None:
+    """Its first words look like an answer too."""
+    ledger = Ledger("Which gene is FANCS?", only_reads=True)
+    ledger.add(reply())
+
+    assert ledger.held(TextDelta("BRCA1, and something else")) == []
+    text, done, _ = ending(ledger, "BRCA1, and something else")
+    assert done.outcome == "abstained"
+    assert "something else" not in text
+
+
+def test_an_answer_without_a_record_waits_for_the_end() -> None:
+    """A call may still come; what comes from memory is told below."""
+    ledger = Ledger("Where is BRCA1?", only_reads=False)
+
+    assert ledger.held(TextDelta("It lies on chromosome 17.")) == []
+    text, done, _ = ending(ledger, "It lies on chromosome 17.")
+    assert done.outcome == "partial"
+    assert (
+        text == "It lies on chromosome 17.\n\n(No record was read for this; this is what the model says from memory.)"
+    )
+
+
+def test_a_cut_answer_says_so_below() -> None:
+    """With the sources of what there is."""
+    ledger = Ledger("Where is BRCA1?", only_reads=False)
+    ledger.add(reply())
+    ledger.held(TextDelta("BRCA1 lies on chr"))
+    text, done, _ = ending(ledger, "BRCA1 lies on chr", "length")
+
+    assert text.startswith("\n\n(The answer is not complete: it reached its limit of length.)")
+    assert (done.outcome, done.finish_reason) == ("cut", "length")
