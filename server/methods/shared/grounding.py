@@ -6,10 +6,10 @@ The check is lexical: it finds names and numbers that the model made up, not wro
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal, get_args
 
 from server.methods.base import (
     AnswerRequest,
@@ -19,6 +19,7 @@ from server.methods.base import (
     EvidenceRead,
     Grounding,
     Method,
+    OptionInvalid,
     Reference,
     TextDelta,
     TranscriptDelta,
@@ -163,8 +164,16 @@ def _told(unsupported: tuple[str, ...]) -> str:
     return f"Not verified: {named} {stand} neither in what was read nor in the question."
 
 
+GroundedMode = Literal["marked", "strict"]
+GROUNDED_MODES: Final[tuple[GroundedMode, ...]] = get_args(GroundedMode)
+_OPTION: Final = "grounded"
+
+
 class GroundedMethod:
-    """Wrap a ``Method`` and check the identifiers of its answers."""
+    """Wrap a ``Method`` and check the identifiers of its answers.
+
+    The option ``grounded`` is the wrapper's own. With ``strict``, an answer with an unsupported identifier is withheld.
+    """
 
     def __init__(self, inner: Method) -> None:
         self._inner = inner
@@ -172,14 +181,45 @@ class GroundedMethod:
         self.description = inner.description
 
     def check(self, ask: AnswerRequest) -> None:
-        self._inner.check(ask)
+        mode = ask.options.get(_OPTION, "marked")
+        if mode not in GROUNDED_MODES:
+            known = " or ".join(GROUNDED_MODES)
+            raise OptionInvalid(f"arrowhead.{_OPTION}: must be {known}", param=f"arrowhead.{_OPTION}")
+        self._inner.check(_without_option(ask))
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         checker = AnswerChecker(ask)
-        async with aclosing(self._inner.answer(ask)) as events:
+        withheld: list[Event] | None = [] if ask.options.get(_OPTION) == "strict" else None
+        async with aclosing(self._inner.answer(_without_option(ask))) as events:
             async for event in events:
                 for checked in checker.of(event):
-                    yield checked
+                    if withheld is None:
+                        yield checked
+                    elif isinstance(checked, Done):
+                        for last in _strict_end(withheld, checked):
+                            yield last
+                    elif isinstance(checked, Evidence) or (
+                        isinstance(checked, TextDelta) and checked.channel == "answer"
+                    ):
+                        withheld.append(checked)
+                    else:
+                        yield checked
+
+
+def _without_option(ask: AnswerRequest) -> AnswerRequest:
+    return replace(ask, options={name: value for name, value in ask.options.items() if name != _OPTION})
+
+
+def _strict_end(withheld: Sequence[Event], done: Done) -> Iterator[Event]:
+    """Yield the withheld answer, or the reason why it is not shown."""
+    if done.grounding is None or not done.grounding.unsupported:
+        yield from withheld
+        yield done
+        return
+    reason = f"The answer is withheld, as the request wants it strictly grounded. {_told(done.grounding.unsupported)}"
+    yield TextDelta(reason, is_ours=True)
+    details = {**done.details, "abstained": True, "reason": reason, "withheld": done.answer}
+    yield replace(done, answer=reason, outcome="abstained", details=details)
 
 
 def grounding_record(grounding: Grounding) -> Mapping[str, object]:

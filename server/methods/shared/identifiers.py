@@ -30,7 +30,7 @@ _KINDS: Final = (
     ),
     ("article", r"\b(?:PMID|PMCID|PMC|NCT|OMIM|MIM)(?:\s?:\s?|\s)?(?:PMC)?\d{3,9}\b"),
     ("term", r"\b(?:DOID|GO|HP|MONDO|CHEBI|UBERON|MESH|HGNC|EFO|ORPHA|ORPHANET|CL|DrugBank):\s?[A-Z]{0,2}\d+\b"),
-    ("variant", r"\b[cgpmnr]\.[A-Za-z0-9_>+*()=\-]*\d[A-Za-z0-9_>+*()=\-]*"),
+    ("variant", r"\b[cgpmnr]\.[A-Za-z0-9_>+*()=\-]*\d[A-Za-z0-9_>+*()=\-]*(?!\w)"),
     ("position", r"\b(?:chr|[cC]hromosome\s)(?:\d{1,2}|[XYM]|MT)(?::\d[\d,]*(?:[-–]\d[\d,]*)?)?(?![\w:])"),
     (
         "band",

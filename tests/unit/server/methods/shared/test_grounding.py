@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from server.methods.base import (
     Evidence,
     EvidenceRead,
     Message,
+    OptionInvalid,
     Reference,
     TextDelta,
     TranscriptDelta,
@@ -116,6 +118,39 @@ async def test_other_outcomes_stay() -> None:
     method = GroundedMethod(Recited([TextDelta("TP53"), replace(DONE, outcome="cut")]))
 
     assert done([event async for event in method.answer(QUESTION)]).outcome == "cut"
+
+
+async def strictly(*events: Event) -> list[Event]:
+    ask = replace(QUESTION, options={"grounded": "strict"})
+    return [event async for event in GroundedMethod(Recited([*events, DONE])).answer(ask)]
+
+
+async def test_a_strictly_grounded_answer_with_an_invented_identifier_is_withheld() -> None:
+    """Nothing of it is shown, nor its sources; the record has it."""
+    reference = Evidence((Reference(1, "t", "u", 5, 8),))
+    events = await strictly(TextDelta("It is TP53."), TextDelta("\n[1] x", is_ours=True), reference)
+
+    assert shown(events).startswith("The answer is withheld")
+    assert "It is" not in shown(events)
+    assert not any(isinstance(event, Evidence) for event in events)
+    assert (done(events).outcome, done(events).answer) == ("abstained", shown(events))
+
+
+async def test_a_strictly_grounded_answer_that_stands_is_shown_whole() -> None:
+    """With its sources, at its end."""
+    events = await strictly(EvidenceRead(("PSMB10",)), TextDelta("It is PSMB10."), Evidence((Reference(1, "t", "u"),)))
+
+    assert shown(events) == "It is PSMB10."
+    assert any(isinstance(event, Evidence) for event in events)
+    assert done(events).outcome == "answered"
+
+
+def test_an_unknown_mode_is_refused_by_name() -> None:
+    """The method itself never sees the option."""
+    with pytest.raises(OptionInvalid) as refused:
+        GroundedMethod(Recited([])).check(replace(QUESTION, options={"grounded": "yes"}))
+
+    assert refused.value.param == "arrowhead.grounded"
 
 
 WORDS = (
