@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final
 
 from retrieval.corpus.namespaces.settings import embedded_title
@@ -61,22 +62,34 @@ def render(listed: Sequence[Numbered], cited: bool, offset: int) -> tuple[str, t
         title, url = title_of(one.found), url_of(one.found)
         reference = Reference(one.number, title, url, start, start + len(marker), one.found.passage.text)
         references.append(reference)
-        text += f"{marker} [{title}]({url})\n" if url else f"{marker} {title}\n"
+        text += f"{marker} [{title}]({url})\n"
     return text.rstrip("\n"), tuple(references)
 
 
 def title_of(found: RankedPassage) -> str:
-    """Return the passage's title without brackets, which could end the text of a Markdown link."""
-    document, section = found.document, found.passage.section
+    """Return title, section, page, file and source, without brackets, which could end the text of a Markdown link.
+
+    The file is named where the document has no web page of its own.
+    """
+    document, passage = found.document, found.passage
     title = " ".join((document.title or document.document_id).split())
-    about = ", ".join(part for part in (section, document.source or found.namespace) if part)
+    file = "" if _ADDRESS.fullmatch(document.url) else PurePath(document.provenance).name
+    parts = (
+        passage.section,
+        f"page {passage.page}" if passage.page else "",
+        "" if file == title else file,
+        document.source or found.namespace,
+    )
+    about = ", ".join(dict.fromkeys(part for part in parts if part))
     retracted = "; RETRACTED" if document.retracted_by else ""
     return f"{title} ({' '.join(about.split())}{retracted})".replace("[", "(").replace("]", ")")
 
 
 def url_of(found: RankedPassage) -> str:
-    """Return the document's URL, "" where it has none that can be linked to."""
-    return found.document.url if _ADDRESS.fullmatch(found.document.url) else ""
+    """Return the document's URL, else the passage's own path on this server."""
+    if _ADDRESS.fullmatch(found.document.url):
+        return found.document.url
+    return f"/v1/passages/{found.namespace}/{found.passage.passage_id}"
 
 
 def passage_record(found: RankedPassage, **further: Any) -> dict[str, Any]:
@@ -88,7 +101,9 @@ def passage_record(found: RankedPassage, **further: Any) -> dict[str, Any]:
         "document_id": found.passage.document_id,
         "title": found.document.title,
         "section": found.passage.section,
-        "url": found.document.url,
+        "page": found.passage.page,
+        "file": found.document.provenance,
+        "url": url_of(found),
         "score": round(found.hit.score, 6),
         "ranks": dict(found.ranks),
         "retracted": bool(found.document.retracted_by),
@@ -132,10 +147,10 @@ def build_context(found: Sequence[RankedPassage], count: Callable[[str], int], b
     No passage is skipped in favour of a worse one, unless it alone exceeds the budget. Passages are in the library's
     order, not in that of their scores, so that the same set gives the same text, which an engine's prefix cache reuses.
     """
-    distinct = _distinct(found)
+    ranked = distinct(found)
     chosen: list[tuple[int, RankedPassage]] = []
     used = too_long = passed = 0
-    for rank, one in distinct:
+    for rank, one in ranked:
         passed += 1
         # The number is not known yet; it has at most three digits.
         cost = count(_entry(888, one) + _SEPARATOR)
@@ -154,9 +169,9 @@ def build_context(found: Sequence[RankedPassage], count: Callable[[str], int], b
         ranks=tuple(rank for rank, _ in chosen),
         text=text,
         tokens=count(text) if text else 0,
-        left_out=len(distinct) - passed,
+        left_out=len(ranked) - passed,
         too_long=too_long,
-        repeated=len(found) - len(distinct),
+        repeated=len(found) - len(ranked),
     )
 
 
@@ -167,7 +182,18 @@ def sanitize(text: str) -> str:
     return "\n   ".join(line for line in lines if line)
 
 
-def _distinct(found: Iterable[RankedPassage]) -> list[tuple[int, RankedPassage]]:
+def plain_marks(text: str) -> str:
+    """Return a quote whose own numbers in brackets are in parentheses: here, brackets number passages."""
+    return _NUMBERED.sub(r"(\1)", text)
+
+
+def evidence_of(found: Iterable[RankedPassage]) -> tuple[str, ...]:
+    """Return the texts that an answer from these passages may rest on."""
+    return tuple(f"{embedded_title(one.passage)}\n{one.passage.text}".strip() for one in found)
+
+
+def distinct(found: Iterable[RankedPassage]) -> list[tuple[int, RankedPassage]]:
+    """Return the passages with their ranks from 1, the best of those with the same text."""
     seen: set[str] = set()
     distinct: list[tuple[int, RankedPassage]] = []
     for rank, one in enumerate(found, 1):
