@@ -85,6 +85,7 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
             methods=methods,
             traces=traces,
             retrieval=retrieval,
+            passages=passages,
             egress=ncbi.egress,
             keyring=keyring,
             closers=(*ncbi.closers, *observability.closers, retrieval.close, passages.close, graph.close),

@@ -21,8 +21,9 @@ from server.auth.scopes import Principal
 from server.egress.router import Egress
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import ModelUnknown, Unauthorized
-from server.evidence.passages import Retrieval
+from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import AnswerRequest, Method
+from server.methods.shared.synthesis import Synthesis, served_syntheses
 from server.observability.setup import Observability, metrics_only
 from server.settings.schema import Settings
 from server.traces import TraceStore
@@ -37,12 +38,14 @@ DIRECT = "direct"
 class ServedModel(NamedTuple):
     """Describe one entry of ``/v1/models``.
 
-    ``id`` is ``BASE`` or ``BASE:METHOD``; ``name`` is that of the method, as in scopes.
+    ``id`` is ``BASE`` or ``BASE:METHOD``; ``name`` is that of the method, as in scopes. ``syntheses``: the ways in
+    which its answers can be made, the default first.
     """
 
     id: str
     method: Method
     name: str
+    syntheses: tuple[Synthesis, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,7 @@ class Components:
     """Hold the parts of ``Services``.
 
     ``methods`` by name, the plain model under ``direct``. ``egress`` None: no method makes calls. ``closers`` run at
-    shutdown, last one first. ``keyring`` None: the keys of the settings alone.
+    shutdown, last one first. ``keyring`` None: the keys of the settings alone. ``passages`` None: over ``retrieval``.
     """
 
     settings: Settings
@@ -58,6 +61,7 @@ class Components:
     methods: Mapping[str, Method]
     traces: TraceStore
     retrieval: Retrieval
+    passages: PassageService | None = None
     egress: Egress | None = None
     keyring: Keyring | None = None
     rates: RateLimiter = field(default_factory=LocalRateLimiter)
@@ -74,6 +78,7 @@ class Services:
         self.traces = components.traces
         self.egress = components.egress
         self.retrieval = components.retrieval
+        self.passages = components.passages or PassageService(components.retrieval, components.settings.retrieval)
         self.encoders = components.retrieval.encoders
         secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
         self.keyring = components.keyring or Keyring(secrets)
@@ -81,9 +86,15 @@ class Services:
         self.access = NamespaceAccess(components.retrieval.namespaces)
         self.observability = components.observability
         self.observer = components.observability.observer
-        base = components.lifecycle.card.name
+        card = components.lifecycle.card
+        base = card.name
         served = (
-            ServedModel(base if name == DIRECT else f"{base}:{name}", of, name)
+            ServedModel(
+                base if name == DIRECT else f"{base}:{name}",
+                of,
+                name,
+                ("generated",) if name == DIRECT else served_syntheses(name, card),
+            )
             for name, of in components.methods.items()
         )
         self._served = {one.id: one for one in served}
