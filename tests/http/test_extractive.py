@@ -24,7 +24,8 @@ def server(
     serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("extractive")
-    settings = {
+    settings: dict[str, str | None] = {
+        "ARROWHEAD_MODEL__SCRIPT": None,
         "HOME": str(folder),
         "XDG_DATA_HOME": str(folder / "data"),
         "ARROWHEAD_MODEL__ENGINE": "transformers",

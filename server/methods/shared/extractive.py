@@ -1,11 +1,9 @@
 """Choose the sentences of passages that answer a question best, or none. Pure.
 
-A sentence is scored by a logistic function of four features:
+A sentence is scored by a logistic function of two features:
 
 - ``cosine`` of the question's and the sentence's vectors;
-- ``covered``: which share of the question's words the sentence has, each by its rarity (idf) among the sentences found;
-- ``around``: the same for the passage with its title, which may name what the sentence only refers to;
-- ``rank``: one by the passage's rank in the search.
+- ``covered``: which share of the question's words the sentence has, each by its rarity (idf) among the sentences found.
 
 ``CALIBRATIONS`` has the constants, fitted by ``scripts/evals/extractive.py`` on BioASQ questions (docs/evals.md): one
 row for the built-in encoder, one without vectors for all other encoders, whose cosines have scales of their own. Below
@@ -59,14 +57,15 @@ class Calibration:
     bias: float
     cosine: float
     covered: float
-    around: float
-    rank: float
     bar: float
+
+    def logit(self, candidate: Candidate, cosine: float) -> float:
+        return self.bias + self.cosine * cosine + self.covered * candidate.covered
 
 
 CALIBRATIONS: Final[Mapping[str, Calibration]] = {
-    "minilm": Calibration(bias=-6.0, cosine=5.0, covered=2.0, around=1.0, rank=0.5, bar=0.3),
-    "": Calibration(bias=-5.0, cosine=0.0, covered=4.0, around=1.5, rank=0.5, bar=0.3),
+    "minilm": Calibration(bias=-5.99, cosine=6.49, covered=4.38, bar=0.57),
+    "": Calibration(bias=-3.8, cosine=0.0, covered=6.37, bar=0.53),
 }
 
 
@@ -80,13 +79,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Hold a sentence with its lexical features; ``source`` is the index of its passage."""
+    """Hold a sentence with its lexical feature; ``source`` is the index of its passage."""
 
     sentence: Sentence
     source: int
     covered: float
-    around: float
-    rank: float
     stems: frozenset[str]
 
 
@@ -138,25 +135,24 @@ def candidates_of(question: str, sources: Sequence[Source]) -> Candidates:
     weights = _rarity(asked, stems)
     for kind in {_stem(term) for found in _KIND_ASKED.findall(question) for term in query_terms(found)} & set(weights):
         weights[kind] *= _KIND_WEIGHT
-    whole = [_share(asked, stems_of(f"{one.title}\n{one.text[:_LONGEST_PASSAGE]}"), weights) for one in sources]
     distinct: dict[str, Candidate] = {}
     for (place, sentence), words in zip(split, stems, strict=True):
-        rank = 1.0 / (1 + place)
-        candidate = Candidate(sentence, place, _share(asked, words, weights), whole[place], rank, words)
-        distinct.setdefault(sentence.line, candidate)
-    best = sorted(distinct.values(), key=lambda one: -(one.covered + 0.5 * one.around + 0.5 * one.rank))
+        distinct.setdefault(sentence.line, Candidate(sentence, place, _share(asked, words, weights), words))
+    best = sorted(distinct.values(), key=lambda one: -(one.covered + 0.5 / (1 + one.source)))
     return Candidates(tuple(best[:MAX_COMPARED]), len(split))
 
 
-def scored(candidates: Sequence[Candidate], scores: SentenceScores) -> list[ScoredSentence]:
-    """Return the sentences, best first."""
-    fitted = CALIBRATIONS.get(scores.encoder)
-    use = fitted or CALIBRATIONS[""]
+def scored(
+    candidates: Sequence[Candidate], scores: SentenceScores, use: Calibration | None = None
+) -> list[ScoredSentence]:
+    """Return the sentences, best first; ``use`` None takes the constants of the encoder."""
+    fitted = use or CALIBRATIONS.get(scores.encoder)
+    constants = fitted or CALIBRATIONS[""]
     further = [0.0] * len(candidates)
     for values in (() if fitted else scores.cosines, scores.cross):
         further = [sum(pair) for pair in zip(further, _z_scores(values), strict=True)] if values else further
     cosines = scores.cosines or (0.0,) * len(candidates)
-    logits = [logit(use, one, cosine) for one, cosine in zip(candidates, cosines, strict=True)]
+    logits = [constants.logit(one, cosine) for one, cosine in zip(candidates, cosines, strict=True)]
     found = [
         ScoredSentence(one, _sigmoid(value), value + more)
         for one, value, more in zip(candidates, logits, further, strict=True)
@@ -166,11 +162,6 @@ def scored(candidates: Sequence[Candidate], scores: SentenceScores) -> list[Scor
 
 def bar_for(scores: SentenceScores) -> float:
     return CALIBRATIONS.get(scores.encoder, CALIBRATIONS[""]).bar
-
-
-def logit(use: Calibration, one: Candidate, cosine: float) -> float:
-    lexical = use.covered * one.covered + use.around * one.around + use.rank * one.rank
-    return use.bias + use.cosine * cosine + lexical
 
 
 def chosen(ranked: Sequence[ScoredSentence], most: int, bar: float) -> list[ScoredSentence]:
