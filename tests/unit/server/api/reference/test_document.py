@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from models.catalog import ModelCard
+from models.catalog import ModelCard, PromptForm
 from models.engines.base import OpenAiLayer, ServesOpenAi
 from models.errors import ArrowheadError, EngineLoading
 from server.api.http_request import parse_body
@@ -67,7 +67,7 @@ def _app(engine: Engine | None, needs_key: bool = True, name: str = "model") -> 
             raise EngineLoading("not yet")
         return engine
 
-    form = "chat" if engine is not None and engine.has_turns else "base"
+    form: PromptForm = "chat" if engine is not None and engine.has_turns else "base"
     parts = SimpleNamespace(
         settings=Settings(),
         observability=metrics_only(),

@@ -155,7 +155,7 @@ async def test_a_model_that_cannot_write_is_not_asked(tmp_path: Path, method: An
         lambda _, p: method(lifecycle, p, 400), tmp_path, lambda prompt: "", documents=DRUGS
     ) as made:
         events = await made.ask(HEPARIN)
-        with pytest.raises(OptionInvalid, match="tiny was not trained to write answers.*serve a model that can"):
+        with pytest.raises(OptionInvalid, match=r"tiny was not trained to write answers.*serve a model that can"):
             await made.ask(HEPARIN, synthesis="generated")
     assert done(events).details["synthesis"] == "extractive" and engine.requests == []
     await engine.close()
