@@ -130,8 +130,8 @@ class KgRag:
             yield Step(line)
         vectors = await _vectors(graph, question, gathered)
         if self._synthesis(options) == "extractive":
-            where = graph_name(graph.name, graph.release)
-            for event in extractive.events(Reading(question, options, recognised, gathered, vectors, where)):
+            reading = Reading(question, options, recognised, gathered, vectors, graph_name(graph.name, graph.release))
+            for event in extractive.events(reading):
                 yield event
             return
         choosing = _choosing(question, options, self._room(ask, question, engine))

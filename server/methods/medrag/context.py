@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
@@ -13,12 +13,15 @@ from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.lexical.tokens import normalise
 from server.methods.base import Reference
 from server.methods.shared.call_lines import HEADING, MAX_REFERENCES
+from server.methods.shared.extractive import question_stems, stems_of
+from server.methods.shared.sentences import split_sentences
 
 READ_HEADING: Final = "\n\nRead, not cited:\n"
 _MARK: Final = re.compile(r"\[\s*(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*)\s*\]")
 _PART: Final = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
 # A longer range of numbers is not a citation.
 _MAX_SPAN: Final = 100
+_SUPPORTS: Final = 0.5
 _ADDRESS: Final = re.compile(r"https?://[^\s()<>\[\]]+")
 
 
@@ -51,8 +54,27 @@ def renumbered(text: str, numbers: dict[int, int]) -> str:
     return re.sub(r" +(?=[.,;:]|$)", "", _MARK.sub(mark, text))
 
 
-def render(listed: Sequence[Numbered], cited: bool, offset: int) -> tuple[str, tuple[Reference, ...]]:
-    """Return the reference list for an answer of ``offset`` characters, and the references with marker offsets."""
+def supporting_sentence(answer: str, number: int, found: RankedPassage) -> str:
+    """Return the passage's sentence nearest in words to what the answer says before its mark ``[number]``.
+
+    "" where no sentence has half of these words.
+    """
+    claims = [one.text for one in split_sentences(answer) if number in numbers_in(one.text)] or [answer]
+    wanted = set(question_stems(_MARK.sub(" ", " ".join(claims))))
+    shares = [
+        (len(wanted & stems_of(one.text)) / max(1, len(wanted)), one) for one in split_sentences(found.passage.text)
+    ]
+    share, best = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+    return plain_marks(best.line) if best is not None and share >= _SUPPORTS else ""
+
+
+def render(
+    listed: Sequence[Numbered], cited: bool, offset: int, support: Mapping[int, str] | None = None
+) -> tuple[str, tuple[Reference, ...]]:
+    """Return the reference list for an answer of ``offset`` characters, and the references with marker offsets.
+
+    ``support`` has sentences to quote, by number.
+    """
     if not listed:
         return "", ()
     text, references = HEADING if cited else READ_HEADING, []
@@ -62,7 +84,8 @@ def render(listed: Sequence[Numbered], cited: bool, offset: int) -> tuple[str, t
         title, url = title_of(one.found), url_of(one.found)
         reference = Reference(one.number, title, url, start, start + len(marker), one.found.passage.text)
         references.append(reference)
-        text += f"{marker} [{title}]({url})\n"
+        quote = (support or {}).get(one.number, "")
+        text += f"{marker} [{title}]({url}){f': “{quote}”' if quote else ''}\n"
     return text.rstrip("\n"), tuple(references)
 
 

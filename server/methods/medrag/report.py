@@ -11,7 +11,7 @@ from models.decoding.types import LoopFinish, LoopUsage
 from retrieval.corpus.search.ranking import RankedPassage
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chain
-from server.methods.medrag.context import Context, Numbered, numbers_in, passage_record, render
+from server.methods.medrag.context import Context, Numbered, numbers_in, passage_record, render, supporting_sentence
 from server.methods.medrag.options import MedRagOptions
 from server.methods.medrag.question import ParsedQuestion
 from server.methods.shared.outcomes import notice
@@ -147,8 +147,7 @@ def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
     if question.choices:
         answer = question.shown(chain.letter) if chain.letter else answer
         num_chars = len(answer)
-        if answer:
-            yield TextDelta(answer)
+        yield from [TextDelta(answer)] if answer else ()
     outcome, reason = _judged(closing, chain)
     if reason:
         note = notice(reason, answer)
@@ -157,7 +156,9 @@ def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
     named = numbers_in(chain.answer) or numbers_in(chain.reasoning)
     known = [number for number in named if number in closing.passages]
     sources = [Numbered(number, closing.passages[number]) for number in known or closing.fallback]
-    text, references = render(sources, bool(known), num_chars) if closing.references and answer else ("", ())
+    support = {number: supporting_sentence(chain.answer, number, closing.passages[number]) for number in known}
+    is_listed = closing.references and bool(answer)
+    text, references = render(sources, bool(known), num_chars, support) if is_listed else ("", ())
     if references:
         yield TextDelta(text, is_ours=True)
         yield Evidence(references)
@@ -165,7 +166,7 @@ def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
         **closing.details,
         "abstained": outcome == "abstained",
         "reasoning": chain.reasoning,
-        "citations": [passage_record(closing.passages[number], number=number) for number in known],
+        "citations": [passage_record(closing.passages[n], number=n, sentence=support[n]) for n in known],
         "cited": known,
         "unknown_citations": len(named) - len(known),
     }

@@ -13,6 +13,7 @@ from models.catalog import (
     EMBEDDED_NAME,
     ModelCard,
     ModelRequest,
+    card_from_request,
     derive_served_name,
     has_weights,
     load_catalog,

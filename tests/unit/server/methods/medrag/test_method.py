@@ -354,7 +354,16 @@ async def test_a_note_of_the_server_is_marked_as_such(bench: Any) -> None:
     async with bench(chain(" Hm.", " Protamine [1].")) as made:
         events = await made.ask(OPEN, k=1)
     ours = "".join(event.text for event in events if isinstance(event, TextDelta) and event.is_ours)
-    assert ours == "\n\nReferences:\n[1] [Heparin (drugs)](https://example.org/heparin)"
+    assert ours == "\n\nReferences:\n[1] [Heparin (drugs)](https://example.org/heparin): “Protamine reverses heparin.”"
+    assert done(events).details["citations"][0]["sentence"] == "Protamine reverses heparin."
+
+
+async def test_a_citation_without_a_sentence_that_fits_quotes_none(bench: Any) -> None:
+    """The model may cite a passage that does not say what it writes."""
+    async with bench(chain(" Hm.", " Andexanet was approved in 2018 [1].")) as made:
+        events = await made.ask(OPEN, k=1)
+    assert shown(events).endswith("](https://example.org/heparin)")
+    assert done(events).details["citations"][0]["sentence"] == ""
 
 
 async def test_a_passage_without_a_web_page_has_an_address_on_this_server(bench: Any) -> None:
