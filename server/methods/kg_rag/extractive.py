@@ -134,13 +134,20 @@ def _identifier(reading: Reading) -> Finding:
     """Judge a statement about an identifier by those of the entities."""
     text, unknown = reading.question.text.casefold(), reading.question.abstention
     nodes = reading.recognised.entities
-    named = tuple(node for node in nodes if re.search(rf"{re.escape(node.identifier.casefold())}(?!\d)", text))
+    named = tuple(node for node in nodes if _stands_in(node.identifier, text))
     # The identifier alone names its node, too: the name has to stand there beside it.
     if any(node.name.casefold() in text or any(s.casefold() in text for s in node.synonyms) for node in named):
         return Finding(outcome="answered", verdict="True", nodes=named[:1])
     known = "; ".join(_node_line(node) for node in nodes[:3])
     reason = f"{reading.where} has {known or 'no entry for the name'}; that the statement is false does not follow."
     return Finding(outcome="not_found" if nodes else "abstained", verdict=unknown, reason=reason)
+
+
+def _stands_in(identifier: str, text: str) -> bool:
+    """Return whether the identifier, whole, stands in the text; one without a digit is a name."""
+    if not any(map(str.isdigit, identifier)):
+        return False
+    return re.search(rf"(?<![\w:]){re.escape(identifier.casefold())}(?!\d)", text) is not None
 
 
 def _choice(reading: Reading) -> Finding:
@@ -233,7 +240,7 @@ class _Asked:
             # Two spellings of one node are one name.
             names=tuple(dict.fromkeys(map(frozenset, spans.values()))),
             relations=relations_of(names.rest),
-            ordered=tuple(gathered.statements[index] for index in order),
+            ordered=tuple(one for one in (gathered.statements[index] for index in order) if not _denies(one)),
             mentions=gathered.mentions,
             rest=names.rest,
             text=reading.question.text,
@@ -307,6 +314,11 @@ class _Asked:
             if self.fits(statement) and any(one.node_id in nodes and _is(other, choice) for one, other in pairs):
                 found.append(statement)
         return found
+
+
+def _denies(statement: Statement) -> bool:
+    """Return whether the statement says that its relation does not hold, as some of Monarch's do."""
+    return statement.edge.kind.casefold().startswith("not:")
 
 
 def _ends(statement: Statement) -> set[str]:

@@ -85,6 +85,14 @@ async def test_the_order_of_two_genes_matters() -> None:
     assert (done(right).answer, done(wrong).answer) == ("True", "unknown")
 
 
+async def test_a_negated_edge_supports_nothing() -> None:
+    """Graphs with findings of absence have them as edges, too."""
+    graph = MemoryGraph([make_statement(METHOTREXATE, "NOT:treats", PSORIASIS)])
+    events = await asked("True or false: methotrexate treats psoriasis.", graph)
+    choice = await asked("Which drug is for psoriasis. Given list is: methotrexate, aspirin", graph)
+    assert done(events).answer == "unknown" and done(choice).answer == "none of these"
+
+
 async def test_identifiers_are_compared() -> None:
     """Another identifier is not called false, but the graph's own is told."""
     right = await asked("True or false: the Disease Ontology identifier of psoriasis is DOID:8893.")
