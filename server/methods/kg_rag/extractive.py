@@ -16,6 +16,7 @@ from models.decoding.types import LoopUsage
 from retrieval.graph.context.question_relations import Relation, asks_identifier, relations_of
 from retrieval.graph.context.select import ContextCandidates, QuestionNames, Vectors, budget_order, similarities
 from retrieval.graph.types import Mention, Node, Statement
+from retrieval.lexical.tokens import FUNCTION_WORDS, query_terms
 from server.methods.base import (
     AnswerOutcome,
     Done,
@@ -38,6 +39,9 @@ _NEGATED: Final = re.compile(r"\b(?:not|no|nor|never|neither|without|cannot|exce
 # Between two nodes of one kind, the order of the names matters, except for these edges.
 _SYMMETRIC: Final = ("resembles", "interacts", "gig", "crc", "drd", "associat", "covaries")
 _TURNED: Final = re.compile(r"\bby\b|\bparent\b|\bincludes?\b|\bcontains?\b", re.IGNORECASE)
+_ASKS_IDENTIFIER: Final = frozenset(
+    ("ontology", "identifier", "id", "accession", "number", "code", "disease", "gene", "database", "ncbi", "entrez")
+)
 _MAX_EVIDENCE: Final = 2_000
 _NOT_FALSE: Final = "which does not mean that it is false: no graph is complete."
 
@@ -131,16 +135,22 @@ def _one_name(reading: Reading) -> str:
 
 
 def _identifier(reading: Reading) -> Finding:
-    """Judge a statement about an identifier by those of the entities."""
-    text, unknown = reading.question.text.casefold(), reading.question.abstention
-    nodes = reading.recognised.entities
-    named = tuple(node for node in nodes if _stands_in(node.identifier, text))
-    # The identifier alone names its node, too: the name has to stand there beside it.
-    if any(node.name.casefold() in text or any(s.casefold() in text for s in node.synonyms) for node in named):
-        return Finding(outcome="answered", verdict="True", nodes=named[:1])
+    """Judge a statement about an identifier by those of the entities; every word of it has to be understood."""
+    question, nodes = reading.question, reading.recognised.entities
+    text = question.text.casefold()
+    names = QuestionNames(reading.gathered.question, reading.gathered.mentions)
+    named = [node for node in nodes if _stands_in(node.identifier, text)]
+    if len(nodes) == len(named) == 1:
+        (node,) = named
+        left = names.rest.casefold().replace(node.identifier.casefold(), " ")
+        understood = {*_ASKS_IDENTIFIER, *query_terms(node.kind), *query_terms(node.source)}
+        is_whole = not set(query_terms(left)) - understood - FUNCTION_WORDS
+        spelled = {text[m.start : m.end] for m in reading.gathered.mentions}
+        if is_whole and spelled - {node.identifier.casefold()}:
+            return Finding(outcome="answered", verdict="True", nodes=(node,))
     known = "; ".join(_node_line(node) for node in nodes[:3])
     reason = f"{reading.where} has {known or 'no entry for the name'}; that the statement is false does not follow."
-    return Finding(outcome="not_found" if nodes else "abstained", verdict=unknown, reason=reason)
+    return Finding(outcome="not_found" if nodes else "abstained", verdict=question.abstention, reason=reason)
 
 
 def _stands_in(identifier: str, text: str) -> bool:

@@ -27,7 +27,10 @@ _FORMS = ("auto", "general", "true_false", "multiple_choice")
 _PRUNINGS: tuple[Pruning, ...] = ("budget", "paper")
 _WITHOUT: tuple[WithoutContext, ...] = ("abstain", "answer")
 _LINKINGS: tuple[Linking, ...] = ("dictionary", "model")
-_KNOWN = "form, choices, linking, evidence, pruning, context_tokens, without_context, references, synthesis, sentences, egress"
+_KNOWN = (
+    "form, choices, linking, evidence, pruning, context_tokens, without_context, references, synthesis, sentences, "
+    "egress"
+)
 MAX_CONTEXT_TOKENS = 16_384
 
 

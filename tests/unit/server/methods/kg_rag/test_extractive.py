@@ -97,6 +97,8 @@ async def test_identifiers_are_compared() -> None:
     """Another identifier is not called false, but the graph's own is told."""
     right = await asked("True or false: the Disease Ontology identifier of psoriasis is DOID:8893.")
     wrong = await asked("True or false: the Disease Ontology identifier of psoriasis is DOID:88931.")
+    other = await asked("True or false: the Disease Ontology identifier of guttate psoriasis type 2 is DOID:8893.")
+    assert done(other).answer == "unknown"
     assert done(right).answer == "True" and "“Disease psoriasis: DOID:8893.” [1]" in shown(right)
     assert done(wrong).outcome == "not_found" and "has Disease psoriasis: DOID:8893;" in shown(wrong)
 
