@@ -22,7 +22,7 @@ PromptForm = Literal["base", "chat"]
 Summaries = Literal["lead", "full"]
 EMBEDDED_NAME = "arrowhead-tiny"
 EMBEDDED_DIR = Path(__file__).parent / "embedded" / EMBEDDED_NAME
-# Facts about the embedded model that config.json has no field for.
+# Facts about a model that config.json has no field for.
 _CARD_FILE = "arrowhead.json"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _MASK = re.compile(r"full|slim|[01]{6}")
@@ -66,6 +66,10 @@ class ModelCard:
             raise ValueError(f"genegpt_mask is full, slim or six digits 0/1, not {self.genegpt_mask!r}")
         if self.context_length < 2:
             raise ValueError(f"context_length must be at least 2, not {self.context_length}")
+
+    def writes(self, method: str) -> bool:
+        """Return whether the model can write answers of the method."""
+        return not self.trained_for or method in self.trained_for
 
     @property
     def is_local(self) -> bool:
@@ -135,6 +139,7 @@ def card_from_request(request: ModelRequest) -> ModelCard:
     extras: dict[str, Any] = {}
     if directory.is_dir():
         extras["context_length"] = context_length(directory)
+        extras["trained_for"] = _trained_for(directory)
     if request.genegpt_mask is not None:
         extras["genegpt_mask"] = request.genegpt_mask
     return ModelCard(
@@ -183,9 +188,18 @@ def _embedded_card(directory: Path) -> ModelCard:
         prompt_form="base",
         genegpt_mask=facts.get("genegpt_mask", "000000"),
         summaries=facts.get("summaries", "lead"),
-        trained_for=tuple(facts.get("trained_for", ())),
+        trained_for=_trained_for(directory),
         dtype=facts.get("dtype", "auto"),
     )
+
+
+def _trained_for(directory: Path) -> tuple[str, ...]:
+    """Return the methods that a model's own ``arrowhead.json`` names, () where it has none: a general model."""
+    file = directory / _CARD_FILE
+    named = _read_json(file).get("trained_for", []) if file.is_file() else []
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise ModelNotFound(f"{file}: trained_for is a list of names of methods")
+    return tuple(named)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from models.encoders.base import Encoder
+import numpy as np
+
+from models.encoders.base import Encoder, PassageText
 from models.errors import ModelError
 from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.sample import NOTES, notes_namespaces
@@ -28,7 +30,7 @@ from server.evidence.encoders import EncoderPool
 from server.jobs.queue import JobQueue
 from server.jobs.uploads import Uploads
 from server.methods.base import AnswerRequest, OptionInvalid
-from server.methods.shared.passages import Gathered, PassageQuery
+from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
 from server.settings.retrieval import RetrievalSettings
 
 _T = TypeVar("_T")
@@ -122,6 +124,32 @@ class PassageService:
         seconds = time.monotonic() - began
         return Gathered(namespaces=names, retriever=retriever, lists=lists, seconds=seconds)
 
+    async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
+        """Compare sentences with a question; a part that is missing or fails is left out."""
+        if not sentences:
+            return SentenceScores()
+        _, namespaces = await self._searcher()
+        return await self._retrieval.encoders.run(lambda: self._compared(question, sentences, namespaces, names))
+
+    def _compared(
+        self, question: str, sentences: Sequence[str], namespaces: Namespaces, names: Sequence[str]
+    ) -> SentenceScores:
+        texts = [PassageText("", sentence) for sentence in sentences]
+        name, cosines, cross = "", tuple[float, ...](), tuple[float, ...]()
+        try:
+            encoder = _encoder_of(namespaces, names, self._settings.encoder)
+            if encoder is not None:
+                name, cosines = encoder.name, _cosines(encoder, question, texts)
+            if self._settings.cross_encoder is not None:
+                cross = tuple(map(float, self._retrieval.encoders.cross_encoder().score(question, texts)))
+        except ModelError as error:
+            log.warning("sentences are compared without all encoders: cause=%s", error.message)
+        return SentenceScores(encoder=name, cosines=cosines, cross=cross)
+
+    async def notes(self) -> Namespaces:
+        """Return the package's notes, or the namespaces of the data folder where one was made in the meantime."""
+        return (await self._searcher())[1]
+
     async def _searcher(self) -> tuple[Searcher, Namespaces]:
         if self._retrieval.namespaces.names():
             return self._retrieval.searcher, self._retrieval.namespaces
@@ -149,6 +177,22 @@ class PassageService:
             self._opened.close()
 
 
+def _encoder_of(namespaces: Namespaces, names: Sequence[str], usual: str) -> Encoder | None:
+    """Return one encoder for several namespaces: ``usual`` where one of them has it, else that of the first."""
+    found: dict[str, Encoder] = {}
+    for name in names:
+        with namespaces.using(name) as namespace:
+            if namespace.settings.encoder:
+                found.setdefault(namespace.settings.encoder, namespace.encoder)
+    return found.get(usual) or next(iter(found.values()), None)
+
+
+def _cosines(encoder: Encoder, question: str, texts: Sequence[PassageText]) -> tuple[float, ...]:
+    asked, read = encoder.encode_queries([question])[0], encoder.encode_passages(texts)
+    lengths = np.linalg.norm(read, axis=1) * np.linalg.norm(asked)
+    return tuple(float(value) for value in (read @ asked) / np.maximum(lengths, np.float32(1e-12)))
+
+
 def notes_dir(data_dir: Path) -> Path:
     """Return the folder of the package's notes, beside the namespaces, whose names never begin with a dot."""
     return data_dir / ".built-in"
@@ -170,6 +214,9 @@ class AllowedPassages:
 
     async def find(self, queries: Sequence[str], passage_query: PassageQuery) -> Gathered:
         return await self.service.find(queries, passage_query, self.allowed)
+
+    async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
+        return await self.service.compare(question, sentences, names)
 
 
 @dataclass(frozen=True, slots=True)

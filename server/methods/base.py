@@ -18,8 +18,9 @@ from models.types import Delta, Grammar, TokenLogprob
 
 Channel = Literal["answer", "reasoning"]
 Origin = Literal["sampled", "injected"]
-# ``partial``: a part of the answer rests on nothing that was read. ``not_found``: the right thing was searched for, and
-# nothing is there. ``abstained``: something was read, but no answer stands in it. ``cut``: a limit ended the answer.
+# ``partial``: a part of the answer rests on nothing that was read, or a part of the question is not answered.
+# ``not_found``: the right thing was searched for, and nothing is there. ``abstained``: something was read, but no
+# answer stands in it. ``cut``: a limit ended the answer.
 AnswerOutcome = Literal["answered", "partial", "not_found", "abstained", "out_of_scope", "call_failed", "cut"]
 # By name, in the order of lists: who only needs the names does not wait for the methods' libraries.
 METHOD_NAMES: Final = ("genegpt", "kg-rag", "medrag", "i-medrag")

@@ -1,33 +1,31 @@
-"""Name the methods, and warn in the answers of one that the served model was not trained for."""
+"""Serve each method as far as the model can: refuse those that it can neither write nor do without writing."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from models.catalog import ModelCard
-from server.methods.base import AnswerRequest, Event, Method, Step
+from server.methods.base import AnswerRequest, Event, Method
+from server.methods.shared.synthesis import choose_synthesis, served_syntheses, unable
 
 
-class WarningMethod:
-    """Wrap a ``Method`` and emit a warning as its first step."""
+class RefusedMethod:
+    """Stand in for a ``Method`` that the served model cannot write, and refuse its requests with the remedy."""
 
-    def __init__(self, inner: Method, model: str) -> None:
-        self._inner = inner
-        self._caution = f"{model} was not trained for {inner.name}: what it writes here is no answer to rely on"
+    def __init__(self, inner: Method, card: ModelCard) -> None:
+        self._card = card
         self.name = inner.name
-        self.description = f"{inner.description} ({self._caution})"
+        self.description = f"{inner.description} (not served: {unable(inner.name, card)})"
 
     def check(self, ask: AnswerRequest) -> None:
-        self._inner.check(ask)
+        choose_synthesis(None, self.name, self._card)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        yield Step(self._caution)
-        async with aclosing(self._inner.answer(ask)) as events:
-            async for event in events:
-                yield event
+        self.check(ask)
+        return
+        yield  # the protocol wants a generator
 
 
 def for_model(method: Method, card: ModelCard) -> Method:
-    """Return the method, with a warning in its answers if the model was trained, but not for this method."""
-    return WarningMethod(method, card.name) if card.trained_for and method.name not in card.trained_for else method
+    """Return the method, or its refusal where the model cannot serve it in any way."""
+    return method if served_syntheses(method.name, card) else RefusedMethod(method, card)

@@ -89,6 +89,7 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
             adapters={name: LoraAdapterMethod(name, card) for name in model.lora_folders},
             traces=traces,
             retrieval=retrieval,
+            passages=passages,
             egress=ncbi.egress,
             keyring=keyring,
             closers=(*ncbi.closers, *observability.closers, retrieval.close, passages.close, graph.close),

@@ -23,8 +23,9 @@ from server.auth.scopes import Principal
 from server.egress.router import Egress
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import ModelUnknown, Unauthorized
-from server.evidence.passages import Retrieval
+from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import AnswerRequest, Method
+from server.methods.shared.synthesis import Synthesis, served_syntheses
 from server.observability.setup import Observability, metrics_only
 from server.settings.loading import SettingsInvalid
 from server.settings.schema import Settings
@@ -42,12 +43,14 @@ _PER_SLOT: Final = 2
 class ServedModel(NamedTuple):
     """Describe one entry of ``/v1/models``.
 
-    ``id`` is ``BASE`` or ``BASE:METHOD``; ``name`` is that of the method, as in scopes.
+    ``id`` is ``BASE`` or ``BASE:METHOD``; ``name`` is that of the method, as in scopes. ``syntheses``: the ways in
+    which its answers can be made, the default first.
     """
 
     id: str
     method: Method
     name: str
+    syntheses: tuple[Synthesis, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ class Components:
 
     ``methods`` by name, the plain model under ``direct``; ``adapters`` of the plain model by the name of each.
     ``egress`` None: no method makes calls. ``closers`` run at shutdown, last one first. ``keyring`` None: the keys of
-    the settings alone.
+    the settings alone. ``passages`` None: over ``retrieval``.
     """
 
     settings: Settings
@@ -65,6 +68,7 @@ class Components:
     traces: TraceStore
     retrieval: Retrieval
     adapters: Mapping[str, Method] = field(default_factory=dict)
+    passages: PassageService | None = None
     egress: Egress | None = None
     keyring: Keyring | None = None
     rates: RateLimiter = field(default_factory=LocalRateLimiter)
@@ -81,6 +85,7 @@ class Services:
         self.traces = components.traces
         self.egress = components.egress
         self.retrieval = components.retrieval
+        self.passages = components.passages or PassageService(components.retrieval, components.settings.retrieval)
         self.encoders = components.retrieval.encoders
         secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
         self.keyring = components.keyring or Keyring(secrets)
@@ -88,9 +93,15 @@ class Services:
         self.access = NamespaceAccess(components.retrieval.namespaces)
         self.observability = components.observability
         self.observer = components.observability.observer
-        base = components.lifecycle.card.name
+        card = components.lifecycle.card
+        base = card.name
         served = (
-            ServedModel(base if name == DIRECT else f"{base}:{name}", of, name)
+            ServedModel(
+                base if name == DIRECT else f"{base}:{name}",
+                of,
+                name,
+                ("generated",) if name == DIRECT else served_syntheses(name, card),
+            )
             for name, of in components.methods.items()
         )
         self._served = {one.id: one for one in served}
@@ -98,7 +109,7 @@ class Services:
         for name, method in components.adapters.items():
             if name in self._served:
                 raise SettingsInvalid(f"model.lora_adapters: {name} is the name of a model here already")
-            self._served[name] = ServedModel(name, method, DIRECT)
+            self._served[name] = ServedModel(name, method, DIRECT, ("generated",))
         self._closers = components.closers
         self.created = int(time.time())
         self.admission = Admission(admission_limits(components.settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -46,9 +47,12 @@ def test_a_fresh_server_answers_from_its_notes(server: Any) -> None:
     """With the source that was cited, and the steps as reasoning."""
     made = server.client().chat.completions.create(**_asked(k=1))
     message = made.choices[0].message
-    assert message.content.startswith("Protamine [1].\n\nReferences:\n[1] Heparin (Arrowhead notes)")
+    title = "Heparin (notes.txt, Arrowhead notes)"
+    assert message.content.startswith(f"Protamine [1].\n\nReferences:\n[1] [{title}](/v1/passages/notes/")
     (annotation,) = message.annotations
-    assert annotation.url_citation.title == "Heparin (Arrowhead notes)"
+    assert annotation.url_citation.title == title
+    with urllib.request.urlopen(server.url + annotation.url_citation.url, timeout=30) as reply:
+        assert "rotamine" in json.loads(reply.read())["text"]
     told = message.reasoning_content.splitlines()
     assert told[0] == "1 passage in notes by hybrid: Heparin"
     assert told[2] == "The notes on heparin tell."
@@ -88,8 +92,8 @@ def test_rounds_are_told_while_they_go_on(server: Any) -> None:
         "What activates antithrombin? -> Heparin does [1].",
         "after 1 round: the model has nothing new to ask",
     ]
-    assert text.startswith("Protamine [1].\n\nReferences:\n[1] Heparin")
-    assert [source["url_citation"]["title"] for source in sources] == ["Heparin (Arrowhead notes)"]
+    assert text.startswith("Protamine [1].\n\nReferences:\n[1] [Heparin")
+    assert [source["url_citation"]["title"] for source in sources] == ["Heparin (notes.txt, Arrowhead notes)"]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,16 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from server.api.declarations import Reply, errors
+from server.methods.shared.synthesis import Synthesis
 from server.wiring.services import ServedModel, Services
 
 router = APIRouter(tags=["Answers"])
+
+
+class Capability(Reply):
+    """Say how the served model's answers are made: the ways in order, the default first, [] for none."""
+
+    synthesis: list[Synthesis]
 
 
 class Model(Reply):
@@ -26,6 +33,7 @@ class Model(Reply):
     method: str
     licence: str
     max_model_len: int
+    arrowhead: Capability
 
 
 class ModelList(Reply):
@@ -63,4 +71,5 @@ def _model(services: Services, served: ServedModel) -> dict[str, Any]:
         "method": served.method.name,
         "licence": card.licence,
         "max_model_len": services.settings.model.max_model_len or card.context_length,
+        "arrowhead": {"synthesis": list(served.syntheses)},
     }

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
+from models.catalog import ModelCard
 from models.engines.base import ServesOpenAi
 from models.errors import ArrowheadError
-from server.api.declarations import GIVEN, Reads
+from server.api.declarations import GIVEN, QUESTION, Reads
 from server.api.reference.passthrough import add_alternative, add_passthrough
 from server.auth.access_control import OPEN_PATHS
 from server.error_mapping import TABLE
@@ -63,6 +65,13 @@ _RATES: Final = {
 }
 
 
+class Example(NamedTuple):
+    """Hold a served model and a question to it."""
+
+    model: str
+    question: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
     """Hold the facts about the running server that the OpenAPI document depends on.
@@ -72,7 +81,7 @@ class Running:
     - ``has_turns``: the model formats chats with a template.
     - ``layer_model``: name of the model that the engine's own OpenAI layer serves, "" where there is no layer or the
       engine is not loaded.
-    - ``model`` and ``encoder``: names used in examples.
+    - ``model``, ``encoder`` and ``example``: names used in examples.
     """
 
     needs_key: bool
@@ -82,6 +91,18 @@ class Running:
     layer_model: str
     model: str
     encoder: str
+    example: Example
+
+
+# In order of preference: the question of each is answered from what comes with the package.
+_QUESTIONS: Final = {"genegpt": QUESTION, "medrag": "Which drug reverses heparin?"}
+
+
+def example_for(card: ModelCard) -> Example:
+    """Return an example that works on the model: of a method that it can write, else of one that needs no writing."""
+    able = (method for method in _QUESTIONS if card.writes(method))
+    method = next(able, "medrag")
+    return Example(f"{card.name}:{method}", _QUESTIONS[method])
 
 
 def running_of(services: Services) -> Running:
@@ -102,6 +123,7 @@ def running_of(services: Services) -> Running:
         layer_model=layer,
         model=card.name,
         encoder=services.settings.retrieval.encoder_names[0],
+        example=example_for(card),
     )
 
 
@@ -113,6 +135,11 @@ def operation_id(route: APIRoute) -> str:
 def completed(generated: Schema, routes: Iterable[BaseRoute], running: Running) -> Schema:
     """Return the generated document with what the routes, as FastAPI reads them, do not tell."""
     document = deepcopy(generated)
+    model, question = running.example
+    first = {"model": model} | _asking(question)["ChatRequest"]
+    document["info"]["description"] = (
+        f"To begin: `POST /v1/chat/completions` with `{json.dumps(first)}`. {document['info']['description']}"
+    )
     document["security"] = [{"bearer": []}] if running.needs_key else [{}]
     components = document["components"]
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
@@ -151,7 +178,17 @@ def _body_schemas(routes: Iterable[BaseRoute], running: Running) -> dict[str, Sc
     for example in (example for one in schemas.values() for example in one.get("examples", ())):
         if "model" in example:
             example["model"] = names[example["model"]]
+    model, question = running.example
+    for name, body in _asking(question).items():
+        if name in schemas:
+            schemas[name]["examples"] = [{"model": model} | body]
     return schemas
+
+
+def _asking(question: str) -> dict[str, Schema]:
+    """Return the bodies that ask a question, by the name of their schema."""
+    chat = {"messages": [{"role": "user", "content": question}]}
+    return {"ChatRequest": chat, "CompletionRequest": {"prompt": question}, "ResponseRequest": {"input": question}}
 
 
 def _limit(schema: Schema, word: str, most: int) -> None:

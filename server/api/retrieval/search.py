@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Request, Response
 
 from retrieval.corpus.errors import NamespaceInvalid, NamespaceUnknown
+from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions, default_retriever
@@ -87,7 +88,22 @@ async def get_passage(request: Request, namespace: str, passage_id: str) -> Resp
         raise PassageNotFound("a passage's id is a number of up to 63 bits")
     async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
         principal, number = request.state.principal, int(passage_id)
-        return _json(await services.retrieval.run(lambda: _passage(services, principal, namespace, number)))
+        are_notes = await services.retrieval.run(lambda: _are_notes(services, principal, namespace))
+        stored = await services.passages.notes() if are_notes else services.retrieval.namespaces
+        return _json(await services.retrieval.run(lambda: _passage(stored, namespace, number)))
+
+
+def _are_notes(services: Services, principal: Principal, name: str) -> bool:
+    """Return whether ``name`` means the package's notes, which are read where there is no namespace.
+
+    Raises:
+        NamespaceUnknown: the key may not read it.
+    """
+    readable = services.access.readable(principal)
+    if name == NOTES and not services.retrieval.namespaces.names() and (readable is None or name in readable):
+        return True
+    services.access.require(principal, name)
+    return False
 
 
 def _checked(body: SearchBody, settings: RetrievalSettings) -> list[str]:
@@ -172,9 +188,8 @@ def _survey(
     return retriever or default_retriever(targets_of.values()), waiting
 
 
-def _passage(services: Services, principal: Principal, name: str, number: int) -> bytes:
-    services.access.require(principal, name)
-    with services.retrieval.namespaces.using(name) as namespace:
+def _passage(namespaces: Namespaces, name: str, number: int) -> bytes:
+    with namespaces.using(name) as namespace:
         found = namespace.store.get([number])
         if not found:
             raise PassageNotFound(f"namespace {name} has no such passage")

@@ -32,19 +32,22 @@ from models.types import GenerateParams
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.observer import NullObserver, Tracer
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Event, Step, TextDelta
+from server.methods.base import AnswerRequest, Event, EvidenceRead, Step, TextDelta
 from server.methods.i_medrag import report
 from server.methods.i_medrag.prompts import PLAN_BEGINS, IteratedPrompts, Lengths, history_text, plan_lengths
 from server.methods.i_medrag.rounds import Bounds, Pair, Rounds, StopReason, plan_grammar
 from server.methods.i_medrag.sub_answers import Budget, CitedPassages, SubAnswer, SubAnswers
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
+from server.methods.medrag.context import evidence_of
+from server.methods.medrag.extractive import Extraction
 from server.methods.medrag.method import SLACK, params_of, refuse_logprobs
-from server.methods.medrag.options import IMedRagOptions, parse_iterated
+from server.methods.medrag.options import IMedRagOptions, parse_iterated, refuse_unread
 from server.methods.medrag.prompts import Prompts
 from server.methods.medrag.question import ParsedQuestion, read_question
 from server.methods.medrag.report import Closing, abstention, ending, retrieved
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
+from server.methods.shared.synthesis import choose_synthesis
 
 # Minimum number of tokens for a useful answer.
 _LEAST_ANSWER = 16
@@ -76,15 +79,27 @@ class IMedRag:
     def check(self, ask: AnswerRequest) -> None:
         options = parse_iterated(ask.options)
         read_question(ask.question, options)
+        if choose_synthesis(options.synthesis, self.name, self._lifecycle.card) == "extractive":
+            refuse_unread(options)
         self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_iterated(ask.options)
         question = read_question(ask.question, options)
+        if choose_synthesis(options.synthesis, self.name, self._lifecycle.card) == "extractive":
+            extraction = Extraction(self.name, question, options, self._passages.open(ask))
+            answering = extraction.events(report.queries_without_model(question))
+        else:
+            answering = self._run(ask, question, options).events()
+        async with aclosing(answering) as events:
+            async for event in events:
+                yield event
+
+    def _run(self, ask: AnswerRequest, question: ParsedQuestion, options: IMedRagOptions) -> _Run:
         engine = self._lifecycle.get()
         answer = min(ask.sampling.max_tokens or self._max_answer_tokens, engine.max_model_len // 3)
-        run = _Run(
+        return _Run(
             question=question,
             options=options,
             params=params_of(ask, answer),
@@ -94,9 +109,6 @@ class IMedRag:
             prompts=IteratedPrompts(self._prompts, question, options),
             parts=self._parts,
         )
-        async with aclosing(run.events()) as events:
-            async for event in events:
-                yield event
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,6 +195,7 @@ class _Run:
             async with aclosing(asking.answers(plan.queries, gathered, self.library)) as answers:
                 async for sub in answers:
                     subs.append(sub)
+                    yield EvidenceRead(evidence_of(sub.context.passages))
                     yield self._step_of(sub)
         self.rounds = self.rounds.answered([sub.pair for sub in subs])
 
@@ -220,7 +233,8 @@ class _Run:
         if (lack and self.options.without_passages == "abstain") or room < _LEAST_ANSWER:
             self.details["calls"] = self.generations.num_started
             reason = lack or "No tokens are left for an answer."
-            for final_event in abstention(reason, self.details, self.generations.usage):
+            outcome = report.outcome_of_lack(self.passages.names, self.rounds, self.reason) if lack else "cut"
+            for final_event in abstention(reason, self.details, self.generations.usage, outcome):
                 yield final_event
             return
         params = replace(self.params, max_tokens=min(self.params.max_tokens, room))

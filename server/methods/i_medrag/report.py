@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from server.methods.base import AnswerOutcome
 from server.methods.i_medrag.rounds import Pair, Plan, Rounds, StopReason
-from server.methods.i_medrag.sub_answers import SubAnswer
+from server.methods.i_medrag.sub_answers import NO_PASSAGE, SubAnswer
 from server.methods.medrag.context import passage_record
-from server.methods.medrag.options import IMedRagOptions
+from server.methods.medrag.options import MAX_QUERIES, IMedRagOptions
 from server.methods.medrag.question import ParsedQuestion
 from server.methods.medrag.report import listed
 from server.methods.shared.choices import one_line
@@ -66,6 +67,25 @@ def lack(names: Sequence[str], rounds: Rounds, reason: StopReason) -> str:
     return f"No query got an answer from passages ({why})."
 
 
+def outcome_of_lack(names: Sequence[str], rounds: Rounds, reason: StopReason) -> AnswerOutcome:
+    """Return the outcome where ``lack`` has a reason: only where every query searched in vain is nothing there."""
+    if not names:
+        return "abstained"
+    if reason in ("time", "tokens"):
+        return "cut"
+    if rounds.history and all(pair.status == "nothing_found" for pair in rounds.history):
+        return "not_found" if all(pair.reason == NO_PASSAGE for pair in rounds.history) else "abstained"
+    return "call_failed" if any(pair.status == "failed" for pair in rounds.history) else "abstained"
+
+
+def queries_without_model(question: ParsedQuestion) -> list[str]:
+    """Return the queries of an extractive answer: the question, and with each of the first choices.
+
+    Follow-up questions are written by a model.
+    """
+    return [question.stem, *(f"{question.stem} {choice}" for choice in question.choices[:MAX_QUERIES])]
+
+
 def plan_record(number: int, plan: Plan, written: str, prompt_tokens: int) -> dict[str, Any]:
     """Return the trace record of a plan, with the generated text where it is malformed."""
     return {
@@ -101,6 +121,7 @@ def sub_record(sub: SubAnswer) -> dict[str, Any]:
 def details_of(question: ParsedQuestion, options: IMedRagOptions) -> dict[str, Any]:
     return {
         "method": "i-medrag",
+        "synthesis": "generated",
         "options": asdict(options),
         "form": question.form,
         "choices": list(question.choices),

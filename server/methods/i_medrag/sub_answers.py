@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from models.errors import ArrowheadError, ModelError
 from models.types import GenerateParams
@@ -23,6 +23,7 @@ from server.methods.shared.passages import Gathered, Passages
 
 # Share of the time limit that is available to rounds; the rest is for the final answer.
 _FOR_ROUNDS = 0.75
+NO_PASSAGE: Final = "no passage was found"
 
 
 class Budget:
@@ -169,7 +170,7 @@ class SubAnswers:
         limit = self.prompts.options.context_tokens
         context = await read_passages(engine, gathered.lists[place], engine.max_model_len - used, limit)
         if not context.passages:
-            none = "no room to read a passage" if gathered.lists[place] else "no passage was found"
+            none = "no room to read a passage" if gathered.lists[place] else NO_PASSAGE
             return SubAnswer(Pair(query, "nothing_found", reason=none), context)
         inputs = self.prompts.sub(query, context.text)
         prompt = self.layout.ids(inputs.system, inputs.user, prefix)

@@ -55,11 +55,13 @@ from server.methods.base import (
     usage_of,
     uses_chat_template,
 )
-from server.methods.kg_rag import report
+from server.methods.kg_rag import extractive, report
 from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoods, neighbourhoods, recognise
+from server.methods.kg_rag.extractive import Reading, graph_name
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.report import Outcome
 from server.methods.shared.outcomes import OpeningGate
+from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.types import EgressMode
 
 # Token counts of a text alone and inside a prompt may differ by a few tokens.
@@ -107,6 +109,8 @@ class KgRag:
     def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options)
         read_question(ask.question, options)
+        if self._synthesis(options) == "extractive":
+            _refuse_unread(options)
         self._graphs.open(ask, options.egress)
         if ask.sampling.logprobs is not None and ask.prompt is None:
             raise OptionInvalid(
@@ -127,8 +131,14 @@ class KgRag:
         gathered = gather(question.words, recognised.mentions, around.found, around.stand_ins)
         for line in report.neighbourhoods(around, gathered, graph.name, graph.release):
             yield Step(line)
+        vectors = await _vectors(graph, question, gathered)
+        if self._synthesis(options) == "extractive":
+            reading = Reading(question, options, recognised, gathered, vectors, graph_name(graph.name, graph.release))
+            for event in extractive.events(reading):
+                yield event
+            return
         choosing = _choosing(question, options, self._room(ask, question, engine))
-        context = await self._context(gathered, await _vectors(graph, question, gathered), choosing)
+        context = await self._context(gathered, vectors, choosing)
         yield Step(report.chosen(context))
         if context.entities:
             yield report.retrieved(context)
@@ -149,6 +159,9 @@ class KgRag:
         async with aclosing(self._from_model(ask, outcome, engine)) as events:
             async for event in events:
                 yield event
+
+    def _synthesis(self, options: KgRagOptions) -> Synthesis:
+        return choose_synthesis(options.synthesis, self.name, self._lifecycle.card)
 
     async def _from_model(self, ask: AnswerRequest, outcome: Outcome, engine: Engine) -> AsyncGenerator[Event, None]:
         prompt_ids = self._prompt_ids(outcome.question, engine, outcome.context_text)
@@ -203,6 +216,14 @@ class KgRag:
             cache_salt=ask.cache_salt,
             **sampling.shape,
         )
+
+
+def _refuse_unread(options: KgRagOptions) -> None:
+    """Refuse options that need a model's text, which an extractive answer has none of."""
+    for key, value in (("without_context", "answer"), ("linking", "model")):
+        if getattr(options, key) == value:
+            name = f"arrowhead.{key}"
+            raise OptionInvalid(f"{name}: {value} needs a generated answer; this one is extractive", param=name)
 
 
 async def _vectors(graph: Graph, question: ParsedQuestion, gathered: ContextCandidates) -> Vectors:

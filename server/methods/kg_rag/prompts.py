@@ -16,6 +16,8 @@ from models.types import Grammar
 from retrieval.graph.context.select import DEFAULT_TOKENS, Pruning
 from server.methods.base import OptionInvalid
 from server.methods.shared.choices import MAX_CHOICES, are_choices, listed_choices, one_line, regex_of
+from server.methods.shared.extractive import MAX_SENTENCES
+from server.methods.shared.synthesis import SYNTHESES, Synthesis
 from server.types import EGRESS_MODES, EgressMode
 
 Form = Literal["general", "true_false", "multiple_choice"]
@@ -25,7 +27,10 @@ _FORMS = ("auto", "general", "true_false", "multiple_choice")
 _PRUNINGS: tuple[Pruning, ...] = ("budget", "paper")
 _WITHOUT: tuple[WithoutContext, ...] = ("abstain", "answer")
 _LINKINGS: tuple[Linking, ...] = ("dictionary", "model")
-_KNOWN = "form, choices, linking, evidence, pruning, context_tokens, without_context, references, egress"
+_KNOWN = (
+    "form, choices, linking, evidence, pruning, context_tokens, without_context, references, synthesis, sentences, "
+    "egress"
+)
 MAX_CONTEXT_TOKENS = 16_384
 
 
@@ -41,6 +46,8 @@ class KgRagOptions:
     - ``context_tokens``: limit of the context, which the model's context length may lower; ``paper`` has no other
       limit.
     - ``without_context``: what to do where the graph has nothing.
+    - ``synthesis``: how the answer is made; None for the default of the model.
+    - ``sentences``: at most so many statements in an extractive answer.
     - ``egress``: None for the mode of the key.
     """
 
@@ -52,6 +59,8 @@ class KgRagOptions:
     context_tokens: int | None = None
     without_context: WithoutContext = "abstain"
     references: bool = True
+    synthesis: Synthesis | None = None
+    sentences: int = MAX_SENTENCES
     egress: EgressMode | None = None
 
     @property
@@ -88,6 +97,11 @@ def _check(key: str, value: Any) -> Any:
             is_number = isinstance(value, int) and not isinstance(value, bool)
             fine = is_number and 1 <= value <= MAX_CONTEXT_TOKENS
             return _need(fine, value, key, f"a number from 1 to {MAX_CONTEXT_TOKENS}")
+        case "synthesis":
+            return _need(value in SYNTHESES, value, key, "one of " + ", ".join(SYNTHESES))
+        case "sentences":
+            is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SENTENCES
+            return _need(is_count, value, key, f"a number from 1 to {MAX_SENTENCES}")
         case "egress":
             return _need(value in EGRESS_MODES, value, key, "one of " + ", ".join(EGRESS_MODES))
         case "evidence" | "references":

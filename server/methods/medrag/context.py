@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final
 
 from retrieval.corpus.namespaces.settings import embedded_title
@@ -12,12 +13,15 @@ from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.lexical.tokens import normalise
 from server.methods.base import Reference
 from server.methods.shared.call_lines import HEADING, MAX_REFERENCES
+from server.methods.shared.extractive import question_stems, stems_of
+from server.methods.shared.sentences import split_sentences
 
 READ_HEADING: Final = "\n\nRead, not cited:\n"
 _MARK: Final = re.compile(r"\[\s*(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*)\s*\]")
 _PART: Final = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
 # A longer range of numbers is not a citation.
 _MAX_SPAN: Final = 100
+_SUPPORTS: Final = 0.5
 _ADDRESS: Final = re.compile(r"https?://[^\s()<>\[\]]+")
 
 
@@ -50,8 +54,27 @@ def renumbered(text: str, numbers: dict[int, int]) -> str:
     return re.sub(r" +(?=[.,;:]|$)", "", _MARK.sub(mark, text))
 
 
-def render(listed: Sequence[Numbered], cited: bool, offset: int) -> tuple[str, tuple[Reference, ...]]:
-    """Return the reference list for an answer of ``offset`` characters, and the references with marker offsets."""
+def supporting_sentence(answer: str, number: int, found: RankedPassage) -> str:
+    """Return the passage's sentence nearest in words to what the answer says before its mark ``[number]``.
+
+    "" where no sentence has half of these words.
+    """
+    claims = [one.text for one in split_sentences(answer) if number in numbers_in(one.text)] or [answer]
+    wanted = set(question_stems(_MARK.sub(" ", " ".join(claims))))
+    shares = [
+        (len(wanted & stems_of(one.text)) / max(1, len(wanted)), one) for one in split_sentences(found.passage.text)
+    ]
+    share, best = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+    return plain_marks(best.line) if best is not None and share >= _SUPPORTS else ""
+
+
+def render(
+    listed: Sequence[Numbered], cited: bool, offset: int, support: Mapping[int, str] | None = None
+) -> tuple[str, tuple[Reference, ...]]:
+    """Return the reference list for an answer of ``offset`` characters, and the references with marker offsets.
+
+    ``support`` has sentences to quote, by number.
+    """
     if not listed:
         return "", ()
     text, references = HEADING if cited else READ_HEADING, []
@@ -61,22 +84,35 @@ def render(listed: Sequence[Numbered], cited: bool, offset: int) -> tuple[str, t
         title, url = title_of(one.found), url_of(one.found)
         reference = Reference(one.number, title, url, start, start + len(marker), one.found.passage.text)
         references.append(reference)
-        text += f"{marker} [{title}]({url})\n" if url else f"{marker} {title}\n"
+        quote = (support or {}).get(one.number, "")
+        text += f"{marker} [{title}]({url}){f': “{quote}”' if quote else ''}\n"
     return text.rstrip("\n"), tuple(references)
 
 
 def title_of(found: RankedPassage) -> str:
-    """Return the passage's title without brackets, which could end the text of a Markdown link."""
-    document, section = found.document, found.passage.section
+    """Return title, section, page, file and source, without brackets, which could end the text of a Markdown link.
+
+    The file is named where the document has no web page of its own.
+    """
+    document, passage = found.document, found.passage
     title = " ".join((document.title or document.document_id).split())
-    about = ", ".join(part for part in (section, document.source or found.namespace) if part)
+    file = "" if _ADDRESS.fullmatch(document.url) else PurePath(document.provenance).name
+    parts = (
+        passage.section,
+        f"page {passage.page}" if passage.page else "",
+        "" if file == title else file,
+        document.source or found.namespace,
+    )
+    about = ", ".join(dict.fromkeys(part for part in parts if part))
     retracted = "; RETRACTED" if document.is_retracted else ""
     return f"{title} ({' '.join(about.split())}{retracted})".replace("[", "(").replace("]", ")")
 
 
 def url_of(found: RankedPassage) -> str:
-    """Return the document's URL, "" where it has none that can be linked to."""
-    return found.document.url if _ADDRESS.fullmatch(found.document.url) else ""
+    """Return the document's URL, else the passage's own path on this server."""
+    if _ADDRESS.fullmatch(found.document.url):
+        return found.document.url
+    return f"/v1/passages/{found.namespace}/{found.passage.passage_id}"
 
 
 def passage_record(found: RankedPassage, **further: Any) -> dict[str, Any]:
@@ -88,7 +124,9 @@ def passage_record(found: RankedPassage, **further: Any) -> dict[str, Any]:
         "document_id": found.passage.document_id,
         "title": found.document.title,
         "section": found.passage.section,
-        "url": found.document.url,
+        "page": found.passage.page,
+        "file": found.document.provenance,
+        "url": url_of(found),
         "score": round(found.hit.score, 6),
         "ranks": dict(found.ranks),
         "retracted": found.document.is_retracted,
@@ -132,10 +170,10 @@ def build_context(found: Sequence[RankedPassage], count: Callable[[str], int], b
     No passage is skipped in favour of a worse one, unless it alone exceeds the budget. Passages are in the library's
     order, not in that of their scores, so that the same set gives the same text, which an engine's prefix cache reuses.
     """
-    distinct = _distinct(found)
+    ranked = distinct(found)
     chosen: list[tuple[int, RankedPassage]] = []
     used = too_long = passed = 0
-    for rank, one in distinct:
+    for rank, one in ranked:
         passed += 1
         # The number is not known yet; it has at most three digits.
         cost = count(_entry(888, one) + _SEPARATOR)
@@ -154,9 +192,9 @@ def build_context(found: Sequence[RankedPassage], count: Callable[[str], int], b
         ranks=tuple(rank for rank, _ in chosen),
         text=text,
         tokens=count(text) if text else 0,
-        left_out=len(distinct) - passed,
+        left_out=len(ranked) - passed,
         too_long=too_long,
-        repeated=len(found) - len(distinct),
+        repeated=len(found) - len(ranked),
     )
 
 
@@ -167,7 +205,18 @@ def sanitize(text: str) -> str:
     return "\n   ".join(line for line in lines if line)
 
 
-def _distinct(found: Iterable[RankedPassage]) -> list[tuple[int, RankedPassage]]:
+def plain_marks(text: str) -> str:
+    """Return a quote whose own numbers in brackets are in parentheses: here, brackets number passages."""
+    return _NUMBERED.sub(r"(\1)", text)
+
+
+def evidence_of(found: Iterable[RankedPassage]) -> tuple[str, ...]:
+    """Return the texts that an answer from these passages may rest on."""
+    return tuple(f"{embedded_title(one.passage)}\n{one.passage.text}".strip() for one in found)
+
+
+def distinct(found: Iterable[RankedPassage]) -> list[tuple[int, RankedPassage]]:
+    """Return the passages with their ranks from 1, the best of those with the same text."""
     seen: set[str] = set()
     distinct: list[tuple[int, RankedPassage]] = []
     for rank, one in enumerate(found, 1):

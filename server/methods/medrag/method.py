@@ -12,7 +12,8 @@ self-consistency (``samples``).
 
 Differences from the published program: passages are whole, numbered, and in the library's order; the letter of a choice
 is generated under a grammar, after free reasoning of bounded length; the passages that the answer cites are listed;
-without passages, the method abstains.
+without passages, the method abstains; where the model cannot write, or on request, the answer is made of sentences of
+the passages (``extractive``).
 """
 
 from __future__ import annotations
@@ -28,16 +29,18 @@ from models.errors import ArrowheadError
 from models.types import GenerateParams
 from retrieval.corpus.search.ranking import RankedPassage
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Event, OptionInvalid, Step, TextDelta, TranscriptDelta
+from server.methods.base import AnswerRequest, Event, EvidenceRead, OptionInvalid, Step, TextDelta, TranscriptDelta
 from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
-from server.methods.medrag.context import Context, build_context
-from server.methods.medrag.options import MAX_CONTEXT_TOKENS, MedRagOptions, parse_options
+from server.methods.medrag.context import Context, build_context, evidence_of
+from server.methods.medrag.extractive import Extraction
+from server.methods.medrag.options import MAX_CONTEXT_TOKENS, MedRagOptions, parse_options, refuse_unread
 from server.methods.medrag.prompts import Prompts
 from server.methods.medrag.question import ParsedQuestion, read_question
 from server.methods.medrag.report import Ballot, Closing, Outcome
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import PassageSource
+from server.methods.shared.synthesis import choose_synthesis
 
 # Token counts of separate and joined texts may differ by a few tokens.
 SLACK: Final = 24
@@ -66,6 +69,8 @@ class MedRag:
                 "arrowhead.samples: only answers to a multiple-choice question can be counted",
                 param="arrowhead.samples",
             )
+        if choose_synthesis(options.synthesis, self.name, self._lifecycle.card) == "extractive":
+            refuse_unread(options)
         if options.retrieval:
             self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
@@ -73,21 +78,32 @@ class MedRag:
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options)
         question = read_question(ask.question, options)
-        engine = self._lifecycle.get()
-        chains = self._chains(ask, question, options, engine)
+        if choose_synthesis(options.synthesis, self.name, self._lifecycle.card) == "extractive":
+            answering = Extraction(self.name, question, options, self._passages.open(ask)).events([question.stem])
+        else:
+            answering = self._generated(ask, question, options)
+        async with aclosing(answering) as events:
+            async for event in events:
+                yield event
+
+    async def _generated(
+        self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions
+    ) -> AsyncGenerator[Event, None]:
+        chains = self._chains(ask, question, options, self._lifecycle.get())
         gathered, context = None, Context()
         if options.retrieval:
             gathered = await self._passages.open(ask).find([question.stem], options.passage_query)
             yield Step(report.searched(gathered))
             context = await self._context(chains, gathered.lists[0], options)
             yield report.retrieved([question.stem], context.passages)
+            yield EvidenceRead(evidence_of(context.passages))
             yield Step(report.read(context))
         else:
             yield Step("without retrieval, as the request wants it")
         outcome = Outcome(question, options, gathered, context)
         details = report.details_of(outcome)
         if outcome.must_abstain:
-            for final_event in report.abstention(outcome.lack, details):
+            for final_event in report.abstention(outcome.lack, details, outcome=outcome.outcome_of_lack):
                 yield final_event
             return
         inputs = self._prompts.answering(question, options.reasoning, context.text)

@@ -14,7 +14,9 @@ from retrieval.corpus.search.ranking import MAX_K, RANKERS, Retriever
 from retrieval.corpus.store.base import is_name
 from server.methods.base import OptionInvalid
 from server.methods.shared.choices import MAX_CHOICES, are_choices
+from server.methods.shared.extractive import DEFAULT_SENTENCES, MAX_SENTENCES
 from server.methods.shared.passages import PassageQuery
+from server.methods.shared.synthesis import SYNTHESES, Synthesis
 
 Form = Literal["open", "multiple_choice"]
 Reasoning = Literal["chain_of_thought", "direct"]
@@ -41,6 +43,8 @@ class MedRagOptions:
     - ``retrieval``: False for no passages (the paper's baselines).
     - ``samples``: number of voting chains.
     - ``without_passages``: what to do where no passage is found.
+    - ``synthesis``: how the answer is made; None for the default of method and model.
+    - ``sentences``: at most so many in an extractive answer.
     """
 
     form: Form | Literal["auto"] = "auto"
@@ -55,6 +59,8 @@ class MedRagOptions:
     samples: int = 1
     without_passages: Without = "abstain"
     references: bool = True
+    synthesis: Synthesis | None = None
+    sentences: int = DEFAULT_SENTENCES
 
     @property
     def passage_query(self) -> PassageQuery:
@@ -99,6 +105,8 @@ _MEDRAG: Final[dict[str, _Rule]] = {
     "samples": _number(1, MAX_SAMPLES),
     "without_passages": _one_of("abstain", "answer"),
     "references": _FLAG,
+    "synthesis": _one_of(*SYNTHESES),
+    "sentences": _number(1, MAX_SENTENCES),
 }
 _ROUNDS: Final[dict[str, _Rule]] = {
     "rounds": _number(1, MAX_ROUNDS),
@@ -145,6 +153,20 @@ def _parsed(kind: type[_Options], known: Mapping[str, _Rule], values: Mapping[st
     if options.rerank > options.k:
         _refuse("rerank", "keeps some of the k passages found, so it cannot be more")
     return options
+
+
+def refuse_unread(options: MedRagOptions) -> None:
+    """Refuse options of an extractive answer that only a model's answer can have.
+
+    Raises:
+        OptionInvalid: ``param`` names the key.
+    """
+    if not options.retrieval:
+        _refuse("retrieval", "an extractive answer is read from passages, so it cannot be false")
+    if options.without_passages == "answer":
+        _refuse("without_passages", "an extractive answer is read from passages; without any it can only abstain")
+    if options.samples > 1:
+        _refuse("samples", "an extractive answer has no chains that could vote")
 
 
 def _refuse(key: str, why: str) -> None:

@@ -7,17 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from models.decoding.types import LoopUsage
+from models.decoding.types import LoopFinish, LoopUsage
 from retrieval.corpus.search.ranking import RankedPassage
-from server.methods.base import Done, Event, Evidence, Retrieved, Step, TextDelta, TranscriptDelta
+from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chain
-from server.methods.medrag.context import Context, Numbered, numbers_in, passage_record, render
+from server.methods.medrag.context import Context, Numbered, numbers_in, passage_record, render, supporting_sentence
 from server.methods.medrag.options import MedRagOptions
 from server.methods.medrag.question import ParsedQuestion
+from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import Gathered
 
 NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3
+_NO_TEXT: Final = "The model wrote no answer."
+_NO_CHOICE: Final = "What the model wrote is none of the choices, so this is no answer."
+_CUT: Final[Mapping[LoopFinish, str]] = {
+    "length": "The answer was cut off at its limit of tokens.",
+    "timeout": "Time ran out before the answer was whole.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,12 @@ class Outcome:
         if self.gathered is None or self.context.passages:
             return ""
         return why_none(self.gathered, self.context)
+
+    @property
+    def outcome_of_lack(self) -> AnswerOutcome:
+        """Return ``not_found`` where the search itself found nothing."""
+        searched = self.gathered is not None and bool(self.gathered.namespaces)
+        return "not_found" if searched and not (self.context.too_long or self.context.left_out) else "abstained"
 
     @property
     def numbered(self) -> dict[int, RankedPassage]:
@@ -106,12 +119,14 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def abstention(reason: str, details: Mapping[str, Any], usage: LoopUsage = NO_USAGE) -> Iterator[Event]:
-    """Yield the whole answer where there is no passage; the model is not called for it."""
+def abstention(
+    reason: str, details: Mapping[str, Any], usage: LoopUsage = NO_USAGE, outcome: AnswerOutcome = "abstained"
+) -> Iterator[Event]:
+    """Yield the whole answer where there is no passage or none that answers; the model is not called for it."""
     yield TranscriptDelta(reason, "injected")
-    yield TextDelta(reason)
+    yield notice(reason, "")
     record = {**details, "abstained": True, "reason": reason}
-    yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=record)
+    yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=record, outcome=outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,50 +148,67 @@ class Closing:
 def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
     """Yield the events that follow the model's text."""
     question = closing.question
-    num_chars = len(chain.answer)
-    answer = chain.answer.strip()
-    if chain.finish_reason == "timeout":
-        yield Step("time ran out before the answer was whole")
+    answer, num_chars = chain.answer.strip(), len(chain.answer)
     if question.choices:
         answer = question.shown(chain.letter) if chain.letter else answer
         num_chars = len(answer)
-        if answer:
-            yield TextDelta(answer)
-        if not chain.letter:
-            yield Step("the answer is none of the choices")
-    elif not answer:
-        yield Step("the model wrote no answer")
-    if closing.without:
-        note = f"\n\n(Answered without passages. {closing.without})"
-        num_chars += len(note)
-        yield TextDelta(note)
+        yield from [TextDelta(answer)] if answer else ()
+    outcome, reason = _judged(closing, chain)
+    if reason:
+        note = notice(reason, answer)
+        num_chars += len(note.text)
+        yield note
     named = numbers_in(chain.answer) or numbers_in(chain.reasoning)
     known = [number for number in named if number in closing.passages]
-    numbers = known or closing.fallback
-    sources = [Numbered(number, closing.passages[number]) for number in numbers]
-    text, references = render(sources, bool(known), num_chars) if closing.references and answer else ("", ())
+    sources = [Numbered(number, closing.passages[number]) for number in known or closing.fallback]
+    support = {number: supporting_sentence(chain.answer, number, closing.passages[number]) for number in known}
+    is_listed = closing.references and bool(answer)
+    text, references = render(sources, bool(known), num_chars, support) if is_listed else ("", ())
     if references:
-        yield TextDelta(text)
+        yield TextDelta(text, is_ours=True)
         yield Evidence(references)
     details = {
         **closing.details,
-        "abstained": False,
+        "abstained": outcome == "abstained",
         "reasoning": chain.reasoning,
-        "citations": [passage_record(closing.passages[number], number=number) for number in known],
+        "citations": [passage_record(closing.passages[n], number=n, sentence=support[n]) for n in known],
         "cited": known,
         "unknown_citations": len(named) - len(known),
     }
     if question.choices:
         details["answer_letter"] = chain.letter
     yield Done(
-        answer=answer, finish_reason=chain.finish_reason, stop_reason=chain.stop_reason, usage=usage, details=details
+        answer=answer,
+        finish_reason=chain.finish_reason,
+        stop_reason=chain.stop_reason,
+        usage=usage,
+        details=details,
+        outcome=outcome,
     )
+
+
+def _judged(closing: Closing, chain: Chain) -> tuple[AnswerOutcome, str]:
+    """Return the outcome of what the model wrote, and the sentence that tells it, "" for a whole answer.
+
+    A letter is whole, whatever ended its generation.
+    """
+    choices = closing.question.choices
+    # What is not a letter reaches the limit of a letter's tokens.
+    limits = ("stop", "length") if choices else ("stop",)
+    if chain.finish_reason not in limits and not chain.letter:
+        return "cut", _CUT.get(chain.finish_reason, "The answer was broken off.")
+    if not (chain.letter if choices else chain.answer.strip()):
+        return "abstained", _NO_CHOICE if choices else _NO_TEXT
+    if closing.without:
+        return "partial", f"Answered without passages. {closing.without}"
+    return "answered", ""
 
 
 def details_of(outcome: Outcome) -> dict[str, Any]:
     context, gathered = outcome.context, outcome.gathered
     return {
         "method": "medrag",
+        "synthesis": "generated",
         "options": asdict(outcome.options),
         "form": outcome.question.form,
         "choices": list(outcome.question.choices),

@@ -11,6 +11,17 @@ MAX_CHOICE: Final = 500
 _HEADER: Final = re.compile(r"\b(?:given\s+list\s+is|options?(?:\s+are)?|choices?(?:\s+are)?)\s*:\s*", re.IGNORECASE)
 _LETTERED: Final = re.compile(r"(?m)^[ \t]*\(?([A-Za-z])[.):][ \t]+(\S.*)$")
 _LETTER: Final = re.compile(r"(?:(?<=\s)|^)\(?([A-Za-z])[.):]\s+")
+_YES_OR_NO: Final = re.compile(
+    r"(?:^|[.,;:!?]\s+)(?:and\s+|or\s+|but\s+|so\s+)?(?:is|are|was|were|do|does|did|can|could|has|have|had|will|would|"
+    r"should|may|might|must)(?:n['’]t)?\s[^.;!?]*(?:\.\S[^.;!?]*)*\?*\s*$",
+    re.IGNORECASE,
+)
+_LONGEST_ASKING: Final = 600
+
+
+def asks_yes_or_no(question: str) -> bool:
+    """Return whether the last sentence of a question asks for yes or no."""
+    return _YES_OR_NO.search(one_line(question)[-_LONGEST_ASKING:]) is not None
 
 
 def one_line(question: str) -> str:

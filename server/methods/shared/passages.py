@@ -37,6 +37,18 @@ class Gathered:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceScores:
+    """Hold how near each sentence is to the question; an empty tuple means that nothing compared them.
+
+    ``encoder`` is the name of the encoder of ``cosines``, "" without one; ``cross`` are a cross-encoder's logits.
+    """
+
+    encoder: str = ""
+    cosines: tuple[float, ...] = ()
+    cross: tuple[float, ...] = ()
+
+
 class Passages(Protocol):
     """Search the namespaces that one request may read."""
 
@@ -60,6 +72,13 @@ class Passages(Protocol):
         Raises:
             RetrievalError: the search failed.
             ModelError: the encoder failed.
+        """
+        ...
+
+    async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
+        """Compare sentences of the namespaces ``names`` with the question, by their encoder and the cross-encoder.
+
+        What is not there or fails is left out of the result.
         """
         ...
 

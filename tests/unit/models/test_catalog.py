@@ -13,6 +13,7 @@ from models.catalog import (
     EMBEDDED_NAME,
     ModelCard,
     ModelRequest,
+    card_from_request,
     derive_served_name,
     has_weights,
     load_catalog,
@@ -129,3 +130,17 @@ def test_the_embedded_model_says_what_it_was_trained_for() -> None:
     if not has_weights(EMBEDDED_DIR):
         pytest.skip("the embedded model's weights are not in the checkout")
     assert load_catalog()[EMBEDDED_NAME].trained_for == ("genegpt",)
+
+
+def test_a_model_directory_may_say_what_it_was_trained_for(tmp_path: Path) -> None:
+    """A model without such a file can write for every method."""
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
+    general = card_from_request(ModelRequest(source=str(tmp_path)))
+    (tmp_path / "arrowhead.json").write_text('{"trained_for": ["medrag"]}')
+    trained = card_from_request(ModelRequest(source=str(tmp_path)))
+    assert general.writes("genegpt") and general.writes("medrag")
+    assert trained.writes("medrag") and not trained.writes("genegpt")
+    (tmp_path / "arrowhead.json").write_text('{"trained_for": "medrag"}')
+    with pytest.raises(ModelNotFound, match="trained_for is a list"):
+        card_from_request(ModelRequest(source=str(tmp_path)))

@@ -253,7 +253,8 @@ function entry(verb, path, operation) {
 function show(found, models) {
   doc = found;
   doc.models = models;
-  doc.first = models.find((id) => id.endsWith(":genegpt")) || models[0] || "";
+  const example = doc.components.schemas.ChatRequest?.examples?.[0]?.model;
+  doc.first = models.find((id) => id === example) || models[0] || "";
   document.getElementById("version").textContent = doc.info.version;
   document.getElementById("about").replaceChildren(...prose(doc.info.description));
   const operations = Object.entries(doc.paths).flatMap(([path, verbs]) =>

@@ -1,4 +1,4 @@
-"""A model that was made for one method says so when another one asks it."""
+"""A method that the served model cannot serve in any way refuses its requests with the remedy."""
 
 from __future__ import annotations
 
@@ -6,54 +6,54 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
-from server.methods.base import METHOD_NAMES, AnswerRequest, Done, Event, OptionInvalid, Step, TextDelta
+from server.methods.base import METHOD_NAMES, AnswerRequest, Done, Event, OptionInvalid, TextDelta
 from server.methods.genegpt.method import GeneGpt
 from server.methods.i_medrag.method import IMedRag
 from server.methods.kg_rag.method import KgRag
 from server.methods.medrag.method import MedRag
-from server.methods.registry import WarningMethod
+from server.methods.registry import for_model
 
 
 class Echo:
-    name = "echo"
     description = "Says the question again"
-    closed = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def check(self, ask: AnswerRequest) -> None:
-        if ask.options:
-            raise OptionInvalid("arrowhead.x: there is no such option", param="arrowhead.x")
+        pass
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        try:
-            yield TextDelta(ask.question)
-            yield Done(answer=ask.question, finish_reason="stop", stop_reason=None, usage=LoopUsage())
-        finally:
-            self.closed = True
+        yield TextDelta(ask.question)
+        yield Done(answer=ask.question, finish_reason="stop", stop_reason=None, usage=LoopUsage())
 
 
-async def test_the_caution_comes_first_and_all_else_follows() -> None:
-    """As a step, which clients show with the others."""
-    method = WarningMethod(Echo(), "tiny")
-    events = [event async for event in method.answer(AnswerRequest(request_id="1", prompt="hello"))]
-
-    assert isinstance(events[0], Step) and "tiny was not trained for echo" in events[0].text
-    assert [type(event) for event in events[1:]] == [TextDelta, Done]
-    assert (method.name, method.description.startswith("Says the question again (tiny")) == ("echo", True)
+def _card(*trained_for: str) -> ModelCard:
+    return ModelCard(name="tiny", source="tiny", trained_for=trained_for)
 
 
-async def test_options_are_checked_and_closing_reaches_the_method() -> None:
-    """It stands in the way of neither."""
-    inner = Echo()
-    method = WarningMethod(inner, "tiny")
+async def test_a_method_that_the_model_cannot_write_is_refused() -> None:
+    """Before any work, and where it is listed."""
+    method = for_model(Echo("genegpt"), _card("medrag"))
+    ask = AnswerRequest(request_id="1", prompt="hello")
+    with pytest.raises(OptionInvalid, match="tiny was not trained to write answers of genegpt") as refused:
+        method.check(ask)
+    assert refused.value.param == "model" and "--model" in refused.value.message
     with pytest.raises(OptionInvalid):
-        method.check(AnswerRequest(request_id="1", prompt="hello", options={"x": 1}))
-    events = method.answer(AnswerRequest(request_id="1", prompt="hello"))
-    await anext(events)
-    await anext(events)
-    await events.aclose()
+        _ = [event async for event in method.answer(ask)]
+    assert method.name == "genegpt" and "not served" in method.description
 
-    assert inner.closed
+
+@pytest.mark.parametrize(
+    ("name", "trained_for"),
+    [("genegpt", ()), ("genegpt", ("genegpt",)), ("medrag", ("genegpt",)), ("kg-rag", ("genegpt",))],
+)
+def test_all_else_is_served(name: str, trained_for: tuple[str, ...]) -> None:
+    """By a general model, by one that was trained for it, or from extracts."""
+    method = Echo(name)
+    assert for_model(method, _card(*trained_for)) is method
 
 
 def test_the_names_are_those_of_the_methods() -> None:

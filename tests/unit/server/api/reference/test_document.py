@@ -13,12 +13,13 @@ from fastapi.routing import APIRoute
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
+from models.catalog import ModelCard, PromptForm
 from models.engines.base import OpenAiLayer, ServesOpenAi
 from models.errors import ArrowheadError, EngineLoading
 from server.api.http_request import parse_body
 from server.api.openai.schemas import parse_chat, parse_completion
 from server.api.openai.tokenize import DetokenizeRequest, _parse
-from server.api.reference.document import TAGS, operation_id
+from server.api.reference.document import TAGS, example_for, operation_id
 from server.api.reference.passthrough import layer_body
 from server.api.responses.schemas import parse_responses
 from server.api.retrieval.embeddings import EmbeddingsRequest, RerankRequest
@@ -70,13 +71,13 @@ def _app(engine: Engine | None, needs_key: bool = True, name: str = "model") -> 
             raise EngineLoading("not yet")
         return engine
 
-    form = "chat" if engine is not None and engine.has_turns else "base"
+    form: PromptForm = "chat" if engine is not None and engine.has_turns else "base"
     parts = SimpleNamespace(
         settings=Settings(),
         observability=metrics_only(),
         keyring=Keyring(("a-key-of-the-settings",) if needs_key else ()),
         rates=LocalRateLimiter(),
-        lifecycle=SimpleNamespace(card=SimpleNamespace(name=name, prompt_form=form), get=get),
+        lifecycle=SimpleNamespace(card=ModelCard(name=name, source=".", prompt_form=form), get=get),
     )
     return create_app(cast(Services, parts))
 
@@ -325,7 +326,7 @@ def test_the_names_in_examples_are_those_of_the_server() -> None:
     """The served model's and the first encoder's."""
     schemas = _app(None, name="small").openapi()["components"]["schemas"]
 
-    assert schemas["ChatRequest"]["examples"][0]["model"] == "small"
+    assert schemas["ChatRequest"]["examples"][0]["model"] == "small:genegpt"
     assert schemas["EmbeddingsRequest"]["examples"][0]["model"] == Settings().retrieval.encoder_names[0]
 
 
@@ -387,3 +388,19 @@ def test_the_commit_is_read_from_the_image_or_the_checkout(tmp_path: Path) -> No
     assert commit(package) == "b" * 40
     (package / "COMMIT").write_text("unknown\n")
     assert commit(package) is None
+
+
+@pytest.mark.parametrize(
+    ("trained_for", "model"),
+    [((), "m:genegpt"), (("genegpt",), "m:genegpt"), (("medrag",), "m:medrag"), (("kg-rag",), "m:medrag")],
+)
+def test_the_first_example_works_on_the_model(trained_for: tuple[str, ...], model: str) -> None:
+    """It is of a method that the model can write, else of one that needs no writing."""
+    assert example_for(ModelCard(name="m", source=".", trained_for=trained_for)).model == model
+
+
+def test_the_document_begins_with_an_example(document: dict[str, Any]) -> None:
+    """The page shows it first."""
+    assert document["info"]["description"].startswith(
+        'To begin: `POST /v1/chat/completions` with `{"model": "model:genegpt", "messages": [{"role": "user", '
+    )

@@ -17,7 +17,7 @@ from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.errors import RetrievalError
 from retrieval.passages import Document
-from server.methods.base import OptionInvalid, Sampling
+from server.methods.base import EvidenceRead, OptionInvalid, Sampling, TextDelta
 from server.methods.medrag.method import MedRag
 
 OPEN = "Which drug reverses heparin?"
@@ -101,7 +101,8 @@ async def test_an_engine_without_grammars_may_write_anything(bench: Any) -> None
     async with bench(chain(" Hm.", " I cannot tell")) as made:
         events = await made.ask(CHOICE)
     assert done(events).details["answer_letter"] == ""
-    assert "the answer is none of the choices" in steps(events)
+    assert "none of the choices, so this is no answer.)" in shown(events)
+    assert done(events).outcome == "abstained"
 
 
 async def test_reasoning_is_bounded(bench: Any) -> None:
@@ -317,3 +318,60 @@ async def test_a_namespace_without_the_index_asked_for_is_an_error(bench: Any) -
             await made.ask(OPEN, retriever="dense")
         events = await made.ask(OPEN, k=1)
     assert steps(events)[0].startswith("1 passage in drugs by bm25")
+
+
+async def test_a_generated_answer_says_how_it_ended(bench: Any) -> None:
+    """Each outcome but ``answered`` stands in the text that is shown, and what was read comes before the answer."""
+    async with bench(chain(" Hm.", " Protamine [1].")) as made:
+        whole = await made.ask(OPEN)
+        told = await made.ask(OPEN, context_tokens=5, without_passages="answer")
+    read = next(place for place, event in enumerate(whole) if isinstance(event, EvidenceRead))
+    first = next(place for place, event in enumerate(whole) if isinstance(event, TextDelta))
+    assert done(whole).outcome == "answered" and read < first
+    assert any("Protamine reverses heparin." in text for text in whole[read].texts)
+    assert done(told).outcome == "partial" and "(Answered without passages." in shown(told)
+    async with bench(chain(" Hm.", "")) as made:
+        empty = await made.ask(OPEN)
+    assert (done(empty).outcome, shown(empty)) == ("abstained", "The model wrote no answer.")
+    async with bench(chain(" Hm.", " protamine" * 500)) as made:
+        cut = await made.ask(OPEN, sampling=Sampling(max_tokens=60))
+    assert done(cut).outcome == "cut" and "(The answer was cut off at its limit of tokens.)" in shown(cut)
+
+
+async def test_why_there_is_no_answer_is_an_outcome(bench: Any) -> None:
+    """Nothing found is another thing than no room, or no namespace to search."""
+    async with bench(chain(" Hm.", " Yes.")) as made:
+        no_room = await made.ask(OPEN, context_tokens=5)
+        no_namespace = await made.ask(OPEN, allowed=frozenset({"mine"}))
+        nothing = await made.ask("xyzzy", retriever="bm25")
+    assert [done(events).outcome for events in (no_room, no_namespace, nothing)] == [
+        "abstained",
+        "abstained",
+        "not_found",
+    ]
+
+
+async def test_a_note_of_the_server_is_marked_as_such(bench: Any) -> None:
+    """The model's text and the reference list are told apart."""
+    async with bench(chain(" Hm.", " Protamine [1].")) as made:
+        events = await made.ask(OPEN, k=1)
+    ours = "".join(event.text for event in events if isinstance(event, TextDelta) and event.is_ours)
+    assert ours == "\n\nReferences:\n[1] [Heparin (drugs)](https://example.org/heparin): “Protamine reverses heparin.”"
+    assert done(events).details["citations"][0]["sentence"] == "Protamine reverses heparin."
+
+
+async def test_a_citation_without_a_sentence_that_fits_quotes_none(bench: Any) -> None:
+    """The model may cite a passage that does not say what it writes."""
+    async with bench(chain(" Hm.", " Andexanet was approved in 2018 [1].")) as made:
+        events = await made.ask(OPEN, k=1)
+    assert shown(events).endswith("](https://example.org/heparin)")
+    assert done(events).details["citations"][0]["sentence"] == ""
+
+
+async def test_a_passage_without_a_web_page_has_an_address_on_this_server(bench: Any) -> None:
+    """An own document opens by its passage."""
+    async with bench(chain(" Hm.", " P2Y12 [1].")) as made:
+        events = await made.ask("Which receptor does clopidogrel block?", k=1)
+    (reference,) = references(events)
+    found = done(events).details["passages"][0]
+    assert reference.url == found["url"] == f"/v1/passages/drugs/{found['passage_id']}"

@@ -1,0 +1,397 @@
+"""Answer a question with statements of the graph, word for word, without the model. Pure.
+
+A statement answers where it is about a name of the question and its type is the relation that the question asks for;
+the vectors only order such statements. "True" needs a statement between the two names, a choice one for it alone. A
+missing statement is reported as missing, since no graph is complete.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from models.decoding.types import LoopUsage
+from retrieval.graph.context.question_relations import Relation, asks_identifier, relations_of
+from retrieval.graph.context.select import ContextCandidates, QuestionNames, Vectors, budget_order, similarities
+from retrieval.graph.types import Mention, Node, Statement
+from retrieval.lexical.tokens import FUNCTION_WORDS, query_terms
+from server.methods.base import (
+    AnswerOutcome,
+    Done,
+    Event,
+    Evidence,
+    EvidenceRead,
+    Retrieved,
+    Step,
+    TextDelta,
+    TranscriptDelta,
+)
+from server.methods.kg_rag.entities import Recognised
+from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
+from server.methods.kg_rag.report import citation_records, node_url, references_of
+from server.methods.shared.call_lines import render
+from server.methods.shared.choices import asks_yes_or_no
+from server.methods.shared.outcomes import notice
+
+_NEGATED: Final = re.compile(r"\b(?:not|no|nor|never|neither|without|cannot|except)\b|n['’]t\b", re.IGNORECASE)
+# Between two nodes of one kind, the order of the names matters, except for these edges.
+_SYMMETRIC: Final = ("resembles", "interacts", "gig", "crc", "drd", "associat", "covaries")
+_TURNED: Final = re.compile(r"\bby\b|\bparent\b|\bincludes?\b|\bcontains?\b", re.IGNORECASE)
+_ASKS_IDENTIFIER: Final = frozenset(
+    ("ontology", "identifier", "id", "accession", "number", "code", "disease", "gene", "database", "ncbi", "entrez")
+)
+_MAX_EVIDENCE: Final = 2_000
+_NOT_FALSE: Final = "which does not mean that it is false: no graph is complete."
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Hold what was found for one question; ``where`` names the graph."""
+
+    question: ParsedQuestion
+    options: KgRagOptions
+    recognised: Recognised
+    gathered: ContextCandidates
+    vectors: Vectors
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Hold an answer: the ``verdict`` on a closed question, the statements or nodes that it rests on, and a reason."""
+
+    outcome: AnswerOutcome
+    verdict: str = ""
+    statements: tuple[Statement, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    reason: str = ""
+
+
+def events(reading: Reading) -> Iterator[Event]:
+    """Yield the whole answer."""
+    finding = find(reading)
+    texts = [statement.text for statement in reading.gathered.statements[:_MAX_EVIDENCE]]
+    names = tuple(_node_line(node) for node in reading.gathered.entities)
+    yield EvidenceRead((*texts, *names))
+    cited = references_of(finding.statements, reading.recognised.entities)
+    yield Retrieved(tuple(node.name for node in reading.recognised.entities), tuple(url for _, url in cited))
+    yield Step("statements of the graph answer, word for word, without the model")
+    lines, sources = _cited_lines(finding)
+    text = "\n\n".join(part for part in (finding.verdict, "\n".join(lines)) if part)
+    if text:
+        yield TranscriptDelta(text, "injected")
+        yield TextDelta(text)
+    if finding.reason:
+        note = notice(finding.reason, text)
+        yield TranscriptDelta(note.text, "injected")
+        yield note
+        text += note.text
+    listed, references = render(sources, len(text)) if reading.options.references else ("", ())
+    if references:
+        yield TextDelta(listed, is_ours=True)
+        yield Evidence(references)
+    yield _done(reading, finding)
+
+
+def find(reading: Reading) -> Finding:
+    """Return the answer that the statements give."""
+    match reading.question.form:
+        case "true_false":
+            return _true_or_unknown(reading)
+        case "multiple_choice":
+            return _choice(reading)
+    return _open(reading)
+
+
+def _true_or_unknown(reading: Reading) -> Finding:
+    unknown = reading.question.abstention
+    if _NEGATED.search(reading.question.text):
+        reason = "The statement is negated, and a graph has no statements about what does not hold."
+        return Finding(outcome="abstained", verdict=unknown, reason=reason)
+    if asks_identifier(reading.question.text):
+        return _identifier(reading)
+    asked = _Asked.of(reading)
+    if asked.num_names < 2:
+        return Finding(outcome="abstained", verdict=unknown, reason=_one_name(reading))
+    found = [statement for statement in asked.between if asked.says(statement)]
+    if found and asked.num_names == 2:
+        return Finding(outcome="answered", verdict="True", statements=tuple(found[: reading.options.sentences]))
+    if asked.num_names > 2:
+        reason = "The statement has more than two names, which no single statement of the graph can support."
+        return Finding(outcome="abstained", verdict=unknown, reason=reason)
+    if asked.between and not asked.by_edge:
+        reason = f"{reading.where} connects the two names, but not by a relation that the statement names."
+        return Finding(outcome="abstained", verdict=unknown, reason=reason)
+    reason = f"{reading.where} has no such statement, {_NOT_FALSE}"
+    return Finding(outcome="not_found", verdict=unknown, reason=reason)
+
+
+def _one_name(reading: Reading) -> str:
+    names = reading.recognised.entities
+    linked = f"only {names[0].name} is linked to an entry" if names else "nothing is linked to an entry"
+    return f"Of the two names that a statement needs, {linked} of {reading.where[0].lower()}{reading.where[1:]}."
+
+
+def _identifier(reading: Reading) -> Finding:
+    """Judge a statement about an identifier by those of the entities; every word of it has to be understood."""
+    question, nodes = reading.question, reading.recognised.entities
+    text = question.text.casefold()
+    names = QuestionNames(reading.gathered.question, reading.gathered.mentions)
+    named = [node for node in nodes if _stands_in(node.identifier, text)]
+    if len(nodes) == len(named) == 1:
+        (node,) = named
+        left = names.rest.casefold().replace(node.identifier.casefold(), " ")
+        understood = {*_ASKS_IDENTIFIER, *query_terms(node.kind), *query_terms(node.source)}
+        is_whole = not set(query_terms(left)) - understood - FUNCTION_WORDS
+        spelled = {text[m.start : m.end] for m in reading.gathered.mentions}
+        if is_whole and spelled - {node.identifier.casefold()}:
+            return Finding(outcome="answered", verdict="True", nodes=(node,))
+    known = "; ".join(_node_line(node) for node in nodes[:3])
+    reason = f"{reading.where} has {known or 'no entry for the name'}; that the statement is false does not follow."
+    return Finding(outcome="not_found" if nodes else "abstained", verdict=question.abstention, reason=reason)
+
+
+def _stands_in(identifier: str, text: str) -> bool:
+    """Return whether the identifier, whole, stands in the text; one without a digit is a name."""
+    if not any(map(str.isdigit, identifier)):
+        return False
+    return re.search(rf"(?<![\w:]){re.escape(identifier.casefold())}(?!\d)", text) is not None
+
+
+def _choice(reading: Reading) -> Finding:
+    """Return the one choice that statements connect with every name of the question."""
+    question, none = reading.question, reading.question.abstention
+    if _NEGATED.search(question.stem):
+        reason = "The question asks for what does not hold, which no statement of the graph can support."
+        return Finding(outcome="abstained", verdict=none, reason=reason)
+    asked = _Asked.of(reading)
+    supported: dict[str, list[Statement]] = {}
+    for choice in question.choices:
+        per_name = [asked.with_choice(nodes, choice) for nodes in asked.names]
+        if per_name and all(per_name):
+            supported[choice] = [statement for found in per_name for statement in found[:1]]
+    if len(supported) == 1:
+        (choice, found), *_ = supported.items()
+        return Finding(outcome="answered", verdict=choice, statements=tuple(found))
+    if supported:
+        reason = f"{reading.where} has statements for more than one choice: {', '.join(supported)}."
+        return Finding(outcome="abstained", verdict=none, reason=reason)
+    if not asked.names:
+        reason = f"{reading.where} has no entry for anything that the question names."
+        return Finding(outcome="abstained", verdict=none, reason=reason)
+    reason = f"{reading.where} has no such statement for any of the choices, {_NOT_FALSE}"
+    return Finding(outcome="not_found", verdict=none, reason=reason)
+
+
+def _open(reading: Reading) -> Finding:
+    asked = _Asked.of(reading)
+    if not asked.names:
+        reason = f"{reading.where} has no entry for anything that the question names."
+        return Finding(outcome="not_found", reason=reason)
+    if asks_identifier(asked.rest) and not asked.relations:
+        return Finding(outcome="answered", nodes=reading.recognised.entities[:3])
+    named = ", ".join(node.name for node in reading.recognised.entities[:5])
+    if asks_yes_or_no(reading.question.text):
+        return _yes_or_no(reading, asked)
+    if not asked.relations:
+        reason = f"{reading.where} is asked for {named}, but the question names no relation that it could be asked for."
+        return Finding(outcome="abstained", reason=reason)
+    found = asked.about_all()
+    if not found:
+        reason = f"{reading.where} has no statement of the relation that is asked for about {named}."
+        return Finding(outcome="not_found", reason=reason)
+    shown = found[: reading.options.sentences]
+    more = len(found) - len(shown)
+    reason = f"{len(shown)} of {len(found)} statements of {reading.where} that fit the question." if more else ""
+    return Finding(outcome="answered", statements=tuple(shown), reason=reason)
+
+
+def _yes_or_no(reading: Reading, asked: _Asked) -> Finding:
+    if _NEGATED.search(reading.question.text):
+        reason = "The question is negated, and a graph has no statements about what does not hold."
+        return Finding(outcome="abstained", reason=reason)
+    found = [statement for statement in asked.between if asked.says(statement)]
+    if found:
+        return Finding(outcome="answered", statements=tuple(found[: reading.options.sentences]))
+    if asked.num_names < 2:
+        return Finding(outcome="abstained", reason=_one_name(reading))
+    reason = f"{reading.where} has no such statement, which does not mean no: no graph is complete."
+    return Finding(outcome="not_found", reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Hold what a question asks of the graph.
+
+    ``names``: for each name of the question the ids of its nodes. ``relations``: those that its other words name.
+    ``ordered``: the statements, best first.
+    """
+
+    names: tuple[frozenset[str], ...]
+    relations: tuple[Relation, ...]
+    ordered: tuple[Statement, ...]
+    mentions: tuple[Mention, ...]
+    rest: str
+    text: str
+    is_named: Callable[[Node], bool]
+
+    @classmethod
+    def of(cls, reading: Reading) -> _Asked:
+        gathered = reading.gathered
+        names = QuestionNames(gathered.question, gathered.mentions)
+        near = similarities(reading.vectors, len(gathered.statements))
+        order, _ = budget_order(gathered, near)
+        spans: dict[tuple[int, int], set[str]] = {}
+        for mention in gathered.mentions:
+            spans.setdefault((mention.start, mention.end), set()).add(mention.node.node_id)
+        return cls(
+            # Two spellings of one node are one name.
+            names=tuple(dict.fromkeys(map(frozenset, spans.values()))),
+            relations=relations_of(names.rest),
+            ordered=tuple(one for one in (gathered.statements[index] for index in order) if not _denies(one)),
+            mentions=gathered.mentions,
+            rest=names.rest,
+            text=reading.question.text,
+            is_named=names.has,
+        )
+
+    @property
+    def by_edge(self) -> list[Relation]:
+        """Return the relations that are types of edges; the others only name the kind of a node."""
+        return [relation for relation in self.relations if relation.edges]
+
+    @property
+    def between(self) -> list[Statement]:
+        """Return the statements between two different names of the question."""
+        return [
+            statement
+            for statement in self.ordered
+            if self.is_named(statement.source)
+            and self.is_named(statement.target)
+            and not any(_ends(statement) <= nodes for nodes in self.names)
+        ]
+
+    @property
+    def num_names(self) -> int:
+        """Return the number of names, also those that only a statement's other end has."""
+        ids = {node_id for nodes in self.names for node_id in nodes}
+        ends = (end for statement in self.ordered for end in (statement.source, statement.target))
+        others = {end.node_id for end in ends if end.node_id not in ids and self.is_named(end)}
+        return len(self.names) + bool(others)
+
+    def fits(self, statement: Statement) -> bool:
+        """Return whether the statement is of every relation that the question names, by its edge or an end's kind."""
+        kind, ends = statement.edge.kind, (statement.source, statement.target)
+        edges = self.by_edge
+        if edges and not any(relation.fits(kind, "") for relation in edges):
+            return False
+        return all(
+            relation.fits(kind, "") or any(end.kind.casefold() in relation.kinds for end in ends)
+            for relation in self.relations
+        )
+
+    def says(self, statement: Statement) -> bool:
+        """Return whether the statement says what a statement between two names asserts."""
+        if not self.by_edge or not self.fits(statement):
+            return False
+        same_kind = statement.source.kind == statement.target.kind
+        if not same_kind or statement.edge.kind.casefold().startswith(_SYMMETRIC):
+            return True
+        first = [m.start for m in self.mentions if m.node.node_id == statement.source.node_id]
+        second = [m.start for m in self.mentions if m.node.node_id == statement.target.node_id]
+        return bool(first and second) and min(first) < min(second) and not _TURNED.search(self.rest)
+
+    def about_all(self) -> list[Statement]:
+        """Return the fitting statements, with several names those whose other end fits all of them."""
+        found = [statement for statement in self.ordered if self.fits(statement)]
+        if len(self.names) < 2:
+            return found
+        others = [
+            {end for statement in found if (ends := _ends(statement)) & nodes for end in ends - nodes}
+            for nodes in self.names
+        ]
+        shared = set.intersection(*others)
+        named = {node_id for nodes in self.names for node_id in nodes}
+        return [s for s in found if _ends(s) & shared or (len(self.names) == 2 and _ends(s) <= named)]
+
+    def with_choice(self, nodes: frozenset[str], choice: str) -> list[Statement]:
+        """Return the fitting statements between a name of the question and a choice."""
+        found = []
+        for statement in self.ordered:
+            pairs = ((statement.source, statement.target), (statement.target, statement.source))
+            if self.fits(statement) and any(one.node_id in nodes and _is(other, choice) for one, other in pairs):
+                found.append(statement)
+        return found
+
+
+def _denies(statement: Statement) -> bool:
+    """Return whether the statement says that its relation does not hold, as some of Monarch's do."""
+    return statement.edge.kind.casefold().startswith("not:")
+
+
+def _ends(statement: Statement) -> set[str]:
+    return {statement.source.node_id, statement.target.node_id}
+
+
+def _is(node: Node, choice: str) -> bool:
+    wanted = choice.strip().rstrip(".").casefold()
+    return any(name.casefold() == wanted for name in (node.name, *node.synonyms, node.identifier))
+
+
+def _node_line(node: Node) -> str:
+    return f"{node.kind} {node.name}: {node.identifier}"
+
+
+def _cited_lines(finding: Finding) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the quotes with the numbers of their sources, and the sources; one without an address is named."""
+    numbers: dict[str, int] = {}
+    sources: list[tuple[str, str]] = []
+    lines = []
+    pages: list[tuple[str, list[tuple[str, str]]]] = [(s.text, references_of([s], ())) for s in finding.statements]
+    pages += [(_node_line(node), [(_node_line(node), node_url(node))]) for node in finding.nodes]
+    for text, found in pages:
+        title, url = next((page for page in found if page[1]), ("", ""))
+        if url and url not in numbers:
+            numbers[url] = len(numbers) + 1
+            sources.append((title, url))
+        lines.append(f"“{text}.” [{numbers[url]}]" if url else f"“{text}.”")
+    return lines, sources
+
+
+def _done(reading: Reading, finding: Finding) -> Done:
+    lines = [statement.text for statement in finding.statements] + [_node_line(node) for node in finding.nodes]
+    answer = finding.verdict or ". ".join(lines) or finding.reason
+    details: dict[str, Any] = {
+        "method": "kg-rag",
+        "synthesis": "extractive",
+        "options": asdict(reading.options),
+        "form": reading.question.form,
+        "choices": list(reading.question.choices),
+        "graph": reading.where,
+        "mentions": [_mention(mention) for mention in reading.recognised.mentions],
+        "unlinked": list(reading.recognised.unlinked),
+        "abstained": not lines,
+        "reason": finding.reason,
+        "citations": citation_records(finding.statements),
+    }
+    if reading.question.answers:
+        details["answer_in_list"] = True
+    return Done(
+        answer=answer,
+        finish_reason="stop",
+        stop_reason=None,
+        usage=LoopUsage(),
+        details=details,
+        outcome=finding.outcome,
+    )
+
+
+def _mention(mention: Mention) -> Mapping[str, Any]:
+    return {"node": mention.node.node_id, "start": mention.start, "end": mention.end, "method": mention.method}
+
+
+def graph_name(name: str, release: str) -> str:
+    """Return the graph as an answer names it."""
+    return f"The knowledge graph ({' '.join(part for part in (name, release) if part)})"

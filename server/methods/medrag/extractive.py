@@ -1,0 +1,246 @@
+"""Answer a medical question with verbatim sentences of the passages found, without the model.
+
+Used by MedRAG and i-MedRAG. Each sentence is followed by the number of its passage. Below the calibrated score of
+``shared.extractive`` the method abstains; a choice is only named with a sentence that supports it, and yes or no never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from retrieval.corpus.namespaces.settings import embedded_title
+from retrieval.corpus.search.ranking import RankedPassage
+from server.methods.base import (
+    AnswerOutcome,
+    Done,
+    Event,
+    Evidence,
+    EvidenceRead,
+    Step,
+    TextDelta,
+    TranscriptDelta,
+)
+from server.methods.medrag.context import Numbered, distinct, evidence_of, passage_record, plain_marks, render
+from server.methods.medrag.options import MedRagOptions
+from server.methods.medrag.question import ParsedQuestion
+from server.methods.medrag.report import NO_USAGE, abstention, counted, listed, retrieved, searched
+from server.methods.shared.choices import asks_yes_or_no
+from server.methods.shared.extractive import (
+    ChoiceSupport,
+    ScoredSentence,
+    Source,
+    bar_for,
+    candidates_of,
+    chosen,
+    scored,
+    supported_choice,
+)
+from server.methods.shared.outcomes import notice
+from server.methods.shared.passages import Gathered, Passages
+
+NO_VERDICT: Final = (
+    "These sentences are quoted from the passages; whether they mean yes or no is for the reader to judge, as no model "
+    "that can read them is served."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """Hold what is needed for one extractive answer; ``method`` is the name for the trace."""
+
+    method: str
+    question: ParsedQuestion
+    options: MedRagOptions
+    passages: Passages
+
+    async def events(self, queries: Sequence[str]) -> AsyncGenerator[Event, None]:
+        """Search all queries and yield the whole answer; the first query is the question."""
+        gathered = await self.passages.find(queries, self.options.passage_query)
+        for place in range(len(queries)):
+            yield Step(searched(gathered, place))
+        found = _usable(gathered)
+        if not found:
+            reason, outcome = _why_nothing(gathered)
+            for event in abstention(reason, self._details(gathered), outcome=outcome):
+                yield event
+            return
+        yield retrieved(queries, found)
+        yield EvidenceRead(evidence_of(found))
+        reading = await self._read(gathered, found)
+        yield Step(
+            f"{counted(reading.num_sentences, 'sentence')}, {len(reading.ranked)} compared with the question; "
+            f"best score {reading.best:.2f}, {reading.bar:.2f} is needed"
+        )
+        for event in self._answer(reading):
+            yield event
+
+    async def _read(self, gathered: Gathered, found: Sequence[RankedPassage]) -> _Reading:
+        stem = self.question.stem
+        sources = [Source(embedded_title(one.passage), one.passage.text) for one in found]
+        candidates = await asyncio.to_thread(candidates_of, stem, sources)
+        lines = [one.sentence.line for one in candidates.sentences]
+        scores = await self.passages.compare(stem, lines, gathered.namespaces)
+        ranked = tuple(scored(candidates.sentences, scores))
+        return _Reading(gathered, tuple(found), ranked, bar_for(scores), candidates.num_found)
+
+    def _answer(self, reading: _Reading) -> Iterator[Event]:
+        details = self._details(reading.gathered) | reading.record
+        if self.question.choices:
+            yield from self._choice(reading, details)
+            return
+        picked = chosen(reading.ranked, self.options.sentences, reading.bar)
+        if not picked:
+            yield from abstention(reading.lack, details, outcome="abstained")
+            return
+        quotes = _Quotes(reading.passages, tuple(picked))
+        yield from _told(quotes.text)
+        told = quotes.text
+        outcome: AnswerOutcome = "answered"
+        if asks_yes_or_no(self.question.stem):
+            note = notice(NO_VERDICT, told)
+            told, outcome = told + note.text, "partial"
+            yield note
+        yield from self._end(quotes, told, _Told(quotes.plain, outcome, details))
+
+    def _choice(self, reading: _Reading, details: Mapping[str, Any]) -> Iterator[Event]:
+        """Name the choice that a sentence supports, followed by the sentence."""
+        question = self.question
+        support: ChoiceSupport = supported_choice(question.stem, question.choices, reading.ranked, reading.bar)
+        if support.sentence is None:
+            reason = f"{support.reason} {reading.where}".strip() if support.reason else reading.lack
+            yield from abstention(reason, {**details, "answer_letter": ""}, outcome="abstained")
+            return
+        letter = question.letters[support.place]
+        answer = question.shown(letter)
+        quotes = _Quotes(reading.passages, (support.sentence,))
+        told = f"{answer}\n\n{quotes.text}"
+        yield from _told(told)
+        yield from self._end(quotes, told, _Told(answer, "answered", {**details, "answer_letter": letter}))
+
+    def _end(self, quotes: _Quotes, told: str, answer: _Told) -> Iterator[Event]:
+        if self.options.references:
+            text, references = render(quotes.numbered, True, len(told))
+            yield TextDelta(text, is_ours=True)
+            yield Evidence(references)
+        details = {**answer.details, "abstained": False, "citations": quotes.records, "cited": list(quotes.numbers)}
+        yield Done(
+            answer=answer.text,
+            finish_reason="stop",
+            stop_reason=None,
+            usage=NO_USAGE,
+            details=details,
+            outcome=answer.outcome,
+        )
+
+    def _details(self, gathered: Gathered) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "synthesis": "extractive",
+            "options": asdict(self.options),
+            "form": self.question.form,
+            "choices": list(self.question.choices),
+            "namespaces": list(gathered.namespaces),
+            "retriever": gathered.retriever,
+            "retrieval_s": round(gathered.seconds, 4),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Hold the answer without marks, its outcome and the record for the trace."""
+
+    text: str
+    outcome: AnswerOutcome
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Hold the passages and their sentences, best first."""
+
+    gathered: Gathered
+    passages: tuple[RankedPassage, ...]
+    ranked: tuple[ScoredSentence, ...]
+    bar: float
+    num_sentences: int
+
+    @property
+    def best(self) -> float:
+        return max((one.score for one in self.ranked), default=0.0)
+
+    @property
+    def where(self) -> str:
+        number = counted(len(self.passages), "passage")
+        return f"Searched: {listed(self.gathered.namespaces)} ({number}, {counted(self.num_sentences, 'sentence')})."
+
+    @property
+    def lack(self) -> str:
+        return f"No passage that was found answers this question. {self.where}"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        best = [{"text": one.line, "score": round(one.score, 4)} for one in self.ranked[:10]]
+        return {"num_passages": len(self.passages), "bar": self.bar, "sentences": best}
+
+
+@dataclass(frozen=True, slots=True)
+class _Quotes:
+    """Hold the sentences of an answer; passages are numbered in the order in which they are quoted."""
+
+    passages: tuple[RankedPassage, ...]
+    picked: tuple[ScoredSentence, ...]
+    numbers: dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        places = dict.fromkeys(one.candidate.source for one in self.picked)
+        object.__setattr__(self, "numbers", dict(enumerate(places, 1)))
+
+    @property
+    def text(self) -> str:
+        numbers = {place: number for number, place in self.numbers.items()}
+        return "\n".join(f"“{plain_marks(one.line)}” [{numbers[one.candidate.source]}]" for one in self.picked)
+
+    @property
+    def plain(self) -> str:
+        return " ".join(plain_marks(one.line) for one in self.picked)
+
+    @property
+    def numbered(self) -> list[Numbered]:
+        return [Numbered(number, self.passages[place]) for number, place in self.numbers.items()]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        records = []
+        for number, place in self.numbers.items():
+            found = self.passages[place]
+            spans = [
+                {"text": one.line, "start": one.candidate.sentence.start, "end": one.candidate.sentence.end}
+                for one in self.picked
+                if one.candidate.source == place
+            ]
+            records.append(passage_record(found, number=number, sentences=spans))
+        return records
+
+
+def _told(text: str) -> Iterator[Event]:
+    yield TranscriptDelta(text, "injected")
+    yield TextDelta(text)
+
+
+def _usable(gathered: Gathered) -> list[RankedPassage]:
+    """Return the passages of all queries by rank, each text once, without those of retracted articles."""
+    depth = max(map(len, gathered.lists), default=0)
+    in_turn = [found[rank] for rank in range(depth) for found in gathered.lists if rank < len(found)]
+    return [one for _, one in distinct(in_turn) if not one.document.retracted_by]
+
+
+def _why_nothing(gathered: Gathered) -> tuple[str, AnswerOutcome]:
+    if not gathered.namespaces:
+        return "There is no namespace on this server that this request may read.", "abstained"
+    where = listed(gathered.namespaces)
+    if any(gathered.lists):
+        return f"All that was found in {where} has been retracted.", "abstained"
+    return f"Nothing was found in {where}.", "not_found"

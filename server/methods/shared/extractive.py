@@ -1,0 +1,238 @@
+"""Choose the sentences of passages that answer a question best, or none. Pure.
+
+A sentence is scored by a logistic function of two features:
+
+- ``cosine`` of the question's and the sentence's vectors;
+- ``covered``: which share of the question's words the sentence has, each by its rarity (idf) among the sentences found.
+
+``CALIBRATIONS`` has the constants, fitted by ``scripts/evals/extractive.py`` on BioASQ questions (docs/evals.md): one
+row for the built-in encoder, one without vectors for all other encoders, whose cosines have scales of their own. Below
+``bar`` no sentence counts as an answer. Vectors of other encoders and the logits of a cross-encoder, for which nothing
+is fitted, change the order of the sentences alone: they are added as z-scores.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from retrieval.lexical.tokens import index_terms, query_terms
+from server.methods.shared.passages import SentenceScores
+from server.methods.shared.sentences import Sentence, split_sentences
+
+# Encoding is what costs time: so many sentences are compared with the question.
+MAX_COMPARED: Final = 32
+MAX_SENTENCES: Final = 8
+DEFAULT_SENTENCES: Final = 3
+_LONGEST_PASSAGE: Final = 20_000
+# Sentences that share more of their words than this say the same.
+_SAME: Final = 0.6
+# Words that ask for an answer and are no part of it.
+_ASKING: Final = frozenset(
+    re.findall(r"\w+", "list name give describe explain define tell summarize summarise mention please")
+)
+_NEGATED: Final = re.compile(
+    r"\b(?:not|no|nor|never|neither|without|cannot|except|lacks?|lacking|fail(?:s|ed)?|unlike|rather than|instead of|"
+    r"contraindicated)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+_SUFFIX: Final = re.compile(r"(?:ational|ations?|ings?|ions?|ors?|ives?|ally|ical|ed|es|ers?|ly|al|ic|e|s)$")
+_MIN_STEM: Final = 4
+# "Which drug", "what gene": the word names the kind of the answer, and most sentences that answer do not repeat it.
+_KIND_ASKED: Final = re.compile(r"\b(?:which|what)\s+([\w-]+)", re.IGNORECASE)
+_KIND_WEIGHT: Final = 0.3
+# Among a few sentences, a word that one of them lacks is not rare: the counts are as if there were so many more.
+_FEW: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Hold the weights of the features and the score, from 0 to 1, below which nothing is answered."""
+
+    bias: float
+    cosine: float
+    covered: float
+    bar: float
+
+    def logit(self, candidate: Candidate, cosine: float) -> float:
+        return self.bias + self.cosine * cosine + self.covered * candidate.covered
+
+
+CALIBRATIONS: Final[Mapping[str, Calibration]] = {
+    "minilm": Calibration(bias=-6.5, cosine=6.54, covered=3.9, bar=0.66),
+    "": Calibration(bias=-3.96, cosine=0.0, covered=5.65, bar=0.5),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Hold a passage to read: ``title`` names what it is about."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Hold a sentence with its lexical feature; ``source`` is the index of its passage."""
+
+    sentence: Sentence
+    source: int
+    covered: float
+    stems: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredSentence:
+    """Hold a sentence with its score from 0 to 1; ``order`` also has what is not calibrated."""
+
+    candidate: Candidate
+    score: float
+    order: float
+
+    @property
+    def line(self) -> str:
+        return self.candidate.sentence.line
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Hold the sentences to compare with the question, and how many there were in all."""
+
+    sentences: tuple[Candidate, ...]
+    num_found: int
+
+
+def stems_of(text: str) -> frozenset[str]:
+    return frozenset(_stem(term) for term in index_terms(text))
+
+
+def question_stems(question: str) -> tuple[str, ...]:
+    """Return the stems of the question's content words, each once."""
+    terms = [term for term in query_terms(question) if term not in _ASKING] or query_terms(question)
+    return tuple(dict.fromkeys(_stem(term) for term in terms))
+
+
+@lru_cache(maxsize=2**15)
+def _stem(term: str) -> str:
+    """Return a word without its ending: inhibits, inhibited, inhibition and inhibitor are one."""
+    if not term.isalpha():
+        return term
+    found = _SUFFIX.search(term, _MIN_STEM)
+    return term[: found.start()] if found else term
+
+
+def candidates_of(question: str, sources: Sequence[Source]) -> Candidates:
+    """Return the sentences that have most of the question's words, or stand in the best passages."""
+    asked = question_stems(question)
+    split = [(place, s) for place, one in enumerate(sources) for s in split_sentences(one.text[:_LONGEST_PASSAGE])]
+    stems = [stems_of(sentence.text) for _, sentence in split]
+    weights = _rarity(asked, stems)
+    for kind in {_stem(term) for found in _KIND_ASKED.findall(question) for term in query_terms(found)} & set(weights):
+        weights[kind] *= _KIND_WEIGHT
+    distinct: dict[str, Candidate] = {}
+    for (place, sentence), words in zip(split, stems, strict=True):
+        distinct.setdefault(sentence.line, Candidate(sentence, place, _share(asked, words, weights), words))
+    best = sorted(distinct.values(), key=lambda one: -(one.covered + 0.5 / (1 + one.source)))
+    return Candidates(tuple(best[:MAX_COMPARED]), len(split))
+
+
+def scored(
+    candidates: Sequence[Candidate], scores: SentenceScores, use: Calibration | None = None
+) -> list[ScoredSentence]:
+    """Return the sentences, best first; ``use`` None takes the constants of the encoder."""
+    fitted = use or CALIBRATIONS.get(scores.encoder)
+    constants = fitted or CALIBRATIONS[""]
+    further = [0.0] * len(candidates)
+    for values in (() if fitted else scores.cosines, scores.cross):
+        further = [sum(pair) for pair in zip(further, _z_scores(values), strict=True)] if values else further
+    cosines = scores.cosines or (0.0,) * len(candidates)
+    logits = [constants.logit(one, cosine) for one, cosine in zip(candidates, cosines, strict=True)]
+    found = [
+        ScoredSentence(one, _sigmoid(value), value + more)
+        for one, value, more in zip(candidates, logits, further, strict=True)
+    ]
+    return sorted(found, key=lambda one: -one.order)
+
+
+def bar_for(scores: SentenceScores) -> float:
+    return CALIBRATIONS.get(scores.encoder, CALIBRATIONS[""]).bar
+
+
+def chosen(ranked: Sequence[ScoredSentence], most: int, bar: float) -> list[ScoredSentence]:
+    """Return at most ``most`` sentences above the bar, best first, without those that repeat a better one."""
+    found: list[ScoredSentence] = []
+    for one in ranked:
+        if len(found) == most:
+            break
+        if one.score >= bar and not any(_says_the_same(one, other) for other in found):
+            found.append(one)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceSupport:
+    """Hold the choice that a sentence supports, or the reason why none is chosen."""
+
+    place: int = -1
+    sentence: ScoredSentence | None = None
+    reason: str = ""
+
+
+def supported_choice(stem: str, choices: Sequence[str], ranked: Sequence[ScoredSentence], bar: float) -> ChoiceSupport:
+    """Return the choice that the best sentence above the bar names, alone among the choices and not negated.
+
+    A question that is negated itself ("which is NOT") asks for what sentences do not say.
+    """
+    if _NEGATED.search(stem):
+        return ChoiceSupport(reason="The question asks for what does not hold, which no sentence can support.")
+    above = [one for one in ranked if one.score >= bar]
+    if not above:
+        return ChoiceSupport()
+    named = [_named(choice, stem) for choice in choices]
+    for one in above:
+        if _NEGATED.search(one.line):
+            continue
+        places = [place for place, words in enumerate(named) if words and words <= one.candidate.stems]
+        # "Type 2 diabetes" also has all words of the choice "diabetes".
+        places = [p for p in places if not any(named[p] < named[other] for other in places)]
+        if len(places) == 1:
+            return ChoiceSupport(places[0], one)
+    return ChoiceSupport(reason="No sentence that fits the question names exactly one of the choices.")
+
+
+def _named(choice: str, stem: str) -> frozenset[str]:
+    """Return the stems by which a sentence names the choice; without those of the stem, where others are left."""
+    words = frozenset(_stem(term) for term in query_terms(choice))
+    return words - frozenset(question_stems(stem)) or words
+
+
+def _rarity(asked: Sequence[str], stems: Sequence[frozenset[str]]) -> dict[str, float]:
+    counts = Counter(word for words in stems for word in words.intersection(asked))
+    number = len(stems)
+    return {word: math.log(1 + (number + _FEW) / (counts[word] + 1)) for word in asked}
+
+
+def _share(asked: Iterable[str], words: frozenset[str], weights: Mapping[str, float]) -> float:
+    whole = sum(weights.values())
+    return sum(weights[word] for word in asked if word in words) / whole if whole else 0.0
+
+
+def _says_the_same(one: ScoredSentence, other: ScoredSentence) -> bool:
+    first, second = one.candidate.stems, other.candidate.stems
+    return len(first & second) > _SAME * min(len(first), len(second))
+
+
+def _z_scores(values: Sequence[float]) -> list[float]:
+    mean = sum(values) / len(values)
+    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+    return [(value - mean) / spread if spread > 1e-9 else 0.0 for value in values]
+
+
+def _sigmoid(value: float) -> float:
+    return 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, value))))

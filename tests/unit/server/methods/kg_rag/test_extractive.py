@@ -1,0 +1,170 @@
+"""KG-RAG without the model: statements of the graph, or what their absence means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from graph_doubles import GENES, METHOTREXATE, PSORIASIS, STATEMENTS, ExactLinker, MemoryGraph, make_statement
+
+from models.catalog import ModelCard
+from models.engines.options import EngineOptions
+from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest, Done, Event, Evidence, EvidenceRead, Message, OptionInvalid, TextDelta
+from server.methods.kg_rag.method import KgRag
+
+
+async def asked(question: str, graph: MemoryGraph | None = None, **options: Any) -> list[Event]:
+    card = ModelCard(name="tiny", source="tiny", prompt_form="base", trained_for=("genegpt",))
+    engine = ScriptedEngine(card, EngineOptions(), lambda prompt: " True", tokenizer=ByteTokenizer(()))
+    lifecycle = EngineLifecycle(card, lambda: engine)
+    await lifecycle.load()
+    graph = graph or MemoryGraph()
+    linker = ExactLinker(graph, kinds=("Disease", "Compound", "Gene", "Symptom"))
+    method = KgRag(lifecycle, graph, linker, max_answer_tokens=200)
+    ask = AnswerRequest(request_id="r", messages=(Message("user", question),), options=options)
+    try:
+        method.check(ask)
+        events = [event async for event in method.answer(ask)]
+    finally:
+        await engine.close()
+    assert engine.requests == []
+    return events
+
+
+def done(events: list[Event]) -> Done:
+    assert isinstance(events[-1], Done)
+    return events[-1]
+
+
+def shown(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.channel == "answer")
+
+
+async def test_true_rests_on_a_statement_that_is_quoted() -> None:
+    """With its source, and what was read before the answer."""
+    events = await asked("True or false: methotrexate treats psoriasis.")
+    assert shown(events).startswith(
+        "True\n\n“Compound Methotrexate treats Disease psoriasis.” [1]\n\nReferences:\n[1] "
+    )
+    assert (done(events).answer, done(events).outcome) == ("True", "answered")
+    (evidence,) = [event for event in events if isinstance(event, Evidence)]
+    (reference,) = evidence.references
+    assert shown(events)[reference.start : reference.end] == "[1]"
+    read = next(event for event in events if isinstance(event, EvidenceRead))
+    assert "Compound Methotrexate treats Disease psoriasis" in read.texts
+
+
+@pytest.mark.parametrize(
+    ("statement", "outcome", "told"),
+    [
+        ("acyclovir treats psoriasis", "not_found", "has no such statement, which does not mean that it is false"),
+        ("methotrexate does not treat psoriasis", "abstained", "The statement is negated"),
+        ("methotrexate resembles psoriasis", "not_found", "has no such statement"),
+        ("methotrexate is good for psoriasis", "abstained", "but not by a relation that the statement names"),
+        ("aspirin treats Parkinson disease", "abstained", "nothing is linked to an entry of the knowledge graph"),
+        ("acyclovir treats psoriasis and herpes zoster", "abstained", "more than two names"),
+        ("methotrexate is contraindicated as a drug in psoriasis", "not_found", "has no such statement"),
+    ],
+)
+async def test_true_is_not_said_without_one(statement: str, outcome: str, told: str) -> None:
+    """And "false" never."""
+    events = await asked(f"True or false: {statement}.")
+    assert (done(events).answer, done(events).outcome) == ("unknown", outcome)
+    assert shown(events).startswith("unknown\n\n(") and told in shown(events)
+    assert not any(isinstance(event, Evidence) for event in events)
+
+
+async def test_the_order_of_two_genes_matters() -> None:
+    """What regulates is not what is regulated."""
+    one, two = GENES["HLA-B"], GENES["IL23R"]
+    graph = MemoryGraph([*STATEMENTS, make_statement(one, "REGULATES_GrG", two), make_statement(two, "ISA_GiG", one)])
+    right = await asked("True or false: IL23R is a subtype of HLA-B.", graph)
+    wrong = await asked("True or false: HLA-B is a subtype of IL23R.", graph)
+    assert (done(right).answer, done(wrong).answer) == ("True", "unknown")
+
+
+async def test_a_negated_edge_supports_nothing() -> None:
+    """Graphs with findings of absence have them as edges, too."""
+    graph = MemoryGraph([make_statement(METHOTREXATE, "NOT:treats", PSORIASIS)])
+    events = await asked("True or false: methotrexate treats psoriasis.", graph)
+    choice = await asked("Which drug is for psoriasis. Given list is: methotrexate, aspirin", graph)
+    assert done(events).answer == "unknown" and done(choice).answer == "none of these"
+
+
+async def test_identifiers_are_compared() -> None:
+    """Another identifier is not called false, but the graph's own is told."""
+    right = await asked("True or false: the Disease Ontology identifier of psoriasis is DOID:8893.")
+    wrong = await asked("True or false: the Disease Ontology identifier of psoriasis is DOID:88931.")
+    other = await asked("True or false: the Disease Ontology identifier of guttate psoriasis type 2 is DOID:8893.")
+    assert done(other).answer == "unknown"
+    assert done(right).answer == "True" and "“Disease psoriasis: DOID:8893.” [1]" in shown(right)
+    assert done(wrong).outcome == "not_found" and "has Disease psoriasis: DOID:8893;" in shown(wrong)
+
+
+async def test_a_choice_needs_a_statement_for_it_alone() -> None:
+    """For every name of the question."""
+    both = "Which Gene is associated with psoriasis and herpes zoster. Given list is: IL23R, HLA-B, TERT"
+    events = await asked(both)
+    assert (done(events).answer, done(events).outcome) == ("HLA-B", "answered")
+    assert shown(events).count("HLA-B.” [") == 2
+    several = await asked("Which Gene is associated with psoriasis. Given list is: IL23R, HLA-B, TERT")
+    assert (done(several).answer, done(several).outcome) == ("none of these", "abstained")
+    assert "more than one choice: IL23R, HLA-B" in shown(several)
+    nothing = await asked("Which Gene is associated with psoriasis. Given list is: BRCA1, TERT")
+    assert (done(nothing).answer, done(nothing).outcome) == ("none of these", "not_found")
+
+
+async def test_a_question_gets_the_statements_of_its_relation() -> None:
+    """Of all of them where they are few, and their number where they are more."""
+    events = await asked("Which genes are associated with psoriasis?")
+    assert done(events).outcome == "answered"
+    quoted = [line for line in shown(events).splitlines() if line.startswith("“")]
+    assert len(quoted) == 3 and all("psoriasis associates Gene" in line for line in quoted)
+    fewer = await asked("Which genes are associated with psoriasis?", sentences=2)
+    assert "(2 of 3 statements of The knowledge graph (little graph 2026-01) that fit the question.)" in shown(fewer)
+    drugs = await asked("Which drugs treat psoriasis?")
+    assert "Methotrexate" in done(drugs).answer and "IL23R" not in done(drugs).answer
+
+
+@pytest.mark.parametrize(
+    ("question", "outcome"),
+    [
+        ("Is psoriasis associated with IL23R?", "answered"),
+        ("Is herpes zoster associated with IL23R?", "not_found"),
+        ("Is psoriasis associated with BRCA1?", "abstained"),
+        ("Is psoriasis not associated with IL23R?", "abstained"),
+        ("Which pathways are associated with psoriasis?", "not_found"),
+        ("Tell me about psoriasis", "abstained"),
+        ("Who won the cup?", "not_found"),
+    ],
+)
+async def test_what_the_graph_does_not_say_is_told(question: str, outcome: str) -> None:
+    """Yes and no are not said either; a statement is quoted, or its absence is told."""
+    events = await asked(question)
+    assert done(events).outcome == outcome
+    assert not shown(events).lower().startswith(("yes", "no "))
+    assert done(events).details["abstained"] == (outcome != "answered")
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"synthesis": "generated"}, "arrowhead.synthesis"),
+        ({"synthesis": "quoted"}, "arrowhead.synthesis"),
+        ({"linking": "model"}, "arrowhead.linking"),
+        ({"without_context": "answer"}, "arrowhead.without_context"),
+        ({"sentences": 0}, "arrowhead.sentences"),
+    ],
+)
+async def test_what_needs_a_model_that_writes_is_refused(options: dict[str, Any], param: str) -> None:
+    """With the field at fault."""
+    with pytest.raises(OptionInvalid) as refused:
+        await asked("Which drugs treat psoriasis?", **options)
+    assert refused.value.param == param
+
+
+def test_the_doubles_have_what_the_tests_name() -> None:
+    """The statement that the first test quotes."""
+    assert any(s.source == METHOTREXATE and s.target == PSORIASIS for s in STATEMENTS)

@@ -1,0 +1,172 @@
+"""Extractive answers over real namespaces: verbatim, cited, or an abstention, with no call of the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from passage_bench import DRUGS, PassageBench, done, references, shown, steps
+
+from models.catalog import ModelCard
+from models.engines.options import EngineOptions
+from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
+from retrieval.corpus.ingest.add import add_items
+from retrieval.corpus.items import ParsedDocument, Span
+from retrieval.corpus.namespaces.settings import NamespaceSettings
+from retrieval.passages import Document
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import EvidenceRead, OptionInvalid, TextDelta
+from server.methods.i_medrag.method import IMedRag
+from server.methods.medrag.extractive import NO_VERDICT
+from server.methods.medrag.method import MedRag
+
+HEPARIN = "Which drug reverses heparin?"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Any:
+    def make(method: Any = MedRag, **more: Any) -> PassageBench:
+        return PassageBench(lambda s, p: method(s, p, 400), tmp_path, lambda prompt: " nonsense", **more)
+
+    return make
+
+
+@pytest.mark.parametrize("method", [MedRag, IMedRag])
+async def test_the_sentence_that_answers_is_quoted_with_its_passage(bench: Any, method: Any) -> None:
+    """Word for word, with the offsets in the passage and an address; the model writes nothing."""
+    async with bench(method) as made:
+        events = await made.ask(HEPARIN, synthesis="extractive", sentences=1)
+        assert made.engine.requests == []
+    assert shown(events).startswith("“Protamine reverses heparin.” [1]\n\nReferences:\n[1] [Heparin (drugs)](https://")
+    last = done(events)
+    assert (last.answer, last.outcome) == ("Protamine reverses heparin.", "answered")
+    assert (last.details["method"], last.details["synthesis"]) == (method.name, "extractive")
+    (record,) = last.details["citations"]
+    (span,) = record["sentences"]
+    text = references(events)[0].text
+    assert text[span["start"] : span["end"]] == span["text"] == "Protamine reverses heparin."
+    (reference,) = references(events)
+    assert shown(events)[reference.start : reference.end] == "[1]"
+    read = next(place for place, event in enumerate(events) if isinstance(event, EvidenceRead))
+    assert read < next(place for place, event in enumerate(events) if isinstance(event, TextDelta))
+
+
+async def test_what_no_passage_answers_is_abstained_from(bench: Any) -> None:
+    """The text says what was searched; near passages are not an answer."""
+    async with bench() as made:
+        events = await made.ask("What is the half-life of amiodarone?", synthesis="extractive")
+    assert shown(events) == (
+        "No passage that was found answers this question. Searched: drugs (4 passages, 5 sentences)."
+    )
+    assert (done(events).outcome, done(events).details["abstained"]) == ("abstained", True)
+    assert references(events) == []
+
+
+async def test_yes_and_no_are_left_to_the_reader(bench: Any) -> None:
+    """A sentence that fits may say the contrary."""
+    documents = [("Statins", "Statins do not reverse heparin in any dose.", "")]
+    async with bench(documents=documents) as made:
+        events = await made.ask("Do statins reverse heparin?", synthesis="extractive")
+    assert shown(events).startswith("“Statins do not reverse heparin in any dose.” [1]\n\n(")
+    assert NO_VERDICT in shown(events) and done(events).outcome == "partial"
+    assert not done(events).answer.lower().startswith(("yes", "no"))
+
+
+async def test_a_choice_rests_on_a_sentence_that_names_it(bench: Any) -> None:
+    """Named alone, and not negated; otherwise no choice is made."""
+    question = "Which receptor does clopidogrel block?\nA. VKORC1\nB. P2Y12\nC. Thrombin"
+    async with bench() as made:
+        events = await made.ask(question, synthesis="extractive")
+    assert shown(events).startswith("B. P2Y12\n\n“Clopidogrel blocks the P2Y12 receptor of platelets.” [1]")
+    assert (done(events).answer, done(events).details["answer_letter"]) == ("B. P2Y12", "B")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Clopidogrel does not block the P2Y12 receptor of platelets.",
+        "Clopidogrel blocks the receptors P2Y12 and VKORC1 of platelets.",
+        "Clopidogrel blocks a receptor of platelets.",
+    ],
+)
+async def test_no_choice_is_guessed(bench: Any, text: str) -> None:
+    """A negated sentence, one that names two choices, and one that names none support no choice."""
+    question = "Which receptor does clopidogrel block?\nA. VKORC1\nB. P2Y12"
+    async with bench(documents=[("Clopidogrel", text, "")]) as made:
+        events = await made.ask(question, synthesis="extractive")
+    assert (done(events).outcome, done(events).details["answer_letter"]) == ("abstained", "")
+    assert "names exactly one of the choices" in shown(events)
+
+
+async def test_a_passage_that_numbers_its_own_sources_keeps_ours_apart(bench: Any) -> None:
+    """Brackets mean our passages only."""
+    async with bench(documents=[("Heparin", "Protamine reverses heparin [12] at once.", "")]) as made:
+        events = await made.ask(HEPARIN, synthesis="extractive")
+    assert shown(events).startswith("“Protamine reverses heparin (12) at once.” [1]")
+
+
+async def test_an_empty_search_is_not_found(bench: Any) -> None:
+    """Another thing than passages that do not answer."""
+    async with bench() as made:
+        events = await made.ask("xyzzy", synthesis="extractive", retriever="bm25")
+        closed = await made.ask(HEPARIN, synthesis="extractive", allowed=frozenset({"mine"}))
+    assert (done(events).outcome, shown(events)) == ("not_found", "Nothing was found in drugs.")
+    assert done(closed).outcome == "abstained"
+
+
+async def test_the_second_choice_of_a_case_is_searched_for(bench: Any) -> None:
+    """Without a model that asks follow-up questions, i-MedRAG searches for each choice."""
+    question = "Which receptor does clopidogrel block?\nA. VKORC1\nB. P2Y12"
+    async with bench(IMedRag) as made:
+        events = await made.ask(question, synthesis="extractive")
+    assert sum("passages in drugs by hybrid" in line for line in steps(events)) == 3
+    assert done(events).answer == "B. P2Y12"
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"synthesis": "quoted"}, "arrowhead.synthesis"),
+        ({"synthesis": "magic"}, "arrowhead.synthesis"),
+        ({"synthesis": "extractive", "retrieval": False}, "arrowhead.retrieval"),
+        ({"synthesis": "extractive", "without_passages": "answer"}, "arrowhead.without_passages"),
+        ({"sentences": 9}, "arrowhead.sentences"),
+    ],
+)
+async def test_an_option_that_an_extract_cannot_have_is_refused(
+    bench: Any, options: dict[str, Any], param: str
+) -> None:
+    """With the field at fault; quotes under a grammar are not served yet."""
+    async with bench() as made:
+        with pytest.raises(OptionInvalid) as refused:
+            await made.ask(HEPARIN, **options)
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize("method", [MedRag, IMedRag])
+async def test_a_model_that_cannot_write_is_not_asked(tmp_path: Path, method: Any) -> None:
+    """Its default is the extract; asking for more is refused with the remedy."""
+    card = ModelCard(name="tiny", source="tiny", trained_for=("genegpt",))
+    engine = ScriptedEngine(card, EngineOptions(), lambda prompt: " nonsense", tokenizer=ByteTokenizer(()))
+    lifecycle = EngineLifecycle(card, lambda: engine)
+    await lifecycle.load()
+    async with PassageBench(
+        lambda _, p: method(lifecycle, p, 400), tmp_path, lambda prompt: "", documents=DRUGS
+    ) as made:
+        events = await made.ask(HEPARIN)
+        with pytest.raises(OptionInvalid, match=r"tiny was not trained to write answers.*serve a model that can"):
+            await made.ask(HEPARIN, synthesis="generated")
+    assert done(events).details["synthesis"] == "extractive" and engine.requests == []
+    await engine.close()
+
+
+async def test_a_retracted_article_answers_nothing(bench: Any) -> None:
+    """What was withdrawn is no evidence."""
+    text = "Protamine reverses heparin."
+    document = Document(document_id="PMID:2", title="Withdrawn", retracted_by=("PMID:1",))
+    async with bench(documents=()) as made:
+        made.retrieval.namespaces.create("old", NamespaceSettings(encoder="hashing"))
+        add_items(made.retrieval.namespaces, "old", [ParsedDocument(document, text, (Span(0, len(text)),), whole=True)])
+        events = await made.ask(HEPARIN, synthesis="extractive")
+    assert (done(events).outcome, shown(events)) == ("abstained", "All that was found in old has been retracted.")
