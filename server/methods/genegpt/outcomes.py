@@ -132,7 +132,10 @@ def _nothing(made_from: Transcript) -> Verdict:
         told = f"The model read {_counted(lookups)} and found no answer in them. {_looked_up(lookups)}"
         return Verdict("abstained", told, is_shown=False)
     stray = [one for one in lookups if not is_searched_rightly(one, made_from.question)]
-    if stray or any(one.num_records for one in lookups):
+    if any(one.num_records for one in lookups) and not any(one.endpoint == "esearch" for one in stray):
+        told = f"Records were found, but none could be read: there may be an answer. {_looked_up(lookups)}"
+        return Verdict("call_failed", told, is_shown=False)
+    if stray:
         told = f"No answer: the search was not for what the question names. {_looked_up(lookups)}"
         return Verdict("abstained", told, is_shown=False)
     return Verdict("not_found", f"Not found. {_looked_up(lookups)}", is_shown=False)
@@ -177,7 +180,8 @@ def is_searched_rightly(lookup: Lookup, question: str) -> bool:
     if lookup.endpoint == "esearch":
         rs = re.search(r"\brs\d+\b", question.casefold())
         in_place = rs is None or lookup.db == "snp" or rs[0] not in words
-        return in_place and bool(set(words) - _STOP_WORDS) and f" {' '.join(words)} " in f" {asked} "
+        names = [word for word in words if word not in _STOP_WORDS and not _SUBJECT.fullmatch(word)]
+        return in_place and bool(names) and f" {' '.join(words)} " in f" {asked} "
     numbers = re.findall(r"\d+", lookup.term)
     return not numbers or all(number in question for number in numbers)
 

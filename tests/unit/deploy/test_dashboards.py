@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -62,12 +63,18 @@ def exported() -> dict[str, set[str]]:
     asyncio.run(lifecycle.load())
     limits = AdmissionLimits(running=2, waiting=1, running_per_key=1, tokens=100)
     state = SimpleNamespace(
-        admission=Admission(limits), rates=LocalRateLimiter(), draining=False, lifecycle=lifecycle, running_jobs=0
+        admission=Admission(limits),
+        rates=LocalRateLimiter(),
+        draining=False,
+        lifecycle=lifecycle,
+        running_jobs=0,
+        egress_refusals={"word": 1},
     )
     metrics.watch(cast(ServerState, state))
     metrics.replied(HttpRequest(route="/x", method="GET", status=404, code="unknown_url", seconds=0.1))
     calls = {("esearch", "ok"): 1}
-    metrics.answer_ended(AnswerRecord(id="a", model="m", outcome="ok", seconds=1, first_s=0.1, calls=calls))
+    ended = AnswerRecord(id="a", model="m", outcome="ok", seconds=1, first_s=0.1, calls=calls)
+    metrics.answer_ended(replace(ended, outcomes={"answered": 1}, unsupported=1))
     metrics.ncbi_request("esearch", "", 0.1)
     metrics.ncbi_waited(0.0)
     metrics.ncbi_cache(hit=True)

@@ -84,10 +84,10 @@ def test_rows_that_say_the_same_become_one_edge_with_all_sources(tmp_path: Path)
 
 
 def test_evidence_that_json_cannot_say_is_kept_as_far_as_it_can(tmp_path: Path) -> None:
-    """A number beyond all numbers becomes null, half a character stays."""
+    """A number beyond all numbers becomes null, half a character the replacement character."""
     graph = _built(tmp_path, 'D:1\tr\t1\t\t\t{"p":1e999,"q":[NaN,2],"t":"\\ud800"}\t')
     [statement] = graph.statements("Disease::D:1")
-    assert statement.edge.evidence == {"p": None, "q": [None, 2], "t": "\ud800"}
+    assert statement.edge.evidence == {"p": None, "q": [None, 2], "t": "\ufffd"}
 
 
 def test_primekgs_two_rows_are_kept_as_one_edge(tmp_path: Path) -> None:

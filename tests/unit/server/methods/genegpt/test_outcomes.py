@@ -24,6 +24,7 @@ def lookup(endpoint: str = "esearch", db: str = "gene", term: str = "BRCA1", sta
 
 SEARCHED, READ = lookup(), lookup("esummary", term="672,12189")
 NOTHING = lookup(status="empty")
+NO_RECORD = lookup("esummary", term="672", status="empty")
 FAILED = replace(lookup(status="error"), told="error: NCBI timed out")
 
 
@@ -41,6 +42,7 @@ def made(question: str, *lookups: Lookup, read: str = RECORD, only_reads: bool =
         ("),612522, 0", made("Which genes are for diabetes?", SEARCHED, READ), "abstained", False),
         ("not found", made("Where is BRCA1?", SEARCHED, READ), "abstained", False),
         ("not found", made("Where is BRCA1?", NOTHING), "not_found", False),
+        ("not found", made("Where is BRCA1?", SEARCHED, NO_RECORD), "call_failed", False),
         ("not found", made("Where is EGFR?", lookup(term="LFR", status="empty")), "abstained", False),
         ("not found", made("What are the genes?", lookup(term="What are the", status="empty")), "abstained", False),
         ("not found", made("Gene of rs99?", lookup(term="rs99", status="empty")), "abstained", False),
@@ -121,7 +123,10 @@ def test_scope_is_what_ncbi_holds(question: str, expected: bool) -> None:
 
 
 def test_a_search_for_a_part_of_a_name_is_not_right() -> None:
-    """LFR is not EGFR; two of the asked words in another order are not the asked name."""
+    """LFR is not EGFR; the asked words in another order are not the asked name; "which gene" names nothing."""
     assert is_searched_rightly(lookup(term="cystic fibrosis"), "Which genes cause cystic fibrosis?")
     assert not is_searched_rightly(lookup(term="fibrosis cystic"), "Which genes cause cystic fibrosis?")
     assert not is_searched_rightly(lookup(term="LFR"), "What is EGFR?")
+    assert not is_searched_rightly(lookup(term="Which gene"), "Which gene causes Marfan syndrome?")
+    assert not is_searched_rightly(lookup(term="Which"), "Which chromosome holds the CFTR gene?")
+    assert not is_searched_rightly(lookup(db="snp", term="rs99"), "Where is rs999?")
