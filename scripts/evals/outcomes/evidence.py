@@ -14,6 +14,8 @@ MARK: Final = "[unverified]"
 # Whatever the methods put behind an answer: lists of what was read, and notes in parentheses below it.
 _LISTS: Final = re.compile(r"\n+(?:References|Sources|Read, not cited)\s*:[ \t]*\n.*\Z", re.DOTALL)
 _NOTES: Final = re.compile(r"\n\n\((?:[^()]|\([^()]*\))*\)\s*(?=\n\n|\Z)")
+# What was searched for, with the terms as they were sent, right or wrong, is no statement about anything.
+_SEARCHED: Final = re.compile(r"\bSearched: [^\n]*")
 _IDENTIFIER: Final = re.compile(
     r"""\brs\d{2,}\b                                        # variants
     |\b(?:PMID|OMIM|MIM|DOID|GO|NCT|HGNC)[:\s]?\s?\d{3,}\b   # numbers of records
@@ -61,7 +63,7 @@ def texts_read(choice: Mapping[str, Any]) -> list[str]:
 
 def unmarked_identifiers(content: str, read: str) -> list[str]:
     """Identifiers of an answer that stand nowhere in ``read`` and are not followed by the mark."""
-    text, within = bare_text(content), _normal(read)
+    text, within = _SEARCHED.sub("", bare_text(content)), _normal(read)
     found: dict[str, None] = {}
     for match in _IDENTIFIER.finditer(text):
         is_marked = text[match.end() :].lstrip(" .,;:)").startswith(MARK)
@@ -82,12 +84,12 @@ def wrong_citations(choice: Mapping[str, Any], accepted: tuple[re.Pattern[str], 
     """Titles of references in whose record the answer does not stand.
 
     It stands there where the record has what an accepted pattern finds in the answer, or half of the answer's words
-    that the question does not have.
+    that the question does not have. A yes or no has no words of its own: then the question's are looked for.
     """
     answer = bare_text(str(choice.get("content") or ""))
     spans = [found.group() for pattern in accepted if (found := pattern.search(answer))]
-    asked = {word.casefold() for word in _WORD.findall(str(choice.get("question") or ""))}
-    words = {word for word in _content_words(answer) if word not in asked}
+    asked = _content_words(str(choice.get("question") or ""))
+    words = _content_words(answer) - asked or asked
     wrong = []
     for reference in choice.get("references") or ():
         record = _normal(record_text(reference, choice))

@@ -109,6 +109,7 @@ def test_an_empty_answer_is_counted() -> None:
         ("take 500 mg, or rs4680", ["500 mg", "rs4680"]),
         ("take 500 mg [unverified] daily", []),
         ("see id 569", []),
+        ("Not found. Searched: snp for “999999999” (0 records).", []),
         ("LMP10 is in the question; NM_000546.6 is not", ["NM_000546.6"]),
         ("p = 6e-65", ["6e-65"]),
     ],
@@ -162,6 +163,13 @@ def test_without_an_accepted_text_the_answers_own_words_are_looked_for() -> None
         ],
     }
     assert wrong_citations(choice, ()) == ["Gene 2"]
+
+
+def test_a_yes_rests_on_a_record_of_what_was_asked() -> None:
+    """Its own words stand nowhere."""
+    references = [reference("5699", text=RECORD), reference("6891", text="TAP2 (human) transporter")]
+    choice = {"question": "Is PSMB10 a protein-coding gene?", "content": "Yes", "references": references}
+    assert wrong_citations(choice, ()) == ["Gene 6891"]
 
 
 def test_quotes_stand_as_they_are_in_what_was_read() -> None:

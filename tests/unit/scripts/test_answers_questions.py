@@ -91,7 +91,8 @@ def test_what_is_to_be_missing_is_missing(item: Item) -> None:
     """In every source that the question's methods read; and the question names it."""
     for name in item.absent:
         assert name.casefold() in item.text.casefold()
-        assert [row for where in sources(item) for row in rows(where) if name.casefold() in row.casefold()] == []
+        key = name.casefold().removeprefix("rs")  # as tables of variants have it
+        assert [row for where in sources(item) for row in rows(where) if key in row.casefold()] == []
 
 
 def test_every_question_can_be_judged() -> None:
