@@ -13,6 +13,7 @@ from typing import Any, Final
 MARK: Final = "[unverified]"
 # Whatever the methods put behind an answer: lists of what was read, and notes in parentheses below it.
 _LISTS: Final = re.compile(r"\n+(?:References|Sources|Read, not cited)\s*:[ \t]*\n.*\Z", re.DOTALL)
+_UNCITED: Final = "\n\nRead, not cited:\n"
 _NOTES: Final = re.compile(r"\n\n\((?:[^()]|\([^()]*\))*\)\s*(?=\n\n|\Z)")
 # What was searched for, with the terms as they were sent, right or wrong, is no statement about anything.
 _SEARCHED: Final = re.compile(r"\bSearched: [^\n]*")
@@ -80,6 +81,11 @@ def false_quotes(content: str, read: str) -> tuple[int, list[str]]:
     return len(quotes), [quote for quote in quotes if _normal(quote) not in within]
 
 
+def cited(choice: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The references of an answer; a list of what was read and not cited has none."""
+    return [] if _UNCITED in str(choice.get("content") or "") else list(choice.get("references") or ())
+
+
 def wrong_citations(choice: Mapping[str, Any], accepted: tuple[re.Pattern[str], ...]) -> list[str]:
     """Titles of references in whose record the answer does not stand.
 
@@ -91,7 +97,7 @@ def wrong_citations(choice: Mapping[str, Any], accepted: tuple[re.Pattern[str], 
     asked = _content_words(str(choice.get("question") or ""))
     words = _content_words(answer) - asked or asked
     wrong = []
-    for reference in choice.get("references") or ():
+    for reference in cited(choice):
         record = _normal(record_text(reference, choice))
         stands = any(_stands(span, record) for span in spans)
         share = sum(_stands(word, record) for word in words) / len(words) if words else 0.0

@@ -21,6 +21,7 @@ _COLUMNS: Final = (
     "outcome expected",
     "right",
     "confident wrong",
+    "garbled",
     "unsupported",
     "unmarked",
     "wrong citations",
@@ -51,6 +52,7 @@ class Row:
     outcome_expected: int
     right: int
     confidently_wrong: int
+    garbled: int
     unsupported: int
     unmarked: int
     citations: int
@@ -75,6 +77,7 @@ def row_of(judged: Sequence[Judged]) -> Row:
         outcome_expected=sum(verdict.outcome_expected for verdict in verdicts),
         right=sum(verdict.is_right for verdict in verdicts),
         confidently_wrong=sum(verdict.confidently_wrong for verdict in verdicts),
+        garbled=sum(verdict.is_garbled for verdict in verdicts),
         unsupported=sum(len(verdict.unsupported) for verdict in verdicts),
         unmarked=sum(len(verdict.unmarked) for verdict in verdicts),
         citations=sum(verdict.citations for verdict in verdicts),
@@ -116,6 +119,7 @@ def table_of(rows: dict[str, Row]) -> str:
 def _cells(row: Row) -> list[str]:
     counts = [
         row.confidently_wrong,
+        row.garbled,
         row.unsupported,
         row.unmarked,
         f"{row.wrong_citations}/{row.citations}",
@@ -143,6 +147,7 @@ def _gravity(verdict: Verdict) -> int:
         + 20 * len(verdict.unmarked)
         + 10 * len(verdict.false_quotes)
         + 5 * len(verdict.wrong_citations)
+        + 4 * verdict.is_garbled
         + 2 * (not verdict.is_right)
         + verdict.is_empty
     )

@@ -14,6 +14,7 @@ from scripts.evals.harness.client import Target
 from scripts.evals.harness.errors import EndpointGone, EndpointRefuses
 from scripts.evals.harness.records import Reply
 from scripts.evals.outcomes.evidence import bare_text, false_quotes, unmarked_identifiers, wrong_citations
+from scripts.evals.outcomes.garble import is_garbled
 from scripts.evals.outcomes.items import NOTES, Item, item_of
 from scripts.evals.outcomes.judging import Verdict, judge
 from scripts.evals.outcomes.notes import documents_in, temporary_namespace
@@ -63,6 +64,8 @@ def test_a_right_answer_is_right() -> None:
         (["answered"], "PSMB10, as HACK says", "answered", False, True),
         (["answered", "not_found"], "HACK", "not_found", False, False),
         (["answered"], "PSMB10", "none", False, False),
+        (["answered"], "PSMB9", "none", False, True),
+        (["answered"], "PSMB9", "cut", False, False),
     ],
 )
 def test_only_an_answer_that_looks_sure_is_confidently_wrong(
@@ -71,6 +74,24 @@ def test_only_an_answer_that_looks_sure_is_confidently_wrong(
     """An answer where there is none to be had is one as well; what is forbidden is wrong with every outcome."""
     verdict = judge(item(expected=expected, forbidden=["hack"]), reply(text, outcome))
     assert (verdict.is_right, verdict.confidently_wrong) == (is_right, is_confidently_wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "garbled"),
+    [
+        ("oneurAS Catalog] Answer: vsource: teene: PSMB10", True),
+        ("brca1 on the left, brca1 on the left, brca1 on the left, PSMB10", True),
+        ("PSMB10\nAnswer: PSMB10\nAnswer: PSMB9", True),
+        ("PSMB10", False),
+        ("The official symbol is PSMB10, a subunit of the proteasome that cuts proteins into peptides [1].", False),
+        ("It is PSMB10, not Xylophandrin.", False),
+    ],
+)
+def test_an_accepted_word_among_garbage_is_no_answer(text: str, garbled: bool) -> None:
+    """What was read is known, and so are ordinary words; one strange name is not yet garbage."""
+    assert is_garbled(text, f"{RECORD}\nproteasome 20S subunit") == garbled
+    verdict = judge(item(), reply(text))
+    assert verdict.is_garbled == verdict.confidently_wrong == garbled
 
 
 def test_an_accepted_text_in_the_list_of_references_is_no_answer() -> None:
@@ -165,6 +186,12 @@ def test_without_an_accepted_text_the_answers_own_words_are_looked_for() -> None
     assert wrong_citations(choice, ()) == ["Gene 2"]
 
 
+def test_what_was_read_and_not_cited_is_no_citation() -> None:
+    """The list says so."""
+    choice = {"question": "x", "content": "y\n\nRead, not cited:\n[1] z", "references": [reference("1", text="z")]}
+    assert wrong_citations(choice, ()) == []
+
+
 def test_a_yes_rests_on_a_record_of_what_was_asked() -> None:
     """Its own words stand nowhere."""
     references = [reference("5699", text=RECORD), reference("6891", text="TAP2 (human) transporter")]
@@ -185,6 +212,7 @@ def judged(method: str, kind: str, outcome: str, seconds: float, **change: Any) 
         outcome_expected=outcome == "answered",
         is_right=outcome == "answered" and not change.get("confidently_wrong"),
         confidently_wrong=change.get("confidently_wrong", False),
+        is_garbled=False,
         is_empty=False,
         was_checked=True,
     )
