@@ -72,4 +72,4 @@ def _removed(http: httpx.Client, name: str) -> None:
     except httpx.RequestError as error:
         failed = type(error).__name__
     if failed:
-        print(f"the namespace {name} could not be removed ({failed}): arrowhead namespace remove {name}")
+        print(f"the namespace {name} could not be removed ({failed}): arrowhead namespace delete {name} --yes")
