@@ -54,7 +54,7 @@ def http_client(target: Target, concurrency: int) -> httpx.AsyncClient:
         headers=headers,
         timeout=httpx.Timeout(None, connect=CONNECT_S),
         limits=httpx.Limits(max_connections=concurrency + 1),
-        trust_env=not _is_local(httpx.URL(target.base_url).host),
+        trust_env=not is_local(httpx.URL(target.base_url).host),
     )
 
 
@@ -173,7 +173,8 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _is_local(host: str) -> bool:
+def is_local(host: str) -> bool:
+    """Whether it is this machine, to which no proxy leads."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

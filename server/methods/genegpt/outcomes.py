@@ -180,7 +180,8 @@ def is_searched_rightly(lookup: Lookup, question: str) -> bool:
     if lookup.endpoint == "esearch":
         rs = re.search(r"\brs\d+\b", question.casefold())
         in_place = rs is None or lookup.db == "snp" or rs[0] not in words
-        names = [word for word in words if word not in _STOP_WORDS and not _SUBJECT.fullmatch(word)]
+        generic = {word for word in words if _SUBJECT.fullmatch(word) and word.isalpha()}
+        names = set(words) - _STOP_WORDS - generic
         return in_place and bool(names) and f" {' '.join(words)} " in f" {asked} "
     numbers = re.findall(r"\d+", lookup.term)
     return not numbers or all(number in question for number in numbers)
