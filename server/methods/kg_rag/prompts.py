@@ -16,6 +16,7 @@ from models.types import Grammar
 from retrieval.graph.context.select import DEFAULT_TOKENS, Pruning
 from server.methods.base import OptionInvalid
 from server.methods.shared.choices import MAX_CHOICES, are_choices, listed_choices, one_line, regex_of
+from server.methods.shared.generation import with_instruction
 from server.types import EGRESS_MODES, EgressMode
 
 Form = Literal["general", "true_false", "multiple_choice"]
@@ -232,10 +233,10 @@ class Prompts:
         """Return the prompt for a model that continues text."""
         return f"{self.instruction(question, context)}\n\n{_user_text(question, context)}\nAnswer:"
 
-    def chat_form(self, question: ParsedQuestion, context: str) -> list[dict[str, str]]:
+    def chat_form(self, question: ParsedQuestion, context: str, client_instruction: str = "") -> list[dict[str, str]]:
         """Return the messages for a model with a chat template."""
         return [
-            {"role": "system", "content": self.instruction(question, context)},
+            {"role": "system", "content": with_instruction(self.instruction(question, context), client_instruction)},
             {"role": "user", "content": _user_text(question, context)},
         ]
 
