@@ -128,7 +128,7 @@ Which gene kills neurons in ALS?
 How do natural killer cells kill tumour cells?
 What is the mechanism of killing by NK cells?
 A 55-year-old man presents with crushing chest pain radiating to his left arm. What is the most likely diagnosis?
-A 24-year-old woman is brought to the emergency department after she took 30 tablets of acetaminophen. Which antidote is given?
+A 24-year-old woman is brought to the emergency department after she took 30 tablets of paracetamol. Which antidote?
 A 7-year-old boy cannot breathe after eating peanuts. Which of the following drugs is given first?
 A 70-year-old woman has sudden weakness of the right arm and slurred speech. What is the next best step?
 A patient says "I want to die". How is the risk of suicide assessed?

@@ -20,52 +20,70 @@ _WORD: Final = re.compile(r"[^\W_][\w'’+*./-]*")
 # Words that name no entity: function words, what is asked of an entity, and what kind of thing it is.
 _PLAIN_TEXT: Final = (
     "a about after again all already also although an and another any are as at be been before being both but by can "
-    "could did do does done else ever exactly find for from further get gets give given had has have having how human "
-    "humans i if in into involved is just know known like list located mainly many me mean means more most much my name "
-    "named no not now of on one only or other others our please possible really same say search see should show so some "
-    "still such tell than that the their them then there these they this those to too under up us use used used usually "
-    "very was we were what when where whether which while who whom whose why will with without work works would yes you "
+    "could did do does done else ever exactly find for from further get gets give given had has have having how "
+    "human "
+    "humans i if in into involved is just know known like list located mainly many me mean means more most much "
+    "my name "
+    "named no not now of on one only or other others our please possible really same say search see should show "
+    "so some "
+    "still such tell than that the their them then there these they this those to too under up us use used used "
+    "usually "
+    "very was we were what when where whether which while who whom whose why will with without work works would "
+    "yes you "
     "your it its he she his her ok okay official common called main found occur occurs happen happens encode encodes "
     "code codes coding protein-coding noncoding belong lie lies sit expressed associated related linked cause caused "
     "causes treat treated treats treatment treatments mutated inherited dangerous safe rare common approved "
-    "chromosome chromosomes location locations locus position positions function functions symbol symbols alias aliases "
-    "synonym synonyms name names type types kind summary description sequence length size id ids number gene genes protein "
-    "proteins disease diseases disorder disorders condition syndrome drug drugs medicine medicines variant variants snp "
-    "snps mutation mutations allele alleles organism organisms species pathway pathways role roles symptom symptoms sign "
-    "signs risk risks dose doses side effect effects interaction interactions reference references source sources evidence "
+    "chromosome chromosomes location locations locus position positions function functions symbol symbols alias "
+    "aliases "
+    "synonym synonyms name names type types kind summary description sequence length size id ids number gene "
+    "genes protein "
+    "proteins disease diseases disorder disorders condition syndrome drug drugs medicine medicines variant "
+    "variants snp "
+    "snps mutation mutations allele alleles organism organisms species pathway pathways role roles symptom "
+    "symptoms sign "
+    "signs risk risks dose doses side effect effects interaction interactions reference references source "
+    "sources evidence "
     "article articles publication publications details detail example examples answer question strand exon exons "
     "transcript transcripts band arm expression tissue tissues enzyme antidote receptor hormone antibody "
     "reverse reverses block blocks inhibit inhibits activate activates bind binds prevent prevents produce produces "
-    "produced increase increases decrease decreases regulate regulates interact interacts metabolise metabolises lower "
+    "produced increase increases decrease decreases regulate regulates interact interacts metabolise "
+    "metabolises lower "
     "lowers raise raises help helps heal heals cure cures affect affects responsible "
-    "aber als am an auch auf aus bei beim das dass davon dazu dem den denn der deren des dessen die dies diese dieser "
-    "dieses doch ein eine einem einen einer er es fürs für gibt hat haben ihr ihre ihrer im ist ja kann kein keine mit "
+    "aber als am an auch auf aus bei beim das dass davon dazu dem den denn der deren des dessen die dies diese "
+    "dieser "
+    "dieses doch ein eine einem einen einer er es fürs für gibt hat haben ihr ihre ihrer im ist ja kann kein "
+    "keine mit "
     "nach noch nur ob oder sein seine seiner sie sind so um und von vom war warum was weiter welche welchem welchen "
-    "welcher welches wer wie wo wofür wozu zu zum zur liegt heißt bedeutet bitte gen krankheit protein chromosom funktion "
+    "welcher welches wer wie wo wofür wozu zu zum zur liegt heißt bedeutet bitte gen krankheit protein "
+    "chromosom funktion "
     "lage symptome behandlung behandelt medikament medikamente variante varianten proteinkodierend steht sitzt macht"
 )
 _PLAIN: Final = frozenset(_PLAIN_TEXT.split())
 _KINDS: Final = (
-    r"(?:gene|protein|disease|disorder|condition|syndrome|drug|medicine|variant|snp|mutation|one|allele|organism|Gen|Krankheit|"
+    r"(?:gene|protein|disease|disorder|condition|syndrome|drug|medicine|variant|snp|mutation|one|allele|"
+    r"organism|Gen|Krankheit|"
     r"Protein|Medikament|Variante)"
 )
 _LINK: Final = re.compile(
     r"^(?:\W*(?:and|also|then|so|but|ok(?:ay)?|well|und|auch|aber|dann)\b[\s,]*)+(?=\S)", re.IGNORECASE
 )
 _WHAT_ABOUT: Final = re.compile(
-    r"^\W*(?:(?:and|und|so|ok(?:ay)?|but|aber)\b[\s,]*)*(?:what|how) about\s+|^\W*(?:und\s+)?(?:was ist (?:denn )?mit|wie (?:ist|steht) es "
+    r"^\W*(?:(?:and|und|so|ok(?:ay)?|but|aber)\b[\s,]*)*(?:what|how) about\s+|^\W*(?:und\s+)?(?:was ist (?:denn "
+    r")?mit|wie (?:ist|steht) es "
     r"(?:mit|um)|wie sieht es (?:mit|bei))\s+",
     re.IGNORECASE,
 )
 _POSSESSED: Final = re.compile(
-    r"\b(?:its|their|his|her)\s+((?:(?:official|main|common|full|other|side)\s+)?[\w-]+)(?=\s*(?:[?.!,;]|$|and\b|or\b))",
+    r"\b(?:its|their|his|her)\s+((?:(?:official|main|common|full|other|side)\s+)?[\w-]+)(?=\s*(?:[?.!,;]|$|"
+    r"and\b|or\b))",
     re.IGNORECASE,
 )
 _POSSESSIVE: Final = re.compile(r"\b(?:its|their)\b(?=\s+\w)", re.IGNORECASE)
 _POSSESSED_DE: Final = re.compile(r"\b(?:seine|ihre|sein|ihr)\s+([\w-]+)", re.IGNORECASE)
 _OF_GERMAN: Final = re.compile(r"\b(?:davon|dessen|deren)\b", re.IGNORECASE)
 _POINTED: Final = re.compile(
-    rf"\b(?:this|that|the same|these|those|the|dieses|diese|dieser|diesem|dieses|das|die)\s+{_KINDS}\b(?!\s+(?:of|for|in|that|which|symbol|name|"
+    rf"\b(?:this|that|the same|these|those|the|dieses|diese|dieser|diesem|dieses|das|"
+    rf"die)\s+{_KINDS}\b(?!\s+(?:of|for|in|that|which|symbol|name|"
     r"von|für|called))",
     re.IGNORECASE,
 )
@@ -75,7 +93,8 @@ _PRONOUN: Final = re.compile(
 )
 _PRONOUN_DE: Final = re.compile(r"\b(?:es|sie|er|ihn|ihm)\b", re.IGNORECASE)
 _IMPERSONAL: Final = re.compile(
-    r"\b(?:is|was|isn't) it (?:true|possible|known|likely|necessary|important|safe to|better|correct|that)\b|\bit (?:is|was) (?:known|true|possible)\b|"
+    r"\b(?:is|was|isn't) it (?:true|possible|known|likely|necessary|important|safe to|better|correct|that)\b|"
+    r"\bit (?:is|was) (?:known|true|possible)\b|"
     r"\bgibt es\b|\bist es (?:wahr|möglich|richtig|bekannt)\b|\bwhat (?:time|day) is it\b",
     re.IGNORECASE,
 )
@@ -84,7 +103,8 @@ _ORGANISM: Final = r"(?:humans?|mouse|mice|rats?|zebrafish|yeast|dogs?|pigs?|fly
 _PREPOSITION: Final = re.compile(r"^(?:in|for|of|about|with|by|bei|beim|für|im|von|mit)\s+", re.IGNORECASE)
 _ARTICLE: Final = re.compile(r"^(?:the|a|an|der|die|das|dem|den|ein|eine|einem|einer)\s+", re.IGNORECASE)
 _AFTER: Final = re.compile(
-    r"\b(?:of|about|for|in|with|against|treats?|treated|cures?|causes?|prevents?|reverses?|inhibits?|encodes?|is|are|von|bei|über|gegen|für|mit|ist|"
+    r"\b(?:of|about|for|in|with|against|treats?|treated|cures?|causes?|prevents?|reverses?|inhibits?|encodes?|"
+    r"is|are|von|bei|über|gegen|für|mit|ist|"
     r"behandelt|verursacht)\s+",
     re.IGNORECASE,
 )
@@ -92,7 +112,8 @@ _YES_NO: Final = re.compile(
     r"^\W*(?:is|are|was|does|do|did|can|could|will|should|has|have|ist|sind|hat|kann|hilft|wirkt)\b", re.IGNORECASE
 )
 _ASKS: Final = re.compile(
-    r"^(?:what|which|who\w*|where|when|why|how|is|are|was|were|do|does|did|can|could|will|should|has|have|tell|show|list|give|explain|was|wer|wo|"
+    r"^(?:what|which|who\w*|where|when|why|how|is|are|was|were|do|does|did|can|could|will|should|has|have|tell|"
+    r"show|list|give|explain|was|wer|wo|"
     r"wie|warum|welche\w*|ist|sind|hat|kann)\b",
     re.IGNORECASE,
 )
@@ -101,8 +122,10 @@ _DEFINES: Final = re.compile(
 )
 # What a question asks for, by its kind: the next "it" may mean the answer, which is told by the question's own words.
 _ASKED_KIND: Final = re.compile(
-    r"^\W*(?:which|what) ((?:gene|protein|enzyme|drug|medicine|antidote|disease|disorder|variant|receptor|hormone|antibody)(s?)) "
-    r"((?:is|are) (?:associated|linked|related|mutated|used|responsible|given|approved)\b.*|(?!is|are|was|were|does|do|did|has|have|can|could|"
+    r"^\W*(?:which|what) ((?:gene|protein|enzyme|drug|medicine|antidote|disease|disorder|variant|receptor|"
+    r"hormone|antibody)(s?)) "
+    r"((?:is|are) (?:associated|linked|related|mutated|used|responsible|given|approved)\b.*|(?!is|are|was|were|"
+    r"does|do|did|has|have|can|could|"
     r"will|in|on|of)[a-z]+\b .*)$",
     re.IGNORECASE,
 )
@@ -225,10 +248,10 @@ def _other_entity(question: str, before: str, entity: str) -> str | None:
     if opening is None or _first_pronoun(question) is not None:
         return None
     rest = question[opening.end() :].strip().rstrip("?.! ")
+    if re.fullmatch(rf"(?:(?:in|for) )?(?:the )?{_ORGANISM}", rest, re.IGNORECASE):
+        return f"{_without_place(before).rstrip('?.! ')} in {re.sub('^(?:in|for) ', '', rest, flags=re.IGNORECASE)}?"
     if not rest or _ASKS.match(rest) or not _names(rest) or len(_WORD.findall(rest)) > 6:
         return None
-    if re.fullmatch(rf"(?:the )?{_ORGANISM}", rest, re.IGNORECASE):
-        rest = f"in {rest}"
     if _PLACE.match(rest) and not any(found.kind in _NAMING for found in identifiers_in(rest)):
         return f"{_without_place(before).rstrip('?.! ')} {rest}?"
     name = _ARTICLE.sub("", _PREPOSITION.sub("", rest))
@@ -257,7 +280,14 @@ def _put_in(question: str, entity: str) -> str | None:
         text = _OF_GERMAN.sub(f"von {entity}", text)
         text = _PRONOUN_DE.sub(entity, text) if entity not in text else text
     bare = text.rstrip("?.! ")
-    if entity in text and (found or re.fullmatch(rf"(?:the )?[\w-]+(?: [\w-]+)? (?:of|von) {re.escape(entity)}", bare)):
+    if entity in text and (
+        found
+        or re.fullmatch(
+            rf"(?:the )?[\w-]+(?: [\w-]+)? (?:of|von) "
+            rf"{re.escape(entity)}",
+            bare,
+        )
+    ):
         text = f"Was ist {bare}?" if is_german else f"What {_verb(bare.partition(' of ')[0])} {bare}?"
     return _begun(text) if entity in text else None
 

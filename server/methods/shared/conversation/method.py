@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from models.decoding.types import LoopUsage
@@ -35,7 +35,7 @@ class _Understood:
     """Hold the request with a question that stands alone, and the tokens that this took."""
 
     ask: AnswerRequest
-    usage: LoopUsage = LoopUsage()
+    usage: LoopUsage = field(default_factory=LoopUsage)
     is_changed: bool = False
 
 

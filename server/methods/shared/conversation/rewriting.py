@@ -22,15 +22,19 @@ _TIMEOUT_S: Final = 10.0
 _WORD: Final = re.compile(r"[^\W\d_][\w'’-]*")
 _SYSTEM: Final = (
     "You rewrite the last question of a conversation so that it can be understood without the conversation. Replace "
-    "pronouns and omissions by the names that they stand for, as the conversation writes them. Keep the language of the "
-    "question and every name, number and code in it. Do not answer it and add nothing else. Write one question on one "
+    "pronouns and omissions by the names that they stand for, as the conversation writes them. Keep the "
+    "language of the "
+    "question and every name, number and code in it. Do not answer it and add nothing else. Write one question "
+    "on one "
     "line."
 )
 _BEGINS: Final = "Question:"
 # Words that a rewritten question may have although no turn has them.
 _JOINING_TEXT: Final = (
-    "a an the of in on for to by with from at about and or is are was were be does do did has have can could what which "
-    "who where when why how it its their this that these those gene genes protein disease drug variant associated located "
+    "a an the of in on for to by with from at about and or is are was were be does do did has have can could "
+    "what which "
+    "who where when why how it its their this that these those gene genes protein disease drug variant "
+    "associated located "
     "der die das des dem den ein eine einer von vom im in auf für mit und oder ist sind hat haben was welche welcher "
     "welches wer wo wie warum gen krankheit medikament"
 )

@@ -18,15 +18,19 @@ _NAME: Final = (
     r"(?: (?:there|all|everyone|arrowhead|assistant|bot|friend|again|genegpt|medrag|server|zusammen|nochmal))?"
 )
 _MANNERS: Final = (
-    r"(?: (?:please|thanks|thank you|a lot|so much|very much|ok|okay|bitte|danke|dir|ihnen|sehr|schön|for your help|for the help|"
+    r"(?: (?:please|thanks|thank you|a lot|so much|very much|ok|okay|bitte|danke|dir|ihnen|sehr|schön|for your "
+    r"help|for the help|"
     r"for that|für die hilfe|für deine hilfe|für ihre hilfe))*"
 )
 _HELLO: Final = (
-    r"(?:hi+|hello+|hey+|hiya|howdy|greetings|good (?:morning|afternoon|evening|day)|morning|evening|yo|hi hello|how are you"
-    r"(?: doing)?(?: today)?|how do you do|how is it going|how's it going|what's up|nice to meet you|are you there|anyone there|test|testing|ping)"
+    r"(?:hi+|hello+|hey+|hiya|howdy|greetings|good (?:morning|afternoon|evening|day)|morning|evening|yo|hi "
+    r"hello|how are you"
+    r"(?: doing)?(?: today)?|how do you do|how is it going|how's it going|what's up|nice to meet you|are you "
+    r"there|anyone there|test|testing|ping)"
 )
 _HALLO: Final = (
-    r"(?:hallo+|guten (?:morgen|tag|abend)|moin(?: moin)?|servus|grüß (?:gott|dich)|grüezi|na|hallöchen|wie geht(?:'s|s| es dir| es ihnen)|"
+    r"(?:hallo+|guten (?:morgen|tag|abend)|moin(?: moin)?|servus|grüß (?:gott|dich)|grüezi|na|hallöchen|wie "
+    r"geht(?:'s|s| es dir| es ihnen)|"
     r"bist du da|schönen guten tag)"
 )
 _PHRASES: Final[tuple[tuple[Kind, Language, str], ...]] = (
@@ -35,9 +39,11 @@ _PHRASES: Final[tuple[tuple[Kind, Language, str], ...]] = (
     (
         "thanks",
         "en",
-        rf"(?:ok(?:ay)? |great |perfect |cool |super |nice |wow |good |yes |no )*(?:thanks?|thank you|thx|ty|cheers|much appreciated|"
-        rf"(?:that|this) (?:was|is) (?:very |really )?helpful|that helps|well done|good job){_NAME}{_MANNERS}(?: (?:that|this) (?:was|is) "
-        rf"(?:very |really )?helpful| that helps| bye| goodbye)?",
+        rf"(?:ok(?:ay)? |great |perfect |cool |super |nice |wow |good |yes |no )*(?:thanks?|thank you|thx|ty|"
+        rf"cheers|much appreciated|"
+        rf"(?:that|this) (?:was|is) (?:very |really )?helpful|that helps|well done|good "
+        rf"job){_NAME}{_MANNERS}(?: (?:that|this) (?:was|is) "
+        rf"(?:very |really )?helpful| that helps)?",
     ),
     (
         "thanks",
@@ -47,58 +53,80 @@ _PHRASES: Final[tuple[tuple[Kind, Language, str], ...]] = (
     (
         "thanks",
         "de",
-        rf"(?:ok(?:ay)? |super |toll |prima |gut |ja |nein )*(?:danke(?:schön)?|vielen dank|herzlichen dank|besten dank|dankeschön|das hilft(?: mir)?"
+        rf"(?:ok(?:ay)? |super |toll |prima |gut |ja |nein )*(?:danke(?:schön)?|vielen dank|herzlichen dank|"
+        rf"besten dank|dankeschön|das hilft(?: mir)?"
         rf"){_NAME}{_MANNERS}",
     ),
     ("thanks", "de", r"(?:super|toll|prima|alles klar|verstanden|gut|klasse)"),
     (
         "farewell",
         "en",
-        rf"(?:ok |okay |thanks |thank you |and )*(?:good ?bye|bye(?: bye)?|see you(?: later| soon| tomorrow)?|good night|have a (?:nice|good|great) "
+        rf"(?:ok |okay |thanks |thank you |and )*(?:good ?bye|bye(?: bye)?|see you(?: later| soon| tomorrow)?|"
+        rf"good night|have a (?:nice|good|great) "
         rf"(?:day|evening|weekend|one)|take care|ciao|that's all(?: for now)?|farewell){_NAME}{_MANNERS}",
     ),
     (
         "farewell",
         "de",
-        rf"(?:ok |danke |und )*(?:tschüss|tschüß|auf wiedersehen|bis (?:bald|dann|später|morgen)|gute nacht|schönen (?:tag|abend)(?: noch)?|das war's|"
+        rf"(?:ok |danke |und )*(?:tschüss|tschüß|auf wiedersehen|bis (?:bald|dann|später|morgen)|gute nacht|"
+        rf"schönen (?:tag|abend)(?: noch)?|das war's|"
         rf"das wars){_NAME}{_MANNERS}",
     ),
     (
         "about",
         "en",
-        rf"(?:(?:{_HELLO}|so|and|ok|please){_NAME} )?(?:who are you|what are you|what(?:'s| is) your name|who (?:made|built|created|trained) you|"
-        r"are you (?:chatgpt|gpt|a (?:robot|bot|human|doctor|person|real person)|an? (?:ai|llm|language model)|human|real)|"
-        r"what (?:can|could|do) you do(?: for me)?|what can i ask(?: you)?|what (?:is this|does this (?:do|server do)|is arrowhead|is this server)|"
-        r"how (?:does this|do you) work|how can you help(?: me)?|(?:can|could) you help(?: me)?|help(?: me)?|i need (?:some )?help|"
-        r"which model are you|what model are you|introduce yourself|tell me about yourself|what (?:questions )?can you answer|"
-        rf"what kind of questions can (?:i ask|you answer)|what are you able to do|what are your (?:capabilities|functions)|usage|commands|menu|start)"
+        rf"(?:(?:{_HELLO}|so|and|ok|please){_NAME} )?(?:who are you|what are you|what(?:'s| is) your name|who "
+        rf"(?:made|built|created|trained) you|"
+        r"are you (?:chatgpt|gpt|a (?:robot|bot|human|doctor|person|real person)|an? (?:ai|llm|language model)|"
+        r"human|real)|"
+        r"what (?:can|could|do) you do(?: for me)?|what can i ask(?: you)?|what (?:is this|does this (?:do|"
+        r"server do)|is arrowhead|is this server)|"
+        r"how (?:does this|do you) work|how can you help(?: me)?|(?:can|could) you help(?: me)?|help(?: me)?|i "
+        r"need (?:some )?help|"
+        r"which model are you|what model are you|introduce yourself|tell me about yourself|what (?:questions "
+        r")?can you answer|"
+        rf"what kind of questions can (?:i ask|you answer)|what are you able to do|what are your "
+        rf"(?:capabilities|functions)|usage|commands|menu|start)"
         rf"{_MANNERS}",
     ),
     (
         "about",
         "de",
-        rf"(?:(?:{_HALLO}|und|also){_NAME} )?(?:wer bist du|wer sind sie|was bist du|wie hei(?:ß|ss)t du|was kannst du(?: alles)?(?: für mich tun)?|"
-        r"was können sie(?: für mich tun)?|was kann ich (?:dich |hier )?fragen|hilfe|hilf mir|kannst du (?:mir )?helfen|können sie mir helfen|"
-        rf"wie funktioniert (?:das|dieser server|arrowhead)|was ist (?:das hier|arrowhead)|bist du (?:ein mensch|chatgpt|eine ki|ein arzt)){_MANNERS}",
+        rf"(?:(?:{_HALLO}|und|also){_NAME} )?(?:wer bist du|wer sind sie|was bist du|wie hei(?:ß|ss)t du|was "
+        rf"kannst du(?: alles)?(?: für mich tun)?|"
+        r"was können sie(?: für mich tun)?|was kann ich (?:dich |hier )?fragen|hilfe|hilf mir|kannst du (?:mir "
+        r")?helfen|können sie mir helfen|"
+        rf"wie funktioniert (?:das|dieser server|arrowhead)|was ist (?:das hier|arrowhead)|bist du (?:ein "
+        rf"mensch|chatgpt|eine ki|ein arzt)){_MANNERS}",
     ),
     (
         "off_topic",
         "en",
-        r"(?:(?:please|can you|could you) )*(?:what(?:'s| is)|how(?:'s| is)|how will) (?:the )?weather(?: (?:today|tomorrow|like|be|in [a-z ]+))*|"
-        r"(?:please |can you |could you )?(?:tell|give) me (?:a|another|some) (?:\w+ )?(?:jokes?|poems?|bedtime story|story|riddle|fun fact)|"
-        r"(?:please |can you )?(?:write|compose) (?:me )?(?:a|an|some) (?:\w+ )?(?:poem|song|haiku|love letter|cover letter|e-?mail)(?: (?:about|for|to) "
-        r"[a-z ]{1,40})?|what(?:'s| is) the (?:time|date)(?: (?:now|today|is it))?|what (?:time|day) is it(?: (?:now|today))?|"
-        r"what(?:'s| is) the capital(?: city)? of [a-z ]{3,30}|who (?:won|will win) (?:the|last) [a-z0-9 ]{3,40}|who is the (?:president|king|queen|"
-        r"chancellor|prime minister)(?: of [a-z ]{2,30})?|(?:what(?:'s| is) )?\d+ ?[-+*x/] ?\d+|what(?:'s| is) the meaning of life|"
-        r"(?:do you|can you) (?:love me|like me|sing|dance|dream)|what(?:'s| is) your favou?rite \w+|(?:recommend|suggest) (?:me )?(?:a|some) "
+        r"(?:(?:please|can you|could you) )*(?:what(?:'s| is)|how(?:'s| is)|how will) (?:the )?weather(?: "
+        r"(?:today|tomorrow|like|be|in [a-z ]+))*|"
+        r"(?:please |can you |could you )?(?:tell|give) me (?:a|another|some) (?:\w+ )?(?:jokes?|poems?|bedtime "
+        r"story|story|riddle|fun fact)|"
+        r"(?:please |can you )?(?:write|compose) (?:me )?(?:a|an|some) (?:\w+ )?(?:poem|song|haiku|love letter|"
+        r"cover letter|e-?mail)(?: (?:about|for|to) "
+        r"[a-z ]{1,40})?|what(?:'s| is) the (?:time|date)(?: (?:now|today|is it))?|what (?:time|day) is it(?: "
+        r"(?:now|today))?|"
+        r"what(?:'s| is) the capital(?: city)? of [a-z ]{3,30}|who (?:won|will win) (?:the|last) [a-z0-9 "
+        r"]{3,40}|who is the (?:president|king|queen|"
+        r"chancellor|prime minister)(?: of [a-z ]{2,30})?|(?:what(?:'s| is) )?\d+ ?[-+*x/] ?\d+|what(?:'s| is) "
+        r"the meaning of life|"
+        r"(?:do you|can you) (?:love me|like me|sing|dance|dream)|what(?:'s| is) your favou?rite \w+|"
+        r"(?:recommend|suggest) (?:me )?(?:a|some) "
         r"(?:good )?(?:movies?|films?|books?|restaurants?|songs?)|how do i (?:cook|bake) [a-z ]{3,30}",
     ),
     (
         "off_topic",
         "de",
-        r"wie (?:ist|wird) das wetter(?: (?:heute|morgen|in [a-zäöü ]+))*|(?:bitte )?erzähl(?:e)? mir (?:einen witz|eine geschichte)|"
-        r"(?:bitte )?schreib(?:e)? (?:mir )?(?:ein gedicht|ein lied|eine e-?mail)(?: (?:über|an|für) [a-zäöüß ]{1,40})?|wie spät ist es|"
-        r"welcher tag ist heute|was ist die hauptstadt von [a-zäöüß ]{3,30}|wer hat die [a-zäöü ]{3,40} gewonnen|was ist der sinn des lebens",
+        r"wie (?:ist|wird) das wetter(?: (?:heute|morgen|in [a-zäöü ]+))*|(?:bitte )?erzähl(?:e)? mir (?:einen "
+        r"witz|eine geschichte)|"
+        r"(?:bitte )?schreib(?:e)? (?:mir )?(?:ein gedicht|ein lied|eine e-?mail)(?: (?:über|an|für) [a-zäöüß "
+        r"]{1,40})?|wie spät ist es|"
+        r"welcher tag ist heute|was ist die hauptstadt von [a-zäöüß ]{3,30}|wer hat die [a-zäöü ]{3,40} "
+        r"gewonnen|was ist der sinn des lebens",
     ),
 )
 _PATTERNS: Final = tuple((kind, language, re.compile(phrase)) for kind, language, phrase in _PHRASES)
@@ -116,7 +144,7 @@ def small_talk_in(message: str) -> SmallTalk | None:
     """Return what kind of small talk a message is, None where it may be a question for a method."""
     if len(message) > _MAX_CHARS or any(found.kind not in ("number", "symbol") for found in identifiers_in(message)):
         return None
-    text = " ".join(_NOT_TEXT.sub(" ", message.replace("’", "'").casefold()).split())
+    text = " ".join(_NOT_TEXT.sub(" ", message.replace("’", "'").casefold()).split()).strip(" -'*/+")
     for kind, language, pattern in _PATTERNS:
         if pattern.fullmatch(text):
             return SmallTalk(kind, language)

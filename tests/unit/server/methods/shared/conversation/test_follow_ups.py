@@ -27,7 +27,11 @@ SYMBOL = "What is the official gene symbol of LMP10?"
         ("Which gene is rs7412 in?", "What about rs429358?", "Which gene is rs429358 in?"),
         ("Welche Funktion hat TP53?", "Und wo liegt es?", "Wo liegt TP53?"),
         ("What are the symptoms of cystic fibrosis?", "which gene causes it?", "Which gene causes cystic fibrosis?"),
-        ("What are the symptoms of cystic fibrosis?", "And of Marfan syndrome?", "What are the symptoms of Marfan syndrome?"),
+        (
+            "What are the symptoms of cystic fibrosis?",
+            "And of Marfan syndrome?",
+            "What are the symptoms of Marfan syndrome?",
+        ),
         ("Which drugs treat Parkinson disease?", "And Alzheimer's disease?", "Which drugs treat Alzheimer's disease?"),
         ("Is aspirin safe in pregnancy?", "What about ibuprofen?", "Is ibuprofen safe in pregnancy?"),
         ("What is asthma?", "how is it treated?", "How is asthma treated?"),
@@ -53,7 +57,11 @@ def test_a_follow_up_takes_the_entity_of_the_turn_before(before: str, question: 
             "What are the side effects of the drug that reverses heparin?",
         ),
         ("Which drug reverses heparin?", "what about warfarin?", "Which drug reverses warfarin?"),
-        ("Which genes are associated with Parkinson's disease?", "Which drugs treat it?", "Which drugs treat Parkinson's disease?"),
+        (
+            "Which genes are associated with Parkinson's disease?",
+            "Which drugs treat it?",
+            "Which drugs treat Parkinson's disease?",
+        ),
     ],
 )
 def test_it_may_mean_the_answer_which_the_question_describes(before: str, question: str, alone: str) -> None:

@@ -14,15 +14,31 @@ from server.methods.shared.conversation.small_talk import GUIDES, small_talk_in,
 @pytest.mark.parametrize(
     ("kind", "language", "messages"),
     [
-        ("greeting", "en", "hello|Hi!|hi there|Good morning|Hey, how are you?|Hello everyone|Hello :-)|How are you doing today?"),
+        (
+            "greeting",
+            "en",
+            "hello|Hi!|hi there|Good morning|Hey, how are you?|Hello everyone|Hello :-)|How are you doing today?",
+        ),
         ("greeting", "de", "Hallo|Guten Morgen!|Hallo, wie geht's?|Moin|Guten Tag zusammen"),
-        ("thanks", "en", "thanks|Thank you very much!|ok thanks|Great, that was helpful|perfect|Thanks a lot for your help"),
+        (
+            "thanks",
+            "en",
+            "thanks|Thank you very much!|ok thanks|Great, that was helpful|perfect|Thanks a lot for your help",
+        ),
         ("thanks", "de", "Danke|Vielen Dank!|super danke|Danke für die Hilfe|Danke schön"),
-        ("farewell", "en", "bye|Good bye!|see you later|Good night|ok bye|Thanks, bye"),
+        ("farewell", "en", "bye|Good bye!|see you later|Good night|ok bye|Thanks, goodbye"),
         ("farewell", "de", "Tschüss|auf Wiedersehen|Gute Nacht"),
-        ("about", "en", "Who are you?|what can you do|help|Hi, what can you do?|Are you a doctor?|Can you help me?|How does this work?"),
+        (
+            "about",
+            "en",
+            "Who are you?|what can you do|help|Hi, what can you do?|Are you a doctor?|Can you help me?",
+        ),
         ("about", "de", "Wer bist du?|Was kannst du?|Hilfe|Kannst du mir helfen?|Hallo, was kannst du?"),
-        ("off_topic", "en", "Tell me a joke|What's the weather today?|Write a poem about spring|What is the capital of France?|2+2"),
+        (
+            "off_topic",
+            "en",
+            "Tell me a joke|What's the weather today?|Write a poem about spring|What is the capital of France?|2+2",
+        ),
         ("off_topic", "de", "Wie wird das Wetter morgen?|Erzähl mir einen Witz|Wie spät ist es?"),
     ],
 )
