@@ -274,7 +274,10 @@ def _is_vetoed(piece: str) -> bool:
 _NUMBERS_EN: Final = (
     "call the emergency number now: 112 in Europe, 911 in the US and Canada, 999 in the UK, or your local number"
 )
-_NUMBERS_DE: Final = "rufen Sie jetzt den Notruf: 112 in Europa, 911 in den USA und Kanada, 999 in Großbritannien, oder die Nummer vor Ort"
+_NUMBERS_DE: Final = (
+    "rufen Sie jetzt den Notruf: 112 in Europa, 911 in den USA und Kanada, 999 in Großbritannien, oder die Nummer "
+    "vor Ort"
+)
 _TOOL_EN: Final = "This server is a research tool and cannot help in an emergency."
 _TOOL_DE: Final = "Dieser Server ist ein Werkzeug für die Forschung und kann in einem Notfall nicht helfen."
 _REPLIES: Final[dict[tuple[Kind, Language], str]] = {

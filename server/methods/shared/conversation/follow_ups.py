@@ -163,7 +163,7 @@ def resolve(question: str, before: str) -> str:
 
 
 def is_dependent(question: str) -> bool:
-    """Return whether a question takes something from earlier turns: by its beginning, a pronoun, or all that it omits."""
+    """Return whether a question takes something from earlier turns: by its beginning, a pronoun or an omission."""
     if _IMPERSONAL.search(question) or len(question) > _MAX_CHARS or "\n" in question.strip():
         return False
     if _WHAT_ABOUT.match(question) or (_LINK.match(question) and len(_WORD.findall(question)) <= 6):
@@ -175,7 +175,7 @@ def is_dependent(question: str) -> bool:
 
 
 def entity_of(question: str) -> str:
-    """Return what a question is about as it writes it: its first identifier, a name in capitals, else its last words."""
+    """Return what a question is about as it writes it: its first identifier, a name in capitals or its last words."""
     for found in identifiers_in(question):
         if found.kind in _NAMING:
             return found.text
