@@ -121,6 +121,11 @@ class AnswerRequest:
         return self.key_id or None
 
     @property
+    def instruction(self) -> str:
+        """Return the client's system prompts, one paragraph each, "" for none."""
+        return "\n\n".join(m.content.strip() for m in self.messages if m.role == "system" and m.content.strip())
+
+    @property
     def question(self) -> str:
         """Return the prompt, or the last user message without the earlier turns."""
         if self.prompt is not None:

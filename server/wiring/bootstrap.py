@@ -24,6 +24,7 @@ from server.methods.i_medrag.method import IMedRag
 from server.methods.kg_rag.method import KgRag
 from server.methods.medrag.method import MedRag
 from server.methods.registry import for_model
+from server.methods.shared.conversation.method import ConversationMethod
 from server.methods.shared.grounding import GroundedMethod
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
 from server.observability.setup import Observability, build_observability
@@ -76,7 +77,7 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     lifecycle.when_loaded(i_medrag.warm_up)
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in (genegpt, kg_rag, medrag, i_medrag):
-        methods[method.name] = GroundedMethod(for_model(method, card))
+        methods[method.name] = GroundedMethod(ConversationMethod(for_model(method, card), lifecycle))
     kept = settings.traces
     file = TraceFile(kept.dir, kept.max_file_bytes) if kept.dir else None
     traces = MemoryTraceStore(max_traces=kept.max_traces, max_bytes=kept.max_bytes, file=file)

@@ -241,7 +241,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/methods/i_medrag/prompts.py",
         "server/methods/i_medrag/report.py",
         "server/methods/i_medrag/sub_answers.py",
-        "server/methods/shared/generation.py",
     ),
     "tests/unit/server/methods/medrag/test_method.py": (
         "server/methods/medrag/chain_of_thought.py",

@@ -317,16 +317,16 @@ class GeneGpt:
             **sampling.shape,
         )
         return LoopRequest(
-            prompt_ids=tuple(self._prompt_ids(options, question, engine)),
+            prompt_ids=tuple(self._prompt_ids(options, question, engine, ask.instruction)),
             params=params,
             syntax=SYNTAX,
             request_id=ask.request_id,
             limits=replace(self._limits, max_calls=options.max_calls),
         )
 
-    def _prompt_ids(self, options: GeneGptOptions, question: str, engine: Engine) -> list[int]:
+    def _prompt_ids(self, options: GeneGptOptions, question: str, engine: Engine, instruction: str) -> list[int]:
         if uses_chat_template(engine, self._lifecycle.card):
-            return engine.tokenizer.encode_chat(self._prompt.chat_form(options.mask, question))
+            return engine.tokenizer.encode_chat(self._prompt.chat_form(options.mask, question, instruction))
         return plain_ids(engine, self._prompt.base_form(options.mask, question))
 
     def _stops(self, options: GeneGptOptions, question: str, engine: Engine) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from retrieval.ncbi.replies.records import (
     SnpRecord,
 )
 from retrieval.types import Focus
+from server.methods.shared.generation import with_instruction
 
 MASKS: Mapping[str, str] = {"full": "111111", "slim": "001001", "none": "000000"}
 COT_TRIGGER = "Let's decompose the question to sub-questions and solve them step by step."
@@ -81,9 +82,9 @@ class Prompt:
         head = "" if mask == MASKS["none"] else self.header(mask) + "\n\n"
         return head + question_line(question)
 
-    def chat_form(self, mask: str, question: str) -> list[dict[str, str]]:
+    def chat_form(self, mask: str, question: str, client_instruction: str = "") -> list[dict[str, str]]:
         """Return the messages for a model with a chat template."""
-        system = f"{self.header(mask)}\n\n{self.chat_instruction}"
+        system = with_instruction(f"{self.header(mask)}\n\n{self.chat_instruction}", client_instruction)
         return [{"role": "system", "content": system}, {"role": "user", "content": question_line(question).strip()}]
 
 

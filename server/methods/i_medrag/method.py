@@ -104,7 +104,7 @@ class IMedRag:
             options=options,
             params=params_of(ask, answer),
             generations=Generations(engine, ask.request_id),
-            layout=PromptFormatter(engine, self._lifecycle.card),
+            layout=PromptFormatter(engine, self._lifecycle.card, ask.instruction),
             passages=self._passages.open(ask),
             prompts=IteratedPrompts(self._prompts, question, options),
             parts=self._parts,

@@ -209,15 +209,3 @@ class EngineExtractor:
             messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
             return self._engine.tokenizer.encode_chat(messages)
         return plain_ids(self._engine, f"{system}\n\nQuestion: {user}\nNames as JSON:")
-
-
-def add_usage(one: LoopUsage, other: LoopUsage) -> LoopUsage:
-    """Return the sum of the usages of two calls for one answer."""
-    return LoopUsage(
-        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
-        sampled_tokens=one.sampled_tokens + other.sampled_tokens,
-        injected_tokens=one.injected_tokens + other.injected_tokens,
-        cached_tokens=one.cached_tokens + other.cached_tokens,
-        computed_tokens=one.computed_tokens + other.computed_tokens,
-        segments=one.segments + other.segments,
-    )

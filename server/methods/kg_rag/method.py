@@ -164,7 +164,7 @@ class KgRag:
         return choose_synthesis(options.synthesis, self.name, self._lifecycle.card)
 
     async def _from_model(self, ask: AnswerRequest, outcome: Outcome, engine: Engine) -> AsyncGenerator[Event, None]:
-        prompt_ids = self._prompt_ids(outcome.question, engine, outcome.context_text)
+        prompt_ids = self._prompt_ids(ask, outcome.question, engine, outcome.context_text)
         yield Step(f"the model answers {'from' if outcome.context_text else 'WITHOUT'} the graph")
         yield EvidenceRead(report.texts_of(outcome))
         params = self._params(ask, outcome.question, engine)
@@ -189,7 +189,7 @@ class KgRag:
 
     def _room(self, ask: AnswerRequest, question: ParsedQuestion, engine: Engine) -> int:
         """Return the number of tokens left for a context beside instruction, question and answer."""
-        around = len(self._prompt_ids(question, engine, "-")) + _SLACK
+        around = len(self._prompt_ids(ask, question, engine, "-")) + _SLACK
         answer = min(self._answer_tokens(ask, question, engine), engine.max_model_len // 2)
         return max(0, engine.max_model_len - around - answer)
 
@@ -199,9 +199,9 @@ class KgRag:
             return limit
         return min(limit, max(len(engine.tokenizer.encode(f" {answer}")) for answer in question.answers) + 2)
 
-    def _prompt_ids(self, question: ParsedQuestion, engine: Engine, context: str) -> list[int]:
+    def _prompt_ids(self, ask: AnswerRequest, question: ParsedQuestion, engine: Engine, context: str) -> list[int]:
         if uses_chat_template(engine, self._lifecycle.card):
-            return engine.tokenizer.encode_chat(self._prompts.chat_form(question, context))
+            return engine.tokenizer.encode_chat(self._prompts.chat_form(question, context, ask.instruction))
         return plain_ids(engine, self._prompts.base_form(question, context))
 
     def _params(self, ask: AnswerRequest, question: ParsedQuestion, engine: Engine) -> GenerateParams:

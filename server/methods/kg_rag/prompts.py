@@ -17,6 +17,7 @@ from retrieval.graph.context.select import DEFAULT_TOKENS, Pruning
 from server.methods.base import OptionInvalid
 from server.methods.shared.choices import MAX_CHOICES, are_choices, listed_choices, one_line, regex_of
 from server.methods.shared.extractive import MAX_SENTENCES
+from server.methods.shared.generation import with_instruction
 from server.methods.shared.synthesis import SYNTHESES, Synthesis
 from server.types import EGRESS_MODES, EgressMode
 
@@ -246,10 +247,10 @@ class Prompts:
         """Return the prompt for a model that continues text."""
         return f"{self.instruction(question, context)}\n\n{_user_text(question, context)}\nAnswer:"
 
-    def chat_form(self, question: ParsedQuestion, context: str) -> list[dict[str, str]]:
+    def chat_form(self, question: ParsedQuestion, context: str, client_instruction: str = "") -> list[dict[str, str]]:
         """Return the messages for a model with a chat template."""
         return [
-            {"role": "system", "content": self.instruction(question, context)},
+            {"role": "system", "content": with_instruction(self.instruction(question, context), client_instruction)},
             {"role": "user", "content": _user_text(question, context)},
         ]
 

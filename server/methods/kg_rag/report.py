@@ -14,9 +14,10 @@ from retrieval.graph.context.question_relations import asks_identifier, relation
 from retrieval.graph.context.select import Context, ContextCandidates, QuestionNames
 from retrieval.graph.types import Mention, Node, Statement
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved, Step, TextDelta, TranscriptDelta
-from server.methods.kg_rag.entities import EntityNeighbourhoods, Recognised, add_usage
+from server.methods.kg_rag.entities import EntityNeighbourhoods, Recognised
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
 from server.methods.shared.call_lines import MAX_REFERENCES, render
+from server.methods.shared.generation import add_usage
 from server.methods.shared.outcomes import YES_NO, notice
 
 _PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"

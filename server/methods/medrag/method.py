@@ -129,7 +129,9 @@ class MedRag:
             params = replace(params, temperature=_VOTING_TEMPERATURE)
         generations = Generations(engine, ask.request_id)
         reasoned = options.reasoning == "chain_of_thought"
-        return Chains(generations, PromptFormatter(engine, self._lifecycle.card), question, params, reasoned)
+        return Chains(
+            generations, PromptFormatter(engine, self._lifecycle.card, ask.instruction), question, params, reasoned
+        )
 
     async def _context(self, chains: Chains, found: Sequence[RankedPassage], options: MedRagOptions) -> Context:
         around = chains.layout.ids(*self._around(chains.question, options))

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Final
 
 from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from models.types import Delta, FinishReason, GenerateParams
 from server.methods.base import plain_ids, uses_chat_template
+
+_CLIENT_ASKS: Final = (
+    "The client asks the following of the answer's language and style. Follow it where it does not contradict what "
+    "stands above:"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +85,35 @@ class Generations:
         )
 
 
+def add_usage(one: LoopUsage, other: LoopUsage) -> LoopUsage:
+    """Return the sum of the usages of two calls for one answer."""
+    return LoopUsage(
+        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
+        sampled_tokens=one.sampled_tokens + other.sampled_tokens,
+        injected_tokens=one.injected_tokens + other.injected_tokens,
+        cached_tokens=one.cached_tokens + other.cached_tokens,
+        computed_tokens=one.computed_tokens + other.computed_tokens,
+        segments=one.segments + other.segments,
+    )
+
+
+def with_instruction(system: str, client_instruction: str) -> str:
+    """Return a method's own instruction with the client's system prompt, "" for none, after it."""
+    if not client_instruction:
+        return system
+    return f"{system}\n\n{_CLIENT_ASKS}\n{client_instruction}"
+
+
 @dataclass(frozen=True, slots=True)
 class PromptFormatter:
-    """Format a prompt for the model: with its chat template, or as plain text that it continues."""
+    """Format a prompt for the model: with its chat template, or as plain text that it continues.
+
+    ``client_instruction`` is the client's system prompt, which only a model that chats can follow.
+    """
 
     engine: Engine
     card: ModelCard
+    client_instruction: str = ""
 
     @property
     def is_chat(self) -> bool:
@@ -98,7 +127,8 @@ class PromptFormatter:
     def ids(self, system: str, user: str, prefix: str = "") -> list[int]:
         """Return the prompt's tokens; ``prefix`` is the beginning of the answer, which the model continues."""
         if self.is_chat:
-            messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+            own = with_instruction(system, self.client_instruction)
+            messages = [{"role": "system", "content": own}, {"role": "user", "content": user}]
             ids = self.engine.tokenizer.encode_chat(messages)
             return self._begun(ids, prefix) if prefix else ids
         return plain_ids(self.engine, f"{system}\n\n{user}\n\n{prefix}")

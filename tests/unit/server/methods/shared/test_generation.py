@@ -1,0 +1,41 @@
+"""The client's system prompt stands after a method's own instruction, where the model chats."""
+
+from __future__ import annotations
+
+import pytest
+
+from models.catalog import ModelCard
+from models.engines.options import EngineOptions
+from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
+from server.methods.genegpt.prompt import MASKS
+from server.methods.genegpt.prompt import Prompt as GeneGptPrompt
+from server.methods.kg_rag.prompts import KgRagOptions, read_question
+from server.methods.kg_rag.prompts import Prompts as KgRagPrompts
+from server.methods.shared.generation import PromptFormatter, with_instruction
+
+WISH = "Answer in German."
+
+
+def test_without_a_system_prompt_the_instruction_is_unchanged() -> None:
+    """All requests without one share their cached prefix."""
+    assert with_instruction("Cite.", "") == "Cite."
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_formatted_prompt_has_it_where_the_model_chats(chat: bool) -> None:
+    """As MedRAG and i-MedRAG format theirs; a base model would continue it."""
+    card = ModelCard(name="m", source="/nowhere")
+    engine = ScriptedEngine(card, EngineOptions(), [Rule("", "x")], tokenizer=ByteTokenizer(chat=chat))
+    prompt = engine.tokenizer.decode(PromptFormatter(engine, card, WISH).ids("Cite.", "Q?"))
+    assert (WISH in prompt) == chat
+    assert not chat or prompt.index("Cite.") < prompt.index(WISH) < prompt.index("Q?")
+
+
+def test_genegpt_and_kg_rag_have_it_after_their_instruction() -> None:
+    """In the system message, the last of it."""
+    system, _ = GeneGptPrompt.load().chat_form(MASKS["slim"], "Q?", WISH)
+    assert system["content"].endswith(WISH)
+    assert system["content"].startswith(GeneGptPrompt.load().chat_form(MASKS["slim"], "Q?")[0]["content"])
+    question = read_question("Which genes are associated with asthma?", KgRagOptions())
+    system, _ = KgRagPrompts.load().chat_form(question, "a context", WISH)
+    assert system["content"].endswith(WISH)
