@@ -38,12 +38,12 @@ from server.methods.i_medrag.prompts import PLAN_BEGINS, IteratedPrompts, Length
 from server.methods.i_medrag.rounds import Bounds, Pair, Rounds, StopReason, plan_grammar
 from server.methods.i_medrag.sub_answers import Budget, CitedPassages, SubAnswer, SubAnswers
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
-from server.methods.medrag.method import SLACK, params_of, refuse_logprobs
+from server.methods.medrag.method import ANSWER_TOKENS, SLACK, params_of, refuse_logprobs
 from server.methods.medrag.options import IMedRagOptions, parse_iterated
 from server.methods.medrag.prompts import Prompts
 from server.methods.medrag.question import ParsedQuestion, read_question
 from server.methods.medrag.report import Closing, abstention, ending, retrieved
-from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.generation import Generations, PromptFormatter, answer_limit
 from server.methods.shared.passages import Passages, PassageSource
 
 # Minimum number of tokens for a useful answer.
@@ -83,7 +83,8 @@ class IMedRag:
         options = parse_iterated(ask.options)
         question = read_question(ask.question, options)
         engine = self._lifecycle.get()
-        answer = min(ask.sampling.max_tokens or self._max_answer_tokens, engine.max_model_len // 3)
+        limit = answer_limit(ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
+        answer = min(limit, engine.max_model_len // 3)
         run = _Run(
             question=question,
             options=options,

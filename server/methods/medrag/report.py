@@ -14,6 +14,7 @@ from server.methods.medrag.chain_of_thought import Chain
 from server.methods.medrag.context import Context, Numbered, numbers_in, passage_record, render
 from server.methods.medrag.options import MedRagOptions
 from server.methods.medrag.question import ParsedQuestion
+from server.methods.shared.outcomes import notice, why_cut
 from server.methods.shared.passages import Gathered
 
 NO_USAGE: Final = LoopUsage()
@@ -150,6 +151,11 @@ def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
         note = f"\n\n(Answered without passages. {closing.without})"
         num_chars += len(note)
         yield TextDelta(note)
+    cut = "" if chain.letter else why_cut(chain.finish_reason, chain.stop_reason)
+    if cut:
+        told = notice(cut, answer)
+        num_chars += len(told.text)
+        yield told
     named = numbers_in(chain.answer) or numbers_in(chain.reasoning)
     known = [number for number in named if number in closing.passages]
     numbers = known or closing.fallback
@@ -169,7 +175,12 @@ def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
     if question.choices:
         details["answer_letter"] = chain.letter
     yield Done(
-        answer=answer, finish_reason=chain.finish_reason, stop_reason=chain.stop_reason, usage=usage, details=details
+        answer=answer or cut,
+        finish_reason=chain.finish_reason,
+        stop_reason=chain.stop_reason,
+        usage=usage,
+        details=details,
+        outcome="cut" if cut else None,
     )
 
 

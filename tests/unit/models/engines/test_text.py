@@ -267,7 +267,7 @@ def test_eos_has_no_text_and_releases_what_was_withheld() -> None:
         stream.advance(token_id, is_eos=False, is_last=False)
 
     assert stream.advance(257, is_eos=True, is_last=False) == ("]-", "stop")
-    assert stream.stop_matched is None
+    assert stream.stop_reason is None
 
 
 def test_stop_string_wins_over_length() -> None:
@@ -276,4 +276,4 @@ def test_stop_string_wins_over_length() -> None:
     stream.advance(ord("a"), is_eos=False, is_last=False)
 
     assert stream.advance(ord("b"), is_eos=False, is_last=True) == ("", "stop")
-    assert stream.stop_matched == "ab"
+    assert stream.stop_reason == "ab"
