@@ -125,3 +125,12 @@ def test_a_search_for_a_part_of_a_name_is_not_right() -> None:
     assert is_searched_rightly(lookup(term="cystic fibrosis"), "Which genes cause cystic fibrosis?")
     assert not is_searched_rightly(lookup(term="fibrosis cystic"), "Which genes cause cystic fibrosis?")
     assert not is_searched_rightly(lookup(term="LFR"), "What is EGFR?")
+
+
+@pytest.mark.parametrize("finish", ["length", "call_limit"])
+def test_an_answer_that_repeats_itself_says_so(finish: str) -> None:
+    """Not that it was too long or had no calls left."""
+    transcript = made("Where is BRCA1?", SEARCHED, READ, only_reads=True)
+    verdict = judge("brca1 on]->", finish, transcript, stop_reason="repetition")  # type: ignore[arg-type]
+
+    assert (verdict.outcome, verdict.reason) == ("cut", "The answer is not complete: it repeated itself.")

@@ -317,3 +317,32 @@ async def test_a_namespace_without_the_index_asked_for_is_an_error(bench: Any) -
             await made.ask(OPEN, retriever="dense")
         events = await made.ask(OPEN, k=1)
     assert steps(events)[0].startswith("1 passage in drugs by bm25")
+
+
+async def test_reasoning_that_repeats_itself_gives_no_answer(bench: Any) -> None:
+    """A letter chosen behind it would be a guess that looks sure."""
+    async with bench(chain(" the heparin and the" * 200, " C")) as made:
+        events = await made.ask(CHOICE)
+    last = done(events)
+    assert (last.outcome, last.finish_reason, last.stop_reason) == ("cut", "length", "repetition")
+    assert last.answer == "The answer is not complete: it repeated itself." and last.answer in shown(events)
+    assert last.details["answer_letter"] == "" and len(made.engine.requests) == 1
+
+
+async def test_an_answer_that_repeats_itself_is_cut(bench: Any) -> None:
+    """What was written stays, with the reason below it."""
+    async with bench(chain(" Hm.", " Protamine [1]." * 200)) as made:
+        events = await made.ask(OPEN)
+    last = done(events)
+    assert (last.outcome, last.stop_reason) == ("cut", "repetition")
+    assert last.answer.startswith("Protamine [1].") and len(last.answer) < 200
+    assert "(The answer is not complete: it repeated itself.)" in shown(events)
+
+
+async def test_an_answer_has_a_usual_length_and_the_servers_limit(tmp_path: Path) -> None:
+    """The client's number counts up to the server's limit."""
+    for asked, most in ((None, 1024), (1500, 1500), (9000, 2048)):
+        folder = tmp_path / str(most)
+        async with PassageBench(lambda s, p: MedRag(s, p, 2048), folder, chain(" Hm.", " Protamine.")) as made:
+            await made.ask(OPEN, sampling=Sampling(max_tokens=asked), reasoning="direct")
+        assert made.engine.requests[0].params.max_tokens == most
