@@ -143,7 +143,8 @@ def test_text_before_the_end_of_the_prompt_counts_where_the_model_wrote_it() -> 
     assert fires_at(turn * 100, replied) == 128
 
 
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(1800)
 async def test_random_words_never_leave_the_embedded_model_in_a_loop(tokenizer: HfTokenizer) -> None:
     """500 prompts of random words: no answer has a loop of more than its bound, by a count of its own."""
     rng = random.Random(18)

@@ -359,7 +359,7 @@ async def test_engine_that_is_not_started_says_so(tiny_llama: Path) -> None:
 async def test_a_text_that_repeats_itself_frees_its_slot(tiny_llama: Path) -> None:
     """After 128 tokens of a loop, where the request wants it."""
     async with running(tiny_llama) as engine:
-        one = {"logit_bias": ((50, 100.0),), "max_tokens": 200}
+        one: dict[str, Any] = {"logit_bias": ((50, 100.0),), "max_tokens": 200}
         guarded = await deltas(engine, PROMPT, stop_on_repetition=True, **one)
         free = await deltas(engine, PROMPT, **one)
         assert engine.stats().running == 0
