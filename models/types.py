@@ -6,10 +6,12 @@ Frozen, free of torch, safe to import anywhere.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Final, Literal
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 FinishReason = Literal["stop", "length", "abort"]
+# The stop reason of a text that ended with ``length`` because it repeated itself.
+REPETITION: Final = "repetition"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class GenerateParams:
     given and nothing will be inserted. ``logprobs`` is the number of alternatives to report
     beside each sampled token (0 reports the sampled one alone, None reports nothing). ``cache_salt`` separates
     prefix caches that must not be shared. Higher ``priority`` goes first where the engine schedules by priority.
+    ``stop_on_repetition`` ends a text that repeats itself with ``length`` and the stop reason ``REPETITION``; what
+    ``written`` has at the end of the prompt counts as its beginning.
     """
 
     max_tokens: int
@@ -56,6 +60,7 @@ class GenerateParams:
     grammar: Grammar | None = None
     cache_salt: str | None = None
     priority: int = 0
+    stop_on_repetition: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ handlers, clocks or event streams (``driver`` does the I/O).
                                 Fetch -> on_reply -> Resumed(..., then=Generate | Finish)
 
 After ``max_calls`` the next call is not made: a short refusal replaces its reply, and the model may write one more
-segment, to answer from what it has. A stop in that segment, or another call, ends the answer as ``call_limit``.
+segment, to answer from what it has. A stop in that segment, or another call, ends the answer as ``call_limit``. So
+does a third equal call in a row, of which the second brought nothing new.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from models.decoding.transcript import LIMIT_REPLY, Transcript, break_up_markers
 from models.decoding.types import Call, CallReply, CallSyntax, LoopDone, LoopFinish, LoopLimits, LoopUsage
 from models.engines.base import Tokenizer
 from models.errors import UnsupportedParam
-from models.types import FinishReason, GenerateParams, Grammar, TokenLogprob
+from models.types import REPETITION, FinishReason, GenerateParams, Grammar, TokenLogprob
 
 DEFAULT_MAX_CALL_CHARS = 8000
 # Hostile text can contain hundreds of openers before one closer; each candidate costs one run of ``is_call``.
@@ -211,6 +212,10 @@ class CallLoop:
         self._usage = LoopUsage(prompt_tokens=len(request.prompt_ids))
         self._num_calls = 0
         self._refused = False
+        # Tokens since the last reply.
+        self._num_own = 0
+        self._last_call = ""
+        self._is_duplicate = False
         # Text not shown yet that may begin a user's stop string, and what would complete it: ending -> stop string.
         self._withheld = ""
         self._stop_by_ending: dict[str, str] = {}
@@ -218,7 +223,7 @@ class CallLoop:
     def begin(self) -> Generate:
         # The engine rejects a prompt that leaves no room, and names the field.
         room = max(1, self._max_model_len - len(self._request.prompt_ids))
-        return self._generate(min(self._request.params.max_tokens, room))
+        return self._generate(min(self._to_write, room))
 
     def on_segment(self, segment: Segment, at: float) -> Generate | Fetch | Finish:
         self._count(segment)
@@ -239,6 +244,8 @@ class CallLoop:
         return self._resume_after_false_stop(segment, written, at)
 
     def on_reply(self, reply: CallReply, at: float) -> Resumed:
+        self._is_duplicate = reply.status == "duplicate"
+        self._num_own = 0
         injected = self._fitted(reply.text)
         num_tokens = self._transcript.add_reply(injected)
         self._usage = replace(self._usage, injected_tokens=self._usage.injected_tokens + num_tokens)
@@ -252,6 +259,9 @@ class CallLoop:
             return self._end(segment, text, "stop", None)
         if at >= self._request.limits.total_timeout_s:
             return self._end(segment, text, "timeout", None)
+        if self._is_duplicate and call_text == self._last_call:
+            return self._end(segment, text, "call_limit", REPETITION)
+        self._last_call = call_text
         emit = self._unseen(segment, text)
         self._transcript.add_sampled(text, segment.text_ids, segment.text_logprobs, then_reply=True)
         self._num_calls += 1
@@ -319,7 +329,7 @@ class CallLoop:
         return break_up_markers(cut.removesuffix(suffix), syntax) + suffix
 
     def _resume(self, emit: str, at: float) -> Generate | Finish:
-        remaining = self._request.params.max_tokens - self._usage.sampled_tokens
+        remaining = self._to_write
         if at >= self._request.limits.total_timeout_s:
             return self._finish("timeout", None, emit + self._withheld)
         requested = min(remaining, max(1, self._max_model_len // 4), _MAX_RESUME_TOKENS)
@@ -327,6 +337,13 @@ class CallLoop:
         if min(remaining, room) < 1:
             return self._finish("length", None, emit + self._withheld)
         return self._generate(min(remaining, room), emit)
+
+    @property
+    def _to_write(self) -> int:
+        """Return how many tokens the model may still write before the next reply."""
+        left = self._request.params.max_tokens - self._usage.sampled_tokens
+        most = self._request.limits.max_own_tokens
+        return left if most is None else min(left, most - self._num_own)
 
     def _generate(self, max_tokens: int, emit: str = "") -> Generate:
         params, ordinal = self._request.params, self._usage.segments
@@ -359,7 +376,7 @@ class CallLoop:
         self,
         segment: Segment,
         text: str,
-        reason: FinishReason | Literal["timeout"],
+        reason: LoopFinish,
         stop_reason: str | int | None,
     ) -> Finish:
         emit = self._unseen(segment, text)
@@ -373,6 +390,7 @@ class CallLoop:
 
     def _count(self, segment: Segment) -> None:
         usage, sampled = self._usage, len(segment.token_ids)
+        self._num_own += sampled
         # An interrupted segment has no counts; then everything may have been computed.
         prefilled = (segment.num_prompt_tokens or self._transcript.num_tokens()) - segment.num_cached_tokens
         self._usage = replace(

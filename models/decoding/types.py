@@ -53,10 +53,12 @@ CallHandler = Callable[[Call], Awaitable[CallReply]]
 class LoopLimits:
     """Set the limits of one answer, times in seconds.
 
-    A reply over ``max_reply_tokens`` is cut at its end and marked as cut.
+    A reply over ``max_reply_tokens`` is cut at its end and marked as cut. ``max_own_tokens`` bounds what the model
+    writes between two replies, None for no bound but that of the whole answer.
     """
 
     max_calls: int = 10
+    max_own_tokens: int | None = None
     max_reply_tokens: int = 1500
     call_timeout_s: float = 90.0
     total_timeout_s: float = 600.0
@@ -133,7 +135,8 @@ class CallFinished:
 class LoopDone:
     """Report the end of the answer.
 
-    ``finish_reason`` ``stop`` covers EOS and stop strings (``stop_reason`` says which).
+    ``finish_reason`` ``stop`` covers EOS and stop strings (``stop_reason`` says which). ``stop_reason`` ``REPETITION``
+    says that the model repeated its text (``length``) or a call (``call_limit``).
     """
 
     finish_reason: LoopFinish

@@ -143,8 +143,9 @@ class Engine(Protocol):
         """Continue ``prompt_ids`` and yield deltas, the last with a ``finish_reason``.
 
         A stop string ends the stream and ``stop_reason`` says which. EOS ends it with ``stop_reason`` None.
-        ``max_tokens`` or the context's end gives ``length``. Closing the iterator (``aclose`` or cancelling its
-        task) or ``abort`` frees the slot at once. The same seed, prompt and params give the same tokens.
+        ``max_tokens``, the context's end or repetition (``stop_on_repetition``) gives ``length``. Closing the iterator
+        (``aclose`` or cancelling its task) or ``abort`` frees the slot at once. The same seed, prompt and params give
+        the same tokens.
 
         Raises:
             ContextTooLong: the prompt leaves no room for one token.

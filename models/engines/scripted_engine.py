@@ -329,7 +329,7 @@ class ScriptedEngine:
             num_reasoning_tokens=int(stream.was_thought),
             logprobs=self._logprobs(token, params.logprobs),
             finish_reason=finish,
-            stop_reason=stream.stop_matched,
+            stop_reason=stream.stop_reason,
         )
 
     def _continuation(self, prompt: str) -> str:

@@ -16,9 +16,10 @@ from typing import Any, Protocol
 from models.engines.base import Tokenizer
 from models.engines.chat_template import ChatTemplate, template_source
 from models.engines.control_tokens import ControlTokenEncoder, TextMask
+from models.engines.repetition import RepetitionGuard
 from models.engines.thinking import ThinkingTokens, begins_thinking
 from models.errors import ModelNotFound, UnsupportedParam
-from models.types import FinishReason, GenerateParams
+from models.types import REPETITION, FinishReason, GenerateParams
 
 
 class HfTokenizer:
@@ -370,6 +371,10 @@ class TextStream:
     def __init__(self, tokenizer: Tokenizer, params: GenerateParams, prompt_ids: Sequence[int]) -> None:
         self._decoder = IncrementalDecoder(tokenizer)
         self._scanner = StopScanner(params.stop)
+        self._guard = (
+            RepetitionGuard.continuing(prompt_ids, params.written or ()) if params.stop_on_repetition else None
+        )
+        self._repeats = False
         self._marks = tokenizer.thinking
         self._is_thinking = begins_thinking(self._marks, prompt_ids, params.grammar)
         self._has_text = False
@@ -379,18 +384,21 @@ class TextStream:
         self.was_thought = False
 
     @property
-    def stop_matched(self) -> str | None:
-        return self._scanner.matched
+    def stop_reason(self) -> str | None:
+        """Return the stop string that ended the stream, or ``REPETITION``."""
+        return REPETITION if self._repeats else self._scanner.matched
 
     def advance(self, token_id: int, *, is_eos: bool, is_last: bool) -> tuple[str, FinishReason | None]:
         """Return the new text, and the finish reason if the stream ends with this token; EOS itself has no text."""
         self.thought, self.was_thought = "", False
         text = "" if is_eos else self._scanner.feed(self._read(token_id))
-        if is_eos or is_last:
+        repeats = self._guard is not None and not is_eos and self._guard.add(token_id)
+        if is_eos or is_last or repeats:
             text += self._flush()
         if is_eos or self._scanner.matched is not None:
             return text, "stop"
-        return text, "length" if is_last else None
+        self._repeats = repeats
+        return text, "length" if is_last or repeats else None
 
     def flush(self) -> str:
         """Return the rest, when generation ends for another reason than a stop string (which it may still complete)."""

@@ -117,7 +117,7 @@ class RunningSequence(Claim):
             token_ids=(token_id,),
             num_reasoning_tokens=int(stream.was_thought),
             logprobs=None if logprob is None else (logprob,),
-            stop_reason=stream.stop_matched,
+            stop_reason=stream.stop_reason,
         )
         return delta if finish is None else self.finish(delta, finish)
 

@@ -157,7 +157,7 @@ class VllmStream:
         return replace(
             delta,
             finish_reason=read.finish,
-            stop_reason=self._stream.stop_matched,
+            stop_reason=self._stream.stop_reason,
             num_prompt_tokens=self._num_prompt_tokens,
             num_cached_tokens=self.num_cached_tokens,
         )

@@ -18,7 +18,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from models.catalog import ModelCard, Summaries
 from models.decoding.call_loop import LoopRequest
@@ -43,10 +43,13 @@ from server.methods.base import (
 from server.methods.genegpt.prompt import COT_TRIGGER, MASKS, Prompt, one_line, resolve_mask
 from server.methods.genegpt.report import Ledger
 from server.methods.shared.call_lines import call_line, summary
+from server.methods.shared.generation import answer_limit
 from server.types import EGRESS_MODES, EgressMode
 
 MARK = "Answer:"
 CALL_OPENER = "[https://"
+# What the model writes between two replies; a call has about 60 tokens, the reasoning of a hop as many.
+_OWN_TOKENS: Final = 512
 
 
 def extract_answer(text: str) -> str:
@@ -307,13 +310,14 @@ class GeneGpt:
     def _request(self, ask: AnswerRequest, options: GeneGptOptions, question: str, engine: Engine) -> LoopRequest:
         sampling = ask.sampling
         params = GenerateParams(
-            max_tokens=sampling.max_tokens or self._max_answer_tokens,
+            max_tokens=answer_limit(sampling.max_tokens, self._max_answer_tokens, self._max_answer_tokens, engine),
             # The paper decodes greedily.
             temperature=sampling.temperature or 0.0,
             stop=(*sampling.stop, *self._stops(options, question, engine)),
             logprobs=sampling.logprobs,
             grammar=_grammar(options, question, engine),
             cache_salt=ask.cache_salt,
+            stop_on_repetition=True,
             **sampling.shape,
         )
         return LoopRequest(
@@ -321,8 +325,11 @@ class GeneGpt:
             params=params,
             syntax=SYNTAX,
             request_id=ask.request_id,
-            limits=replace(self._limits, max_calls=options.max_calls),
+            limits=replace(self._limits, max_calls=options.max_calls, max_own_tokens=self._own_tokens(ask, engine)),
         )
+
+    def _own_tokens(self, ask: AnswerRequest, engine: Engine) -> int:
+        return answer_limit(ask.sampling.max_tokens, _OWN_TOKENS, self._max_answer_tokens, engine)
 
     def _prompt_ids(self, options: GeneGptOptions, question: str, engine: Engine, instruction: str) -> list[int]:
         if uses_chat_template(engine, self._lifecycle.card):

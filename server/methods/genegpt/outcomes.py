@@ -16,7 +16,7 @@ from models.decoding.types import CallFinished, CallStatus, LoopFinish
 from server.methods.base import AnswerOutcome
 from server.methods.shared.call_lines import summary
 from server.methods.shared.identifiers import identifiers_in
-from server.methods.shared.outcomes import YES_NO
+from server.methods.shared.outcomes import YES_NO, why_cut
 
 _NOT_FOUND: Final = re.compile(r"(?:not|none|nothing|no \w+) found\W*|none\W*|unknown\W*|n/?a\W*", re.IGNORECASE)
 _CODING: Final = re.compile(r"protein[- ]?coding|(?:en)?codes? (?:for )?(?:an? )?protein", re.IGNORECASE)
@@ -35,12 +35,6 @@ _STOP_WORDS_TEXT: Final = (
     "when where which who whose why will with you official called known"
 )
 _STOP_WORDS: Final = frozenset(_STOP_WORDS_TEXT.split())
-_SHORT: Final = {
-    "length": "it reached its limit of length",
-    "call_limit": "it had used all its calls",
-    "timeout": "it ran out of time",
-    "abort": "it was stopped",
-}
 _OUT_OF_SCOPE: Final = "This method looks up genes, variants, diseases and sequences at NCBI; the question names none."
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
 
@@ -97,10 +91,10 @@ class Transcript:
     only_reads: bool = False
 
 
-def judge(answer: str, finish: LoopFinish, made_from: Transcript) -> Verdict:
+def judge(answer: str, finish: LoopFinish, made_from: Transcript, *, stop_reason: str | int | None = None) -> Verdict:
     """Return the outcome of an answer."""
     if finish != "stop":
-        return Verdict("cut", f"The answer is not complete: {_SHORT[finish]}.", is_shown=not made_from.only_reads)
+        return Verdict("cut", why_cut(finish, stop_reason), is_shown=not made_from.only_reads)
     if not answer.strip():
         return Verdict("abstained", f"The model wrote no answer. {_looked_up(made_from.lookups)}")
     if _NOT_FOUND.fullmatch(answer.strip()):

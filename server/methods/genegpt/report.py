@@ -43,7 +43,7 @@ class Ledger:
 
     def ending(self, step: LoopDone, answer: str, options: Mapping[str, Any], *, with_references: bool) -> list[Event]:
         """Return the events that follow the model's text."""
-        verdict = judge(answer, step.finish_reason, self._transcript)
+        verdict = judge(answer, step.finish_reason, self._transcript, stop_reason=step.stop_reason)
         is_shown = verdict.is_shown or self._gate.is_open
         events: list[Event] = self._counted(self._gate.released()) if is_shown else []
         found: list[tuple[str, str]] = []

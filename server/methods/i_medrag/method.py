@@ -40,12 +40,12 @@ from server.methods.i_medrag.sub_answers import Budget, CitedPassages, SubAnswer
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
 from server.methods.medrag.context import evidence_of
 from server.methods.medrag.extractive import Extraction
-from server.methods.medrag.method import SLACK, params_of, refuse_logprobs
+from server.methods.medrag.method import ANSWER_TOKENS, SLACK, params_of, refuse_logprobs
 from server.methods.medrag.options import IMedRagOptions, parse_iterated, refuse_unread
 from server.methods.medrag.prompts import Prompts
 from server.methods.medrag.question import ParsedQuestion, read_question
 from server.methods.medrag.report import Closing, abstention, ending, retrieved
-from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.generation import Generations, PromptFormatter, answer_limit
 from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.synthesis import choose_synthesis
 
@@ -98,7 +98,8 @@ class IMedRag:
 
     def _run(self, ask: AnswerRequest, question: ParsedQuestion, options: IMedRagOptions) -> _Run:
         engine = self._lifecycle.get()
-        answer = min(ask.sampling.max_tokens or self._max_answer_tokens, engine.max_model_len // 3)
+        limit = answer_limit(ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
+        answer = min(limit, engine.max_model_len // 3)
         return _Run(
             question=question,
             options=options,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from models.errors import ArrowheadError, ModelError
-from models.types import GenerateParams
+from models.types import REPETITION, GenerateParams
 from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import RetrievalError
@@ -185,6 +185,8 @@ class SubAnswers:
         finally:
             self.budget.release(cost)
         answer = written.text.strip()
+        if written.finish_reason == "length" and written.stop_reason == REPETITION:
+            return SubAnswer(Pair(query, "failed", reason="the model repeated itself"), context)
         if not answer:
             return SubAnswer(Pair(query, "failed", reason="the model wrote nothing"), context)
         return SubAnswer(Pair(query, "answered", answer), context, {"finish_reason": written.finish_reason})

@@ -193,7 +193,9 @@ class EngineExtractor:
         """
         prompt_ids = self._prompt_ids(system, user)
         grammar = Grammar("json_schema", json.dumps(schema))
-        params = GenerateParams(max_tokens=MAX_TOKENS, grammar=grammar, cache_salt=self._cache_salt)
+        params = GenerateParams(
+            max_tokens=MAX_TOKENS, grammar=grammar, cache_salt=self._cache_salt, stop_on_repetition=True
+        )
         text, sampled, last = "", 0, Delta()
         async with aclosing(self._engine.generate(prompt_ids, params, self._request_id)) as deltas:  # type: ignore[type-var]
             async for last in deltas:

@@ -60,12 +60,14 @@ from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoo
 from server.methods.kg_rag.extractive import Reading, graph_name
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.report import Outcome
+from server.methods.shared.generation import answer_limit
 from server.methods.shared.outcomes import OpeningGate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.types import EgressMode
 
 # Token counts of a text alone and inside a prompt may differ by a few tokens.
 _SLACK: Final = 16
+_ANSWER_TOKENS: Final = 512
 _NOTHING: Final = np.zeros(0, np.float32)
 
 
@@ -194,7 +196,7 @@ class KgRag:
         return max(0, engine.max_model_len - around - answer)
 
     def _answer_tokens(self, ask: AnswerRequest, question: ParsedQuestion, engine: Engine) -> int:
-        limit = ask.sampling.max_tokens or self._max_answer_tokens
+        limit = answer_limit(ask.sampling.max_tokens, _ANSWER_TOKENS, self._max_answer_tokens, engine)
         if not question.answers:
             return limit
         return min(limit, max(len(engine.tokenizer.encode(f" {answer}")) for answer in question.answers) + 2)
@@ -214,6 +216,7 @@ class KgRag:
             logprobs=sampling.logprobs,
             grammar=question.grammar(),
             cache_salt=ask.cache_salt,
+            stop_on_repetition=True,
             **sampling.shape,
         )
 

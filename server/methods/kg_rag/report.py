@@ -18,7 +18,7 @@ from server.methods.kg_rag.entities import EntityNeighbourhoods, Recognised
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
 from server.methods.shared.call_lines import MAX_REFERENCES, render
 from server.methods.shared.generation import add_usage
-from server.methods.shared.outcomes import YES_NO, notice
+from server.methods.shared.outcomes import YES_NO, notice, why_cut
 
 _PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"
 _PMID: Final = re.compile(r"(?:PMID:?\s*)?([0-9]{1,9})$", re.IGNORECASE)
@@ -328,7 +328,7 @@ def judge(outcome: Outcome, done: Done) -> Verdict:
     question, bare = outcome.question, done.answer.strip()
     answer = question.answer_in(bare) or bare
     if done.finish_reason != "stop" and not (question.answers and question.answer_in(bare)):
-        return Verdict(answer, "cut", "The answer is not complete: it reached a limit of length or time.")
+        return Verdict(answer, "cut", why_cut(done.finish_reason, done.stop_reason))
     if not answer:
         return Verdict("", "abstained", "The model wrote no answer.")
     if not outcome.context_text:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from models.decoding.types import LoopFinish
-from models.types import Delta, GenerateParams
+from models.types import REPETITION, Delta, GenerateParams
 from server.methods.base import Event, TextDelta, TranscriptDelta
 from server.methods.medrag.question import MARK, ParsedQuestion
 from server.methods.shared.generation import Generations, PromptFormatter
@@ -75,6 +75,10 @@ class Chains:
                     last = delta
             if reasoning:
                 yield TextDelta("\n", "reasoning")
+            if last.stop_reason == REPETITION and last.finish_reason == "length":
+                # An answer from it would be as good as a guess.
+                yield Chain(reasoning, "", "", "length", REPETITION)
+                return
             letter = self._letter_of(last, reasoning)
         if letter:
             written = "" if last.stop_reason is None else str(last.stop_reason)

@@ -38,12 +38,14 @@ from server.methods.medrag.options import MAX_CONTEXT_TOKENS, MedRagOptions, par
 from server.methods.medrag.prompts import Prompts
 from server.methods.medrag.question import ParsedQuestion, read_question
 from server.methods.medrag.report import Ballot, Closing, Outcome
-from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.generation import Generations, PromptFormatter, answer_limit
 from server.methods.shared.passages import PassageSource
 from server.methods.shared.synthesis import choose_synthesis
 
 # Token counts of separate and joined texts may differ by a few tokens.
 SLACK: Final = 24
+# Reasoning and answer together; chain of thought over long passages takes some hundred tokens.
+ANSWER_TOKENS: Final = 1024
 _CHAINS_AT_ONCE: Final = 8
 # Voting needs different chains; the self-consistency paper samples at this temperature.
 _VOTING_TEMPERATURE: Final = 0.7
@@ -124,7 +126,8 @@ class MedRag:
             yield final_event
 
     def _chains(self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions, engine: Engine) -> Chains:
-        params = params_of(ask, min(ask.sampling.max_tokens or self._max_answer_tokens, engine.max_model_len // 2))
+        limit = answer_limit(ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
+        params = params_of(ask, min(limit, engine.max_model_len // 2))
         if options.samples > 1 and ask.sampling.temperature is None:
             params = replace(params, temperature=_VOTING_TEMPERATURE)
         generations = Generations(engine, ask.request_id)
@@ -158,6 +161,7 @@ def params_of(ask: AnswerRequest, max_tokens: int) -> GenerateParams:
         temperature=sampling.temperature or 0.0,
         stop=sampling.stop,
         cache_salt=ask.cache_salt,
+        stop_on_repetition=True,
         **sampling.shape,
     )
 

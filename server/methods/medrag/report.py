@@ -7,24 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from models.decoding.types import LoopFinish, LoopUsage
+from models.decoding.types import LoopUsage
+from models.types import REPETITION
 from retrieval.corpus.search.ranking import RankedPassage
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chain
 from server.methods.medrag.context import Context, Numbered, numbers_in, passage_record, render, supporting_sentence
 from server.methods.medrag.options import MedRagOptions
 from server.methods.medrag.question import ParsedQuestion
-from server.methods.shared.outcomes import notice
+from server.methods.shared.outcomes import notice, why_cut
 from server.methods.shared.passages import Gathered
 
 NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3
 _NO_TEXT: Final = "The model wrote no answer."
 _NO_CHOICE: Final = "What the model wrote is none of the choices, so this is no answer."
-_CUT: Final[Mapping[LoopFinish, str]] = {
-    "length": "The answer was cut off at its limit of tokens.",
-    "timeout": "Time ran out before the answer was whole.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +175,7 @@ def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
     if question.choices:
         details["answer_letter"] = chain.letter
     yield Done(
-        answer=answer,
+        answer=answer or reason,
         finish_reason=chain.finish_reason,
         stop_reason=chain.stop_reason,
         usage=usage,
@@ -195,8 +192,9 @@ def _judged(closing: Closing, chain: Chain) -> tuple[AnswerOutcome, str]:
     choices = closing.question.choices
     # What is not a letter reaches the limit of a letter's tokens.
     limits = ("stop", "length") if choices else ("stop",)
-    if chain.finish_reason not in limits and not chain.letter:
-        return "cut", _CUT.get(chain.finish_reason, "The answer was broken off.")
+    is_cut = chain.finish_reason not in limits or chain.stop_reason == REPETITION
+    if is_cut and not chain.letter:
+        return "cut", why_cut(chain.finish_reason, chain.stop_reason)
     if not (chain.letter if choices else chain.answer.strip()):
         return "abstained", _NO_CHOICE if choices else _NO_TEXT
     if closing.without:

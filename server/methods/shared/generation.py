@@ -19,6 +19,17 @@ _CLIENT_ASKS: Final = (
 )
 
 
+def answer_limit(requested: int | None, usual: int, most: int, engine: Engine) -> int:
+    """Return the most tokens that a method lets the model write.
+
+    The client's number counts up to ``most``, the server's limit. Without one it is ``usual``, and ``most`` for a model
+    that thinks before it answers.
+    """
+    if requested is not None:
+        return min(requested, most)
+    return most if engine.tokenizer.thinking is not None else min(usual, most)
+
+
 @dataclass(frozen=True, slots=True)
 class GeneratedText:
     """Hold the text of one complete generation; ``finish_reason`` and ``stop_reason`` as in ``Delta``."""

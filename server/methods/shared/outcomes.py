@@ -5,11 +5,29 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from models.decoding.types import LoopFinish
+from models.types import REPETITION
 from server.methods.base import TextDelta
 
 YES_NO: Final = re.compile(r"\W*(?:yes|no)\b", re.IGNORECASE)
 # Long enough to see whether an answer begins with yes or no.
 _OPENING_CHARS: Final = 12
+
+
+_SHORT: Final[dict[LoopFinish, str]] = {
+    "length": "it reached its limit of length",
+    "call_limit": "it had used all its calls",
+    "timeout": "it ran out of time",
+    "abort": "it was stopped",
+}
+
+
+def why_cut(finish: LoopFinish, stop_reason: str | int | None) -> str:
+    """Return the sentence on an answer that a limit ended, "" for one that ended by itself."""
+    if finish == "stop":
+        return ""
+    reason = "it repeated itself" if stop_reason == REPETITION else _SHORT[finish]
+    return f"The answer is not complete: {reason}."
 
 
 def notice(reason: str, answer: str) -> TextDelta:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from models.decoding.call_loop import CallLoop, Fetch, Finish, Generate, LoopRequest, Segment
-from models.decoding.types import Call, CallReply, CallSyntax, LoopLimits
+from models.decoding.types import Call, CallReply, CallStatus, CallSyntax, LoopLimits
 from models.engines.scripted_engine import ByteTokenizer
 from models.types import GenerateParams
 
@@ -180,3 +180,45 @@ def test_text_behind_an_arrow_cannot_make_a_call_across_the_reply() -> None:
     loop.on_reply(CallReply("[r]", "ok"), 0.0)
 
     assert isinstance(loop.on_segment(stopped("2", "]->"), 0.0), Generate)
+
+
+def test_a_third_equal_call_in_a_row_ends_the_answer() -> None:
+    """The second brought nothing new; another call between them, or a retry of a failed one, is no repetition."""
+    loop = start()
+    statuses: tuple[tuple[str, CallStatus], ...] = (
+        ("1", "error"),
+        ("1", "ok"),
+        ("1", "duplicate"),
+        ("2", "ok"),
+        ("2", "duplicate"),
+    )
+    for number, status in statuses[:2] + statuses[3:]:
+        assert isinstance(loop.on_segment(stopped(f"[https://ncbi/{number}", "]->"), 0.0), Fetch)
+        loop.on_reply(CallReply("[r]", status), 0.0)
+    ended = loop.on_segment(stopped("[https://ncbi/2", "]->"), 0.0)
+
+    assert isinstance(ended, Finish)
+    assert (ended.done.finish_reason, ended.done.stop_reason) == ("call_limit", "repetition")
+
+
+def test_what_the_model_writes_between_two_replies_is_bounded() -> None:
+    """A reply begins the count anew; the whole answer stays bounded by max_tokens."""
+    loop = start(limits=LoopLimits(max_own_tokens=30))
+    again = loop.on_segment(stopped("0123456789", "]->"), 0.0)
+    loop.on_segment(stopped("[https://ncbi/1", "]->"), 0.0)
+    resumed = loop.on_reply(CallReply("[r]", "ok"), 0.0).then
+
+    assert isinstance(again, Generate) and again.params.max_tokens == 30 - 11
+    assert isinstance(resumed, Generate) and resumed.params.max_tokens == 30
+    ended = loop.on_segment(stopped("x" * 29, "]->"), 0.0)
+    assert isinstance(ended, Finish) and ended.done.finish_reason == "length"
+
+
+def test_each_generation_knows_what_the_answer_has_written() -> None:
+    """So a text that repeats itself over arrows that end no call is seen as one."""
+    loop = start()
+    loop.on_segment(stopped("brca1 on", "]->"), 0.0)
+    action = loop.on_segment(stopped("brca1 on", "]->"), 0.0)
+
+    assert isinstance(action, Generate) and action.params.written is not None
+    assert action.prompt_ids[-len(action.params.written) :] == action.params.written

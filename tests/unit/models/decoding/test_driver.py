@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -202,3 +203,14 @@ def test_thinking_stays_in_the_sequence_and_out_of_the_text() -> None:
     assert asked[1] == "Q\n<think>[https://ncbi/0]->?</think>See [https://ncbi/1]->[reply]\n"
     assert asked[2] == asked[1] + "<think>so</think>x[1]->"
     assert "".join(e.reasoning for e in events if isinstance(e, TextSampled)) == "[https://ncbi/0]->?so"
+
+
+def test_a_loop_over_arrows_that_end_no_call_is_stopped() -> None:
+    """Each arrow begins a new generation, of a few tokens; the guard counts them together."""
+    engine = make_engine(following("Answer: " + "brca1 on]->" * 180))
+    request = make_request(engine)
+    request = replace(request, params=replace(request.params, stop_on_repetition=True))
+    ended = done(play(engine, request, Replies()))
+
+    assert (ended.finish_reason, ended.stop_reason) == ("length", "repetition")
+    assert ended.usage.sampled_tokens < 160

@@ -267,7 +267,7 @@ def test_eos_has_no_text_and_releases_what_was_withheld() -> None:
         stream.advance(token_id, is_eos=False, is_last=False)
 
     assert stream.advance(257, is_eos=True, is_last=False) == ("]-", "stop")
-    assert stream.stop_matched is None
+    assert stream.stop_reason is None
 
 
 def test_stop_string_wins_over_length() -> None:
@@ -276,4 +276,19 @@ def test_stop_string_wins_over_length() -> None:
     stream.advance(ord("a"), is_eos=False, is_last=False)
 
     assert stream.advance(ord("b"), is_eos=False, is_last=True) == ("", "stop")
-    assert stream.stop_matched == "ab"
+    assert stream.stop_reason == "ab"
+
+
+def test_a_text_that_repeats_itself_ends_with_length() -> None:
+    """With what a stop string withheld; only where the request wants it, and no stop string is taken for it."""
+    guarded = TextStream(ByteTokenizer(), GenerateParams(max_tokens=999, stop=("na!",), stop_on_repetition=True), ())
+    free = TextStream(ByteTokenizer(), GenerateParams(max_tokens=999, stop=("na!",)), ())
+    text, finish = "", None
+    for token_id in b"na" * 200:
+        assert free.advance(token_id, is_eos=False, is_last=False)[1] is None
+        if finish is None:
+            piece, finish = guarded.advance(token_id, is_eos=False, is_last=False)
+            text += piece
+
+    assert (finish, guarded.stop_reason, text) == ("length", "repetition", "na" * 64)
+    assert free.stop_reason is None

@@ -354,3 +354,16 @@ async def test_engine_that_is_not_started_says_so(tiny_llama: Path) -> None:
     assert not engine.is_ready()
     with pytest.raises(EngineUnavailable):
         await anext(engine.generate([1], GenerateParams(max_tokens=1), "r"))
+
+
+async def test_a_text_that_repeats_itself_frees_its_slot(tiny_llama: Path) -> None:
+    """After 128 tokens of a loop, where the request wants it."""
+    async with running(tiny_llama) as engine:
+        one: dict[str, Any] = {"logit_bias": ((50, 100.0),), "max_tokens": 200}
+        guarded = await deltas(engine, PROMPT, stop_on_repetition=True, **one)
+        free = await deltas(engine, PROMPT, **one)
+        assert engine.stats().running == 0
+
+    assert (guarded[-1].finish_reason, guarded[-1].stop_reason) == ("length", "repetition")
+    assert ids_of(guarded) == [50] * 128
+    assert (len(ids_of(free)), free[-1].stop_reason) == (200, None)

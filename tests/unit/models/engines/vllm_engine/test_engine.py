@@ -196,3 +196,15 @@ async def test_a_dead_engine_is_reported_and_can_be_started_again(tmp_path: Path
     with pytest.raises(EngineUnavailable):
         await collect(running)
     assert await asyncio.to_thread(all_gone, processes)
+
+
+async def test_a_text_that_repeats_itself_frees_its_slot(vllm_engine: VllmEngine) -> None:
+    """vLLM's request is closed before the last delta."""
+    bias = ((50, 100.0),)
+    written = await collect(
+        stream(vllm_engine, "again", max_tokens=200, logit_bias=bias, ignore_eos=True, stop_on_repetition=True)
+    )
+
+    assert (written[-1].finish_reason, written[-1].stop_reason) == ("length", "repetition")
+    assert sum(len(delta.token_ids) for delta in written) == 128
+    assert vllm_engine.stats().running == 0

@@ -124,3 +124,18 @@ def test_a_failure_in_mid_answer_is_the_engines() -> None:
         running.advance(output([], "error"))
     with pytest.raises(EngineUnavailable):
         stream().advance(output([], "error"))
+
+
+def test_a_request_that_repeats_itself_ends_within_an_output() -> None:
+    """``finished`` makes the engine close vLLM's request; what was sampled beyond is dropped."""
+    running = stream(stop_on_repetition=True)
+    first, last = running.advance(output(ids("ab" * 60))), running.advance(output(ids("ab" * 60)))
+
+    assert first.finish_reason is None
+    assert (last.finish_reason, last.stop_reason, len(last.token_ids)) == ("length", "repetition", 8)
+    assert running.finished
+
+
+def test_without_the_guard_a_request_may_repeat_itself() -> None:
+    """Plain text for a client that asks for it."""
+    assert stream().advance(output(ids("ab" * 300))).finish_reason is None

@@ -130,3 +130,12 @@ def test_a_search_for_a_part_of_a_name_is_not_right() -> None:
     assert not is_searched_rightly(lookup(term="Which gene"), "Which gene causes Marfan syndrome?")
     assert not is_searched_rightly(lookup(term="Which"), "Which chromosome holds the CFTR gene?")
     assert not is_searched_rightly(lookup(db="snp", term="rs99"), "Where is rs999?")
+
+
+@pytest.mark.parametrize("finish", ["length", "call_limit"])
+def test_an_answer_that_repeats_itself_says_so(finish: str) -> None:
+    """Not that it was too long or had no calls left."""
+    transcript = made("Where is BRCA1?", SEARCHED, READ, only_reads=True)
+    verdict = judge("brca1 on]->", finish, transcript, stop_reason="repetition")  # type: ignore[arg-type]
+
+    assert (verdict.outcome, verdict.reason) == ("cut", "The answer is not complete: it repeated itself.")

@@ -201,7 +201,7 @@ async def test_the_model_reads_the_names_under_a_grammar_and_a_bound() -> None:
     ("names", "note"),
     [
         ("I see psoriasis.", "the model's answer is not of the form asked for"),
-        ('{"entities": [' + " " * 600, "was cut off after 512 tokens (length)"),
+        ('{"entities": [' + ", ".join(f'"{n * n}"' for n in range(200)), "was cut off after 512 tokens (length)"),
     ],
 )
 async def test_a_model_that_cannot_read_names_is_told_and_the_dictionary_used(names: str, note: str) -> None:

@@ -335,7 +335,7 @@ async def test_a_generated_answer_says_how_it_ended(bench: Any) -> None:
     assert (done(empty).outcome, shown(empty)) == ("abstained", "The model wrote no answer.")
     async with bench(chain(" Hm.", " protamine" * 500)) as made:
         cut = await made.ask(OPEN, sampling=Sampling(max_tokens=60))
-    assert done(cut).outcome == "cut" and "(The answer was cut off at its limit of tokens.)" in shown(cut)
+    assert done(cut).outcome == "cut" and "(The answer is not complete: it reached its limit of length.)" in shown(cut)
 
 
 async def test_why_there_is_no_answer_is_an_outcome(bench: Any) -> None:
@@ -375,3 +375,32 @@ async def test_a_passage_without_a_web_page_has_an_address_on_this_server(bench:
     (reference,) = references(events)
     found = done(events).details["passages"][0]
     assert reference.url == found["url"] == f"/v1/passages/drugs/{found['passage_id']}"
+
+
+async def test_reasoning_that_repeats_itself_gives_no_answer(bench: Any) -> None:
+    """A letter chosen behind it would be a guess that looks sure."""
+    async with bench(chain(" the heparin and the" * 200, " C")) as made:
+        events = await made.ask(CHOICE)
+    last = done(events)
+    assert (last.outcome, last.finish_reason, last.stop_reason) == ("cut", "length", "repetition")
+    assert last.answer == "The answer is not complete: it repeated itself." and last.answer in shown(events)
+    assert last.details["answer_letter"] == "" and len(made.engine.requests) == 1
+
+
+async def test_an_answer_that_repeats_itself_is_cut(bench: Any) -> None:
+    """What was written stays, with the reason below it."""
+    async with bench(chain(" Hm.", " Protamine [1]." * 200)) as made:
+        events = await made.ask(OPEN)
+    last = done(events)
+    assert (last.outcome, last.stop_reason) == ("cut", "repetition")
+    assert last.answer.startswith("Protamine [1].") and len(last.answer) < 200
+    assert "(The answer is not complete: it repeated itself.)" in shown(events)
+
+
+async def test_an_answer_has_a_usual_length_and_the_servers_limit(tmp_path: Path) -> None:
+    """The client's number counts up to the server's limit."""
+    for asked, most in ((None, 1024), (1500, 1500), (9000, 2048)):
+        folder = tmp_path / str(most)
+        async with PassageBench(lambda s, p: MedRag(s, p, 2048), folder, chain(" Hm.", " Protamine.")) as made:
+            await made.ask(OPEN, sampling=Sampling(max_tokens=asked), reasoning="direct")
+        assert made.engine.requests[0].params.max_tokens == most
