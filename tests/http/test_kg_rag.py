@@ -83,7 +83,7 @@ def test_a_response_shows_the_search_between_the_steps(server: Any) -> None:
 
 def test_what_the_graph_does_not_have_is_said(server: Any) -> None:
     """No model is asked, no other node is put in its place."""
-    message = _ask(server, "How do I cook pasta?", form="general")
+    message = _ask(server, "How do I repair a bicycle?", form="general")
     assert "has no entry for anything that the question names" in message.content
     assert not message.annotations
     assert message.arrowhead["abstained"] is True

@@ -18,8 +18,10 @@ from metrics_text import OPENMETRICS, Sample, fetch, samples, scrape, total
 from models.decoding.types import CallStatus
 from retrieval.corpus.search.ranking import Retriever
 from retrieval.types import Endpoint
+from server.egress.recognition.verdict import REASONS
 from server.engine.lifecycle import State
 from server.error_mapping import TABLE
+from server.methods.base import AnswerOutcome
 from server.observability.metrics import FAILURES
 
 QUESTION = "What is the official gene symbol of LMP10?"
@@ -133,7 +135,8 @@ def test_label_values_are_of_closed_sets(watched: Any) -> None:
     allowed: dict[str, set[str]] = {
         "method": {"GET", "POST", "other"},
         "code": codes,
-        "outcome": {"ok", "cancelled", *codes, *FAILURES.values()},
+        "outcome": {"ok", "cancelled", *codes, *FAILURES.values(), *get_args(AnswerOutcome)},
+        "reason": {*REASONS},
         "model": {"scripted", "scripted:genegpt", "scripted:kg-rag"},
         "origin": {"prompt", "sampled", "injected", "cached", "computed"},
         "endpoint": {*get_args(Endpoint), "other"},

@@ -18,7 +18,9 @@ from server.methods.shared.call_lines import summary
 from server.methods.shared.identifiers import identifiers_in
 from server.methods.shared.outcomes import YES_NO, why_cut
 
-_NOT_FOUND: Final = re.compile(r"(?:not|none|nothing|no \w+) found\W*|none\W*|unknown\W*|n/?a\W*", re.IGNORECASE)
+_NOT_FOUND: Final = re.compile(
+    r"(?:(?:not|none|nothing|no \w+) found\b[^.;]{0,40}|none|unknown|n/?a)\W*", re.IGNORECASE
+)
 _CODING: Final = re.compile(r"protein[- ]?coding|(?:en)?codes? (?:for )?(?:an? )?protein", re.IGNORECASE)
 _GENE_TYPE: Final = re.compile(r"\((?P<organism>[^()]*)\) (?P<type>protein-coding|pseudogene|ncRNA)\b")
 _SUBJECT: Final = re.compile(

@@ -96,6 +96,8 @@ class AnswerMarker:
             is_supported = self._checked.setdefault(found.text, self._evidence.has(found))
             if not is_supported:
                 place = found.end - 1
+                # A mark within the brackets of a Markdown link would become part of its address.
+                place += found.kind == "url" and text[place : place + 1] == ")"
                 parts += [text[last:place], MARK]
                 last = place
                 self._inserted.append((self._num_released + place, len(MARK)))

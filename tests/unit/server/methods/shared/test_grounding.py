@@ -113,6 +113,13 @@ async def test_the_servers_own_text_is_not_checked_and_references_follow_the_mar
     assert text.index("Not verified") < text.index("References:")
 
 
+async def test_the_address_of_a_link_is_marked_behind_the_link() -> None:
+    """Within the brackets the mark would be a part of the address."""
+    assert shown(await checked(TextDelta("See [a](https://x.example/b) there."))).startswith(
+        f"See [a](https://x.example/b){MARK} there."
+    )
+
+
 async def test_other_outcomes_stay() -> None:
     """A cut answer with an invented name is still a cut one."""
     method = GroundedMethod(Recited([TextDelta("TP53"), replace(DONE, outcome="cut")]))
