@@ -18,6 +18,7 @@ import pytest
 
 REQUESTS = Path(__file__).parents[1] / "data" / "open_webui"
 GENE_PAGE = "https://www.ncbi.nlm.nih.gov/gene/5699"
+NAME = "PSMB10, proteasome 20S subunit beta 10, human, NCBI Gene 5699"
 SIDE_JOBS = ["title", "tags", "follow_up", "queries", "autocomplete", "task_header"]
 
 
@@ -108,10 +109,10 @@ def test_each_reference_is_one_source(server: Any) -> None:
     seen = _read(_send(server, _recorded("chat")))
     (source,) = seen.sources
 
-    assert source["source"] == {"name": "NCBI Gene 5699", "id": GENE_PAGE, "url": GENE_PAGE}
+    assert source["source"] == {"name": NAME, "id": GENE_PAGE, "url": GENE_PAGE}
     assert source["document"] and all(source["document"])
-    assert source["metadata"] == [{"source": GENE_PAGE, "name": "NCBI Gene 5699"}]
-    assert f"[1] [NCBI Gene 5699]({GENE_PAGE})" in seen.content
+    assert source["metadata"] == [{"source": GENE_PAGE, "name": NAME}]
+    assert f"[1] [{NAME}]({GENE_PAGE})" in seen.content
     assert seen.usage["completion_tokens"] > 0
 
 
