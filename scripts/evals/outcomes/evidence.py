@@ -99,11 +99,18 @@ def wrong_citations(choice: Mapping[str, Any], accepted: tuple[re.Pattern[str], 
     wrong = []
     for reference in cited(choice):
         record = _normal(record_text(reference, choice))
+        if any(_normal(quote).rstrip(" .") in record for quote in _quoted_at(answer, reference.get("number"))):
+            continue
         stands = any(_stands(span, record) for span in spans)
         share = sum(_stands(word, record) for word in words) / len(words) if words else 0.0
         if not stands and share < 0.5:
             wrong.append(str(reference.get("title") or reference.get("url")))
     return wrong
+
+
+def _quoted_at(answer: str, number: object) -> list[str]:
+    """The verbatim quotes that the answer gives a reference's number."""
+    return re.findall(rf"“([^”]+)”\s*\[{number}\]", answer)
 
 
 def record_text(reference: Mapping[str, Any], choice: Mapping[str, Any]) -> str:

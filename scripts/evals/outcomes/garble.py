@@ -14,6 +14,7 @@ _LOOP_TIMES: Final = 3
 # Of a fluent text about medicine few words are neither ordinary nor in what was read; names alone are one or two.
 _UNKNOWN_SHARE: Final = 0.2
 _LEAST_UNKNOWN: Final = 2
+_QUOTE: Final = re.compile(r"“([^”]+)”(?:\s*\[\d+\])?")
 _PROMPT_MARK: Final = "Answer:"
 _VOCABULARIES: Final = (
     ("graph", "linking", "dictionary_lookup", "words", "english.txt"),
@@ -23,8 +24,17 @@ _VOCABULARIES: Final = (
 
 
 def is_garbled(text: str, read: str) -> bool:
-    """Whether it repeats itself, goes on as a prompt does, or has words that are neither English nor in ``read``."""
+    """Whether it repeats itself, goes on as a prompt does, or has words that are neither English nor in ``read``.
+
+    Verbatim quotes are left out: statements about one subject begin alike.
+    """
+    source = " ".join(read.split()).casefold()
+    text = _QUOTE.sub(lambda quote: "" if _stands(quote[1], source) else quote[0], text)
     return _loops(text) or text.count(_PROMPT_MARK) > 1 or _has_unknown_words(text, read)
+
+
+def _stands(quote: str, source: str) -> bool:
+    return " ".join(quote.split()).rstrip(".").casefold() in source
 
 
 def _loops(text: str) -> bool:

@@ -204,7 +204,8 @@ def _open(reading: Reading) -> Finding:
         return Finding(outcome="not_found", reason=reason)
     shown = found[: reading.options.sentences]
     more = len(found) - len(shown)
-    reason = f"{len(shown)} of {len(found)} statements of {reading.where} that fit the question." if more else ""
+    where = reading.where.replace("The ", "the ", 1)
+    reason = f"These are {len(shown)} of {len(found)} statements of {where} that fit the question." if more else ""
     return Finding(outcome="answered", statements=tuple(shown), reason=reason)
 
 
