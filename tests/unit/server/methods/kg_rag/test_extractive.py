@@ -123,7 +123,10 @@ async def test_a_question_gets_the_statements_of_its_relation() -> None:
     quoted = [line for line in shown(events).splitlines() if line.startswith("“")]
     assert len(quoted) == 3 and all("psoriasis associates Gene" in line for line in quoted)
     fewer = await asked("Which genes are associated with psoriasis?", sentences=2)
-    assert "(2 of 3 statements of The knowledge graph (little graph 2026-01) that fit the question.)" in shown(fewer)
+    assert (
+        "(These are 2 of 3 statements of the knowledge graph (little graph 2026-01) that fit the question.)"
+        in shown(fewer)
+    )
     drugs = await asked("Which drugs treat psoriasis?")
     assert "Methotrexate" in done(drugs).answer and "IL23R" not in done(drugs).answer
 
