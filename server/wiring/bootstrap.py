@@ -28,6 +28,7 @@ from server.methods.shared.conversation.method import ConversationMethod
 from server.methods.shared.grounding import GroundedMethod
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
 from server.observability.setup import Observability, build_observability
+from server.settings.observability import TraceSettings
 from server.settings.paths import namespaces_dir
 from server.settings.schema import Settings
 from server.trace_file import TraceFile
@@ -78,9 +79,6 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in (genegpt, kg_rag, medrag, i_medrag):
         methods[method.name] = GroundedMethod(ConversationMethod(for_model(method, card), lifecycle))
-    kept = settings.traces
-    file = TraceFile(kept.dir, kept.max_file_bytes) if kept.dir else None
-    traces = MemoryTraceStore(max_traces=kept.max_traces, max_bytes=kept.max_bytes, file=file)
     ncbi.begin()
     return Services(
         Components(
@@ -88,7 +86,7 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
             lifecycle=lifecycle,
             methods=methods,
             adapters={name: LoraAdapterMethod(name, card) for name in model.lora_folders},
-            traces=traces,
+            traces=_traces(settings.traces),
             retrieval=retrieval,
             passages=passages,
             egress=ncbi.egress,
@@ -97,6 +95,11 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
             observability=observability,
         )
     )
+
+
+def _traces(settings: TraceSettings) -> MemoryTraceStore:
+    file = TraceFile(settings.dir, settings.max_file_bytes) if settings.dir else None
+    return MemoryTraceStore(max_traces=settings.max_traces, max_bytes=settings.max_bytes, file=file)
 
 
 def _engine(kind: EngineKind, card: ModelCard, options: EngineOptions, observability: Observability) -> Engine:

@@ -139,8 +139,9 @@ class KgRag:
             for event in extractive.events(reading):
                 yield event
             return
-        choosing = _choosing(question, options, self._room(ask, question, engine))
-        context = await self._context(gathered, vectors, choosing)
+        context = await self._context(
+            gathered, vectors, _choosing(question, options, self._room(ask, question, engine))
+        )
         yield Step(report.chosen(context))
         if context.entities:
             yield report.retrieved(context)
