@@ -190,7 +190,7 @@ def _words(text: str) -> list[str]:
 def _states(answer: str, made_from: Transcript) -> bool:
     """Return whether what was read states what a yes or no says."""
     if _CODING.search(made_from.question):
-        found = _GENE_TYPE.search(made_from.read)
+        found = _GENE_TYPE.search(_lines_naming(made_from))
         says_yes = answer.strip().casefold().startswith("yes")
         return found is not None and (found["type"] == "protein-coding") == says_yes
     if not answer.strip().casefold().startswith("yes"):
@@ -199,6 +199,15 @@ def _states(answer: str, made_from: Transcript) -> bool:
     asked = {word for word in _words(made_from.question) if word not in _STOP_WORDS and word not in names}
     read = set(_words(made_from.read))
     return bool(asked) and asked <= read
+
+
+def _lines_naming(made_from: Transcript) -> str:
+    """Return the lines of what was read that name an identifier of the question; all of them where it has none."""
+    names = [re.escape(one.text) for one in identifiers_in(made_from.question)]
+    if not names:
+        return made_from.read
+    named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
+    return "\n".join(line for line in made_from.read.splitlines() if named.search(line))
 
 
 def _is_copied(answer: str, read: str) -> bool:

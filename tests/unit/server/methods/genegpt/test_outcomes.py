@@ -92,6 +92,14 @@ def test_a_yes_or_no_needs_a_record_that_states_it(
     assert verdict.is_shown == (outcome == "answered")
 
 
+def test_the_type_of_another_gene_is_no_answer() -> None:
+    """Only a line that names the asked gene states its type."""
+    other = made("Is ABC9 a protein-coding gene?", SEARCHED, READ)
+
+    assert judge("Yes", "stop", other).outcome == "abstained"
+    assert judge("Yes", "stop", replace(other, question="Is FANCS protein-coding?")).outcome == "answered"
+
+
 @pytest.mark.parametrize("finish", ["length", "call_limit", "timeout", "abort"])
 def test_an_answer_that_a_limit_ends_is_cut(finish: str) -> None:
     """With what there is, unless the model can only copy: then half an answer may be another one."""
