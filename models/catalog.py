@@ -6,59 +6,83 @@ Loads no weights and opens no connection.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from models.errors import ModelNotFound
+from models.gguf.conversion import CARD_FILE, SUFFIX, convert, facts_of, folder_for
+from models.hub import fetched_folder
 from models.types import Dtype
 
 PromptForm = Literal["base", "chat"]
 Summaries = Literal["lead", "full"]
+_EMBEDDED = Path(__file__).parent / "embedded"
 EMBEDDED_NAME = "arrowhead-tiny"
-EMBEDDED_DIR = Path(__file__).parent / "embedded" / EMBEDDED_NAME
-# Facts about a model that config.json has no field for.
-_CARD_FILE = "arrowhead.json"
+EMBEDDED_DIR = _EMBEDDED / EMBEDDED_NAME
+SMALL_NAME = "arrowhead-small"
+SMALL_DIR = _EMBEDDED / SMALL_NAME
+# The adapters that ship with a model, by its name; its first one is loaded unless another is chosen.
+SHIPPED_ADAPTERS: Final[Mapping[str, tuple[Path, ...]]] = {SMALL_NAME: (_EMBEDDED / f"{SMALL_NAME}-adapter",)}
+# What is served where nothing is named, as far as it is installed; the first one is the default model.
+SHIPPED: Final = (EMBEDDED_NAME, SMALL_NAME)
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _MASK = re.compile(r"full|slim|[01]{6}")
 # Words that say how a checkpoint was made are left out of the served name.
 _NAME_NOISE = re.compile(r"-(instruct|chat|it|hf|bf16|fp16)(?=-|$)")
+# As llama.cpp's files are named: MODEL.Q4_K_M.gguf.
+_GGUF_NOISE = re.compile(r"([.-](i?q\d\w*|bf16|fp?16|fp?32))?\.gguf$")
 _LLAMA = re.compile(r"^(?:meta-)?llama")
 _FALLBACK_CONTEXT = 4096
+# In a card, names the ability to answer messages without a method.
+CHAT: Final = "chat"
+# As PEFT names them.
+_ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
     """Describe one model that can be served.
 
-    ``source`` is a local directory or a hub id (``owner/name``). ``weights_sha256`` maps file name to hex digest; an
-    empty map disables the check. ``prompt_form`` says whether methods write plain text or use the chat template; with
-    None they use it where the loaded tokenizer has one.
-    ``genegpt_mask`` is the default choice of GeneGPT's prompt parts: ``full``, ``slim`` or six digits 0/1 in the order
-    Dc.1, Dc.2, Dm.1-Dm.4. ``summaries`` is the default of GeneGPT's option of that name: ``full``, or ``lead`` for a
-    model whose context is too short to use more than a first sentence. ``trained_for`` names the methods of a model
-    that was trained for these alone; () for a general model. ``dtype`` applies where the options leave the choice open,
-    for a model whose accuracy depends on it. ``allow_download`` lets an engine fetch a hub id; otherwise only local
-    files are used.
+    ``source`` is a local directory or a hub id (``owner/name``). With ``gguf`` it is the directory to which that file
+    is converted before it is loaded (``prepare``); ``gguf_sha256`` is the file's digest, None for a file that no card
+    names. ``weights_sha256`` maps file name to hex digest; an empty map disables the check. ``adapter`` is the folder
+    of a LoRA adapter in PEFT's format with which the model answers; ``adapter_sha256`` are the digests of its files.
+    ``prompt_form`` says whether methods write plain text or use the chat template; with None they use it where the
+    loaded tokenizer has one. ``genegpt_mask`` is the default choice of GeneGPT's prompt parts: ``full``, ``slim`` or
+    six digits 0/1 in the order Dc.1, Dc.2, Dm.1-Dm.4. ``summaries`` is the default of GeneGPT's option of that name:
+    ``full``, or ``lead`` for a model whose context is too short to use more than a first sentence. ``trained_for``
+    names the methods whose answers a model was trained to write, and ``chat`` where it chats, () for none; None for a
+    general model, which is taken to write all. ``dtype`` applies where the options leave the choice open, for a model
+    whose accuracy depends on it. ``context_tokens`` is how much evidence methods give it by default, for a model that
+    reads slowly or loses its way in long texts; None for as much as its context holds. ``allow_download`` lets an
+    engine fetch a hub id; otherwise only local files are used.
     """
 
     name: str
     source: str
     revision: str | None = None
+    gguf: Path | None = None
+    gguf_sha256: str | None = None
     weights_sha256: Mapping[str, str] = field(default_factory=dict, hash=False)
+    adapter: Path | None = None
+    adapter_sha256: Mapping[str, str] = field(default_factory=dict, hash=False)
     licence: str = "unknown"
     description: str = ""
     context_length: int = _FALLBACK_CONTEXT
     prompt_form: PromptForm | None = None
     genegpt_mask: str = "slim"
     summaries: Summaries = "full"
-    trained_for: tuple[str, ...] = ()
+    trained_for: tuple[str, ...] | None = None
+    quotes: bool = False
     dtype: Dtype = "auto"
+    context_tokens: int | None = None
     allow_download: bool = False
 
     def __post_init__(self) -> None:
@@ -68,25 +92,38 @@ class ModelCard:
             raise ValueError(f"context_length must be at least 2, not {self.context_length}")
 
     def writes(self, method: str) -> bool:
-        """Return whether the model can write answers of the method."""
-        return not self.trained_for or method in self.trained_for
+        """Return whether the model can write answers of the method, or chat by itself for ``CHAT``."""
+        return self.trained_for is None or method in self.trained_for
 
     @property
     def is_local(self) -> bool:
-        return Path(self.source).is_dir()
+        return self.gguf is not None or Path(self.source).is_dir()
 
     def dtype_for(self, requested: Dtype) -> Dtype:
         """Return ``requested``, or the model's own dtype if ``requested`` is ``auto``."""
         return self.dtype if requested == "auto" else requested
 
+    def prepare(self) -> None:
+        """Convert the weights, where that has not been done yet, and verify them; blocks for seconds to minutes.
+
+        Raises:
+            ModelNotFound: files are missing or damaged, or cannot be converted.
+        """
+        if self.gguf is not None:
+            facts = {"licence": self.licence, "description": self.description}
+            convert(self.gguf, Path(self.source), sha256=self.gguf_sha256, card=facts)
+        self.verify_weights()
+
     def verify_weights(self) -> None:
-        """Compare the files named in ``weights_sha256`` with their digests.
+        """Compare the files named in ``weights_sha256`` and ``adapter_sha256`` with their digests.
 
         Raises:
             ModelNotFound: a file is missing or differs.
         """
-        for name, expected in self.weights_sha256.items():
-            path = Path(self.source) / name
+        files = [(Path(self.source) / name, digest) for name, digest in self.weights_sha256.items()]
+        if self.adapter is not None:
+            files += [(self.adapter / name, digest) for name, digest in self.adapter_sha256.items()]
+        for path, expected in files:
             if not path.is_file():
                 raise ModelNotFound(f"{path} is missing")
             with path.open("rb") as file:
@@ -97,7 +134,10 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """Name a model from the settings, a directory or hub id, and how to serve it; None takes the value of the files."""
+    """Name a model from the settings, a directory or hub id, and how to serve it; None takes the value of the files.
+
+    ``has_weights`` is false for a directory with config and tokenizer alone, whose weights are elsewhere.
+    """
 
     source: str
     served_name: str | None = None
@@ -105,66 +145,117 @@ class ModelRequest:
     prompt_form: PromptForm | None = None
     genegpt_mask: str | None = None
     allow_download: bool = False
+    has_weights: bool = True
 
 
-def load_catalog(requests: Sequence[ModelRequest] = (), *, embedded_dir: Path = EMBEDDED_DIR) -> dict[str, ModelCard]:
-    """Return cards by served name, those of the settings first, the embedded model only if its files are present.
+def load_catalog(
+    requests: Sequence[ModelRequest] = (),
+    *,
+    embedded_dir: Path = EMBEDDED_DIR,
+    converted_dir: Path | None = None,
+    adapters: Mapping[str, Sequence[Path]] = SHIPPED_ADAPTERS,
+) -> dict[str, ModelCard]:
+    """Return cards by served name: those of the settings, then the models that ship with Arrowhead, the default first.
+
+    A shipped model is listed only if its files are present, with the first of its ``adapters`` that is.
+    ``converted_dir`` is where converted models lie; without it none that needs a conversion is listed.
 
     Raises:
         ModelNotFound: a path does not exist or holds no model, or two models have the same name.
     """
     cards: dict[str, ModelCard] = {}
     for request in requests:
-        card = card_from_request(request)
+        card = card_from_request(request, converted_dir)
         if card.name in cards:
             raise ModelNotFound(f"two models are called {card.name!r}; give one another served name")
         cards[card.name] = card
-    if has_weights(embedded_dir):
-        cards.setdefault(EMBEDDED_NAME, _embedded_card(embedded_dir))
-    return cards
+    small = None if converted_dir is None else _small_card(SMALL_DIR, converted_dir)
+    tiny = _embedded_card(embedded_dir) if has_weights(embedded_dir) else None
+    shipped = {card.name: _shipped(card, adapters) for card in (small, tiny) if card is not None}
+    return cards | {name: shipped[name] for name in SHIPPED if name in shipped and name not in cards}
 
 
-def card_from_request(request: ModelRequest) -> ModelCard:
-    """Build the card of a model that the settings name.
+def card_from_request(request: ModelRequest, converted_dir: Path | None = None) -> ModelCard:
+    """Build the card of a model that the settings name; a GGUF file is converted into ``converted_dir``.
 
     Raises:
-        ModelNotFound: ``source`` is neither a model directory nor a hub id.
+        ModelNotFound: ``source`` is neither a model directory, a GGUF file nor a hub id.
     """
-    directory = Path(request.source).expanduser()
+    path = Path(request.source).expanduser()
     is_hub_id = _HUB_ID.fullmatch(request.source) is not None
-    if not directory.is_dir() and not is_hub_id:
-        raise ModelNotFound(f"{request.source} is neither a directory nor a hub id (owner/name)")
-    if directory.is_dir() and not has_weights(directory):
-        raise ModelNotFound(f"{directory} holds no model: it needs config.json, tokenizer.json and weights")
+    if not path.is_dir() and converted_dir is not None:
+        path = fetched_folder(request.source, request.revision, converted_dir) or path
     extras: dict[str, Any] = {}
-    if directory.is_dir():
-        extras["context_length"] = context_length(directory)
-        extras["trained_for"] = _trained_for(directory)
+    if path.suffix == SUFFIX and path.is_file() and converted_dir is not None:
+        extras = _converted(path, converted_dir)
+    elif path.is_dir():
+        needed = "config.json, tokenizer.json and weights" if request.has_weights else "config.json and tokenizer.json"
+        if not (has_weights(path) if request.has_weights else has_tokenizer(path)):
+            raise ModelNotFound(f"{path} holds no model: it needs {needed}")
+        extras = {
+            "source": str(path),
+            "context_length": context_length(path),
+            "trained_for": _trained_for(path),
+            "quotes": _quotes(path),
+            "licence": _licence(path),
+        }
+    elif path.suffix == SUFFIX or not is_hub_id:
+        raise ModelNotFound(f"{request.source} is neither a directory, a GGUF file nor a hub id (owner/name)")
     if request.genegpt_mask is not None:
         extras["genegpt_mask"] = request.genegpt_mask
     return ModelCard(
         name=request.served_name or derive_served_name(request.source),
-        source=str(directory) if directory.is_dir() else request.source,
         revision=request.revision,
         prompt_form=request.prompt_form,
         allow_download=request.allow_download,
-        **extras,
+        **{"source": request.source} | extras,
     )
+
+
+def with_adapter(card: ModelCard, folder: Path) -> ModelCard:
+    """Return the card of the model with a LoRA adapter; facts in the adapter's ``arrowhead.json`` replace the model's.
+
+    Raises:
+        ModelNotFound: the folder holds no adapter, or one that was trained over other weights.
+    """
+    if not has_adapter(folder):
+        raise ModelNotFound(f"{folder} holds no LoRA adapter: it needs {' and '.join(_ADAPTER_FILES)}")
+    facts = _read_json(folder / CARD_FILE) if (folder / CARD_FILE).is_file() else {}
+    base = facts.get("base_gguf_sha256")
+    if base is not None and card.gguf_sha256 is not None and base != card.gguf_sha256:
+        raise ModelNotFound(f"{folder}: the adapter was trained over other weights than those of {card.name}")
+    return replace(
+        card,
+        adapter=folder,
+        adapter_sha256=facts.get("weights_sha256", {}),
+        description=facts.get("description", f"{card.description or card.name}, with the adapter {folder.name}"),
+        trained_for=_trained_for(folder) if "trained_for" in facts else card.trained_for,
+        genegpt_mask=facts.get("genegpt_mask", card.genegpt_mask),
+        summaries=facts.get("summaries", card.summaries),
+        context_tokens=facts.get("context_tokens", card.context_tokens),
+    )
+
+
+def has_adapter(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in _ADAPTER_FILES)
 
 
 def derive_served_name(source: str) -> str:
     """Derive the served name of a model: ``meta-llama/Llama-3.1-8B-Instruct`` is ``llama-3.1-8b``."""
-    last = source.rstrip("/").rsplit("/", 1)[-1].lower()
+    last = _GGUF_NOISE.sub("", source.rstrip("/").rsplit("/", 1)[-1].lower())
     name = _NAME_NOISE.sub("", _LLAMA.sub("llama", last))
     # A colon separates the model from the method in a request.
     return re.sub(r"[^a-z0-9._-]+", "-", name).strip("-.") or "model"
 
 
+def has_tokenizer(directory: Path) -> bool:
+    """Return whether a directory has what is needed of a model whose weights are loaded elsewhere."""
+    return all((directory / name).is_file() for name in ("config.json", "tokenizer.json"))
+
+
 def has_weights(directory: Path) -> bool:
     """Return whether a directory looks like a model that can be loaded."""
-    needed = ("config.json", "tokenizer.json")
-    has_parts = all((directory / name).is_file() for name in needed)
-    return has_parts and any(any(directory.glob(pattern)) for pattern in ("*.safetensors", "*.bin"))
+    return has_tokenizer(directory) and any(any(directory.glob(pattern)) for pattern in ("*.safetensors", "*.bin"))
 
 
 def context_length(directory: Path) -> int:
@@ -174,8 +265,65 @@ def context_length(directory: Path) -> int:
     return int(value) if value else _FALLBACK_CONTEXT
 
 
+def _small_card(directory: Path, converted_dir: Path) -> ModelCard | None:
+    """Return the card of the model that a package carries, None where the package is not installed."""
+    facts = _read_json(directory / CARD_FILE)
+    # Found, not imported: the package itself wants libraries that are not installed.
+    package = importlib.util.find_spec(facts["package"])
+    file = Path(package.origin or "").parent / facts["file"] if package is not None else None
+    if file is None or not file.is_file():
+        return None
+    target = folder_for(file, converted_dir)
+    return ModelCard(
+        name=SMALL_NAME,
+        source=str(target),
+        gguf=file,
+        gguf_sha256=facts["gguf_sha256"],
+        weights_sha256=_digests(target),
+        licence=facts["licence"],
+        description=facts["description"],
+        context_length=facts["context_length"],
+        context_tokens=facts["context_tokens"],
+        trained_for=_trained_for(directory),
+    )
+
+
+def _shipped(card: ModelCard, adapters: Mapping[str, Sequence[Path]]) -> ModelCard:
+    # One whose training does not yet suffice for any method would change the plain model's answers and help no other.
+    present = (folder for folder in adapters.get(card.name, ()) if has_adapter(folder) and _suffices(folder))
+    folder = next(present, None)
+    return card if folder is None else with_adapter(card, folder)
+
+
+def _suffices(adapter: Path) -> bool:
+    """Return whether a model writes answers of any method with the adapter, as far as its files say."""
+    file = adapter / CARD_FILE
+    return not file.is_file() or _read_json(file).get("trained_for") != []
+
+
+def _converted(file: Path, converted_dir: Path) -> dict[str, Any]:
+    """Return the fields of the card of a GGUF file; the file is read for them until it has been converted."""
+    target = folder_for(file, converted_dir)
+    fields: dict[str, Any] = {"source": str(target), "gguf": file, "weights_sha256": _digests(target)}
+    if target.is_dir():
+        licence = str(_read_json(target / CARD_FILE).get("licence", "unknown"))
+        return fields | {"context_length": context_length(target), "licence": licence}
+    facts = facts_of(file)
+    return fields | {"context_length": facts.context_length, "licence": facts.licence}
+
+
+def _licence(directory: Path) -> str:
+    file = directory / CARD_FILE
+    return str(_read_json(file).get("licence", "unknown")) if file.is_file() else "unknown"
+
+
+def _digests(converted: Path) -> dict[str, str]:
+    """Return the digests of a folder's weights as they were written, {} for a folder that is still to be written."""
+    return dict(_read_json(converted / CARD_FILE)["weights_sha256"]) if converted.is_dir() else {}
+
+
 def _embedded_card(directory: Path) -> ModelCard:
-    facts = _read_json(directory / _CARD_FILE) if (directory / _CARD_FILE).is_file() else {}
+    facts = _read_json(directory / CARD_FILE) if (directory / CARD_FILE).is_file() else {}
     return ModelCard(
         name=EMBEDDED_NAME,
         source=str(directory),
@@ -189,17 +337,29 @@ def _embedded_card(directory: Path) -> ModelCard:
         genegpt_mask=facts.get("genegpt_mask", "000000"),
         summaries=facts.get("summaries", "lead"),
         trained_for=_trained_for(directory),
+        quotes=_quotes(directory),
         dtype=facts.get("dtype", "auto"),
     )
 
 
-def _trained_for(directory: Path) -> tuple[str, ...]:
-    """Return the methods that a model's own ``arrowhead.json`` names, () where it has none: a general model."""
-    file = directory / _CARD_FILE
-    named = _read_json(file).get("trained_for", []) if file.is_file() else []
+def _trained_for(directory: Path) -> tuple[str, ...] | None:
+    """Return the methods that a model's own ``arrowhead.json`` names, None where it names none: a general model."""
+    file = directory / CARD_FILE
+    named = _read_json(file).get("trained_for") if file.is_file() else None
+    if named is None:
+        return None
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise ModelNotFound(f"{file}: trained_for is a list of names of methods")
     return tuple(named)
+
+
+def _quotes(directory: Path) -> bool:
+    """Return what a model's own ``arrowhead.json`` says of quotes."""
+    file = directory / CARD_FILE
+    quotes = _read_json(file).get("quotes", False) if file.is_file() else False
+    if not isinstance(quotes, bool):
+        raise ModelNotFound(f"{file}: quotes is true or false")
+    return quotes
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -19,11 +19,12 @@ class Grammar:
     """Define the constraint that sampled text must satisfy.
 
     ``structural_tag``: ``spec`` is the JSON text of an xgrammar structural tag (free text until a trigger, then
-    constrained). ``regex`` and ``json_schema``: the whole output must match ``spec``. ``param`` is the request's field
-    that asks for it, which errors name.
+    constrained). ``regex`` and ``json_schema``: the whole output must match ``spec``. ``lark``: it must match the rule
+    ``start`` of a Lark grammar, of the part of Lark that llguidance and xgrammar both read: rules of strings,
+    alternatives and repetitions, no directives. ``param`` is the request's field that asks for it, which errors name.
     """
 
-    kind: Literal["structural_tag", "regex", "json_schema"]
+    kind: Literal["structural_tag", "regex", "json_schema", "lark"]
     spec: str
     param: str = "grammar"
 
@@ -99,6 +100,7 @@ class Delta:
 class EngineStats:
     """Count requests and tokens since the engine started.
 
+    ``tokens_forced`` are those of ``tokens_generated`` that a grammar forced, so that no step decoded them.
     ``kv_cache_used`` is the share of the KV cache memory in use, None where the engine does not report it: in use by
     sequences in the engine (vllm), or by cached prefixes (transformers, whose sequences have separate memory).
     """
@@ -109,6 +111,7 @@ class EngineStats:
     prompt_tokens_computed: int = 0
     prompt_tokens_cached: int = 0
     tokens_generated: int = 0
+    tokens_forced: int = 0
     kv_cache_used: float | None = None
 
     def plus(self, other: EngineStats) -> EngineStats:

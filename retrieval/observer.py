@@ -86,7 +86,7 @@ class RetrievalObserver(Tracer, Protocol):
     def searched(self, retriever: str, num_namespaces: int, seconds: float) -> None:
         """Record one search, with all queries of a request together.
 
-        ``retriever`` is one of ``retrieval.corpus.search.ranking.Retriever``.
+        ``retriever`` is one that ``retrieval.corpus.search.ranking.rankers_of`` knows.
         """
         ...
 

@@ -48,7 +48,8 @@ class Document:
 
     ``document_id`` is stable across fetches: "PMID:123", "PMC:123", "NBK:430685", or "sha256:…" of a file's content.
     ``date`` is yyyymmdd with zeros where unknown (20030500), 0 for no date. ``types`` are publication types in lower
-    case. ``provenance`` is the file or address it was read from, ``retrieved`` the day (yyyy-mm-dd).
+    case. ``provenance`` is the file or address it was read from, ``retrieved`` the day (yyyy-mm-dd). ``record`` is the
+    id of another document that describes the same paper ("PMID:123" of a full text), "" for none.
     """
 
     document_id: str
@@ -64,6 +65,12 @@ class Document:
     retrieved: str = ""
     retracted_by: tuple[str, ...] = ()
     corrected_by: tuple[str, ...] = ()
+    record: str = ""
+
+    @property
+    def paper(self) -> str:
+        """Return the id that all texts of one paper share."""
+        return self.record or self.document_id
 
     @property
     def is_retracted(self) -> bool:

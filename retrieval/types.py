@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Endpoint = Literal["esearch", "esummary", "efetch", "elink", "einfo", "blast_put", "blast_get"]
+Endpoint = Literal["esearch", "esummary", "efetch", "elink", "einfo", "espell", "blast_put", "blast_get"]
 SummaryPart = Literal["none", "lead", "full"]
 
 

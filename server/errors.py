@@ -15,6 +15,8 @@ ArrowheadError
     ├── ModelUnknown             no such model or method
     ├── EncoderUnknown           no such encoder or cross-encoder
     ├── TraceNotFound
+    ├── ExportInvalid            no such format or style of an export
+    ├── NothingToExport          the answer has no references
     ├── ResponseNotStored
     ├── PassageNotFound
     ├── JobNotFound
@@ -28,6 +30,7 @@ ArrowheadError
 AnswerTimeout                    an answer met its deadline; also right below ArrowheadError
 ServerStopping                   the process ends; also right below ArrowheadError
 UploadNotWritten                 this machine cannot store an uploaded file; also right below ArrowheadError
+StateUnavailable                 the database of shared state does not answer; also right below ArrowheadError
 
 Knows nothing of FastAPI. Texts of unknown exceptions never reach a client: they can hold paths or questions.
 """
@@ -84,6 +87,12 @@ class UploadNotWritten(ArrowheadError):
     hint = "free disk space where retrieval.data_dir lies, or mend the folder's rights"
 
 
+class StateUnavailable(ArrowheadError):
+    """Signal that the database of shared state does not answer."""
+
+    hint = "state.url names the database; repeat the request when it is back"
+
+
 class Unauthorized(RequestError):
     """Signal a missing or wrong API key."""
 
@@ -122,6 +131,16 @@ class EncoderUnknown(RequestError):
 
 class TraceNotFound(RequestError):
     """Signal an unknown trace."""
+
+
+class ExportInvalid(RequestError):
+    """Signal an unknown format or style of an export."""
+
+
+class NothingToExport(RequestError):
+    """Signal that an answer has no references to export."""
+
+    hint = "format=markdown and format=docx give its text"
 
 
 class ResponseNotStored(RequestError):

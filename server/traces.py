@@ -131,6 +131,21 @@ class TraceStore(Protocol):
         """Return the JSON text, None if there is no such trace or it belongs to another key."""
 
 
+def trace_text(head: TraceHead, choices: Sequence[Mapping[str, Any]]) -> str:
+    """Return the JSON text of a trace."""
+    body = {"id": head.id, "object": "arrowhead.trace", "model": head.model, "created": head.created}
+    return json.dumps(body | {"choices": list(choices)}, ensure_ascii=False)
+
+
+async def append_to_file(file: TraceFile, head: TraceHead, text: str) -> None:
+    """Append a trace to the file; an error is logged."""
+    try:
+        if not await asyncio.to_thread(file.append, id_of_digest(head.owner), text):
+            log.warning("trace not written: id=%s cause=it is longer than the file may be", head.id)
+    except OSError as error:
+        log.error("trace not written: id=%s cause=%s", head.id, error.strerror)
+
+
 class _Share:
     """Hold the traces of one key, oldest first, with the bytes of each."""
 
@@ -155,15 +170,10 @@ class MemoryTraceStore:
         self._bytes = 0
 
     async def put(self, head: TraceHead, choices: Sequence[Mapping[str, Any]]) -> None:
-        body = {"id": head.id, "object": "arrowhead.trace", "model": head.model, "created": head.created}
-        text = json.dumps(body | {"choices": list(choices)}, ensure_ascii=False)
+        text = trace_text(head, choices)
         self._keep(head, text)
         if self._file is not None:
-            try:
-                if not await asyncio.to_thread(self._file.append, id_of_digest(head.owner), text):
-                    log.warning("trace not written: id=%s cause=it is longer than the file may be", head.id)
-            except OSError as error:
-                log.error("trace not written: id=%s cause=%s", head.id, error.strerror)
+            await append_to_file(self._file, head, text)
 
     async def get(self, trace_id: str, owner: str) -> str | None:
         found = self._texts.get(trace_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import runpy
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ import pytest_asyncio
 
 sys.path.insert(0, str(Path(__file__).parent / "network_block"))
 import pytest_network_block
+from postgres_server import Postgres
 
 from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request, has_weights
 from models.engines.options import EngineOptions
@@ -41,6 +42,13 @@ def real_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = runpy.run_path(str(Path(__file__).parent / "tiny_models.py"))["build_llama"]
     directory: Path = build(tmp_path_factory.mktemp("random-llama"), context=2048)
     return directory
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    server = Postgres()
+    yield server
+    server.stop()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

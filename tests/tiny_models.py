@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 TEXT = (
@@ -60,3 +61,21 @@ def build_llama(directory: Path, *, seed: int = 0, context: int = CONTEXT) -> Pa
         model = LlamaForCausalLM(config)
     model.save_pretrained(directory)
     return directory
+
+
+def build_adapter(folder: Path) -> Path:
+    """An adapter of rank 4 on the output projection of attention, large enough to change each answer."""
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    generator = torch.Generator().manual_seed(7)
+    weights = {}
+    for layer in range(2):
+        name = f"base_model.model.model.layers.{layer}.self_attn.o_proj"
+        weights[f"{name}.lora_A.weight"] = torch.randn(4, 64, generator=generator)
+        weights[f"{name}.lora_B.weight"] = torch.randn(64, 4, generator=generator)
+    save_file(weights, str(folder / "adapter_model.safetensors"))
+    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["o_proj"], "bias": "none"}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder

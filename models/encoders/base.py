@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from models.types import Dtype
 Pooling = Literal["cls", "mean"]
 Metric = Literal["inner_product", "l2"]
 Floats = NDArray[np.float32]
+Codes = NDArray[np.uint8]
 
 
 class PassageText(NamedTuple):
@@ -89,6 +90,25 @@ class Encoder(Protocol):
 
         More than ``max_query`` means that ``encode_queries`` cuts the end of the text.
         """
+        ...
+
+
+@runtime_checkable
+class TokenEncoder(Encoder, Protocol):
+    """Encode texts as one vector each and, in the same pass, their tokens for late interaction.
+
+    ``models.encoders.token_codes`` scores them.
+    """
+
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[Floats]]:
+        """Return the vectors of ``encode_queries``, and for each text the rotated unit vectors of its kept tokens.
+
+        A text of function words alone keeps all of its tokens; an empty text has none.
+        """
+        ...
+
+    def encode_passages_with_tokens(self, passages: Sequence[PassageText]) -> tuple[Floats, list[Codes]]:
+        """Return the vectors of ``encode_passages``, and for each passage the codes of its kept tokens."""
         ...
 
 

@@ -145,7 +145,8 @@ class Engine(Protocol):
         A stop string ends the stream and ``stop_reason`` says which. EOS ends it with ``stop_reason`` None.
         ``max_tokens``, the context's end or repetition (``stop_on_repetition``) gives ``length``. Closing the iterator
         (``aclose`` or cancelling its task) or ``abort`` frees the slot at once. The same seed, prompt and params give
-        the same tokens.
+        the same tokens. ``request_id`` is the id of an answer; an answer of several generations appends ``-sN`` or
+        ``.NAME`` to it, so that an engine of several places keeps them where their prefix is cached.
 
         Raises:
             ContextTooLong: the prompt leaves no room for one token.

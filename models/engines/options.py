@@ -5,13 +5,14 @@ Owns no defaults of a particular model (those are on its card) and reads no envi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Literal
 
 from models.types import Dtype
 
-EngineKind = Literal["auto", "transformers", "vllm", "scripted"]
+EngineKind = Literal["auto", "transformers", "vllm", "remote", "scripted"]
 DEFAULT_SEQS: Final = 32
 
 
@@ -21,6 +22,41 @@ class LoraAdapter:
 
     name: str
     path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteOptions:
+    """Set where the replicas of the remote engine are, and how long it waits for them.
+
+    ``urls`` have no path: https, or http to addresses of private networks and, with ``allow_http``, to any. ``model``
+    is the name under which the replicas serve the model, None takes the card's. ``ca_file`` holds the certificates that
+    theirs are checked against, None takes those of the system. A replica that sends nothing for ``silence_s`` is given
+    up, and so is one whose health is not reported within ``probe_timeout_s`` twice in a row. A request waits for a
+    replica for ``wait_s`` at most, the start for ``start_s``.
+    """
+
+    urls: tuple[str, ...]
+    model: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    ca_file: Path | None = None
+    allow_http: bool = False
+    connect_s: float = 3.0
+    silence_s: float = 120.0
+    probe_every_s: float = 2.0
+    probe_timeout_s: float = 5.0
+    wait_s: float = 15.0
+    start_s: float = 900.0
+
+
+def is_private(address: str) -> bool:
+    """Return whether an IP address belongs to this machine or to a private network.
+
+    Raises:
+        ValueError: it is no IP address.
+    """
+    found = ip_address(address.split("%")[0])
+    found = getattr(found, "ipv4_mapped", None) or found
+    return found.is_private and not found.is_unspecified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +78,8 @@ class EngineOptions:
     GPU's memory, None takes what is free but for ``device_reserve_bytes``, which other users of the GPU allocate at
     work. ``quantization`` is vLLM's name of a format, None reads it from the checkpoint. ``lora_adapters`` are
     served beside the model, none of a rank above ``max_lora_rank``.
+
+    ``remote`` is for the remote engine alone, which needs it.
     """
 
     dtype: Dtype = "auto"
@@ -61,6 +99,7 @@ class EngineOptions:
     quantization: str | None = None
     lora_adapters: tuple[LoraAdapter, ...] = ()
     max_lora_rank: int = 16
+    remote: RemoteOptions | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_queue", "block_size", "tensor_parallel_size", "max_lora_rank"):

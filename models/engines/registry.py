@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from models.catalog import ModelCard
 from models.engines.base import Engine
@@ -28,16 +30,24 @@ def create_engine(kind: EngineKind, card: ModelCard, options: EngineOptions) -> 
     Raises:
         ModelNotFound: the script file is no script.
         UnsupportedParam: an option is for vLLM alone.
+        EngineUnavailable: the remote engine has no address to ask.
     """
     match resolve_kind(kind):
         case "vllm":
             from models.engines.vllm_engine.engine import VllmEngine
 
             return VllmEngine(card, options)
+        case "remote":
+            _refuse(
+                options, _OF_REPLICAS, "is a setting of the replicas: leave {name} unset, and give it to vllm serve"
+            )
+            from models.engines.remote_engine.engine import RemoteEngine
+
+            return RemoteEngine(card, options)
         case "scripted":
             return _scripted(card, options)
         case _:
-            _refuse_for_transformers(options)
+            _refuse_for_transformers(options, card)
             from models.engines.transformers_engine.engine import TransformersEngine
 
             return TransformersEngine(card, options)
@@ -54,18 +64,30 @@ def resolve_kind(kind: EngineKind) -> EngineKind:
     return "vllm" if torch.cuda.is_available() else "transformers"
 
 
-def _refuse_for_transformers(options: EngineOptions) -> None:
-    given = {
-        "lora_adapters": bool(options.lora_adapters),
-        "quantization": options.quantization is not None,
-        "tensor_parallel_size": options.tensor_parallel_size > 1,
-        "gpu_memory_utilization": options.gpu_memory_utilization is not None,
-    }
-    for name, is_given in given.items():
-        if is_given:
-            raise UnsupportedParam(
-                f"{name} is served by the vllm engine alone: set engine to vllm, or leave {name} unset", param=name
-            )
+def _refuse_for_transformers(options: EngineOptions, card: ModelCard) -> None:
+    if options.lora_adapters and card.adapter is None:
+        raise UnsupportedParam(
+            "lora_adapters: the transformers engine serves one adapter, merged into the weights: choose it with "
+            "model.adapter, or set engine to vllm",
+            param="lora_adapters",
+        )
+    _refuse(options, _OF_VLLM, "is served by the vllm engine alone: set engine to vllm, or leave {name} unset")
+
+
+_OF_VLLM: Final = ("quantization", "tensor_parallel_size", "gpu_memory_utilization")
+_OF_REPLICAS: Final = (*_OF_VLLM, "kv_cache_bytes", "lora_adapters", "tool_call_parser", "reasoning_parser")
+
+
+def _refuse(options: EngineOptions, names: Sequence[str], reason: str) -> None:
+    """Refuse options that an engine would ignore.
+
+    Raises:
+        UnsupportedParam: one of them is set; names it.
+    """
+    unset = EngineOptions()
+    for name in names:
+        if getattr(options, name) != getattr(unset, name):
+            raise UnsupportedParam(f"{name} {reason.format(name=name)}", param=name)
 
 
 def _scripted(card: ModelCard, options: EngineOptions) -> Engine:

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from models.catalog import ModelCard, disable_hub_access
 from models.engines.base import Tokenizer
 from models.engines.chat_template import ChatTemplate, template_source
 from models.engines.control_tokens import ControlTokenEncoder, TextMask
@@ -45,6 +46,14 @@ class HfTokenizer:
         # What ``decode`` leaves out.
         self._special = {i for i, token in self._backend.get_added_tokens_decoder().items() if token.special}
         self._by_text: dict[str, int] | None = None
+
+    @classmethod
+    def of_card(cls, card: ModelCard, chat_template: Path | None = None) -> HfTokenizer:
+        """Read the tokenizer of a card, from the hub only where the card allows it; raises as ``load``."""
+        local_only = card.is_local or not card.allow_download
+        if local_only:
+            disable_hub_access()
+        return cls.load(card.source, revision=card.revision, local_only=local_only, chat_template=chat_template)
 
     @classmethod
     def load(
@@ -82,6 +91,11 @@ class HfTokenizer:
     @property
     def eos_token_ids(self) -> frozenset[int]:
         return self._eos
+
+    @property
+    def control_ids(self) -> frozenset[int]:
+        """Return the ids of the tokens that text never yields, whatever it spells."""
+        return frozenset((*self._encoder.control.values(), *self._special))
 
     @property
     def bos_token_id(self) -> int | None:

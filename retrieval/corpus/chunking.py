@@ -55,8 +55,9 @@ class Chunker:
     def cut(self, reading: ParsedDocument) -> list[Span]:
         """Return the spans of the passages, ascending; ``text[start:end]`` is the passage.
 
-        Section and page are those at the start of the passage. A text that fits, such as most abstracts, is one
-        passage; a text that its source already split stays as it is.
+        Section and page are those at the start of the passage; none goes from one page to the next, so that its page
+        is right for all of it. A text that fits, such as most abstracts, is one passage; a text that its source
+        already split stays as it is.
         """
         if reading.whole:
             return [self._span(reading, span.start, span.end) for span in reading.spans]
@@ -67,12 +68,8 @@ class Chunker:
         ]
 
     def _stretches(self, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
-        """Yield the ranges to split separately: consecutive parts of one section, or the whole text."""
-        if not self.chunking.by_section:
-            if spans:
-                yield spans[0].start, spans[-1].end
-            return
-        for _, group in groupby(spans, key=lambda span: span.section):
+        """Yield the ranges to split separately: consecutive parts of one page and, by choice, of one section."""
+        for _, group in groupby(spans, key=lambda span: (span.page, span.section if self.chunking.by_section else "")):
             parts = list(group)
             yield parts[0].start, parts[-1].end
 

@@ -6,6 +6,7 @@ CorpusError
 ├── NamespaceExists       a namespace of this name exists already
 ├── NamespaceBusy         another process changes it
 ├── NamespaceDamaged      its store cannot be read, or does not agree with its indices
+├── DocumentUnknown       a namespace has no document, or no page of one, by this id or name
 ├── DocumentUnreadable    a file is not a document of its kind, or is truncated, damaged or locked
 └── DocumentTooLarge      reading it exceeds the limit of time or memory
 """
@@ -46,6 +47,12 @@ class NamespaceDamaged(CorpusError):
     """Report a store that cannot be read or does not agree with its indices."""
 
     hint = "arrowhead namespace verify tells what is wrong; restore it from an export, or add its sources again"
+
+
+class DocumentUnknown(CorpusError):
+    """Report that a namespace has no document, or no page of one, by this id or name."""
+
+    hint = "arrowhead namespace documents lists what it has"
 
 
 class DocumentUnreadable(CorpusError):

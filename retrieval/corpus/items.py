@@ -56,6 +56,8 @@ def document_types(names: Iterable[str], *, retracted: bool = False) -> tuple[st
     return tuple(found)
 
 
+# Names of languages as tesseract has them, joined by +; none for no recognition of characters.
+OCR_LANGUAGES: Final = re.compile(r"(?:[A-Za-z_]{3,20}(?:\+[A-Za-z_]{3,20}){0,4})?", re.ASCII)
 SECTION_SEPARATOR: Final = " > "
 _BETWEEN: Final = "\n\n"
 # A lone surrogate is not a character, and SQLite ends a text at a NUL.
@@ -148,10 +150,12 @@ class ReadOptions:
     """Configure a reader.
 
     ``kind``: the reader's name, "" to guess it. ``retrieved``: the day (yyyy-mm-dd) and ``licence`` for documents that
-    name none; ``provenance`` replaces the path.
+    name none; ``provenance`` replaces the path. ``ocr``: tesseract's names of the languages ("eng+deu") in which
+    characters on pictures of pages are recognized, "" for not.
     """
 
     kind: str = ""
+    ocr: str = ""
     retrieved: str = ""
     licence: str = ""
     provenance: str = ""

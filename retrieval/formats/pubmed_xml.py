@@ -39,6 +39,17 @@ def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> It
             yield _item(record)
 
 
+def article_of(xml: str) -> Article:
+    """Read one PubmedArticle or PubmedBookArticle element.
+
+    Raises:
+        MalformedRecord: it is neither, or not well-formed.
+    """
+    name = "PubmedBookArticle" if xml.startswith("<PubmedBookArticle") else "PubmedArticle"
+    element, text = parse(RawRecord(1, name, xml.encode()))
+    return _book(element, text) if name == "PubmedBookArticle" else _article(element, text)
+
+
 def _removals(record: RawRecord) -> list[Item]:
     try:
         element, _ = parse(record)

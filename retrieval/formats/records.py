@@ -290,3 +290,4 @@ class Corpus:
     snps: tuple[Snp, ...]
     omim: tuple[OmimEntry, ...]
     segments: tuple[SequenceSegment, ...]
+    articles: tuple[Article, ...] = ()

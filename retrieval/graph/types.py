@@ -29,7 +29,8 @@ class Edge:
 
     ``kind`` is the graph's own edge type (TREATS_CtD); ``verbs`` puts it into words. ``provenance``: every source that
     asserts the edge, in the order given. ``pmids``: articles. ``evidence``: the edge's attributes as the graph has them
-    (scores, p-values, phase), JSON values. ``licence`` is "" if not stated.
+    (scores, p-values, phase), JSON values. ``licence`` is "" if not stated. ``retracted``: those of ``pmids`` that are
+    known to be retracted; no graph says so itself.
     """
 
     source_id: str
@@ -39,6 +40,7 @@ class Edge:
     pmids: tuple[str, ...] = ()
     evidence: Mapping[str, Any] = field(default_factory=dict)
     licence: str = ""
+    retracted: tuple[str, ...] = ()
 
     @property
     def edge_id(self) -> str:

@@ -104,6 +104,10 @@ class VectorIndex(Protocol):
         """Return the nearest rows of each of ``queries`` float32 [n, dim]."""
         ...
 
+    def get(self, ids: Sequence[int]) -> dict[int, Floats]:
+        """Return the vectors of those rows that exist, as they were added up to rounding."""
+        ...
+
     def commit(self) -> int:
         """Make all changes durable and return the number of the resulting generation.
 

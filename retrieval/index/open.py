@@ -92,6 +92,20 @@ def committed_rows(folder: Path) -> int:
     return manifest.rows
 
 
+def committed_recall(folder: Path) -> float | None:
+    """Return the recall at 10 of the last commit's worst segment; None where it was not measured, or nothing is there.
+
+    Raises:
+        IndexDamaged, IndexMismatch: as ``committed_rows``.
+    """
+    storage = Storage(folder, OpenOptions().disk)
+    if not storage.exists():
+        return None
+    manifest, lock = storage.current()
+    lock.close()
+    return manifest.recall
+
+
 def backend_of(name: BackendName, options: OpenOptions) -> Backend:
     """Return the back end with that name.
 

@@ -23,6 +23,10 @@ _MAX_DIM: Final = 16_384
 _POINTS_PER_LIST: Final = 39
 _MAX_PQ_PARTS: Final = 96
 PROBE_SHARE: Final = 0.25  # of an IVF type's lists, where no filter makes it more
+# Shares that are tried, in order, until a segment's recall at 10 reaches the goal; then the type that scans all rows.
+PROBE_SHARES: Final = (PROBE_SHARE, 0.5, 1.0)
+RECALL_GOAL: Final = 0.97
+SAFE_KIND: Final[Kind] = "sq8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from models.encoders.base import CrossEncoder, PassageText
@@ -13,6 +15,10 @@ from retrieval.passages import Hit, Passage
 RRF_K: Final = 60
 # MedRAG (Xiong et al. 2024) fuses its retrievers with this constant.
 MEDRAG_RRF_K: Final = 100
+# Chosen on the half of BioASQ's questions that scripts/evals/retrieval.py keeps for choices.
+ORDERED: Final = 50
+SEEDS: Final = 2
+SEED_WEIGHTS: Final = (0.6, 0.4)
 
 
 def reciprocal_rank_fusion(
@@ -38,22 +44,134 @@ def reciprocal_rank_fusion(
     return _sorted(sums, best_ranks)
 
 
-def score_fusion(rankings: Sequence[Sequence[Hit]], *, weights: Sequence[float] | None = None) -> list[Hit]:
-    """Fuse rankings by the weighted sum of scores, each ranking's scaled to 0..1 (min-max; all 1 if equal).
+def normalised_fusion(
+    rankings: Sequence[Sequence[Hit]], weights: Sequence[float] | None = None, depth: int | None = None
+) -> list[Hit]:
+    """Fuse rankings by the weighted sum of scores, each ranking's shifted and scaled to mean 0 and deviation 1.
 
-    Preserves the distances between hits, which ranks lose; a single outlier compresses the other scores. A passage gets
-    nothing from a ranking that does not have it. Ties and errors as in ``reciprocal_rank_fusion``.
+    Preserves the distances between hits, which ranks lose. The statistics are those of each ranking's first ``depth``
+    hits, all by default, so that they need no knowledge of the index or the encoder. A passage that a ranking does not
+    have gets that ranking's lowest score. Ties and errors as in ``reciprocal_rank_fusion``.
     """
     sums: dict[int, float] = {}
     best_ranks: dict[int, tuple[int, int]] = {}
-    for number, (ranking, weight) in enumerate(zip(rankings, _weights(weights, len(rankings)), strict=True)):
-        once = {hit.passage_id: hit.score for hit in reversed(ranking)}
-        low, high = min(once.values(), default=0.0), max(once.values(), default=0.0)
-        for rank, passage_id in enumerate(dict.fromkeys(hit.passage_id for hit in ranking), 1):
-            share = (once[passage_id] - low) / (high - low) if high > low else 1.0
-            sums[passage_id] = sums.get(passage_id, 0.0) + weight * share
+    parts = [
+        (_normalised(ranking[:depth]), weight)
+        for ranking, weight in zip(rankings, _weights(weights, len(rankings)), strict=True)
+    ]
+    for number, (scores, _) in enumerate(parts):
+        for rank, passage_id in enumerate(scores, 1):
             best_ranks[passage_id] = min(best_ranks.get(passage_id, (rank, number)), (rank, number))
+    for passage_id in best_ranks:
+        sums[passage_id] = sum(
+            weight * scores.get(passage_id, min(scores.values())) for scores, weight in parts if scores
+        )
     return _sorted(sums, best_ranks)
+
+
+def _normalised(ranking: Sequence[Hit]) -> dict[int, float]:
+    """Return the normalised score of each passage, in the order of the ranking."""
+    once: dict[int, float] = {}
+    for hit in ranking:
+        once.setdefault(hit.passage_id, hit.score)
+    if not once:
+        return {}
+    mean = sum(once.values()) / len(once)
+    deviation = math.sqrt(sum((score - mean) ** 2 for score in once.values()) / len(once))
+    return {number: (score - mean) / deviation if deviation > 0 else 0.0 for number, score in once.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class FusionWeights:
+    """Weigh the parts of a hybrid search.
+
+    ``words``: share of words against vectors, from 0 to 1. ``late``: share of late interaction against both.
+
+    Raises:
+        ValueError: a share out of range.
+    """
+
+    words: float = 0.5
+    late: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not all(0.0 <= share <= 1.0 for share in (self.words, self.late)):
+            raise ValueError("a share is from 0 to 1")
+
+
+EVEN: Final = FusionWeights()
+
+
+# Letters and digits in one word (rs429358, NM_000546.6, GSK2334470, miR-21), or a number of four digits or more.
+_IDENTIFIER: Final = re.compile(r"(?=.*\d)(?=.*[^\W\d_])[\w.:*+>-]{3,}|\d{4,}")
+_MAX_IDENTIFIERS: Final = 3
+_AROUND: Final = "?!.,;()[]\"'"
+
+
+def is_identifier_like(query: str) -> bool:
+    """Return whether a query is nothing but one to three identifiers or numbers."""
+    words = [word.strip(_AROUND) for word in query.split(maxsplit=_MAX_IDENTIFIERS)]
+    return 0 < len(words) <= _MAX_IDENTIFIERS and all(_IDENTIFIER.fullmatch(word) for word in words)
+
+
+def leaning(query: str, weights: FusionWeights) -> FusionWeights:
+    """Return the weights for a query: those given, but words alone in place of vectors for identifiers.
+
+    The vector of an identifier says little: with even weights, hits for identifiers of BioASQ's documents are ordered
+    much worse than by BM25 (docs/benchmarks.md).
+    """
+    return replace(weights, words=1.0) if is_identifier_like(query) else weights
+
+
+def hybrid_fusion(words: Sequence[Hit], dense: Sequence[Hit], share: float = EVEN.words) -> list[Hit]:
+    """Fuse a ranking by words and one by meaning.
+
+    Reciprocal ranks decide which passages are among the best, because a passage deep in both rankings should be among
+    the first hundred; normalised scores, which know by how much one is better, order the first ``ORDERED``, words with
+    ``share``. On questions of BioASQ either alone finds less.
+    """
+    if not words or not dense:
+        return list(words or dense)
+    fused = reciprocal_rank_fusion([words, dense])
+    ahead = {hit.passage_id for hit in fused[:ORDERED]}
+    ordered = [hit for hit in normalised_fusion([words, dense], (2 * share, 2 - 2 * share)) if hit.passage_id in ahead]
+    return ordered + _below(fused[ORDERED:], ordered)
+
+
+def feedback_seeds(words: Sequence[Hit], dense: Sequence[Hit]) -> list[int]:
+    """Return the passages whose vectors are added to the query's before the second dense search.
+
+    Empty unless both rankings have hits, since without one of them nothing confirms the other.
+    """
+    if not words or not dense:
+        return []
+    return [hit.passage_id for hit in normalised_fusion([words, dense], SEED_WEIGHTS)[:SEEDS]]
+
+
+def late_interaction(fused: Sequence[Hit], similarities: Mapping[int, float], share: float = EVEN.late) -> list[Hit]:
+    """Order the hits that have a similarity (MaxSim) by the sum of both normalised scores, ahead of all others.
+
+    Similarities count with ``share``.
+    """
+    known = [hit for hit in fused if hit.passage_id in similarities]
+    first, second = (
+        _normalised(known),
+        _normalised([Hit(hit.passage_id, similarities[hit.passage_id]) for hit in known]),
+    )
+    scored = [
+        Hit(hit.passage_id, (2 - 2 * share) * first[hit.passage_id] + 2 * share * second[hit.passage_id])
+        for hit in known
+    ]
+    scored.sort(key=lambda hit: -hit.score)
+    return scored + _below([hit for hit in fused if hit.passage_id not in similarities], scored)
+
+
+def _below(rest: Sequence[Hit], ordered: Sequence[Hit]) -> list[Hit]:
+    """Return ``rest`` with its scores lowered below those of ``ordered``, which are on another scale."""
+    if not rest or not ordered:
+        return list(rest)
+    shift = min(0.0, ordered[-1].score - rest[0].score)
+    return [Hit(hit.passage_id, hit.score + shift) for hit in rest]
 
 
 def rerank(query: str, passages: Sequence[Passage], encoder: CrossEncoder, k: int) -> list[Hit]:

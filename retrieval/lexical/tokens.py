@@ -11,21 +11,26 @@ spelling writes as one name are *linked* and also give one joined term, at the p
     BRCA1/2              as BRCA1/BRCA2
     vitamin A, CD4+      vitamin · a and vitamina;  cd · 4 · + and cd4, 4+
 
-Letters are folded (``characters.normalise``); the plural s of words of five or more letters is dropped (genes, gene;
-KRAS stays), and so is the possessive one. Passages keep every word; queries leave function words out where they
-have others. A blank links only what reads as a name: a whole number of up to four digits or a letter after a word
-that is no function word, and Greek letters. Not matched: ``follow up`` by ``followup``, ``NFkB`` by ``NF-κB``.
+Names also have the terms of their other spellings (``names``). Letters are folded (``normalise``), plurals and British
+spellings too (``spelling``: genes, gene; tumours, tumor; KRAS stays), and the possessive s is dropped. Passages keep
+every word; queries leave function words out where they have others. A blank links only what reads as a name: a whole
+number of up to four digits or a letter after a word that is no function word, and Greek letters. Not matched:
+``follow up`` by ``followup``.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
+
+from models.function_words import FUNCTION_WORDS as FUNCTION_WORDS
+from retrieval.lexical.names import ALIASES, Part, joined, variants
+from retrieval.lexical.spelling import word_key
 
 GREEK: Final = {
     "α": "alpha",
@@ -116,20 +121,15 @@ def _raised(char: str) -> bool:
     return unicodedata.decomposition(char).startswith(("<super>", "<sub>"))
 
 
-TOKENIZER_VERSION: Final = 1
+TOKENIZER_VERSION: Final = 2
 GLUED, LINKED, BLANK, SOFT, HARD = range(5)
 WORD, DIGITS, NAMED_LETTER, SIGN = range(4)
-FUNCTION_WORDS: Final = frozenset(
-    re.findall(
-        r"\w+",
-        "a an and any are as at be been between both but by can could did do does for from had has have how if in into "
-        "is it its may me of on or our than that the their there these they this those through to under was we were "
-        "what when where whether which who why will with would",
-    )
-)
 _MAX_TERM: Final = 64
 _MAX_CACHED: Final = 48
 _MAX_BLANK_DIGITS: Final = 4
+_MAX_CODE: Final = 4  # atoms that are looked at for a code of three, as A1c
+_MAX_PREFIX: Final = 3
+_MAX_PAIRS: Final = 8
 _NAMES_BEFORE_A: Final = frozenset(
     re.findall(
         r"\w+",
@@ -228,12 +228,15 @@ def atoms_without_offsets(text: str) -> list[Atom]:
 def tokenize(text: str) -> list[Token]:
     """Return the terms of each position, as an index stores them."""
     atoms = atoms_of(text)
+    others: dict[int, list[str]] = {}
+    for position, term in _variants(atoms):
+        others.setdefault(position, []).append(term)
     out = []
     for position, atom in enumerate(atoms):
         after = atoms[position + 1] if position + 1 < len(atoms) else None
         joined = join(atom, after) if after is not None and linked(atom, after) else ""
         terms = (atom.term, joined) if joined else (atom.term,)
-        out.append(Token(position, atom.start, atom.end, terms))
+        out.append(Token(position, atom.start, atom.end, (*terms, *others.get(position, ()))))
     return out
 
 
@@ -243,8 +246,10 @@ def index_terms(text: str) -> list[str]:
     last: Atom | None = None
     for word in text.split():
         atoms, tail, terms, joins = _cached_chunk(word) if len(word) <= _MAX_CACHED else _chunk(word)
-        if joins and last is not None and _blank_links(last, atoms[0]):
-            out.append(join(last, atoms[0]))
+        if joins and last is not None:
+            if _blank_links(last, atoms[0]):
+                out.append(join(last, atoms[0]))
+            out.extend(_blank_variants(last, atoms))
         out.extend(terms)
         if tail > BLANK:
             last = None
@@ -260,18 +265,53 @@ def query_terms(text: str) -> list[str]:
     not searched for by itself, since it is too common. Capitals make a name of a function word (the WAS gene), unless
     the whole text is in capitals.
     """
+    return list(dict.fromkeys(term for group in _groups(text) for term in group))
+
+
+def query_groups(text: str) -> list[list[str]]:
+    """Return the terms of ``query_terms`` in groups, of which a passage should be credited with its best term alone.
+
+    The other spellings of a name say nothing more than the one that is there, and neither does the symbol of its gene,
+    which is added.
+    """
+    groups = _groups(text)
+    known = {term for group in groups for term in group}
+    return [
+        [*group, *(ALIASES[one] for one in group if one in ALIASES and ALIASES[one] not in known)] for group in groups
+    ]
+
+
+def _groups(text: str) -> list[list[str]]:
     atoms = atoms_of(text)
     pairs = [linked(one, two) for one, two in pairwise(atoms)]
     shouted = text.isupper()
-    chosen: list[str] = []
-    weak: list[str] = []
+    chosen: dict[str, list[str]] = {}
+    weak: dict[str, list[str]] = {}
+    last_join: dict[int, str] = {}
     for position, atom in enumerate(atoms):
         if not _is_joined(atoms, pairs, position):
             is_name = len(atom.term) > 1 and not shouted and text[atom.start : atom.end].isupper()
-            (weak if atom.term in FUNCTION_WORDS and not is_name else chosen).append(atom.term)
+            kind = weak if atom.term in FUNCTION_WORDS and not is_name else chosen
+            kind.setdefault(atom.term, [atom.term])
         if position < len(pairs) and pairs[position]:
-            chosen.append(join(atom, atoms[position + 1]))
-    return list(dict.fromkeys(chosen or weak))
+            joined_term = join(atom, atoms[position + 1])
+            chosen.setdefault(joined_term, [joined_term])
+            last_join[position] = joined_term
+    for position, term in _variants(atoms):
+        if term not in chosen:
+            # The last pair of the name: it is as specific as its other spellings.
+            chosen.setdefault(last_join.get(_last_pair(pairs, position), term), []).append(term)
+    return list((chosen or weak).values())
+
+
+def _last_pair(pairs: list[bool], position: int) -> int:
+    """Return the last pair of the name that begins at ``position``, of a bounded number of parts; -1 for none."""
+    last = -1
+    for place in range(position, min(position + _MAX_PAIRS, len(pairs))):
+        if not pairs[place]:
+            break
+        last = place
+    return last
 
 
 def _is_joined(atoms: list[Atom], pairs: list[bool], position: int) -> bool:
@@ -314,6 +354,38 @@ def _blank_links(atom: Atom, after: Atom) -> bool:
     return len(after.term) == 1 or after.kind == NAMED_LETTER
 
 
+def _variants(atoms: Sequence[Atom]) -> Iterator[tuple[int, str]]:
+    """Yield (position, term) for the other spellings of all names."""
+    start = 0
+    for end in range(1, len(atoms) + 1):
+        if end < len(atoms) and atoms[end].gap <= LINKED:
+            continue
+        for place, term in variants(_parts(atoms[start:end])):
+            yield start + place, term
+        if end < len(atoms) and atoms[end].gap == BLANK:
+            for term in _blank_variants(atoms[end - 1], atoms[end : end + _MAX_CODE]):
+                yield end - 1, term
+        start = end
+
+
+def _blank_variants(atom: Atom, after: Sequence[Atom]) -> Iterator[str]:
+    """Yield the terms of a name that a blank divides: TNF alpha, microRNA 21, Hb A1c."""
+    if _blank_links(atom, after[0]):
+        yield from (term for _, term in variants(_parts((atom, after[0]))))
+    code = [after[0]]
+    for part in after[1:_MAX_CODE]:
+        if part.gap > LINKED:
+            break
+        code.append(part)
+    is_code = len(code) == _MAX_CODE - 1 and len(code[0].term) == 1 and code[1].kind == DIGITS
+    if is_code and atom.kind == WORD and len(atom.term) <= _MAX_PREFIX and atom.term not in FUNCTION_WORDS:
+        yield joined(_parts((atom, *code)))
+
+
+def _parts(atoms: Sequence[Atom]) -> list[Part]:
+    return [Part(atom.term, atom.kind == DIGITS, atom.kind == NAMED_LETTER) for atom in atoms]
+
+
 def _chunks(text: str) -> Iterator[tuple[int, _Chunk]]:
     for found in re.finditer(r"\S+", text):
         chunk = found[0]
@@ -339,6 +411,7 @@ def _chunk(text: str) -> _Chunk:
     tail = HARD if _ENDING.search(after) else SOFT if after else GLUED
     terms = [atom.term for atom in atoms]
     terms += [join(one, two) for one, two in pairwise(atoms) if linked(one, two)]
+    terms += [term for _, term in _variants(atoms)]
     joins = bool(atoms) and atoms[0].gap == BLANK and (atoms[0].kind != WORD or len(atoms[0].term) == 1)
     return _Chunk(tuple(atoms), tail, tuple(terms), joins)
 
@@ -376,7 +449,7 @@ def _letters(found: re.Match[str], plain: Normalised, gap: int) -> Iterator[Atom
     at = found.start()
     for part in parts:
         kind = NAMED_LETTER if part in _NAMES_OF_LETTERS else WORD
-        yield Atom(_folded(part)[:_MAX_TERM], kind, gap, plain.starts[at], plain.ends[at + len(part) - 1])
+        yield Atom(word_key(part)[:_MAX_TERM], kind, gap, plain.starts[at], plain.ends[at + len(part) - 1])
         at += len(part)
         gap = GLUED
 
@@ -391,13 +464,3 @@ def _append(atoms: list[Atom], atom: Atom, between: str) -> None:
         atoms.append(Atom(atoms[-2].term, WORD, SOFT, atom.start, atom.end))
         atom = atom._replace(gap=atoms[-2].gap)
     atoms.append(atom)
-
-
-def _folded(word: str) -> str:
-    if len(word) < 5 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
-        return word
-    if word.endswith("ies"):
-        return word[:-3] + "y"
-    if word.endswith(("sses", "xes", "ches", "shes")) or (word.endswith("uses") and len(word) > 6):
-        return word[:-2]
-    return word[:-1]

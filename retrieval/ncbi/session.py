@@ -6,6 +6,7 @@ short text, and reports each call to a tracer. Knows nothing of models, tokens o
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 # NCBI's default for a call without retmax.
 _DEFAULT_RETMAX: Final = 20
 _DEFAULT_CHARS: Final = 1200
+# A longer one is read in a thread: a few megabytes take a second, in which the streams of other answers go on.
+_LONG_REPLY_BYTES: Final = 100_000
 _MAX_ERROR_CHARS: Final = 240
 _ORGANISM: Final = re.compile(r"([^\[\]()]+?)\s*\[(?:orgn|organism)\]", re.IGNORECASE)
 _OPERATOR: Final = re.compile(r"\b(?:AND|OR|NOT)\b")
@@ -101,24 +104,27 @@ class NcbiSession:
         raw: RawReply | None = None
         try:
             raw = _readable(await self._fetch(call))
-            parsed = _within_retmax(call, _parse(call, raw))
+            parsed = _within_retmax(call, await _parsed(call, raw))
         except NcbiError as error:
             destination = _destination(raw.route if raw else error.route)
             reply = _failed(_status_of(error), error.message, _record(started, error=error) | known | destination)
             if not error.retryable:
                 self._replies[key] = reply
             return reply
-        condensed = self._condense(call, parsed)
+        condensed = await self._condense(call, parsed, raw.num_bytes)
         record = _record(started, raw=raw, condensed=condensed) | known | _destination(raw.route) | _retracted(parsed)
         record["records"] = titled(parsed, self._focus(call))
         reply = CallReply(sanitize(condensed.text), "empty" if condensed.empty else "ok", record)
         self._replies[key] = reply  # a repeated call gets the condensed reply, whole bodies are inserted only once
         return reply if self._max_chars is not None else replace(reply, text=f"[{sanitize(raw.body.strip())}]")
 
-    def _condense(self, call: NcbiCall, parsed: ParsedReply) -> Condensed:
+    async def _condense(self, call: NcbiCall, parsed: ParsedReply, num_bytes: int) -> Condensed:
         if isinstance(parsed, IdList):
             self._note(call, parsed)
-        return condense(parsed, self._focus(call), max_chars=self._max_chars or _DEFAULT_CHARS)
+        focus, max_chars = self._focus(call), self._max_chars or _DEFAULT_CHARS
+        if num_bytes < _LONG_REPLY_BYTES:
+            return condense(parsed, focus, max_chars=max_chars)
+        return await asyncio.to_thread(condense, parsed, focus, max_chars=max_chars)
 
     def _note(self, call: NcbiCall, found: IdList) -> None:
         """Record the topic of the ids; links carry the topic of the records they start from."""
@@ -161,6 +167,10 @@ def _topic_of(term: str) -> _Topic:
 def _readable(raw: RawReply) -> RawReply:
     """Return the reply without halves of characters, which no trace and no stream could be encoded with."""
     return replace(raw, body=whole_characters(raw.body)) if raw.body.lstrip()[:1] in ("{", "[") else raw
+
+
+async def _parsed(call: NcbiCall, raw: RawReply) -> ParsedReply:
+    return _parse(call, raw) if raw.num_bytes < _LONG_REPLY_BYTES else await asyncio.to_thread(_parse, call, raw)
 
 
 def _parse(call: NcbiCall, raw: RawReply) -> ParsedReply:

@@ -50,7 +50,7 @@ def _chat(model: str, text: str, *, stream: bool) -> Request:
 
 REQUESTS: Final = {
     "genegpt": _chat("arrowhead-tiny:genegpt", _QUESTION, stream=True),
-    "plain": _chat("arrowhead-tiny", "Hello", stream=False),
+    "plain": Request("POST", "/v1/completions", {"model": "arrowhead-tiny", "prompt": "Hello", "max_tokens": 16}),
     "models": Request("GET", "/v1/models"),
 }
 

@@ -126,7 +126,7 @@ async def ask(question: Question, passages: Passages) -> list[Asked]:
     without = [one for one in found if one.passage.document_id.removeprefix("PMID:") not in question.gold]
     conditions = ((True, found[:_K]), (False, without[:_K]))
     sets = [candidates_of(question.text, [_source(one) for one in hits]).sentences for _, hits in conditions]
-    lines = list(dict.fromkeys(one.sentence.line for candidates in sets for one in candidates))
+    lines = list(dict.fromkeys(one.compared for candidates in sets for one in candidates))
     scores = await passages.compare(question.text, lines, [_NAME])
     cosine = dict(zip(lines, scores.cosines, strict=True)) if scores.cosines else {}
     return [
@@ -135,7 +135,7 @@ async def ask(question: Question, passages: Passages) -> list[Asked]:
             has_gold,
             candidates,
             SentenceScores(
-                encoder=scores.encoder, cosines=tuple(cosine[c.sentence.line] for c in candidates) if cosine else ()
+                encoder=scores.encoder, cosines=tuple(cosine[c.compared] for c in candidates) if cosine else ()
             ),
             tuple(_is_gold(question, hits[c.source], c) for c in candidates),
         )

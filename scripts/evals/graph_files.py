@@ -24,7 +24,7 @@ def rows_of(path: Path) -> Iterator[Row]:
 
 class EdgeFile:
     """Edges of one file by disease: {"disease", "doid", "predicate", "target_type", "target", "provenance" …}.
-    ``statements`` in file order; ``row`` is the place."""
+    Provenance and evidence may be null. ``statements`` in file order; ``row`` is the place."""
 
     def __init__(self, path: Path) -> None:
         self.statements: list[Statement] = []
@@ -57,13 +57,14 @@ class EdgeFile:
         )
         is_treated = row["predicate"] == "treats"
         source, target = (other, disease) if is_treated else (disease, other)
+        evidence = row["evidence"] or {}
         edge = Edge(
             source_id=source.node_id,
             target_id=target.node_id,
             kind=row["predicate"],
-            provenance=tuple(part.strip() for part in row["provenance"].split(",") if part.strip()),
-            pmids=tuple(dict.fromkeys(item["pmid"] for item in row["evidence"].get("items", ()) if item.get("pmid"))),
-            evidence=row["evidence"],
+            provenance=tuple(part.strip() for part in (row["provenance"] or "").split(",") if part.strip()),
+            pmids=tuple(dict.fromkeys(item["pmid"] for item in evidence.get("items", ()) if item.get("pmid"))),
+            evidence=evidence,
         )
         text = f"{source.kind} {source.name} {row['predicate']} {target.kind} {target.name}"
         statement = Statement(edge=edge, source=source, target=target, text=text, row=len(self.statements))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -9,11 +10,13 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from server.api.declarations import Reply, errors
+from retrieval.references.styles import STYLES
+from server.api.declarations import Reply, errors, parameter
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
 from server.engine.lifecycle import State
 from server.error_mapping import RETRY_AFTER_S
 from server.errors import TraceNotFound
+from server.exports.formats import FORMATS, check_export, export
 from server.observability.metrics import engine_kind
 from server.types import id_of_digest
 from server.version import commit, installed_version
@@ -161,8 +164,38 @@ async def metrics(request: Request) -> Response:
     responses={200: {"model": Trace}, **errors(404)},
 )
 async def get_trace(request: Request, trace_id: str) -> Response:
+    text = await _trace(request, trace_id)
+    return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+@router.get(
+    "/v1/traces/{trace_id}/export",
+    tags=["Answers"],
+    summary="Return the references, the evidence or the report of an answer as a file",
+    response_class=Response,
+    responses={200: {"content": {"*/*": _TEXT}}, **errors(400, 404)},
+    openapi_extra={
+        "parameters": [
+            {**parameter("format", "query", {"type": "string", "enum": list(FORMATS)}), "required": True},
+            parameter("style", "query", {"type": "string", "enum": list(STYLES)}),
+        ]
+    },
+)
+async def export_trace(request: Request, trace_id: str) -> Response:
+    """Return the file; ``style`` is that of its references, by default the answer's own."""
+    form, style = check_export(request.query_params.get("format"), request.query_params.get("style"))
+    text = await _trace(request, trace_id)
+    services: Services = request.app.state.services
+    written = await asyncio.to_thread(export, text, form, style, services.styles)
+    headers = {"Cache-Control": "no-store", "Content-Disposition": f'attachment; filename="{written.name}"'}
+    return Response(written.data, media_type=written.media_type, headers=headers)
+
+
+async def _trace(request: Request, trace_id: str) -> str:
     services: Services = request.app.state.services
     text = await services.traces.get(trace_id, request.state.owner)
     if text is None:
-        raise TraceNotFound("there is no such trace, or it is no longer kept")
-    return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
+        is_off = services.settings.traces.max_traces == 0
+        off = "this server keeps no traces, as traces.max_traces is 0"
+        raise TraceNotFound(off if is_off else "there is no such trace, or it is no longer kept")
+    return text

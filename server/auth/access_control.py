@@ -50,8 +50,17 @@ def is_local_name(name: str, further: Collection[str]) -> bool:
     return name in LOCAL_NAMES or name in further
 
 
-# All but the first are a page without data, for which a browser cannot send a key; the data that it shows needs one.
-OPEN_PATHS: Final = frozenset({"/health", "/docs", "/docs/page.js", "/docs/page.css", "/docs/page.svg"})
+_WEB_NAMES: Final = (
+    "app.js answer.js api.js articles.js chat.js composer.js details.js dom.js export.js fetching.js graph.js keys.js "
+    "library.js literature.js reader.js run.js search.js sources.js status.js store.js texts.js theme.js en.json "
+    "icon.svg inter-latin.woff2 inter-greek.woff2 inter-LICENSE.txt"
+)
+WEB_FILES: Final = frozenset(_WEB_NAMES.split())
+# All but /health are pages without data, for which a browser cannot send a key; the data that they show needs one.
+OPEN_PATHS: Final = frozenset(
+    {"/", "/health", "/docs", "/docs/page.js", "/docs/page.css", "/docs/page.svg"}
+    | {f"/web/{name}" for name in WEB_FILES}
+)
 # Anthropic's clients send their key in a header of its own.
 _ANTHROPIC_PATHS: Final = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})

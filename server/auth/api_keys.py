@@ -53,6 +53,7 @@ class Keyring:
         self._now = now
         self._version: Version | None = None
         self._problem: KeyStoreError | None = None
+        self._is_known = True
         self._stored: tuple[StoredKey, ...] = ()
         self._entries = list(self._fixed)
         self._requires_key = bool(self._fixed)
@@ -62,9 +63,12 @@ class Keyring:
 
     @property
     def requires_key(self) -> bool:
-        """Return whether requests need a key, which remains true after the last key is revoked."""
+        """Return whether requests need a key, which remains true after the last key is revoked.
+
+        They do while the store does not answer, as it may have got a key meanwhile.
+        """
         self._refresh()
-        return self._requires_key
+        return self._requires_key or self._problem is not None
 
     def find(self, secret: str) -> Principal:
         """Return the principal of a secret.
@@ -93,7 +97,7 @@ class Keyring:
         Raises:
             Unauthorized: the key was revoked or has expired since.
         """
-        if not owner and not self._requires_key:
+        if not owner and not self._requires_key and self._problem is None:
             return OPERATOR
         return self._principal_if_valid(next((entry for entry in self._entries if entry.digest == owner), None))
 
@@ -138,12 +142,20 @@ class Keyring:
             return
         try:
             version = self._store.version()
-            if version == self._version:
+        except KeyStoreError as error:
+            # The store could not be asked: nothing is known of it, also not whether it has changed since.
+            self._is_known = False
+            self._fail(error)
+            return
+        try:
+            if version == self._version and self._is_known:
                 return
+            self._is_known = True
             # Set before the read, so that a damaged state is read once and not at every request.
             self._version = version
             snapshot = self._store.read()
         except KeyStoreError as error:
+            self._requires_key = True
             self._fail(error)
             return
         self._version, self._problem = snapshot.version, None
@@ -153,7 +165,6 @@ class Keyring:
         if self._problem is None or self._problem.message != error.message:
             log.error("keys of the store are not taken: %s", error.message)
         self._problem = error
-        self._requires_key = True
         self._entries = list(self._fixed)
 
     def _take(self, keys: tuple[StoredKey, ...]) -> None:

@@ -15,7 +15,7 @@ from typing import Final, Literal, Protocol
 from server.auth.scopes import Principal
 from server.errors import RateExceeded
 
-_MINUTE_S: Final = 60.0
+MINUTE_S: Final = 60.0
 _MAX_BUCKETS: Final = 4096
 Unit = Literal["requests", "tokens"]
 
@@ -60,11 +60,8 @@ class _Bucket:
         self._at = now
 
     def fill(self, now: float) -> None:
-        self.level = min(float(self.per_minute), self.level + (now - self._at) * self.per_minute / _MINUTE_S)
+        self.level = min(float(self.per_minute), self.level + (now - self._at) * self.per_minute / MINUTE_S)
         self._at = now
-
-    def seconds_to(self, level: float) -> float:
-        return max(0.0, level - self.level) * _MINUTE_S / self.per_minute
 
 
 class LocalRateLimiter:
@@ -85,9 +82,7 @@ class LocalRateLimiter:
         for unit, bucket in buckets.items():
             if bucket.level < 1:
                 self.refused[unit] += 1
-                wait = bucket.seconds_to(1)
-                message = f"this key has {bucket.per_minute} {unit} a minute; the next in {_span(wait)}"
-                raise RateExceeded(message, retry_after_s=max(1, math.ceil(wait)))
+                raise refusal(unit, bucket.per_minute, bucket.level)
         if (requests := buckets.get("requests")) is not None:
             requests.level -= 1
 
@@ -96,12 +91,7 @@ class LocalRateLimiter:
             bucket.level -= tokens
 
     def headers(self, principal: Principal) -> dict[str, str]:
-        headers: dict[str, str] = {}
-        for unit, bucket in self._of(principal).items():
-            headers[f"x-ratelimit-limit-{unit}"] = str(bucket.per_minute)
-            headers[f"x-ratelimit-remaining-{unit}"] = str(max(0, math.floor(bucket.level)))
-            headers[f"x-ratelimit-reset-{unit}"] = _span(bucket.seconds_to(bucket.per_minute))
-        return headers
+        return rate_headers({unit: (bucket.per_minute, bucket.level) for unit, bucket in self._of(principal).items()})
 
     def _of(self, principal: Principal) -> Mapping[Unit, _Bucket]:
         limits: dict[Unit, int | None] = {
@@ -120,6 +110,27 @@ class LocalRateLimiter:
         while len(self._buckets) > _MAX_BUCKETS:
             self._buckets.popitem(last=False)
         return buckets
+
+
+def refusal(unit: Unit, per_minute: int, level: float) -> RateExceeded:
+    """Return the error of a request that finds less than one in a bucket at ``level``."""
+    wait = _seconds(per_minute, level, 1)
+    message = f"this key has {per_minute} {unit} a minute; the next in {_span(wait)}"
+    return RateExceeded(message, retry_after_s=max(1, math.ceil(wait)))
+
+
+def rate_headers(buckets: Mapping[Unit, tuple[int, float]]) -> dict[str, str]:
+    """Return the headers of buckets, given as (quota of a minute, level)."""
+    headers: dict[str, str] = {}
+    for unit, (per_minute, level) in buckets.items():
+        headers[f"x-ratelimit-limit-{unit}"] = str(per_minute)
+        headers[f"x-ratelimit-remaining-{unit}"] = str(max(0, math.floor(level)))
+        headers[f"x-ratelimit-reset-{unit}"] = _span(_seconds(per_minute, level, per_minute))
+    return headers
+
+
+def _seconds(per_minute: int, level: float, wanted: float) -> float:
+    return max(0.0, wanted - level) * MINUTE_S / per_minute
 
 
 def _span(seconds: float) -> str:

@@ -10,8 +10,8 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -41,7 +41,7 @@ class AskFailed(RequestError):
 class Question:
     """Hold one question and its destination.
 
-    ``model`` None takes GeneGPT over the served model. ``url`` None answers in this process.
+    ``model`` None takes ``method`` over the served model. ``url`` None answers in this process.
     """
 
     text: str
@@ -50,6 +50,7 @@ class Question:
     url: str | None = None
     key: str | None = None
     options: dict[str, Any]
+    method: str = "genegpt"
 
 
 @with_setting_flags(_FLAGS)
@@ -58,7 +59,7 @@ def ask(
     question: str,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="MODEL[:METHOD]", help="default: the embedded model with genegpt"),
+        typer.Option("--model", "-m", metavar="MODEL[:METHOD]", help="default: the default model with genegpt"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the whole trace")] = False,
     url: Annotated[
@@ -70,13 +71,34 @@ def ask(
     ] = None,
 ) -> int:
     settings = cli_settings.load()
-    options = dict(_option(text) for text in option or ())
+    options = options_of(option or ())
     spec = Question(text=question, model=model, as_json=as_json, url=url, key=key, options=options)
     if url:
         _ask_server(spec)
     else:
         _ask_in_process(spec, settings)
     return 0
+
+
+def options_of(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the method options that KEY=VALUE texts give.
+
+    Raises:
+        SettingsInvalid: one is not of this form.
+    """
+    return dict(map(_option, texts))
+
+
+def record_of(question: Question, settings: Settings) -> dict[str, Any]:
+    """Return the record of one answer, as in a trace, and print nothing of it.
+
+    Raises:
+        ArrowheadError: the server, the engine or the method failed or refused the request.
+    """
+    if question.url:
+        return _record_there(question)[1]
+    question, settings = _prepared(question, settings)
+    return asyncio.run(_record_here(question, settings))
 
 
 def _option(text: str) -> tuple[str, Any]:
@@ -99,6 +121,12 @@ def _ask_in_process(question: Question, settings: Settings) -> None:
     Raises:
         ArrowheadError: the engine or the method failed.
     """
+    question, settings = _prepared(question, settings)
+    asyncio.run(_answer_here(question, settings))
+
+
+def _prepared(question: Question, settings: Settings) -> tuple[Question, Settings]:
+    """Return both with the model that the question names, and set up the log."""
     from server.observability.logging_setup import setup_logging
     from server.wiring.models import with_model
 
@@ -107,14 +135,33 @@ def _ask_in_process(question: Question, settings: Settings) -> None:
         question = replace(question, model=name)
     log = settings.log
     setup_logging(log.model_copy(update={"level": "WARNING"}) if log.level == "INFO" else log)
-    asyncio.run(_answer_here(question, settings))
+    return question, settings
 
 
 async def _answer_here(question: Question, settings: Settings) -> None:
-    from server.auth.api_keys import Keyring
-    from server.wiring.bootstrap import build_services
+    async with _loaded(question, settings) as (services, served, request):
+        await _answer(question, services, served, request)
 
-    services = build_services(settings, Keyring(()))
+
+async def _record_here(question: Question, settings: Settings) -> dict[str, Any]:
+    from server.traces import TraceRecorder
+
+    async with _loaded(question, settings) as (_, served, request):
+        recorder = TraceRecorder(request)
+        async with aclosing(served.method.answer(request)) as events:
+            async for event in events:
+                recorder.feed(event)
+        return recorder.record()
+
+
+@asynccontextmanager
+async def _loaded(question: Question, settings: Settings) -> AsyncIterator[tuple[Services, ServedModel, AnswerRequest]]:
+    """Load the model of a question whose options are valid, and close all at the end."""
+    from server.auth.api_keys import Keyring
+    from server.wiring.bootstrap import Opened, build_services
+    from server.wiring.state import open_database
+
+    services = build_services(settings, Opened(Keyring(()), open_database(settings)))
     try:
         # Before the model is loaded, which takes long: a misspelt option fails at once.
         served, request = _checked(question, services)
@@ -125,7 +172,7 @@ async def _answer_here(question: Question, settings: Settings) -> None:
             raise services.lifecycle.failure
         seconds = time.monotonic() - began
         sys.stderr.write(f"loaded {services.lifecycle.card.name} in {seconds:.1f} s\n")
-        await _answer(question, services, served, request)
+        yield services, served, request
     finally:
         await services.close()
 
@@ -134,7 +181,7 @@ def _checked(question: Question, services: Services) -> tuple[ServedModel, Answe
     from server.auth.scopes import OPERATOR
     from server.methods.base import AnswerRequest, Message, Sampling
 
-    served = services.find(question.model or f"{services.lifecycle.card.name}:genegpt", OPERATOR)
+    served = services.find(question.model or f"{services.lifecycle.card.name}:{question.method}", OPERATOR)
     request = AnswerRequest(
         request_id=f"ask-{uuid.uuid4().hex}",
         messages=(Message("user", question.text),),
@@ -181,14 +228,7 @@ def _ask_server(question: Question) -> None:
     """
     from server.methods.shared.call_lines import call_line
 
-    base = (question.url or "").rstrip("/").removesuffix("/v1")
-    model = question.model or _default_model(base, question.key)
-    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": question.text}]}
-    if question.options:
-        body["arrowhead"] = question.options
-    completion = _call(f"{base}/v1/chat/completions", question.key, body)
-    trace = _call(f"{base}/v1/traces/{completion['id']}", question.key)
-    choice = trace["choices"][0]
+    model, choice = _record_there(question)
     if question.as_json:
         _print_json({"model": model, **choice})
         return
@@ -198,6 +238,19 @@ def _ask_server(question: Question) -> None:
     for call in choice["calls"]:
         _print("  " + call_line(call["url"], call["summary"]))
     _print_answer(choice, choice["references"])
+
+
+def _record_there(question: Question) -> tuple[str, dict[str, Any]]:
+    """Ask the server, and return the model that answered with the record of the answer."""
+    base = (question.url or "").rstrip("/").removesuffix("/v1")
+    model = question.model or _default_model(base, question)
+    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": question.text}]}
+    if question.options:
+        body["arrowhead"] = question.options
+    completion = _call(f"{base}/v1/chat/completions", question.key, body)
+    trace = _call(f"{base}/v1/traces/{completion['id']}", question.key)
+    choice: dict[str, Any] = trace["choices"][0]
+    return model, choice
 
 
 def _print_answer(choice: dict[str, Any], references: Sequence[dict[str, Any]]) -> None:
@@ -210,9 +263,9 @@ def _print_answer(choice: dict[str, Any], references: Sequence[dict[str, Any]]) 
     _list(references)
 
 
-def _default_model(base: str, key: str | None) -> str:
-    served: list[str] = [model["id"] for model in _call(f"{base}/v1/models", key)["data"]]
-    return next((name for name in served if name.endswith(":genegpt")), served[0])
+def _default_model(base: str, question: Question) -> str:
+    served: list[str] = [model["id"] for model in _call(f"{base}/v1/models", question.key)["data"]]
+    return next((name for name in served if name.endswith(f":{question.method}")), served[0])
 
 
 def _call(url: str, key: str | None, body: dict[str, Any] | None = None) -> Any:

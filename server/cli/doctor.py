@@ -115,6 +115,8 @@ def _model(settings: Settings) -> Finding:
     from server.wiring.models import choose_card
 
     card = choose_card(settings)
+    if settings.model.engine == "remote":
+        return Finding("ok", "model", f"{card.name} at {', '.join(settings.model.urls)}, tokenizer from {card.source}")
     card.verify_weights()
     return Finding("ok", "model", f"{card.name} from {card.source}, {card.context_length} tokens")
 
@@ -223,9 +225,9 @@ def _keys(settings: Settings) -> Finding:
     from server.egress.policy import EgressPolicy
     from server.serving.key_summary import named_keys, permission_problem
     from server.settings.paths import keys_file
-    from server.wiring.keys import open_keyring
+    from server.wiring.state import open_database, open_keyring
 
-    keyring = open_keyring(settings)
+    keyring = open_keyring(settings, open_database(settings))
     try:
         policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
         summary = named_keys(policy, keyring) or "none: every program on this machine may ask"

@@ -33,12 +33,13 @@ app = verbs("keys of clients: make, list, revoke")
 
 def _opened(config: Path | None) -> tuple[Settings, KeyStore]:
     from server.settings.loading import load_settings
-    from server.wiring.keys import open_key_store
+    from server.wiring.state import open_database, open_key_store
 
     settings = load_settings(None, config)
-    return settings, open_key_store(settings)
+    return settings, open_key_store(settings, open_database(settings))
 
 
+# Longer than forty lines by its options: typer reads them from this signature.
 @app.command(help="make a key; its secret is printed once and not kept")
 def create(
     name: Annotated[str, typer.Option(help="whose it is, or for what")],

@@ -16,7 +16,7 @@ from typer.main import get_command
 from models.errors import ArrowheadError
 from models.torch_runtime.openmp import limit_spin_count
 from retrieval.storage.private_files import private_umask
-from server.cli import ask, audit, doctor, gateway, graph, index, keys, models, namespaces, search, serve
+from server.cli import ask, audit, doctor, gateway, graph, index, keys, models, namespaces, review, search, serve
 from server.cli.options import verbs
 from server.printable import escaped_output
 
@@ -58,10 +58,11 @@ def _application() -> typer.Typer:
     app.callback()(_arrowhead)
     app.command("serve", help="serve the OpenAI API")(serve.serve)
     app.command("ask", help="answer one question")(ask.ask)
-    app.command("models", help="list the models and methods that can be served")(models.list_models)
+    app.add_typer(models.app, name="models")
     app.add_typer(namespaces.app, name="namespace")
     app.add_typer(index.app, name="index")
     app.command("search", help="search namespaces", cls=search.SearchCommand)(search.search)
+    app.add_typer(review.app, name="review")
     app.add_typer(graph.app, name="graph")
     app.add_typer(keys.app, name="key")
     app.add_typer(gateway.app, name="gateway")

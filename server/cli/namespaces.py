@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -26,6 +27,7 @@ app = verbs("corpora of one's own, and their indices")
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 Words = Literal["tantivy", "none"]
 _SOME: Final = 3
+_BLOCK: Final = 200
 
 
 @contextmanager
@@ -53,6 +55,9 @@ def create(
     no_keywords: Annotated[
         bool, typer.Option("--no-keywords", help="without the index for keyword frequency (PES2)")
     ] = False,
+    no_tokens: Annotated[
+        bool, typer.Option("--no-tokens", help="without token vectors, which order the best hits")
+    ] = False,
     chunk_size: Annotated[int, typer.Option(help="characters of a passage")] = 2000,
     chunk_overlap: int = 0,
     across_sections: Annotated[
@@ -70,6 +75,7 @@ def create(
             encoder="" if encoder == "none" else encoder,
             words=words,
             keywords=not no_keywords,
+            tokens=not no_tokens,
             chunking=chunking,
         )
         if namespace_settings.encoder:
@@ -91,7 +97,7 @@ def list_namespaces(config: ConfigFile = None) -> int:
             waiting = sum(counts.pending.values())
             print(
                 f"{name}\t{counts.documents:,} documents\t{counts.passages:,} passages\t{info.bytes_disk:,} bytes\t"
-                f"encoder {info.settings.encoder or 'none'}\twords {info.settings.words}"
+                f"encoder {' '.join(info.settings.encoder_ids) or 'none'}\twords {info.settings.words}"
                 + (f"\t{waiting:,} to index" if waiting else "")
             )
     return 0
@@ -105,17 +111,31 @@ def add(
         str,
         typer.Option(help="reader: pubmed, pubmed-json, pmc, medrag, statpearls, pdf, text", show_default=False),
     ] = "",
+    ocr: Annotated[
+        str,
+        typer.Option(
+            metavar="LANGUAGES",
+            help="recognize characters on PDF pages without text, with tesseract: eng, eng+deu",
+            show_default=False,
+        ),
+    ] = "",
     config: ConfigFile = None,
 ) -> int:
     from retrieval.corpus.ingest.add import try_file
+    from retrieval.corpus.items import OCR_LANGUAGES
     from server.wiring.retrieval import read_options
 
+    if not OCR_LANGUAGES.fullmatch(ocr):
+        raise typer.BadParameter("names of languages as tesseract has them: eng, eng+deu", param_hint="--ocr")
     results = []
     with opened(config) as (settings, retrieval):
         for path in files:
             with watched(f"{name}: {path.name}") as watch:
-                result = try_file(retrieval.namespaces, name, path, read_options(settings.retrieval, kind), watch)
+                options = replace(read_options(settings.retrieval, kind), ocr=ocr)
+                result = try_file(retrieval.namespaces, name, path, options, watch)
             _say_file(result)
+            if settings.retrieval.grobid_url and result.outcome in ("added", "unchanged"):
+                _ask_grobid(name, path, settings, retrieval)
             results.append(result)
             if result.report.cancelled:
                 break
@@ -129,6 +149,19 @@ def _say_file(result: FileResult) -> None:
         _say(result.file, result.report)
     if result.refused is not None:
         print(f"arrowhead: {result.file}: {result.outcome}: {result.refused.message}", file=sys.stderr)
+
+
+def _ask_grobid(name: str, path: Path, settings: Settings, retrieval: Retrieval) -> None:
+    from retrieval.corpus.ingest.cited_works import keep_cited_works
+    from server.wiring.retrieval import grobid_of
+
+    if (grobid := grobid_of(settings.retrieval)) is None:
+        return
+    cited = keep_cited_works(retrieval.namespaces, name, path, grobid)
+    if cited.fault:
+        print(f"arrowhead: {path.name}: {cited.fault}", file=sys.stderr)
+    elif cited.count:
+        print(f"{path.name}: cites {cited.count:,} works")
 
 
 def _status_of(name: str, results: list[FileResult], given: int) -> int:
@@ -147,15 +180,28 @@ def _status_of(name: str, results: list[FileResult], given: int) -> int:
 @app.command(help="take in what a PubMed query finds, and remember the query")
 def fetch(
     name: Name,
-    term: Annotated[str, typer.Argument(help="in PubMed's syntax")],
+    term: Annotated[
+        str, typer.Argument(metavar="[TERM]", help="in PubMed's syntax, or --keyword", show_default=False)
+    ] = "",
+    keyword: Annotated[
+        list[str] | None,
+        typer.Option(help="in title or abstract; repeat for several, a/b for alternatives", show_default=False),
+    ] = None,
+    without_reviews: Annotated[bool, typer.Option("--without-reviews", help="leave out reviews")] = False,
     date_from: Annotated[str, typer.Option("--from", metavar="YYYY/MM/DD", show_default=False)] = "",
     date_to: Annotated[str, typer.Option("--to", metavar="YYYY/MM/DD", show_default=False)] = "",
     limit: Annotated[int, typer.Option(help="only so many, the newest", show_default=False)] = 0,
     full_text: Annotated[bool, typer.Option("--full-text", help="also full texts, where PMC has them open")] = False,
     config: ConfigFile = None,
 ) -> int:
-    from retrieval.corpus.ingest.pubmed_sync import PubmedQuery
+    from retrieval.corpus.ingest.pubmed_sync import PubmedQuery, keyword_term
 
+    if bool(term) == bool(keyword):
+        raise typer.BadParameter("either a term or --keyword is needed", param_hint="TERM")
+    if keyword:
+        term = keyword_term(keyword, with_reviews=not without_reviews)
+    elif without_reviews:
+        term = f"({term}) NOT review[Publication Type]"
     query = PubmedQuery(term=term, date_from=date_from, date_to=date_to, limit=limit, full_text=full_text)
     return _with_ncbi(name, query, config)
 
@@ -191,7 +237,47 @@ def _with_ncbi(name: str, query: PubmedQuery | None, config: Path | None) -> int
     return 0
 
 
-@app.command("remove", help="take documents away")
+@app.command(
+    "documents", help="list its documents, the newest first; with words, those that have them in name or title"
+)
+def list_documents(
+    name: Name,
+    words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 50,
+    config: ConfigFile = None,
+) -> int:
+    from server.printable import for_log
+
+    with opened(config) as (_, retrieval), retrieval.namespaces.using(name) as namespace:
+        store = namespace.store
+        found, total = store.documents(words or (), limit), store.count_documents(words or ())
+    for one in found:
+        pages = f"\t{one.pages:,} pages" if one.pages else ""
+        named = "\t".join(for_log(text, 200) for text in (one.document.document_id, one.name, one.document.title))
+        print(f"{named}\t{one.passages:,} passages{pages}" + ("\tto index" if any(one.waiting.values()) else ""))
+    if total > len(found):
+        print(f"arrowhead: {total:,} in all; --limit shows more", file=sys.stderr)
+    return 0
+
+
+@app.command("show", help="print a document's passages, by its id or file name")
+def show_document(
+    name: Name, document: Annotated[str, typer.Argument(metavar="DOCUMENT")], config: ConfigFile = None
+) -> int:
+    from retrieval.corpus.ingest.add import find_document
+
+    with opened(config) as (_, retrieval), retrieval.namespaces.using(name) as namespace:
+        document_id = find_document(namespace.store, document)
+        offset = 0
+        while passages := namespace.store.document_passages(document_id, _BLOCK, offset):
+            offset += len(passages)
+            for passage in passages:
+                place = ", ".join(filter(None, (passage.section, f"page {passage.page}" if passage.page else "")))
+                print(f"[{passage.passage_id}{': ' + place if place else ''}]\n{passage.text}\n")
+    return 0
+
+
+@app.command("remove", help="take documents away, by their ids or file names")
 def remove_documents(
     name: Name, documents: Annotated[list[str], typer.Argument(metavar="DOCUMENT")], config: ConfigFile = None
 ) -> int:
@@ -199,8 +285,8 @@ def remove_documents(
 
     with opened(config) as (_, retrieval), watched(name) as watch:
         removed = remove(retrieval.namespaces, name, documents, watch).withdrawn
-    print(f"{name}: {removed:,} of {len(documents):,} documents removed")
-    return 0 if removed == len(documents) else 1
+    print(f"{name}: {removed:,} documents removed")
+    return 0
 
 
 @app.command(help="delete it with all it holds")
@@ -226,6 +312,9 @@ def verify_namespace(name: Name, config: ConfigFile = None) -> int:
     pending = ", ".join(f"{count:,} to index in {target}" for target, count in report.pending.items() if count)
     state = "whole" if report.whole else "damaged"
     print(f"{name}: {state}, {report.documents:,} documents, {report.passages:,} passages, sha256 {report.sha256}")
+    for encoder, recall in report.recalls.items():
+        if recall is not None:
+            print(f"{name}: vectors of {encoder} find {recall:.1%} of the ten nearest, measured when they were indexed")
     if pending:
         print(f"{name}: {pending}; the next change does it")
     return 0 if report.whole else 1
@@ -299,9 +388,10 @@ def watched(what: str) -> Iterator[ChangeHooks]:
         with console.status(what) as status:
 
             def show(step: Progress) -> None:
+                left = "" if step.remaining_s is None else f", {step.remaining_s:,.0f} s left to fetch"
                 status.update(
                     f"{what}: {step.read:,} documents ({step.documents_per_s:,.0f}/s), {step.indexed:,} entries "
-                    f"indexed ({step.passages_per_s:,.0f}/s), {step.waiting:,} waiting"
+                    f"indexed ({step.passages_per_s:,.0f}/s), {step.waiting:,} waiting{left}"
                 )
 
             yield ChangeHooks(progress=show, cancelled=lambda: stopped)

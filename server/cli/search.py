@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import re
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,6 +36,7 @@ class SearchCommand(TyperCommand):
         return super().parse_args(ctx, expanded)
 
 
+# Longer than forty lines by its options: typer reads them from this signature.
 def search(
     query: str,
     namespace: Annotated[
@@ -42,9 +44,17 @@ def search(
     ] = None,
     retriever: Annotated[
         str,
-        typer.Option(metavar="R", help="dense, bm25, pes2, hybrid, or the name of an encoder", show_default=False),
+        typer.Option(
+            metavar="R",
+            help="dense, bm25, pes2, hybrid, rrf-2, rrf-4, a list as bm25+dense:medcpt, or the name of an encoder",
+            show_default=False,
+        ),
     ] = "",
     k: Annotated[int, typer.Option("-k", help="passages")] = 5,
+    late: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="order the N best by token vectors; default: 50 of hybrid", show_default=False),
+    ] = None,
     rerank: Annotated[
         int,
         typer.Option(metavar="[N]", help="let the cross-encoder judge the N best (50)", show_default=False),
@@ -76,8 +86,12 @@ def search(
         if not names:
             raise SettingsInvalid("there is no namespace yet: `arrowhead namespace create NAME` makes one")
         chosen = retriever_of(retrieval, retriever, names)
-        options = SearchOptions(k=k, retriever=chosen, where=where, rerank=rerank)
+        options = SearchOptions(k=k, retriever=chosen, where=where, rerank=rerank, late=late)
         results = retrieval.searcher.search(query, names, options)
+        lists = retrieval.searcher.lists(names, chosen)
+    if lists.missing:
+        fused = f"fused: {', '.join(lists.rankers)}; of the paper's four {', '.join(lists.missing)} missing"
+        print(f"arrowhead: {chosen} {fused}", file=sys.stderr)
     for rank, one in enumerate(results, 1):
         print(for_json(json.dumps(_as_dict(one), ensure_ascii=False)) if as_json else _as_text(rank, one))
     return 0
@@ -104,31 +118,32 @@ def parse_day(text: str, flag: str, rest: str) -> int:
 def retriever_of(retrieval: Retrieval, name: str, names: list[str]) -> Retriever:
     """Return the retriever that ``name`` selects for these namespaces.
 
-    An empty name selects words and vectors together where every namespace has both. An encoder's name selects ``dense``
-    where the namespaces use that encoder.
+    An empty name selects words and vectors together where every namespace has both. An encoder's name selects its
+    vectors.
 
     Raises:
-        NamespaceInvalid: a namespace uses another encoder, or the namespaces have no index in common.
+        NamespaceInvalid: a namespace has no vectors of the encoder, or the namespaces have no index in common.
     """
     from retrieval.corpus.errors import NamespaceInvalid
-    from retrieval.corpus.search.ranking import RANKERS
+    from retrieval.corpus.search.ranking import RANKERS, is_retriever
     from retrieval.corpus.search.searcher import default_retriever
 
-    if name in RANKERS:
-        return name  # type: ignore[return-value]  # one of the literals
+    if is_retriever(name):
+        return name
     settings = {}
     for one in names:
         with retrieval.namespaces.using(one) as namespace:
             settings[one] = namespace.settings
     if not name:
         return default_retriever(one.targets for one in settings.values())
-    others = [one for one, s in settings.items() if s.encoder != name]
+    others = [one for one, s in settings.items() if name not in s.encoder_ids]
     if others:
         raise NamespaceInvalid(
-            f"no retriever is called {name[:60]!r} ({', '.join(RANKERS)}), and {others[0]} is of another encoder",
+            f"no retriever is called {name[:60]!r} ({', '.join(RANKERS)}), and {others[0]} has no vectors of an "
+            "encoder of that name",
             param="retriever",
         )
-    return "dense"
+    return "dense" if all(one.encoder == name for one in settings.values()) else f"dense:{name}"
 
 
 def _as_text(rank: int, ranked: RankedPassage) -> str:

@@ -206,6 +206,15 @@ class Egress:
             self._refuse(outbound, place, judged)
         return await self._ask(outbound.as_passed(judged), place, judged)
 
+    async def fetch_here(self, call: NcbiCall, egress_context: EgressContext) -> RawReply:
+        """Return the reply of the built-in gateway, whatever the mode; nothing leaves for it.
+
+        Raises:
+            NcbiError: the gateway has no such record, or fails.
+        """
+        outbound = _OutboundCall(call, egress_context, classes_of(call, self._phrases))
+        return await self._ask(outbound, self._places.gateway.of(call))
+
     async def authorize_request(self, egress_context: EgressContext, request: OutboundRequest) -> None:
         """Authorize and count a request that is no NCBI call, right before it is sent.
 

@@ -18,7 +18,7 @@ from models.encoders.base import CrossEncoder, Encoder, EncoderOptions
 from models.encoders.registry import create_cross_encoder, create_encoder
 from retrieval.observer import NullObserver, RetrievalObserver
 from server.errors import EncoderUnknown
-from server.observability.instrumented import InstrumentedCrossEncoder, InstrumentedEncoder
+from server.observability.instrumented import InstrumentedCrossEncoder, instrumented
 from server.settings.retrieval import RetrievalSettings
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class EncoderPool:
         with self._loading:
             if name not in self._encoders:
                 loaded = _timed(name, lambda: create_encoder(name, self._options))
-                self._encoders[name] = InstrumentedEncoder(loaded, self._observer)
+                self._encoders[name] = instrumented(loaded, self._observer)
             return self._encoders[name]
 
     @property

@@ -12,12 +12,15 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from models.decoding.types import Call
 from models.encoders.base import Encoder, Floats, PassageText
 from retrieval.errors import NcbiRefusedByEgress
 from retrieval.graph.base import GraphStore
@@ -31,6 +34,7 @@ from retrieval.graph.spoke.source import CallOutcome, OutboundCall, SpokeSource
 from retrieval.graph.store.catalog import open_or_sample
 from retrieval.graph.store.reader import LocalGraph
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
+from retrieval.ncbi.session import NcbiSession
 from retrieval.observer import NullObserver, Tracer
 from server.egress.policy import EgressContext
 from server.egress.router import Egress, InboundReply, OutboundRequest
@@ -43,6 +47,9 @@ DEFAULT_BYTES: Final = 64 << 20
 _OVERHEAD: Final = 320
 # Between two batches, the one thread of the encoder serves other questions.
 _BATCH: Final = 128
+_SUMMARY: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esummary.fcgi?db=pubmed&retmode=json&id="
+_RECORDS_A_CALL: Final = 20
+_RETRACTIONS_S: Final = 3.0
 # Key of a text -> float16 [dim] as bytes.
 _Rows = dict[bytes, bytes]
 Encode = Callable[[Sequence[str]], Awaitable[Floats]]
@@ -364,6 +371,22 @@ class AnswerGraph:
 
     async def vectors(self, statements: Sequence[Statement]) -> Floats:
         return await (await self._service.opened()).graph.vectors(statements)
+
+    async def retracted(self, pmids: Sequence[str]) -> frozenset[str]:
+        """Return the articles that the records of this machine mark as retracted; nothing leaves for this.
+
+        An article without a record here, and one whose record cannot be read in time, is not among them.
+        """
+        fetch = partial(self._egress.fetch_here, egress_context=self._asker)
+        session = NcbiSession(fetch, self._egress.site_of("local-first"))
+        found: set[str] = set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_RETRACTIONS_S):
+                for first in range(0, len(pmids), _RECORDS_A_CALL):
+                    ids = ",".join(pmids[first : first + _RECORDS_A_CALL])
+                    reply = await session(Call(f"{_SUMMARY}{ids}", first))
+                    found.update(reply.record.get("retracted", ()))
+        return frozenset(found)
 
     async def _outside(self, spoke: Spoke, node: Node, local: Neighbourhood) -> Neighbourhood:
         async def before(departure: OutboundCall) -> None:

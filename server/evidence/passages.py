@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -23,8 +23,8 @@ from models.errors import ModelError
 from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.sample import NOTES, notes_namespaces
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.search.ranking import RANKERS, RankedPassage, Retriever
-from retrieval.corpus.search.searcher import Searcher, SearchOptions, default_retriever
+from retrieval.corpus.search.ranking import DENSE, RankedPassage, Retriever
+from retrieval.corpus.search.searcher import FusedLists, Searcher, SearchOptions, default_retriever, target_of
 from retrieval.lexical.fusion import reciprocal_rank_fusion
 from server.evidence.encoders import EncoderPool
 from server.jobs.queue import JobQueue
@@ -120,9 +120,8 @@ class PassageService:
         began = time.monotonic()
         searcher, namespaces = await self._searcher()
         search = _Search(searcher, namespaces, names, passage_query)
-        retriever, lists = await self._retrieval.run(lambda: search.run(queries))
-        seconds = time.monotonic() - began
-        return Gathered(namespaces=names, retriever=retriever, lists=lists, seconds=seconds)
+        found = await self._retrieval.run(lambda: search.run(queries))
+        return replace(found, seconds=time.monotonic() - began)
 
     async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
         """Compare sentences with a question; a part that is missing or fails is left out."""
@@ -228,21 +227,30 @@ class _Search:
     names: tuple[str, ...]
     passage_query: PassageQuery
 
-    def run(self, queries: Sequence[str]) -> tuple[str, tuple[tuple[RankedPassage, ...], ...]]:
+    def run(self, queries: Sequence[str]) -> Gathered:
         retriever = self.passage_query.retriever or self._usual()
-        views = [[query, *self._tail(query, retriever)] for query in queries]
+        fused = self.searcher.lists(self.names, retriever)
+        found = self._found(queries, retriever, fused)
+        return Gathered(
+            namespaces=self.names,
+            retriever=retriever,
+            lists=tuple(map(tuple, found)),
+            rankers=fused.rankers,
+            missing=fused.missing,
+        )
+
+    def _found(self, queries: Sequence[str], retriever: Retriever, lists: FusedLists) -> list[list[RankedPassage]]:
+        views = [[query, *self._tail(query, lists)] for query in queries]
         flat = [view for of_query in views for view in of_query]
         limit = self.passage_query.rerank or self.passage_query.k
         num_reranked = self.passage_query.k if self.passage_query.rerank else 0
         options = SearchOptions(k=limit, retriever=retriever, rerank=num_reranked)
         if len(flat) == len(queries):
-            found = self.searcher.search_many(flat, self.names, options)
-            return retriever, tuple(tuple(one) for one in found)
+            return self.searcher.search_many(flat, self.names, options)
         view_options = SearchOptions(k=self.passage_query.k, retriever=retriever)
         rankings = iter(self.searcher.search_many(flat, self.names, view_options))
         fused = [_fused([next(rankings) for _ in of_query]) for of_query in views]
-        pairs = zip(queries, fused, strict=True)
-        return retriever, tuple(tuple(self.searcher.finish(query, found, options)) for query, found in pairs)
+        return [self.searcher.finish(query, found, options) for query, found in zip(queries, fused, strict=True)]
 
     def _usual(self) -> Retriever:
         targets = []
@@ -251,26 +259,26 @@ class _Search:
                 targets.append(namespace.settings.targets)
         return default_retriever(targets)
 
-    def _tail(self, query: str, retriever: Retriever) -> list[str]:
+    def _tail(self, query: str, lists: FusedLists) -> list[str]:
         """Return the last sentences of a query if an encoder would truncate it, else nothing.
 
         A case description has its question at the end.
         """
-        if "dense" not in RANKERS[retriever]:
-            return []
-        truncating = [encoder for encoder in self._encoders() if _is_cut(query, encoder)]
+        truncating = [encoder for encoder in self._encoders(lists) if _is_cut(query, encoder)]
         if not truncating:
             return []
         narrowest = min(truncating, key=lambda encoder: encoder.fingerprint.max_query)
         tail = last_sentences(query, narrowest)
         return [tail] if tail and tail != query else []
 
-    def _encoders(self) -> list[Encoder]:
+    def _encoders(self, lists: FusedLists) -> list[Encoder]:
+        """Return the encoders of the rankings by vectors, each once."""
         found: dict[str, Encoder] = {}
-        for name in self.names:
+        for name in self.names if any(ranker.startswith(DENSE) for ranker in lists.rankers) else ():
             with self.namespaces.using(name) as namespace:
-                if namespace.settings.encoder:
-                    found[namespace.settings.encoder] = namespace.encoder
+                for target in (target_of(namespace, ranker) for ranker in lists.rankers):
+                    if encoder := namespace.settings.encoder_of(target):
+                        found[encoder] = namespace.dense(target).encoder
         return list(found.values())
 
 

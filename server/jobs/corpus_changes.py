@@ -5,8 +5,7 @@ Knows no HTTP.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -20,101 +19,152 @@ from retrieval.corpus.ingest.add import (
     remove,
     try_file,
 )
+from retrieval.corpus.ingest.cited_works import Grobid, keep_cited_works
 from retrieval.corpus.ingest.pubmed_sync import FetchReport, PubmedQuery, add_query, queries_of, update
 from retrieval.corpus.items import ParsedDocument, ReadOptions
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.verify import verify
+from retrieval.corpus.store.schema import document_of, document_text, spans_of, spans_text
+from retrieval.errors import RetrievalError
 from retrieval.types import FetchCall
 from server.egress.policy import EgressContext
 from server.egress.router import Egress
-from server.jobs.queue import Job, Outcome, Work
+from server.jobs.queue import Job, OrderedWork, Outcome, WorkOrder
 from server.jobs.uploads import Upload
 
 _MAX_LISTED: Final = 100
 _QueryRun = Callable[[FetchCall, ChangeHooks], Coroutine[Any, Any, list[FetchReport]]]
 
 
-def file_work(namespaces: Namespaces, name: str, upload: Upload, options: ReadOptions) -> Work:
-    """Return the work that adds an uploaded file.
+class CorpusChanges:
+    """Make the work of changes of namespaces, and do it: of this server's jobs, and of another's from their orders.
 
-    The upload's file name is its provenance: new content under the same name replaces the old.
-    """
-    file_options = replace(options, provenance=upload.filename)
-
-    def work(job: Job) -> Outcome:
-        result = try_file(namespaces, name, upload.path, file_options, watch_of(job))
-        return Outcome(_added(result.report) | _file(result), result.report.cancelled, result.refused)
-
-    return work
-
-
-def documents_work(namespaces: Namespaces, name: str, documents: Sequence[ParsedDocument]) -> Work:
-    return lambda job: added_outcome(add_items(namespaces, name, documents, watch_of(job)))
-
-
-def remove_work(namespaces: Namespaces, name: str, ids: Sequence[str]) -> Work:
-    return lambda job: added_outcome(remove(namespaces, name, ids, watch_of(job)))
-
-
-def verify_work(namespaces: Namespaces, name: str) -> Work:
-    """Return the work that verifies a namespace; it cannot be cancelled once it runs."""
-
-    def work(_: Job) -> Outcome:
-        report = verify(namespaces, name)
-        return Outcome({"whole": report.whole, **asdict(report), "faults": list(report.faults)})
-
-    return work
-
-
-class NcbiWork:
-    """Create jobs that query NCBI under the egress rules of the requesting key.
-
-    ``loop`` is the event loop that the client runs on.
+    A file is read under ``limits`` of the server that reads it, and a query leaves under the rules of the server that
+    sends it; ``egress`` None: it makes no calls. With ``grobid`` a PDF's references are read as well.
     """
 
-    def __init__(self, namespaces: Namespaces, name: str, egress: Egress, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, namespaces: Namespaces, limits: ReadOptions, egress: Egress | None, grobid: Grobid | None = None
+    ) -> None:
         self._namespaces = namespaces
-        self._name = name
+        self._limits = limits
         self._egress = egress
-        self._loop = loop
+        self._grobid = grobid
 
-    def query(self, query: PubmedQuery, egress_context: EgressContext) -> Work:
-        async def run(fetch: FetchCall, watch: ChangeHooks) -> list[FetchReport]:
-            return [await add_query(fetch, self._namespaces, self._name, query, watch)]
+    def file(self, upload: Upload, *, reader: str, ocr: str, licence: str) -> OrderedWork:
+        """Return the work that adds an uploaded file.
 
-        return lambda job: self._outcome(job, run, egress_context)
+        The upload's file name is its provenance: new content under the same name replaces the old.
+        """
+        arguments = {"reader": reader, "ocr": ocr, "licence": licence}
+        return OrderedWork(WorkOrder(arguments, upload.path), self.perform)
 
-    def update(self, egress_context: EgressContext) -> Work:
+    def documents(self, documents: Sequence[ParsedDocument]) -> OrderedWork:
+        rows = [[document_text(one.document), one.text, spans_text(one.spans), one.whole] for one in documents]
+        return OrderedWork(WorkOrder({"documents": rows}), self.perform)
+
+    def remove(self, ids: Sequence[str]) -> OrderedWork:
+        return OrderedWork(WorkOrder({"ids": list(ids)}), self.perform)
+
+    def verify(self) -> OrderedWork:
+        """Return the work that verifies a namespace; it cannot be cancelled once it runs."""
+        return OrderedWork(WorkOrder({}), self.perform)
+
+    def query(self, query: PubmedQuery, egress_context: EgressContext) -> OrderedWork:
+        arguments = {"query": asdict(query)} | _sender(egress_context)
+        return OrderedWork(WorkOrder(arguments), self.perform)
+
+    def update(self, egress_context: EgressContext) -> OrderedWork:
         """Return the work that repeats every stored query of the namespace and indexes what its indices lack.
 
         Without stored queries it only indexes.
         """
+        return OrderedWork(WorkOrder(_sender(egress_context)), self.perform)
 
-        async def run(fetch: FetchCall, watch: ChangeHooks) -> list[FetchReport]:
-            return await update(fetch, self._namespaces, self._name, watch)
+    def perform(self, job: Job, order: WorkOrder) -> Outcome:
+        """Do the work of an order, on a thread."""
+        name, arguments, watch = job.spec.namespace, order.arguments, watch_of(job)
+        if job.spec.kind == "file":
+            return self._file(job, order)
+        if job.spec.kind == "documents":
+            return added_outcome(add_items(self._namespaces, name, _documents(arguments["documents"]), watch))
+        if job.spec.kind == "remove":
+            return added_outcome(remove(self._namespaces, name, arguments["ids"], watch))
+        if job.spec.kind == "verify":
+            report = verify(self._namespaces, name)
+            return Outcome({"whole": report.whole, **asdict(report), "faults": list(report.faults)})
+        if job.spec.kind == "query":
+            query = PubmedQuery(**arguments["query"])
 
-        def work(job: Job) -> Outcome:
-            if queries_of(self._namespaces, self._name):
-                return self._outcome(job, run, egress_context)
-            done = catch_up(self._namespaces, self._name, watch_of(job))
-            return Outcome(
-                {"queries": [], "left": self._egress.departures_of(egress_context.request_id)} | _added(done),
-                done.cancelled,
-            )
+            async def run(fetch: FetchCall, watch: ChangeHooks) -> list[FetchReport]:
+                return [await add_query(fetch, self._namespaces, name, query, watch)]
 
-        return work
+            return self._fetched(job, run, arguments)
+        if job.spec.kind == "update":
+            return self._updated(job, arguments)
+        raise RetrievalError(f"this version of the server knows no job of the kind {job.spec.kind[:40]!r}")
 
-    def _outcome(self, job: Job, run: _QueryRun, egress_context: EgressContext) -> Outcome:
-        job_context = replace(egress_context, request_id=job.id)
+    def _file(self, job: Job, order: WorkOrder) -> Outcome:
+        if order.file is None:
+            raise RetrievalError("the file of this job is not there any more: send it again")
+        arguments = order.arguments
+        options = replace(
+            self._limits,
+            kind=arguments["reader"],
+            ocr=arguments["ocr"],
+            licence=arguments["licence"],
+            provenance=order.file.name,
+        )
+        name = job.spec.namespace
+        result = try_file(self._namespaces, name, order.file, options, watch_of(job))
+        told = _added(result.report) | _file(result)
+        if self._grobid is not None and result.refused is None and not result.report.cancelled:
+            works = keep_cited_works(self._namespaces, name, order.file, self._grobid, job.is_cancelled)
+            told["cited_works"] = asdict(works)
+        return Outcome(told, result.report.cancelled, result.refused)
+
+    def _updated(self, job: Job, arguments: Mapping[str, Any]) -> Outcome:
+        name = job.spec.namespace
+        if queries_of(self._namespaces, name):
+
+            async def run(fetch: FetchCall, watch: ChangeHooks) -> list[FetchReport]:
+                return await update(fetch, self._namespaces, name, watch)
+
+            return self._fetched(job, run, arguments)
+        done = catch_up(self._namespaces, name, watch_of(job))
+        left = self._egress.departures_of(job.id) if self._egress else []
+        return Outcome({"queries": [], "left": left} | _added(done), done.cancelled)
+
+    def _fetched(self, job: Job, run: _QueryRun, arguments: Mapping[str, Any]) -> Outcome:
+        egress = self._egress
+        if egress is None or job.loop is None:
+            raise RetrievalError("this server makes no calls")
+
+        async def fetch() -> list[FetchReport]:
+            # The mode of the key may be a lower one by now.
+            context = egress.admit(job.id, arguments["key_id"], arguments["mode"])
+            return await run(egress.fetch_for(context), watch_of(job))
+
         try:
-            done = job.run_on(self._loop, run(self._egress.fetch_for(job_context), watch_of(job)))
-            left = self._egress.departures_of(job.id)
+            done = job.run_on(job.loop, fetch())
+            left = egress.departures_of(job.id)
         finally:
             # Reported here too: a failed or cancelled job has no result, but what it sent has left the machine.
-            job.report({"left": self._egress.departures_of(job.id)})
-            self._egress.forget(job.id)
+            job.report({"left": egress.departures_of(job.id)})
+            egress.forget(job.id)
         cancelled = any(one.added.cancelled for one in done)
-        return Outcome({"queries": [_fetched(one) for one in done], "left": left}, cancelled)
+        return Outcome({"queries": [_query_result(one) for one in done], "left": left}, cancelled)
+
+
+def _sender(egress_context: EgressContext) -> dict[str, str]:
+    return {"key_id": egress_context.key_id, "mode": egress_context.mode}
+
+
+def _documents(rows: Sequence[Sequence[Any]]) -> list[ParsedDocument]:
+    return [
+        ParsedDocument(document_of(document), text, spans_of(spans), whole=bool(whole))
+        for document, text, spans, whole in rows
+    ]
 
 
 def watch_of(job: Job) -> ChangeHooks:
@@ -126,7 +176,11 @@ def added_outcome(added: ChangeReport) -> Outcome:
 
 
 def _progress(step: Progress) -> dict[str, Any]:
-    rates = {"documents_per_s": round(step.documents_per_s, 1), "passages_per_s": round(step.passages_per_s, 1)}
+    rates: dict[str, Any] = {
+        "documents_per_s": round(step.documents_per_s, 1),
+        "passages_per_s": round(step.passages_per_s, 1),
+        "remaining_s": None if step.remaining_s is None else round(step.remaining_s, 1),
+    }
     return asdict(step) | {"seconds": round(step.seconds, 1)} | rates
 
 
@@ -140,7 +194,7 @@ def _file(result: FileResult) -> dict[str, Any]:
     return {"file": result.file, "outcome": result.outcome}
 
 
-def _fetched(done: FetchReport) -> dict[str, Any]:
+def _query_result(done: FetchReport) -> dict[str, Any]:
     """Return the result of one query; lists are cut at a hundred entries, beside their full lengths."""
     listed = done.listed
     return {

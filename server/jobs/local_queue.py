@@ -11,17 +11,14 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from server.error_mapping import ErrorReply, error_reply
-from server.errors import JobNotFound, KeyOverloaded, TooManyRequests
-from server.jobs.queue import Job, JobLimits, JobSpec, JobState, JobStatus, Outcome, Work
-from server.observability.logging_setup import request_id
+from server.errors import JobNotFound, TooManyRequests
+from server.jobs.queue import Job, JobLimits, JobSpec, JobStatus, Perform, Work
+from server.jobs.work import CANCELLED, End, clean, end_of
 
 log = logging.getLogger(__name__)
-_End = tuple[JobState, Mapping[str, Any] | None, ErrorReply | None]
 
 
 class _Task:
@@ -46,7 +43,7 @@ class _Task:
     def begin(self, now: int) -> None:
         self._status = replace(self._status, state="running", started=now)
 
-    def end(self, end: _End, now: int) -> None:
+    def end(self, end: End, now: int) -> None:
         state, result, error = end
         self._status = replace(self._status, state=state, result=result, error=error, finished=now)
 
@@ -74,8 +71,12 @@ class LocalJobQueue:
         self._known: OrderedDict[str, _Task] = OrderedDict()
         self._closed = False
 
+    def start(self, perform: Perform) -> None:
+        """Do nothing: no other process has jobs here."""
+
     async def submit(self, spec: JobSpec, work: Work, cleanup: Callable[[], None] = lambda: None) -> JobStatus:
         task = _Task(Job(spec), work, cleanup, int(self._now()))
+        task.job.loop = asyncio.get_running_loop()
         with self._lock:
             if self._closed:
                 raise TooManyRequests("the server is about to end")
@@ -90,12 +91,7 @@ class LocalJobQueue:
             self._check_room(owner)
 
     def _check_room(self, owner: str) -> None:
-        if sum(task.job.spec.owner == owner for task in self._waiting) >= self._limits.waiting_per_key:
-            raise KeyOverloaded(
-                f"{self._limits.waiting_per_key} changes of this key are waiting already (retrieval.max_jobs_per_key)"
-            )
-        if len(self._waiting) >= self._limits.waiting:
-            raise TooManyRequests(f"{self._limits.waiting} changes are waiting already (retrieval.max_jobs)")
+        self._limits.check_room(len(self._waiting), sum(task.job.spec.owner == owner for task in self._waiting))
 
     async def get(self, job_id: str, owner: str) -> JobStatus:
         return self._find(job_id, owner).status
@@ -137,8 +133,8 @@ class LocalJobQueue:
             dropped = [task for task in tasks if task in self._waiting]
             self._waiting = [task for task in self._waiting if task not in dropped]
         for task in dropped:
-            self._clean(task)
-            self._finish(task, ("cancelled", None, None))
+            clean(task.job.id, task.cleanup)
+            self._finish(task, CANCELLED)
 
     def _start_waiting(self) -> None:
         """Start waiting jobs up to the limit; the caller holds the lock."""
@@ -167,42 +163,16 @@ class LocalJobQueue:
         return min(ready, key=lambda task: turns.get(task.job.spec.owner, 0), default=None)
 
     def _run(self, task: _Task) -> None:
-        request_id.set(task.job.id)
         task.begin(int(self._now()))
-        end: _End
-        try:
-            outcome = task.work(task.job)
-            end = self._end(task.job, outcome)
-        except concurrent.futures.CancelledError:
-            end = ("cancelled", None, None)
-        except Exception as error:
-            end = ("failed", None, self._failure(task.job, error))
-        self._clean(task)
+        end = end_of(task.job, task.work, self._conceal)
+        clean(task.job.id, task.cleanup)
         with self._lock:  # before the job reports its end: a client that then asks must find the namespace free
             self._running.pop(task.job.spec.namespace)
             if not self._closed:
                 self._start_waiting()
         self._finish(task, end)
 
-    def _end(self, job: Job, outcome: Outcome) -> _End:
-        if outcome.error is not None:
-            return "failed", outcome.result, self._failure(job, outcome.error)
-        return "cancelled" if outcome.cancelled else "done", outcome.result, None
-
-    def _failure(self, job: Job, error: Exception) -> ErrorReply:
-        reply = error_reply(error)
-        unknown = reply.code == "internal_error"
-        level = logging.ERROR if unknown else logging.INFO
-        log.log(level, "job failed: id=%s cause=%s", job.id, type(error).__name__, exc_info=error if unknown else None)
-        return replace(reply, message=self._conceal(reply.message))
-
-    def _clean(self, task: _Task) -> None:
-        try:
-            task.cleanup()
-        except OSError as fault:
-            log.error("job left files behind: id=%s cause=%s", task.job.id, fault.strerror)
-
-    def _finish(self, task: _Task, end: _End) -> None:
+    def _finish(self, task: _Task, end: End) -> None:
         task.end(end, int(self._now()))
         log.info("job: id=%s kind=%s outcome=%s", task.job.id, task.job.spec.kind, end[0])
         with self._lock:

@@ -9,10 +9,12 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from server.error_mapping import ErrorReply
+from server.errors import KeyOverloaded, TooManyRequests
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: Final[frozenset[JobState]] = frozenset(("done", "failed", "cancelled"))
@@ -32,6 +34,19 @@ class JobLimits:
     waiting_per_key: int = 32
     kept: int = 200
     grace_s: float = 10.0
+
+    def check_room(self, waiting: int, of_key: int) -> None:
+        """Check that one job more may wait where so many do, ``of_key`` of them of its key.
+
+        Raises:
+            TooManyRequests, KeyOverloaded: as ``JobQueue.submit`` says.
+        """
+        if of_key >= self.waiting_per_key:
+            raise KeyOverloaded(
+                f"{self.waiting_per_key} changes of this key are waiting already (retrieval.max_jobs_per_key)"
+            )
+        if waiting >= self.waiting:
+            raise TooManyRequests(f"{self.waiting} changes are waiting already (retrieval.max_jobs)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +117,15 @@ class JobStatus:
 class Job:
     """Connect the work of a job, which runs on a thread, with its queue.
 
-    Safe from many threads.
+    Safe from many threads. ``loop``: the event loop that the queue is called on, None before it has the job.
     """
 
-    def __init__(self, spec: JobSpec) -> None:
-        self.id = f"job-{uuid.uuid4().hex}"
+    def __init__(self, spec: JobSpec, job_id: str = "") -> None:
+        """Describe a new job, or with ``job_id`` one that another process submitted."""
+        self.id = job_id or f"job-{uuid.uuid4().hex}"
         self.spec = spec
         self.progress: Mapping[str, Any] | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._cancelled = threading.Event()
         self._on_cancel: list[Callable[[], None]] = []
         self._lock = threading.Lock()
@@ -162,16 +179,51 @@ def _stop(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
 Work = Callable[[Job], Outcome]
 
 
+@dataclass(frozen=True, slots=True)
+class WorkOrder:
+    """Describe the work of a job so that another process can do it too.
+
+    ``arguments``: what the job's kind needs, as JSON has it. ``file``: its uploaded file, under its own name.
+    """
+
+    arguments: Mapping[str, Any]
+    file: Path | None = None
+
+
+Perform = Callable[[Job, WorkOrder], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedWork:
+    """Do the work of an order; only such work outlives the process that submitted it."""
+
+    order: WorkOrder
+    perform: Perform
+
+    def __call__(self, job: Job) -> Outcome:
+        return self.perform(job, self.order)
+
+    def with_file(self, path: Path) -> OrderedWork:
+        """Return the work with another copy of its file."""
+        return replace(self, order=replace(self.order, file=path))
+
+
 class JobQueue(Protocol):
     """Queue and run jobs: few at once, one at a time for each namespace; keys take turns.
 
     The jobs of one key run in the order of their submission within each namespace. A key with many jobs delays another
     key's next one by no more than the jobs that run.
 
-    Called by the tasks of one event loop. The work of a job runs on a thread of the process that submitted it, as it
-    needs this process' uploaded files and NCBI client; the status of a job, and its cancellation, need not. Servers
-    that share a queue also share the rule of one job at a time for each namespace.
+    Called by the tasks of one event loop; work runs on threads. Servers that share a queue also share the rule of one
+    job at a time for each namespace, and may do the work of each other's ``OrderedWork``; any other work runs in the
+    process that submitted it, as it may need what that process has.
     """
+
+    def start(self, perform: Perform) -> None:
+        """Begin to run the jobs of other servers, and those that an ended server left, where servers share the queue.
+
+        ``perform`` does the work of their orders. Jobs of this process run without a start.
+        """
 
     async def submit(self, spec: JobSpec, work: Work, cleanup: Callable[[], None] = lambda: None) -> JobStatus:
         """Queue a job and return it.
@@ -225,4 +277,7 @@ class JobQueue(Protocol):
         """Return the number of jobs that run in this process; returns at once."""
 
     async def close(self) -> None:
-        """Accept no more jobs, cancel those of this process and wait a limited time for the running ones to stop."""
+        """Accept no more jobs and wait a limited time for the running ones of this process to stop.
+
+        Jobs that another process can do, or this one after a restart, go back to the queue; the others are cancelled.
+        """

@@ -23,7 +23,7 @@ Origin = Literal["sampled", "injected"]
 # answer stands in it. ``cut``: a limit ended the answer.
 AnswerOutcome = Literal["answered", "partial", "not_found", "abstained", "out_of_scope", "call_failed", "cut"]
 # By name, in the order of lists: who only needs the names does not wait for the methods' libraries.
-METHOD_NAMES: Final = ("genegpt", "kg-rag", "medrag", "i-medrag")
+METHOD_NAMES: Final = ("genegpt", "kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule")
 
 
 class MethodError(ArrowheadError):

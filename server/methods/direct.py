@@ -37,6 +37,7 @@ from server.methods.base import (
     usage_of,
     uses_chat_template,
 )
+from server.methods.shared.synthesis import chats, unable_to_chat
 
 # OpenAI's default for completions; a chat answer may run to the end of the context.
 _COMPLETION_TOKENS = 16
@@ -54,6 +55,8 @@ class Direct:
     def check(self, ask: AnswerRequest) -> None:
         for key in ask.options:
             raise OptionInvalid(f"arrowhead.{key}: the plain model has no such option", param=f"arrowhead.{key}")
+        if ask.prompt is None and not chats(self._lifecycle.card):
+            raise OptionInvalid(unable_to_chat(self._lifecycle.card), param="model")
         if ask.tools is not None:
             self._tool_format(self._lifecycle.get())
 

@@ -7,7 +7,16 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
-from models.encoders.base import CrossEncoder, Encoder, EncoderFingerprint, Floats, Metric, PassageText
+from models.encoders.base import (
+    Codes,
+    CrossEncoder,
+    Encoder,
+    EncoderFingerprint,
+    Floats,
+    Metric,
+    PassageText,
+    TokenEncoder,
+)
 from models.engines.base import Engine, OpenAiLayer, ServesOpenAi, Tokenizer
 from models.types import Delta, EngineStats, GenerateParams
 from retrieval.observer import RetrievalObserver
@@ -51,6 +60,33 @@ class InstrumentedEncoder:
 
     def count_query_tokens(self, text: str) -> int:
         return self._inner.count_query_tokens(text)
+
+
+class InstrumentedTokenEncoder(InstrumentedEncoder):
+    """Report the duration of encodings with tokens, too; implements ``TokenEncoder``."""
+
+    def __init__(self, inner: TokenEncoder, observer: RetrievalObserver) -> None:
+        super().__init__(inner, observer)
+        self._with_tokens = inner
+
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[Floats]]:
+        began = time.monotonic()
+        found = self._with_tokens.encode_queries_with_tokens(texts)
+        self._observer.encoded("query", len(texts), time.monotonic() - began)
+        return found
+
+    def encode_passages_with_tokens(self, passages: Sequence[PassageText]) -> tuple[Floats, list[Codes]]:
+        began = time.monotonic()
+        found = self._with_tokens.encode_passages_with_tokens(passages)
+        self._observer.encoded("passage", len(passages), time.monotonic() - began)
+        return found
+
+
+def instrumented(encoder: Encoder, observer: RetrievalObserver) -> Encoder:
+    """Wrap an encoder; what is wrapped offers tokens where the encoder does."""
+    if isinstance(encoder, TokenEncoder):
+        return InstrumentedTokenEncoder(encoder, observer)
+    return InstrumentedEncoder(encoder, observer)
 
 
 class InstrumentedCrossEncoder:

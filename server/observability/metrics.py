@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from models.decoding.types import CallStatus
 from models.errors import ArrowheadError
 from models.types import EngineStats
-from retrieval.corpus.search.ranking import Retriever
+from retrieval.corpus.search.ranking import RANKERS
 from retrieval.observer import NULL_PART, Encoded, PartName, SpanAttributes, TraceSpan
 from retrieval.types import Endpoint
 from server.admission import Admission
@@ -148,7 +148,7 @@ def _stats(lifecycle: EngineLifecycle) -> EngineStats:
 
 
 def engine_kind(lifecycle: EngineLifecycle) -> str:
-    """Return ``vllm``, ``transformers`` or ``scripted``, "" while there is no engine."""
+    """Return ``vllm``, ``transformers``, ``remote`` or ``scripted``, "" while there is no engine."""
     try:
         engine = lifecycle.get()
     except ArrowheadError:
@@ -159,7 +159,7 @@ def engine_kind(lifecycle: EngineLifecycle) -> str:
 _CODES: Final = frozenset(code for _, _, code in TABLE.values()) | {"unknown_url"}
 _ENDPOINTS: Final = frozenset(get_args(Endpoint))
 _STATUSES: Final = frozenset(get_args(CallStatus))
-_RETRIEVERS: Final = frozenset(get_args(Retriever))
+_RETRIEVERS: Final = frozenset(RANKERS)
 _OTHER: Final = "other"
 # Class name of a failure -> value of the label ``outcome``.
 FAILURES: Final = {

@@ -26,7 +26,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from models.decoding.types import CallStatus
-from retrieval.corpus.search.ranking import Retriever
+from retrieval.corpus.search.ranking import RANKERS
 from retrieval.errors import NcbiError
 from retrieval.ncbi.calls.urls import OutgoingRequest
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
@@ -53,7 +53,7 @@ _KINDS: Final[dict[PartName, dict[str, str]]] = {
 _NAMES: Final = {"tool": "gen_ai.tool.name"}
 # The only texts of a part that a span holds, whatever is reported.
 _WORDS: Final = frozenset(
-    (*get_args(Endpoint), *get_args(CallStatus), *get_args(Retriever), "here", "spoke", "dictionary", "model")
+    (*get_args(Endpoint), *get_args(CallStatus), *RANKERS, "here", "spoke", "dictionary", "model")
 )
 _ENCODINGS: Final[dict[Encoded, str]] = {"query": "encode", "passage": "encode", "pair": "rerank"}
 

@@ -19,18 +19,20 @@ import uvicorn
 
 from models.engines.base import Engine
 from server.app import create_app
-from server.auth.api_keys import Keyring, require_keys
+from server.auth.api_keys import require_keys
 from server.egress.policy import EgressPolicy
 from server.printable import unescaped
 from server.serving.connections import configure_listener, with_slow_client_limits
 from server.serving.key_summary import access_lines, named_keys
 from server.settings.loading import SettingsInvalid, variable_name
+from server.settings.paths import namespaces_dir
 from server.settings.schema import Settings
 from server.settings.server import ServerSettings
-from server.wiring.bootstrap import build_services
+from server.wiring.bootstrap import Opened, build_services
 from server.wiring.data_files import protect_data
-from server.wiring.keys import open_keyring
+from server.wiring.data_folder import DataFolder
 from server.wiring.services import Services
+from server.wiring.state import open_database, open_keyring
 
 log = logging.getLogger(__name__)
 # Time to send the last chunks of ended answers.
@@ -111,18 +113,24 @@ def run_server(settings: Settings) -> int:
     It is 1 where the model could not be loaded or its restarts were exhausted.
 
     Raises:
-        SettingsInvalid: the address cannot be bound, or is open to other machines without a key.
+        SettingsInvalid: the address cannot be bound, or is open to other machines without a key; or another server
+            uses the data folder.
         ArrowheadError: another error at start-up.
     """
-    keyring = open_keyring(settings)
+    database = open_database(settings)
+    keyring = open_keyring(settings, database)
     require_keys(settings, keyring)
     protect_data(settings)  # after the check of the key file, which says whether others could write it
     listener = listen(settings.server)
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(settings, keyring, listener))
-    except KeyboardInterrupt:
-        return 0
+        folder = DataFolder(namespaces_dir(settings))
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                return runner.run(_serve(settings, Opened(keyring, database, folder.name), listener))
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            folder.close()
     finally:
         listener.close()
 
@@ -152,8 +160,8 @@ def listen(server: ServerSettings) -> socket.socket:
     return listener
 
 
-async def _serve(settings: Settings, keyring: Keyring, listener: socket.socket) -> int:
-    services = build_services(settings, keyring)
+async def _serve(settings: Settings, opened: Opened, listener: socket.socket) -> int:
+    services = build_services(settings, opened)
     services.lifecycle.when_loaded(_freeze_heap)
     server = DrainingServer(http_config(services), services)
     announcer = asyncio.create_task(_announce(services, address_of(listener)))

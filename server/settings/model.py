@@ -6,23 +6,43 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from server.settings.base import Seconds, SettingsGroup
+from models.engines.options import is_private
+from server.settings.base import Seconds, SettingsGroup, web_address
 
 
 class ModelSettings(SettingsGroup):
     """Configure the model and its engine."""
 
-    name: str | None = Field(default=None, description="directory or hub id; unset serves the embedded model")
+    name: str | None = Field(default=None, description="directory, GGUF file, hub id or shipped model; unset: default")
+    data_dir: Path | None = Field(
+        default=None, description="fetched and converted models; unset: below the user's data"
+    )
     served_name: str | None = Field(default=None, description="name clients use")
     revision: str | None = Field(default=None, description="hub revision")
     allow_download: bool = Field(default=False, description="fetch a hub id that is not here yet")
+    hub_url: str = Field(
+        default="https://huggingface.co", pattern=r"^https?://[^\s/]+$", description="hub of `arrowhead models pull`"
+    )
     prompt_form: Literal["base", "chat"] | None = Field(
         default=None, description="unset: chat where the model's tokenizer has a chat template"
     )
-    engine: Literal["auto", "transformers", "vllm", "scripted"] = "auto"
+    engine: Literal["auto", "transformers", "vllm", "remote", "scripted"] = "auto"
+    urls: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="vLLM replicas, or a router before them, of the remote engine; http://a:8000,http://b:8000",
+    )
+    remote_name: str | None = Field(default=None, description="the model's name at the replicas; unset: the same")
+    api_key: SecretStr | None = Field(default=None, description="key of the replicas (vllm serve --api-key)")
+    ca_file: Path | None = Field(default=None, description="certificates that the replicas' are checked against")
+    allow_http: bool = Field(default=False, description="send prompts unencrypted to addresses that are not private")
+    replica_silence_s: Seconds = Field(
+        default=120.0, description="a replica that sends nothing for so long is given up"
+    )
+    replica_wait_s: Seconds = Field(default=15.0, description="a request waits so long for a replica; then 503")
+    replica_start_s: Seconds = Field(default=900.0, description="the start waits so long for the first replica")
     script: Path | None = Field(default=None, description="replies of the scripted engine (tests and development)")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
@@ -40,7 +60,11 @@ class ModelSettings(SettingsGroup):
         default=None, pattern=r"^[a-z0-9_]+$", description="vLLM's name of a format; unset reads it from the checkpoint"
     )
     lora_adapters: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="adapters served beside the model (vLLM); name=folder,name=folder"
+        default=(), description="adapters by name, on vLLM served beside the model; name=folder,name=folder"
+    )
+    adapter: str | None = Field(
+        default=None,
+        description="LoRA adapter with which the model answers: folder, name of lora_adapters, shipped one or none",
     )
     max_lora_rank: int = Field(default=16, ge=1, le=512, description="the largest rank of the adapters")
     restarts: int = Field(default=3, ge=0, le=100, description="tries to bring a dead engine back, in a window")
@@ -50,7 +74,7 @@ class ModelSettings(SettingsGroup):
     reasoning_parser: str | None = Field(default=None, description="vLLM's name for how the model writes thoughts")
     chat_template: Path | None = Field(default=None, description="Jinja file in place of the model's own (vLLM)")
 
-    @field_validator("lora_adapters", mode="before")
+    @field_validator("lora_adapters", "urls", mode="before")
     @classmethod
     def _comma_list(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -67,6 +91,16 @@ class ModelSettings(SettingsGroup):
                 raise ValueError(f"two adapters are called {name!r}")
         return adapters
 
+    @field_validator("urls")
+    @classmethod
+    def _addresses(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        if any(web_address(url).path not in ("", "/") for url in urls):
+            raise ValueError("each is an address without a path, as https://replica-1:8000")
+        plain = tuple(url.rstrip("/") for url in urls)
+        if len(set(plain)) < len(plain):
+            raise ValueError("an address is there twice")
+        return plain
+
     @property
     def lora_folders(self) -> dict[str, Path]:
         """Return the folder of each LoRA adapter by its name."""
@@ -74,10 +108,30 @@ class ModelSettings(SettingsGroup):
         return {name: Path(folder).expanduser() for name, _, folder in pairs}
 
     @model_validator(mode="after")
+    def _urls_fit_engine(self) -> Self:
+        if (self.engine == "remote") != bool(self.urls):
+            raise ValueError("urls: the engine 'remote' needs the addresses of its replicas, and no other takes any")
+        public = [url for url in self.urls if url.startswith("http://") and _is_public(web_address(url).hostname or "")]
+        if public and not self.allow_http:
+            raise ValueError(
+                f"urls: {public[0]} would send prompts unencrypted to an address that is not private: use https, or "
+                "set model.allow_http"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _script_fits_engine(self) -> Self:
         if (self.engine == "scripted") != (self.script is not None):
             raise ValueError("script: the engine 'scripted' needs a script file, and no other engine takes one")
         return self
+
+
+def _is_public(host: str) -> bool:
+    """Return whether a host is an address beyond private networks; names are looked up when the engine starts."""
+    try:
+        return not is_private(host)
+    except ValueError:
+        return False
 
 
 class LoopSettings(SettingsGroup):

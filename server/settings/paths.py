@@ -24,5 +24,13 @@ def keys_file(settings: Settings) -> Path:
     return settings.server.keys_file or xdg_dir("data") / "keys.json"
 
 
+def models_dir(settings: Settings) -> Path:
+    return settings.model.data_dir or xdg_dir("data") / "models"
+
+
 def namespaces_dir(settings: Settings) -> Path:
     return settings.retrieval.data_dir or xdg_dir("data") / "namespaces"
+
+
+def reviews_dir() -> Path:
+    return xdg_dir("data") / "reviews"

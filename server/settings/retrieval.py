@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from server.settings.base import SettingsGroup, web_address
+from server.settings.server import is_loopback
 
 
 class GraphSettings(SettingsGroup):
@@ -78,10 +79,25 @@ class RetrievalSettings(SettingsGroup):
         default=10.0, ge=0, le=3600, description="processor seconds for each MiB of a file, beyond file_timeout_s"
     )
     file_memory_mib: int = Field(default=2048, ge=256, le=1_048_576, description="memory of the process that reads it")
+    grobid_url: str | None = Field(
+        default=None, description="a GROBID service on this machine, as http://127.0.0.1:8070; tells what PDFs cite"
+    )
+    grobid_timeout_s: float = Field(default=60.0, gt=0, le=3600, description="one PDF at GROBID")
     jobs_at_once: int = Field(default=2, ge=1, le=64, description="changes of namespaces at once, one of each")
     max_jobs: int = Field(default=64, ge=1, le=10_000, description="changes that may wait; more are refused with 429")
     max_jobs_per_key: int = Field(default=32, ge=1, le=10_000, description="of them, those of one key")
     kept_jobs: int = Field(default=200, ge=1, le=100_000, description="ended changes that can still be asked for")
+
+    @field_validator("grobid_url")
+    @classmethod
+    def _local_service(cls, url: str | None) -> str | None:
+        """Accept a loopback address alone: whole documents are sent there, and no egress mode lets them leave."""
+        if not url:
+            return None
+        parts = web_address(url)
+        if not is_loopback(parts.hostname or ""):
+            raise ValueError("must be an address of this machine, as http://127.0.0.1:8070; documents do not leave it")
+        return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/api"), "", ""))
 
     @field_validator("encoders", mode="before")
     @classmethod

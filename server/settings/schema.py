@@ -17,7 +17,7 @@ from server.settings.model import LoopSettings, ModelSettings
 from server.settings.ncbi import NCBI_HOME, GatewaySettings, NcbiSettings
 from server.settings.observability import LogSettings, TraceSettings, TracingSettings
 from server.settings.retrieval import GraphSettings, RetrievalSettings
-from server.settings.server import ServerSettings, is_loopback
+from server.settings.server import ServerSettings, StateSettings, is_loopback
 from server.types import key_id
 
 
@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     )
 
     server: ServerSettings = ServerSettings()
+    state: StateSettings = StateSettings()
     model: ModelSettings = ModelSettings()
     ncbi: NcbiSettings = NcbiSettings()
     egress: EgressSettings = EgressSettings()

@@ -6,7 +6,7 @@ import re
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
@@ -103,3 +103,33 @@ class ServerSettings(SettingsGroup):
     @classmethod
     def _origins_are_named(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(origin_of(text) for text in origins)
+
+
+class StateSettings(SettingsGroup):
+    """Configure where the state lies that several servers can share: keys, rate limits, traces, jobs."""
+
+    url: SecretStr | None = Field(
+        default=None, description="postgresql://USER:PASSWORD@HOST/DATABASE; unset: files and memory of this machine"
+    )
+    connections: int = Field(default=8, ge=1, le=200, description="connections of this server to the database")
+    timeout_s: Seconds = Field(default=5.0, description="for one statement, and for a connection")
+    max_trace_age_s: float = Field(default=604_800.0, gt=0, description="traces of the database are deleted after that")
+
+    max_file_bytes: int = Field(
+        default=4_294_967_296, ge=1024, description="files that wait in the database for a job; more are refused"
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _is_protected(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is None or not url.get_secret_value():
+            return None
+        parts = urlsplit(url.get_secret_value())
+        if parts.scheme not in {"postgresql", "postgres"}:
+            raise ValueError("must be a postgresql:// address")
+        options = parse_qs(parts.query)
+        hosts = options.get("host") or [parts.hostname or ""]
+        stays = all(host == "" or host.startswith("/") or is_loopback(host) for host in hosts)
+        if not stays and options.get("sslmode", [""])[-1] not in {"require", "verify-ca", "verify-full"}:
+            raise ValueError("keys and questions would pass the network unencrypted: add ?sslmode=verify-full")
+        return url

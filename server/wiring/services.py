@@ -13,8 +13,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from models.catalog import CHAT
 from models.engines.base import Engine, ServesOpenAi
 from models.engines.options import DEFAULT_SEQS
+from retrieval.references.styles import ReferenceStyles
 from server.admission import Admission, AdmissionLimits, Ticket
 from server.auth.api_keys import Keyring
 from server.auth.namespace_scopes import NamespaceAccess
@@ -24,6 +26,7 @@ from server.egress.router import Egress
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import ModelUnknown, Unauthorized
 from server.evidence.passages import PassageService, Retrieval
+from server.jobs.corpus_changes import CorpusChanges
 from server.methods.base import AnswerRequest, Method
 from server.methods.shared.synthesis import Synthesis, served_syntheses
 from server.observability.setup import Observability, metrics_only
@@ -32,7 +35,7 @@ from server.settings.schema import Settings
 from server.traces import TraceStore
 from server.types import id_of_digest
 from server.wiring.gpu_memory import preload
-from server.wiring.retrieval import uses_card
+from server.wiring.retrieval import grobid_of, read_options, uses_card
 
 log = logging.getLogger(__name__)
 DIRECT = "direct"
@@ -67,6 +70,7 @@ class Components:
     methods: Mapping[str, Method]
     traces: TraceStore
     retrieval: Retrieval
+    styles: ReferenceStyles = field(default_factory=ReferenceStyles)
     adapters: Mapping[str, Method] = field(default_factory=dict)
     passages: PassageService | None = None
     egress: Egress | None = None
@@ -83,33 +87,23 @@ class Services:
         self.settings = components.settings
         self.lifecycle = components.lifecycle
         self.traces = components.traces
+        self.styles = components.styles
         self.egress = components.egress
         self.retrieval = components.retrieval
         self.passages = components.passages or PassageService(components.retrieval, components.settings.retrieval)
         self.encoders = components.retrieval.encoders
+        of_files = components.settings.retrieval
+        self.changes = CorpusChanges(
+            components.retrieval.namespaces, read_options(of_files), components.egress, grobid_of(of_files)
+        )
         secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
         self.keyring = components.keyring or Keyring(secrets)
         self.rates = components.rates
         self.access = NamespaceAccess(components.retrieval.namespaces)
         self.observability = components.observability
         self.observer = components.observability.observer
-        card = components.lifecycle.card
-        base = card.name
-        served = (
-            ServedModel(
-                base if name == DIRECT else f"{base}:{name}",
-                of,
-                name,
-                ("generated",) if name == DIRECT else served_syntheses(name, card),
-            )
-            for name, of in components.methods.items()
-        )
-        self._served = {one.id: one for one in served}
+        self._served = _served(components)
         self.adapters = frozenset(components.adapters)
-        for name, method in components.adapters.items():
-            if name in self._served:
-                raise SettingsInvalid(f"model.lora_adapters: {name} is the name of a model here already")
-            self._served[name] = ServedModel(name, method, DIRECT, ("generated",))
         self._closers = components.closers
         self.created = int(time.time())
         self.admission = Admission(admission_limits(components.settings))
@@ -192,6 +186,10 @@ class Services:
         """Start to load the model; requests get 503 until it is ready."""
         self._loading = asyncio.create_task(self._load())
 
+    def start_jobs(self) -> None:
+        """Begin to do the work of jobs that another server, or an earlier start of this one, left."""
+        self.retrieval.jobs.start(self.changes.perform)
+
     async def _load(self) -> None:
         """Load what shares a GPU with the engine first, as the engine takes the memory that is left."""
         chosen = self.settings.retrieval
@@ -240,3 +238,22 @@ def admission_limits(settings: Settings) -> AdmissionLimits:
         tokens=server.max_tokens_held,
         max_wait_s=server.max_wait_s,
     )
+
+
+def _served(components: Components) -> dict[str, ServedModel]:
+    """Return the base model, the methods over it and its adapters, by their ids.
+
+    Raises:
+        SettingsInvalid: an adapter has the name of another one.
+    """
+    card = components.lifecycle.card
+    found: dict[str, ServedModel] = {}
+    for name, method in components.methods.items():
+        served_id = card.name if name == DIRECT else f"{card.name}:{name}"
+        syntheses = served_syntheses(CHAT if name == DIRECT else name, card)
+        found[served_id] = ServedModel(served_id, method, name, syntheses)
+    for name, method in components.adapters.items():
+        if name in found:
+            raise SettingsInvalid(f"model.lora_adapters: {name} is the name of a model here already")
+        found[name] = ServedModel(name, method, DIRECT, ("generated",))
+    return found

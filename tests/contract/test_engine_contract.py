@@ -7,17 +7,23 @@ import importlib.util
 import json
 import random
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from replica_server import Behaviour, Replica
+from vllm_replica import vllm_replicas
 
 from models.catalog import ModelCard
+from models.decoding.grammar import forced_call_grammar
+from models.decoding.identifier_grammar import identifier_grammar
+from models.decoding.quote_grammar import quote_grammar, quote_line
 from models.engines.base import Engine
-from models.engines.options import EngineOptions
+from models.engines.options import EngineOptions, RemoteOptions
 from models.engines.registry import create_engine
 from models.engines.scripted_engine import ScriptedEngine
 from models.errors import ContextTooLong, GrammarInvalid, UnsupportedParam
@@ -50,18 +56,54 @@ def build_engine(kind: str, directory: Path, vllm_device: str = "cpu") -> Engine
     return create_engine("transformers", card, options)
 
 
+def over(urls: Sequence[str], directory: Path) -> Engine:
+    """The remote engine, with the tokenizer of ``directory``."""
+    card = ModelCard(name="tiny", source=str(directory), context_length=CONTEXT)
+    remote = RemoteOptions(urls=tuple(urls), start_s=300.0)
+    return create_engine("remote", card, EngineOptions(max_num_seqs=SLOTS, remote=remote))
+
+
+@asynccontextmanager
+async def remote_engine(kind: str, directory: Path) -> AsyncIterator[Engine]:
+    """The remote engine over two stand-ins that share a transformers engine, or over two real replicas."""
+    async with AsyncExitStack() as stack:
+        if kind == "remote-vllm":
+            options = ("--max-model-len", str(CONTEXT), "--max-num-seqs", str(SLOTS))
+            real = stack.enter_context(vllm_replicas(2, directory, "tiny", options))
+            yield over([one.url for one in real], directory)
+            return
+        inner = build_engine("transformers", directory)
+        await inner.start()
+        stack.push_async_callback(inner.close)
+        vocabulary = json.loads((directory / "config.json").read_text())["vocab_size"]
+        stand_ins = [await Replica(inner, Behaviour(vocabulary=vocabulary)).start() for _ in range(2)]
+        for one in stand_ins:
+            stack.push_async_callback(one.stop)
+        yield over([one.url for one in stand_ins], directory)
+
+
 @pytest_asyncio.fixture(
     scope="module",
     loop_scope="module",
-    params=["scripted", "transformers", pytest.param("vllm", marks=[pytest.mark.vllm, pytest.mark.timeout(900)])],
+    params=[
+        "scripted",
+        "transformers",
+        "remote",
+        pytest.param("vllm", marks=[pytest.mark.vllm, pytest.mark.timeout(900)]),
+        pytest.param("remote-vllm", marks=[pytest.mark.vllm, pytest.mark.long, pytest.mark.timeout(900)]),
+    ],
 )
 async def engine(request: pytest.FixtureRequest, tiny_llama: Path) -> AsyncIterator[Engine]:
-    if request.param == "vllm" and importlib.util.find_spec("vllm") is None:
+    if "vllm" in request.param and importlib.util.find_spec("vllm") is None:
         pytest.skip("the vLLM package is not installed")
-    engine = build_engine(request.param, tiny_llama, request.config.getoption("--vllm-device"))
-    await engine.start()
-    yield engine
-    await engine.close()
+    async with AsyncExitStack() as stack:
+        if request.param.startswith("remote"):
+            engine = await stack.enter_async_context(remote_engine(request.param, tiny_llama))
+        else:
+            engine = build_engine(request.param, tiny_llama, request.config.getoption("--vllm-device"))
+        await engine.start()
+        stack.push_async_callback(engine.close)
+        yield engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +128,12 @@ class Answer:
 _counter = iter(range(10**9))
 
 
-async def answer(engine: Engine, prompt: str | list[int], **params: Any) -> Answer:
+async def answer(engine: Engine, prompt: str | list[int], of: str = "", **params: Any) -> Answer:
+    """Generate once; ``of`` names the answer that several generations belong to."""
     ids = prompt if isinstance(prompt, list) else engine.tokenizer.encode(prompt)
     wanted = GenerateParams(**{"max_tokens": 40, "ignore_eos": True, **params})
-    return Answer([delta async for delta in engine.generate(ids, wanted, f"contract-{next(_counter)}")])
+    request_id = f"{of}-s{next(_counter)}" if of else f"contract-{next(_counter)}"
+    return Answer([delta async for delta in engine.generate(ids, wanted, request_id)])
 
 
 def long_prompt(engine: Engine, tag: str, num_tokens: int) -> list[int]:
@@ -205,9 +249,9 @@ async def test_many_requests_at_once_are_as_good_as_alone(engine: Engine) -> Non
 async def test_cached_prefix_is_counted_and_not_computed_again(engine: Engine) -> None:
     """The second request with the same prompt computes less than one block and a token of it."""
     prompt = long_prompt(engine, "cached", 4 * engine.block_size + 5)
-    first = await answer(engine, prompt)
+    first = await answer(engine, prompt, of="cached")
     before = engine.stats().prompt_tokens_computed
-    second = await answer(engine, prompt)
+    second = await answer(engine, prompt, of="cached")
     computed = engine.stats().prompt_tokens_computed - before
 
     assert first.last.num_prompt_tokens == second.last.num_prompt_tokens == len(prompt)
@@ -220,9 +264,9 @@ async def test_cached_prefix_is_counted_and_not_computed_again(engine: Engine) -
 async def test_resume_computes_the_injected_tokens_and_at_most_one_block(engine: Engine) -> None:
     """Prompt, answer and injected text resubmitted: only what is new is computed."""
     prompt = long_prompt(engine, "resume", 3 * engine.block_size + 9)
-    first = await answer(engine, prompt, max_tokens=engine.block_size + 3)
+    first = await answer(engine, prompt, of="resume", max_tokens=engine.block_size + 3)
     injected = engine.tokenizer.encode("[5699,8138,19171]\n")
-    resumed = await answer(engine, [*prompt, *first.ids, *injected])
+    resumed = await answer(engine, [*prompt, *first.ids, *injected], of="resume")
 
     recomputed = resumed.last.num_prompt_tokens - resumed.last.num_cached_tokens
     assert recomputed <= len(injected) + engine.block_size
@@ -231,10 +275,10 @@ async def test_resume_computes_the_injected_tokens_and_at_most_one_block(engine:
 async def test_cache_salt_separates_prefixes(engine: Engine) -> None:
     """A prefix cached under one salt is not found under another, nor without one."""
     prompt = long_prompt(engine, "salted", 2 * engine.block_size + 5)
-    await answer(engine, prompt, cache_salt="one")
-    other = await answer(engine, prompt, cache_salt="two")
-    none = await answer(engine, prompt)
-    same = await answer(engine, prompt, cache_salt="one")
+    await answer(engine, prompt, of="salted", cache_salt="one")
+    other = await answer(engine, prompt, of="salted", cache_salt="two")
+    none = await answer(engine, prompt, of="salted")
+    same = await answer(engine, prompt, of="salted", cache_salt="one")
 
     assert (other.last.num_cached_tokens, none.last.num_cached_tokens) == (0, 0)
     assert same.last.num_cached_tokens == 2 * engine.block_size
@@ -361,12 +405,75 @@ async def test_structural_tag_can_end_in_one_whole_token(engine: Engine) -> None
         assert got.last.stop_reason == "]->"
 
 
+FORCED_CALL = r"https://eutils\.ncbi\.nlm\.nih\.gov/entrez/eutils/esearch\.fcgi\?db=(gene|snp)&retmax=5&term=[A-Z]{3}"
+
+
+async def test_text_without_a_choice_keeps_limits_stop_strings_and_ids(engine: Engine) -> None:
+    """An engine may append what a grammar forces without decoding it; limits and stop strings hold inside of it."""
+    if isinstance(engine, ScriptedEngine):
+        pytest.skip("the scripted engine writes its script; it has no logits to mask")
+    grammar = forced_call_grammar(FORCED_CALL, engine.tokenizer)
+    whole = await answer(engine, PROMPT, grammar=grammar, stop=("]->",), max_tokens=200)
+    assert re.fullmatch(rf"\[{FORCED_CALL}", whole.text)
+    assert engine.tokenizer.decode(whole.ids).startswith(whole.text)
+    for most in (2, 9, 17):
+        cut = await answer(engine, PROMPT, grammar=grammar, max_tokens=most)
+        assert (cut.ids, cut.last.finish_reason) == (whole.ids[:most], "length")
+    stopped = await answer(engine, PROMPT, grammar=grammar, stop=(".nih.", "]->"), max_tokens=200)
+    assert (stopped.text, stopped.last.stop_reason) == ("[https://eutils.ncbi.nlm", ".nih.")
+    reported = await answer(engine, PROMPT, grammar=grammar, stop=("]->",), max_tokens=200, logprobs=0)
+    assert [one.token_id for delta in reported.deltas for one in delta.logprobs or ()] == reported.ids
+
+
+HARD_TEXTS = (
+    'He said "no" \\ {x} | [a-z]+ (?:y)* ::= // # $1 ^a$ <|eos|> é αβ 😀 ~`',
+    "Protamine reverses heparin.",
+    "Protamine reverses heparin. Slowly.",
+)
+
+
+async def test_quotes_are_verbatim_and_under_their_number(engine: Engine) -> None:
+    """Twenty sampled texts of a random model quote whole texts of the passage that they name, or nothing."""
+    if isinstance(engine, ScriptedEngine):
+        pytest.skip("the scripted engine writes its script; it has no logits to mask")
+    grammar = quote_grammar({1: HARD_TEXTS[:1], 20: HARD_TEXTS[1:]}, most=1, endings=("Answer: A",), nothing="None.")
+    got = await asyncio.gather(
+        *(
+            answer(engine, PROMPT, grammar=grammar, temperature=1.0, seed=i, ignore_eos=False, max_tokens=400)
+            for i in range(20)
+        )
+    )
+    lines = {quote_line(HARD_TEXTS[0], 1), *(quote_line(text, 20) for text in HARD_TEXTS[1:])}
+    assert {one.last.finish_reason for one in got} == {"stop"}
+    written = [one.text.split("\n") for one in got if one.text != "None."]
+    assert len(written) > 2
+    assert all(texts[-1] == "Answer: A" and len(texts) == 2 for texts in written)
+    assert {line for texts in written for line in texts[:-1]} <= lines
+
+
+async def test_only_listed_identifiers_are_written(engine: Engine) -> None:
+    """A random model writes words, and of names and numbers those of the list alone."""
+    if isinstance(engine, ScriptedEngine):
+        pytest.skip("the scripted engine writes its script; it has no logits to mask")
+    grammar = identifier_grammar(("TP53", "5 mg", "rs334"), ("[1]",))
+    got = await asyncio.gather(
+        *(
+            answer(engine, PROMPT, grammar=grammar, temperature=1.0, seed=i, ignore_eos=False, max_tokens=60)
+            for i in range(8)
+        )
+    )
+    rest = [re.sub(r"(?<=[ (“\n])(?:TP53|5 mg|rs334)(?=[ .,;:)!?”\n])|\[1\]", "", one.text) for one in got]
+    # What the limit has cut may end within one.
+    assert [text for text in rest if re.search(r"\d|[A-Z]{2}", text[:-8])] == []
+
+
 async def test_broken_grammar_is_refused(engine: Engine) -> None:
     """A regex that does not compile raises GrammarInvalid; the engine lives on."""
     if isinstance(engine, ScriptedEngine):
         pytest.skip("the scripted engine compiles no grammars")
-    with pytest.raises(GrammarInvalid):
-        await answer(engine, PROMPT, grammar=Grammar("regex", "(unclosed"))
+    for broken in (Grammar("regex", "(unclosed"), Grammar("lark", 'start: "unclosed')):
+        with pytest.raises(GrammarInvalid):
+            await answer(engine, PROMPT, grammar=broken)
 
     assert (await answer(engine, PROMPT, max_tokens=2)).ids
 
@@ -378,7 +485,7 @@ async def test_broken_grammar_is_refused(engine: Engine) -> None:
 async def test_impossible_parameter_is_named(engine: Engine, name: str, value: object) -> None:
     """A parameter out of range raises UnsupportedParam with its name."""
     with pytest.raises(UnsupportedParam) as caught:
-        await answer(engine, PROMPT, **{name: value})
+        await answer(engine, PROMPT, **{name: value})  # type: ignore[arg-type]  # one of several names
 
     assert caught.value.param == name
 

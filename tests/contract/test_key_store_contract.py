@@ -1,13 +1,15 @@
 """Every key store keeps the promises of ``KeyStore`` in ``server/auth/key_store.py``.
 
-To add an implementation, add a line to ``IMPLEMENTATIONS``: a function that opens the store of a place, which may be
-empty, with the given clock. Two stores of one place stand for two processes.
+To add an implementation, add its name to ``IMPLEMENTATIONS`` and to ``opened`` how the store of a place, which may be
+empty, is opened with the given clock. Two stores of one place stand for two processes. A store elsewhere may take a
+moment to see what another process changed, so the tests wait for that.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,13 +18,14 @@ import pytest
 
 from server.auth.api_keys import Keyring
 from server.auth.file_key_store import FileKeyStore
-from server.auth.key_store import KeyRefused, KeyStore, NewKey
+from server.auth.key_store import KeyRefused, KeyStore, NewKey, Version
 from server.auth.scopes import Scopes
 from server.errors import Unauthorized
+from server.state.database import Database
+from server.state.key_store import PostgresKeyStore
 from server.types import key_digest, key_id
 
-Open = Callable[[Path, Callable[[], datetime]], KeyStore]
-IMPLEMENTATIONS: dict[str, Open] = {"file": lambda place, now: FileKeyStore(place / "keys.json", now)}
+IMPLEMENTATIONS = ("file", "postgres")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -41,13 +44,14 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=sorted(IMPLEMENTATIONS))
+@pytest.fixture(params=IMPLEMENTATIONS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Callable[[], KeyStore]]:
     """Open another store of the same keys at each call, as another process does."""
     made: list[KeyStore] = []
+    url = request.getfixturevalue("postgres").new_database() if request.param == "postgres" else ""
 
     def another() -> KeyStore:
-        made.append(IMPLEMENTATIONS[request.param](tmp_path, clock))
+        made.append(PostgresKeyStore(Database(url), clock) if url else FileKeyStore(tmp_path / "keys.json", clock))
         return made[-1]
 
     yield another
@@ -58,6 +62,15 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iter
 @pytest.fixture
 def store(opened: Callable[[], KeyStore]) -> KeyStore:
     return opened()
+
+
+def followed(store: KeyStore, last: Version | None) -> Version | None:
+    """Return the version that comes after ``last``."""
+    deadline = time.monotonic() + 5
+    while (version := store.version()) == last:
+        assert time.monotonic() < deadline, "a change of another process is not seen"
+        time.sleep(0.002)
+    return version
 
 
 def test_an_empty_store_has_no_keys_and_no_version(store: KeyStore) -> None:
@@ -138,7 +151,7 @@ def test_every_change_has_another_version(store: KeyStore, opened: Callable[[], 
             store.revoke(f"key {number - 1}")
         else:
             store.create(NewKey(name=f"key {number}"))
-        assert server.version() != last
+        followed(server, last)
         snapshot = server.read()
         assert snapshot.keys == store.known()
         last = snapshot.version
@@ -167,14 +180,18 @@ def test_a_keyring_follows_the_changes_of_another_process(
     store: KeyStore, opened: Callable[[], KeyStore], clock: Clock
 ) -> None:
     """A key counts from its creation until it is revoked or expires."""
-    ring = Keyring((), opened(), clock)
+    server = opened()
+    ring = Keyring((), server, clock)
     assert not ring.requires_key
     first, made = store.create(NewKey(name="anna", scopes=Scopes(requests_per_minute=7)))
+    version = followed(server, None)
     second, _ = store.create(NewKey(name="ben", expires=NOW + timedelta(days=1)))
+    version = followed(server, version)
     principal = ring.find(first)
     assert (principal.owner, principal.scopes, principal.is_operator) == (made.digest, made.scopes, False)
     assert ring.find(second).owner
     store.revoke("anna")
+    followed(server, version)
     clock.now += timedelta(days=1)
     for secret in (first, second):
         with pytest.raises(Unauthorized):

@@ -232,8 +232,8 @@ def bm25_order(passages: list[Passage], query: str, k1: float = 1.2, b: float = 
 def test_the_order_is_that_of_the_bm25_formula(index: LexicalIndex) -> None:
     """On a small corpus with lengths up to 40 words, which tantivy keeps exactly."""
     rng = random.Random(11)
-    rare = [f"protein{letter}" for letter in "bcdefghk"]
-    common = [f"word{letter}" for letter in "bcdefghijklmnopqrstuvwxyz"]
+    rare = [f"protein{letter}ax" for letter in "bcdefghk"]
+    common = [f"word{letter}ax" for letter in "bcdefghijklmnopqrstuvwxyz"]
     made = []
     for number in range(1, 201):
         words = [rng.choice(rare) if rng.random() < 0.05 else rng.choice(common) for _ in range(rng.randrange(5, 35))]

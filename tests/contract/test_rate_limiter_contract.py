@@ -1,22 +1,24 @@
 """Every rate limiter keeps the promises of ``RateLimiter`` in ``server/auth/rate_limits.py``.
 
-To add an implementation, add a line to ``IMPLEMENTATIONS``: a function that opens a limiter with full buckets on the
-given clock, in seconds. One whose state is shared between servers needs tests of that in addition.
+To add an implementation, add its name to ``IMPLEMENTATIONS`` and to ``limiter`` how one with full buckets on the given
+clock, in seconds, is opened. One whose state is shared between servers needs tests of that in addition.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.auth.scopes import OPERATOR, Principal, Scopes
 from server.errors import RateExceeded
+from server.state.database import Database
+from server.state.rate_limits import PostgresRateLimiter
 
-Open = Callable[[Callable[[], float]], RateLimiter]
-IMPLEMENTATIONS: dict[str, Open] = {"local": LocalRateLimiter}
+IMPLEMENTATIONS = ("local", "postgres")
 
 
 class Clock:
@@ -34,9 +36,16 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=sorted(IMPLEMENTATIONS))
-def limiter(request: pytest.FixtureRequest, clock: Clock) -> RateLimiter:
-    return IMPLEMENTATIONS[request.param](clock)
+@pytest_asyncio.fixture(params=IMPLEMENTATIONS)
+async def limiter(request: pytest.FixtureRequest, clock: Clock) -> AsyncIterator[RateLimiter]:
+    if request.param == "local":
+        yield LocalRateLimiter(clock)
+        return
+    database = Database(request.getfixturevalue("postgres").new_database())
+    limiter = PostgresRateLimiter(database, clock)
+    yield limiter
+    await limiter.close()
+    await database.close()
 
 
 def key(name: str = "a", requests: int | None = None, tokens: int | None = None) -> Principal:

@@ -1,17 +1,21 @@
 """Every trace store keeps the promises of ``TraceStore`` in ``server/traces.py``.
 
-To add an implementation, add a line to ``IMPLEMENTATIONS``: a function that opens an empty store with the given bounds.
+To add an implementation, add its name to ``IMPLEMENTATIONS`` and to ``open_store`` a function that opens an empty store
+with the given bounds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 import pytest
+import pytest_asyncio
 
+from server.state.database import Database
+from server.state.traces import PostgresTraceStore, TraceBounds
 from server.traces import MemoryTraceStore, TraceHead, TraceStore
 
 
@@ -21,12 +25,17 @@ class Open(Protocol):
     def __call__(self, *, max_traces: int, max_bytes: int) -> TraceStore: ...
 
 
-IMPLEMENTATIONS: dict[str, Open] = {"memory": MemoryTraceStore}
+IMPLEMENTATIONS = ("memory", "postgres")
 
 
-@pytest.fixture(params=sorted(IMPLEMENTATIONS))
-def open_store(request: pytest.FixtureRequest) -> Open:
-    return IMPLEMENTATIONS[request.param]
+@pytest_asyncio.fixture(params=IMPLEMENTATIONS)
+async def open_store(request: pytest.FixtureRequest) -> AsyncIterator[Open]:
+    if request.param == "memory":
+        yield MemoryTraceStore
+        return
+    database = Database(request.getfixturevalue("postgres").new_database())
+    yield lambda *, max_traces, max_bytes: PostgresTraceStore(database, TraceBounds(max_traces, max_bytes))
+    await database.close()
 
 
 @pytest.fixture

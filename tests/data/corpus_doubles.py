@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from models.encoders.base import EncoderFingerprint, Floats, Metric, PassageText
+from models.encoders.base import Codes, EncoderFingerprint, Floats, Metric, PassageText
+from models.encoders.token_codes import pack, rotation
 from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.index.base import NO_ID, IndexStats, Neighbours, RowFilter, Rows
@@ -67,6 +68,26 @@ class WordEncoder:
             vector[digest[0] % DIM] += 1.0 if digest[1] % 2 else -1.0
         norm = float(np.linalg.norm(vector))
         return vector / norm if norm else vector
+
+
+class TokenWordEncoder(WordEncoder):
+    """Has a token vector for each word, of the word's own direction."""
+
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[Floats]]:
+        return self.encode_queries(texts), [self._turned(text) for text in texts]
+
+    def encode_passages_with_tokens(self, passages: Sequence[PassageText]) -> tuple[Floats, list[Codes]]:
+        codes = [pack(self._turned(f"{passage.title} {passage.text}")) for passage in passages]
+        return self.encode_passages(passages), codes
+
+    def _turned(self, text: str) -> Floats:
+        rows = [self._direction(word) for word in words_of(text)]
+        return (np.stack(rows) if rows else np.zeros((0, DIM), np.float32)) @ rotation(DIM)
+
+    def _direction(self, word: str) -> Floats:
+        seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=4).digest(), "big")
+        drawn = np.random.RandomState(seed).standard_normal(DIM)
+        return (drawn / np.linalg.norm(drawn)).astype(np.float32)
 
 
 class _Folder:
@@ -141,6 +162,10 @@ class FolderVectors:
                 ids[place, : len(best)] = [rows[at][0] for at in best]
                 scores[place, : len(best)] = line[best]
         return Neighbours(ids, scores)
+
+    def get(self, ids: Sequence[int]) -> dict[int, Floats]:
+        rows = self._folder.rows
+        return {number: np.array(rows[number]["vector"], dtype=np.float32) for number in ids if number in rows}
 
     def commit(self) -> int:
         self._folder.commit()

@@ -83,6 +83,7 @@ class MemoryGraph:
         self._encoder = HashingEncoder()
         self.encoded: list[str] = []
         self.unknown: set[str] = set()
+        self.retractions: frozenset[str] = frozenset()
 
     def open(self, ask: object, egress: object) -> MemoryGraph:
         """The same for every answer."""
@@ -130,6 +131,9 @@ class MemoryGraph:
 
     async def vectors(self, statements: Sequence[Statement]) -> Floats:
         return self._encoder.encode_passages([PassageText("", statement.text) for statement in statements])
+
+    async def retracted(self, pmids: Sequence[str]) -> frozenset[str]:
+        return self.retractions.intersection(pmids)
 
 
 class ExactLinker:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import openai
 import pytest
+from server_process import Running, serve
 
-ROOT = Path(__file__).parents[2]
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 SEARCH = f"[{EUTILS}/esearch.fcgi?db=gene&retmax=5&retmode=json&sort=relevance&term=LMP10]->"
 SUMMARY = f"[{EUTILS}/esummary.fcgi?db=gene&retmax=5&retmode=json&id=5699]->"
@@ -107,56 +101,6 @@ def ncbi() -> Iterator[str]:
     _ended.set()
     server.shutdown()
     server.server_close()
-
-
-@dataclass(frozen=True)
-class Running:
-    """A server process. ``log`` returns what it wrote so far."""
-
-    url: str
-    process: subprocess.Popen[str]
-    log: Callable[[], str]
-
-    def client(self, key: str = "none") -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
-
-
-@contextmanager
-def serve(
-    environment: dict[str, str], *flags: str, stdout: int = subprocess.DEVNULL, umask: int = -1
-) -> Iterator[Running]:
-    """``arrowhead serve`` on a free port until the block ends.
-
-    ``stdout``: file descriptor for what it prints there. ``umask``: that of the shell it is run from, -1 for ours.
-    """
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
-    command = [sys.executable, "-m", "server", "serve", "--port", "0", *flags]
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=clean | environment, stderr=subprocess.PIPE, stdout=stdout, text=True, umask=umask
-    )
-    lines: list[str] = []
-    ready = threading.Event()
-
-    def read() -> None:
-        for line in process.stderr or ():
-            lines.append(line)
-            if "ready after" in line:
-                ready.set()
-        ready.set()
-
-    threading.Thread(target=read, daemon=True).start()
-    try:
-        assert ready.wait(240), "the server did not become ready:\n" + "".join(lines)
-        found = re.search(r"ready after [\d.]+ s: (http://\S+)/v1", "".join(lines))
-        assert found, f"the server ended with {process.poll()}:\n" + "".join(lines)
-        yield Running(found[1], process, lambda: "".join(lines))
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture(scope="session")

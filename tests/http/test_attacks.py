@@ -150,11 +150,13 @@ def test_no_value_is_too_bad_for_a_field(target: Target, path: str) -> None:
     assert faults == {}
 
 
-@pytest.mark.parametrize("method", ["genegpt", "kg-rag", "medrag", "i-medrag"])
+@pytest.mark.parametrize("method", ["genegpt", "kg-rag", "medrag", "i-medrag", "clinfo"])
 def test_no_option_is_too_bad_for_a_method(target: Target, method: str) -> None:
     """``arrowhead`` with hostile values in the names it knows, and hostile questions."""
     names = "condense grammar references max_calls organism mask cot egress form linking pruning context_tokens k "
-    names += "retriever namespaces rounds queries events answers options"
+    names += (
+        "retriever namespaces rounds queries events answers options sources journals date_from exclude_pmids expand"
+    )
     faults: dict[str, str] = {}
     for field in names.split():
         for name, value in VALUES.items():

@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from server.wiring.services import Components, Services
 @asynccontextmanager
 async def _served(model: Path, nowhere: Path) -> AsyncIterator[tuple[Services, str]]:
     settings = Settings()
-    card = card_from_request(ModelRequest(source=str(model), served_name="small"))
+    # As a model that chats: what it writes does not matter here.
+    card = replace(card_from_request(ModelRequest(source=str(model), served_name="small")), trained_for=None)
     lifecycle = EngineLifecycle(card, lambda: TransformersEngine(card, EngineOptions(device="cpu", max_num_seqs=4)))
     services = Services(
         Components(

@@ -84,7 +84,7 @@ def test_langchain_reads_answers_of_both_apis(python: Path, running: Any, tmp_pa
     """Whole and streamed, with usage, citations, and an answer sent back as a part of the conversation."""
     seen = json.loads(_run([str(python), "-c", LANGCHAIN, f"{running.url}/v1", QUESTION], tmp_path))
 
-    assert seen["whole"].startswith("PSMB10\n\n")
+    assert seen["whole"].startswith("PSMB10 [1]\n\n")
     assert seen["whole"] == seen["streamed"] == seen["responses"] == seen["responses_streamed"]
     assert seen["conversation"] == seen["whole"]
     assert seen["usage"] == seen["streamed_usage"] == seen["responses_usage"] > 0
@@ -96,7 +96,7 @@ def test_llama_index_reads_chat_and_completions(python: Path, running: Any, tmp_
     """The chat gives the answer, the raw completion the transcript with the calls."""
     seen = json.loads(_run([str(python), "-c", LLAMA_INDEX, f"{running.url}/v1", QUESTION], tmp_path))
 
-    assert seen["chat"].startswith("PSMB10\n\n")
+    assert seen["chat"].startswith("PSMB10 [1]\n\n")
     assert seen["chat"] == seen["streamed"]
     assert seen["transcript"].endswith("Answer: PSMB10")
 
@@ -113,7 +113,7 @@ def test_the_llm_command_answers(python: Path, running: Any, tmp_path: Path) -> 
     whole = _run([*llm, "-m", "genegpt", "--no-stream", QUESTION], tmp_path)
     logged = json.loads(_run([*llm, "logs", "-n", "2", "--json"], tmp_path))
 
-    assert whole.startswith("PSMB10\n\n")
+    assert whole.startswith("PSMB10 [1]\n\n")
     assert streamed == whole
     assert all(entry["output_tokens"] for entry in logged)
 
@@ -190,5 +190,5 @@ async def test_the_asynchronous_python_sdk_has_many_streams(running: Any) -> Non
         answers = await asyncio.gather(*(ask(client, question) for question in [QUESTION, "broken"] * 3))
 
     first = [answer.splitlines()[0] for answer in answers]
-    assert first[::2] == ["PSMB10"] * 3
+    assert first[::2] == ["PSMB10 [1]"] * 3
     assert len(set(first[1::2])) == 1 and first[1].startswith("This method looks up")

@@ -18,7 +18,7 @@ TRANSCRIPT = (
     f"> {QUESTION}\n"
     f"  [{EUTILS}/esearch.fcgi?db=gene&…&term=LMP10]-> 1 id\n"
     f"  [{EUTILS}/esummary.fcgi?db=gene&…&id=5699]-> 1 record\n"
-    "PSMB10\n"
+    "PSMB10 [1]\n"
 )
 
 
@@ -137,6 +137,8 @@ def test_models_lists_what_can_be_asked_for(environment: dict[str, str]) -> None
         "scripted:kg-rag",
         "scripted:medrag",
         "scripted:i-medrag",
+        "scripted:clinfo",
+        "scripted:weiseeule",
     ]
 
 

@@ -96,7 +96,7 @@ def test_control_characters_of_documents_are_shown_escaped(arrowhead: Shell, tmp
 def test_one_bad_file_does_not_stop_the_others(arrowhead: Shell, tmp_path: Path) -> None:
     """Each file has its result, the exit status says that some are missing, and the same command takes up the rest."""
     arrowhead("namespace", "create", "notes")
-    (tmp_path / "bad.txt").write_bytes(b"Half \xff of it")
+    (tmp_path / "bad.txt").write_bytes(b"Half \xff of it\x00")
     (tmp_path / "deep.xml").write_text("<pmc-articleset>" + "<a>" * 200_000)
     files = [str(tmp_path / name) for name in ("bad.txt", "kras.txt", "deep.xml", "none.txt", "il6.md")]
     said = arrowhead("namespace", "add", "notes", *files, status=3)
@@ -124,7 +124,7 @@ def test_an_index_is_made_again_from_the_passages(arrowhead: Shell, tmp_path: Pa
     assert file.name in said and "arrowhead index rebuild" in said
     arrowhead("index", "rebuild", "notes", "--index", "vectors")
     assert "c.35G>A" in arrowhead("search", "KRAS", "--retriever", "dense")
-    assert "vectors\t1 rows\t0 to index" in arrowhead("index", "status", "notes")
+    assert "vectors (hashing)\t1 rows\t0 to index" in arrowhead("index", "status", "notes")
 
 
 def test_a_killed_import_leaves_whole_documents(arrowhead: Shell, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from metrics_text import scrape, total
 
-METHODS = ("genegpt", "kg-rag", "medrag", "i-medrag")
+METHODS = ("genegpt", "kg-rag", "medrag", "i-medrag", "clinfo")
 MODEL = "arrowhead-tiny"
 FIRST = {"role": "user", "content": "What is the official gene symbol of LMP10?"}
 TALK = {"hello": "Hello.", "Thank you!": "You are welcome.", "I have crushing chest pain": "112 in Europe"}

@@ -50,8 +50,8 @@ def test_the_notes_answer_in_their_own_words(server: Any, method: str) -> None:
     quote = message.content.splitlines()[0]
     assert quote.startswith("“") and quote.endswith("” [1]") and "rotamine" in quote
     address = message.annotations[0].url_citation.url
-    assert address.startswith("/v1/passages/notes/")
-    with urllib.request.urlopen(f"{server.url}{address}", timeout=60) as reply:
+    assert address.startswith(f"{server.url}/v1/passages/notes/")
+    with urllib.request.urlopen(address, timeout=60) as reply:
         assert quote[1:].partition("”")[0] in " ".join(reply.read().decode().split())
     message = _ask(server, method, "Which chromosome carries the gene of the zebrafish Hox cluster 7c?")
     assert message.content.startswith("No passage that was found answers this question. Searched: notes (")
@@ -70,7 +70,7 @@ def test_the_list_of_models_says_what_the_model_can_write(server: Any) -> None:
     """The default way first; asking for more is refused with the remedy."""
     listed = {one.id: one.model_extra["arrowhead"]["synthesis"] for one in server.client().models.list()}
     assert listed[f"{BASE}:genegpt"] == ["generated"]
-    assert {listed[f"{BASE}:{name}"][0] for name in ("kg-rag", "medrag", "i-medrag")} == {"extractive"}
+    assert {listed[f"{BASE}:{name}"][0] for name in ("kg-rag", "medrag", "i-medrag", "clinfo")} == {"extractive"}
     with pytest.raises(openai.UnprocessableEntityError) as refused:
         _ask(server, "medrag", "Which drug reverses heparin?", synthesis="generated")
     body: Any = refused.value.body

@@ -42,6 +42,8 @@ class Machine:
         self.umask = umask
         self.variables = variables | {
             "HOME": str(home),
+            # Where it is without this variable; tests that leave it out get a folder of namespaces elsewhere.
+            "XDG_DATA_HOME": str(home / ".local" / "share"),
             "XDG_CONFIG_HOME": str(inputs / "config"),
             "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
             "ARROWHEAD_GRAPH__ENCODER": "hashing",

@@ -258,7 +258,11 @@ def test_a_page_of_another_origin_cannot_use_a_server_without_keys(
     operator: Operator, serve_with: Serve, tmp_path: Path
 ) -> None:
     """Nor one that reaches it under its own name; a listed one can. A first key shuts the server for those without."""
-    lone = Operator(operator.variables | {"ARROWHEAD_SERVER__KEYS_FILE": str(tmp_path / "keys.json")})
+    own = {
+        "ARROWHEAD_SERVER__KEYS_FILE": str(tmp_path / "keys.json"),
+        "ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path / "namespaces"),
+    }
+    lone = Operator(operator.variables | own)
     with serve_with(lone.variables) as server:
         site = Site(server, lone, "none-anna", "none-ben")
         assert "guard: no keys: every program on this machine may ask" in server.log()

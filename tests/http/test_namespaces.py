@@ -73,7 +73,9 @@ def test_a_namespace_from_its_making_to_its_end(site: Site, data_dir: Path) -> N
     site.done(site.call("POST", "/v1/namespaces/life/update", {}))
     report = site.done(site.call("POST", "/v1/namespaces/life/verify?wait=30", {}))["result"]
     assert (report["whole"], report["documents"]) == (True, 3)
-    removed = site.done(site.call("DELETE", "/v1/namespaces/life/documents", {"ids": ["note-1", "no-such"]}))
+    status, refused = site.call("DELETE", "/v1/namespaces/life/documents", {"ids": ["note-1", "no-such"]})
+    assert (status, refused["error"]["code"]) == (404, "document_not_found")
+    removed = site.done(site.call("DELETE", "/v1/namespaces/life/documents", {"ids": ["note-1"]}))
     assert removed["result"]["withdrawn"] == 1
     assert all(one["document_id"] != "note-1" for one in site.search(query="wombats", namespaces=["life"]))
 

@@ -89,13 +89,21 @@ def seen(sdk: Path, running: Any) -> Any:
 
 def test_the_javascript_sdk_reads_our_answers(seen: Any) -> None:
     """Content, citations, reasoning, usage, a named refusal and the model list."""
-    assert seen["whole"].startswith("PSMB10\n\n")
+    assert seen["whole"].startswith("PSMB10 [1]\n\n")
     assert seen["content"] == seen["whole"]
     assert seen["annotations"][0]["url_citation"]["url"] == "https://www.ncbi.nlm.nih.gov/gene/5699"
     assert "]-> 1 id" in seen["reasoning"]
     assert seen["usage"]["completion_tokens"] > 0
     assert seen["refused"] == {"status": 422, "param": "arrowhead.colour", "kind": "UnprocessableEntityError"}
-    assert seen["models"] == ["scripted", "scripted:genegpt", "scripted:kg-rag", "scripted:medrag", "scripted:i-medrag"]
+    assert seen["models"] == [
+        "scripted",
+        "scripted:genegpt",
+        "scripted:kg-rag",
+        "scripted:medrag",
+        "scripted:i-medrag",
+        "scripted:clinfo",
+        "scripted:weiseeule",
+    ]
 
 
 def test_the_javascript_sdk_accumulates_a_streamed_response(seen: Any) -> None:

@@ -34,7 +34,7 @@ def test_an_answer_stands_first_and_its_sources_below(client: openai.OpenAI) -> 
     """The content's first line is the answer, then a blank line and the list."""
     content = _ask(client).choices[0].message.content or ""
 
-    assert content.splitlines()[:2] == ["PSMB10", ""]
+    assert content.splitlines()[:2] == ["PSMB10 [1]", ""]
     assert f"[1] [PSMB10, proteasome 20S subunit beta 10, human, NCBI Gene 5699]({GENE_PAGE})" in content
 
 
@@ -173,7 +173,7 @@ def test_n_streams_are_told_apart(client: openai.OpenAI) -> None:
     chunks = _stream(client, n=2)
 
     assert _joined(chunks, "content", 0) == _joined(chunks, "content", 1)
-    assert _joined(chunks, "content", 0).startswith("PSMB10\n")
+    assert _joined(chunks, "content", 0).startswith("PSMB10 [1]\n")
     assert sorted(c.index for k in chunks for c in k.choices if c.finish_reason) == [0, 1]
 
 

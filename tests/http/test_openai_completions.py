@@ -73,7 +73,8 @@ def test_models_are_listed_with_their_methods(client: openai.OpenAI) -> None:
     """Base and base:method, each with a description and whether it is ready."""
     models = {model.id: model.model_dump() for model in client.models.list()}
 
-    assert set(models) == {"scripted", "scripted:genegpt", "scripted:kg-rag", "scripted:medrag", "scripted:i-medrag"}
+    methods = ("genegpt", "kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule")
+    assert set(models) == {"scripted", *(f"scripted:{name}" for name in methods)}
     assert all(model["ready"] and model["description"] for model in models.values())
     assert client.models.retrieve("scripted:genegpt").id == "scripted:genegpt"
 

@@ -61,7 +61,7 @@ def test_each_annotation_points_at_its_marker(client: openai.OpenAI) -> None:
     part: Any = response.output[-1].content[0]  # type: ignore[union-attr,index]
 
     assert response.output_text == part.text
-    assert part.text.splitlines()[:2] == ["PSMB10", ""]
+    assert part.text.splitlines()[:2] == ["PSMB10 [1]", ""]
     assert [annotation.url for annotation in part.annotations] == [GENE_PAGE]
     assert [part.text[a.start_index : a.end_index] for a in part.annotations] == ["[1]"]
 

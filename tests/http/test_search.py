@@ -97,6 +97,20 @@ def test_the_retriever_is_what_all_namespaces_have(site: Site) -> None:
     assert reply["arrowhead"]["waiting"] == {}
 
 
+def test_the_reply_tells_what_was_fused(site: Site) -> None:
+    """Of RRF-4 also what is missing; an encoder that the namespace does not have is refused with the remedy."""
+    body = {"query": "aspirin", "namespaces": ["heart"], "retriever": "rrf-4"}
+    record = site.call("POST", "/v1/search", body)[1]["arrowhead"]
+    assert record["rankers"] == ["bm25", "dense:hashing"]
+    assert record["missing"] == ["contriever", "specter", "medcpt"]
+    status, reply = site.call("POST", "/v1/search", body | {"retriever": "bm25+dense:minilm"})
+    assert (status, reply["error"]["param"]) == (422, "retriever")
+    assert "arrowhead index add" in reply["error"]["message"]
+    described = site.call("GET", "/v1/namespaces/heart")[1]
+    assert described["encoders"] == [{"encoder": "hashing", "recall": 1.0}]
+    assert described["fusion"] == {"words": 0.5, "late": 0.5}
+
+
 def test_the_cross_encoder_has_the_last_word(site: Site) -> None:
     """Of as many as it was asked to judge."""
     found = site.search(query="statins lower cholesterol", namespaces=["heart"], retriever="dense", rerank=3)

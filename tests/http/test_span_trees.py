@@ -145,11 +145,11 @@ def test_an_answer_with_calls_has_each_call_between_two_continuations(collector:
 
 
 def test_an_answer_from_the_graph_has_its_linking_and_lookups(collector: SpanCollector) -> None:
-    """Each node is looked up for itself, the question is encoded once."""
+    """Each node is looked up for itself, the question is encoded once, cited articles are looked up once."""
     (answer,) = _tree(collector, 2).children
     names = [child.name for child in answer.children]
 
-    assert sorted(names) == ["encode", "generate", "link", "lookup", "lookup"]
+    assert sorted(names) == ["encode", "generate", "link", "lookup", "lookup", "ncbi"]
     assert names[0] == "link" and names[-1] == "generate"
     (link,) = answer.all("link")
     assert link.attributes == {"arrowhead.extraction": "dictionary", "arrowhead.found": 2}

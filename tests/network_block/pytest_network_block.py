@@ -22,10 +22,12 @@ _attempts = pytest.StashKey[Path]()
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("markexpr") == "live":
         return
-    log = Path(tempfile.mkdtemp(prefix="network-block-")) / "attempts.jsonl"
-    config.stash[_attempts] = log
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
-    os.environ[network_block.LOG] = str(log)
+    # A worker of xdist writes into the log of the run that started it, which alone reads and removes it.
+    if not hasattr(config, "workerinput"):
+        log = Path(tempfile.mkdtemp(prefix="network-block-")) / "attempts.jsonl"
+        config.stash[_attempts] = log
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
+        os.environ[network_block.LOG] = str(log)
     network_block.install()
 
 

@@ -12,12 +12,31 @@ PACKAGES = ("server", "retrieval", "models")
 
 # Test files that show what these modules do, as parts of a larger whole or through the seam that they implement.
 THROUGH: dict[str, tuple[str, ...]] = {
+    "tests/unit/retrieval/references/test_styles.py": ("retrieval/references/item.py",),
+    "tests/unit/server/exports/test_exports.py": (
+        "server/exports/formats.py",
+        "server/exports/markdown.py",
+        "server/exports/report.py",
+        "server/exports/spreadsheet.py",
+        "server/exports/word.py",
+    ),
     "tests/unit/server/methods/shared/test_grounding.py": ("server/methods/shared/outcomes.py",),
+    "tests/unit/server/methods/clinfo/test_generated.py": ("server/methods/clinfo/conclusion.py",),
+    "tests/unit/server/methods/clinfo/test_judging.py": ("server/methods/clinfo/prompts.py",),
+    "tests/unit/server/methods/clinfo/test_method.py": (
+        "server/methods/clinfo/extractive.py",
+        "server/methods/clinfo/report.py",
+        "server/methods/clinfo/review.py",
+    ),
+    "tests/unit/server/methods/clinfo/test_screening.py": ("server/methods/clinfo/literature.py",),
+    "tests/unit/server/methods/medrag/test_question.py": ("server/methods/shared/marks.py",),
+    "tests/unit/retrieval/corpus/search/test_several_encoders.py": ("retrieval/corpus/namespaces/dense.py",),
     "tests/contract/test_encoder_contract.py": ("models/encoders/registry.py",),
     "tests/contract/test_engine_contract.py": (
         "models/engines/base.py",
         "models/engines/options.py",
     ),
+    "tests/contract/test_job_queue_contract.py": ("server/jobs/work.py",),
     "tests/contract/test_lexical_contract.py": (
         "retrieval/lexical/bm25/folders.py",
         "retrieval/lexical/bm25/tantivy_index.py",
@@ -30,14 +49,13 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/gpu/test_index_gpu.py": ("retrieval/index/backends/faiss_gpu.py",),
     "tests/http/test_api_docs.py": ("server/api/reference/routes.py",),
     "tests/http/test_command_line.py": (
+        "server/__main__.py",
         "server/cli/ask.py",
         "server/cli/doctor.py",
-        "server/cli/models.py",
         "server/cli/options.py",
         "server/cli/serve.py",
     ),
     "tests/http/test_command_line_corpora.py": (
-        "server/cli/index.py",
         "server/cli/namespaces.py",
         "server/cli/search.py",
     ),
@@ -50,7 +68,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/http/test_file_modes.py": ("server/wiring/data_files.py",),
     "tests/http/test_keys.py": (
         "server/cli/keys.py",
-        "server/wiring/keys.py",
+        "server/wiring/state.py",
     ),
     "tests/http/test_medrag.py": ("server/evidence/passages.py",),
     "tests/http/test_namespace_jobs.py": (
@@ -69,15 +87,22 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/api/openai/models.py",
         "server/error_mapping.py",
     ),
+    "tests/http/test_page.py": ("server/web/routes.py",),
     "tests/http/test_probes.py": (
         "server/api/system.py",
         "server/version.py",
     ),
+    "tests/http/test_reviews.py": ("server/cli/review.py",),
     "tests/http/test_search.py": (
         "server/api/retrieval/search.py",
         "server/wiring/retrieval.py",
     ),
+    "tests/http/test_stored_documents.py": ("server/api/retrieval/stored_documents.py",),
     "tests/http/test_tokenize.py": ("server/api/openai/tokenize.py",),
+    "tests/unit/server/state/test_jobs.py": (
+        "server/state/job_files.py",
+        "server/state/job_rows.py",
+    ),
     "tests/unit/models/encoders/test_model_files.py": ("models/encoders/resolve.py",),
     "tests/unit/models/encoders/transformers_encoder/test_encoder.py": (
         "models/encoders/transformers_encoder/loading.py",
@@ -96,6 +121,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/corpus/namespaces/verify.py",
     ),
     "tests/unit/retrieval/corpus/readers/test_isolated.py": ("retrieval/corpus/readers/child.py",),
+    "tests/unit/retrieval/corpus/readers/test_pdf_pages.py": ("retrieval/corpus/readers/pdf_pages_child.py",),
     "tests/unit/retrieval/corpus/readers/test_pdf.py": ("retrieval/corpus/readers/pdf_child.py",),
     "tests/unit/retrieval/corpus/readers/test_readers.py": (
         "retrieval/corpus/readers/medrag.py",
@@ -219,8 +245,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/index/segments/segment.py",
         "retrieval/index/segments/storage.py",
     ),
-    "tests/unit/retrieval/index/segments/test_search_thread.py": ("retrieval/index/segments/segment_writer.py",),
-    "tests/unit/retrieval/lexical/keyword_frequency/test_index.py": ("retrieval/lexical/keyword_frequency/segment.py",),
     "tests/unit/retrieval/ncbi/replies/test_parse.py": ("retrieval/ncbi/replies/parse_blast.py",),
     "tests/unit/server/api/vllm_passthrough/test_forward.py": ("server/api/vllm_passthrough/dispatch.py",),
     "tests/unit/server/audit/test_log.py": (
@@ -243,12 +267,22 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/methods/i_medrag/sub_answers.py",
     ),
     "tests/unit/server/methods/medrag/test_method.py": (
+        "server/methods/shared/passages.py",
         "server/methods/medrag/chain_of_thought.py",
         "server/methods/medrag/context.py",
-        "server/methods/medrag/options.py",
         "server/methods/medrag/prompts.py",
         "server/methods/medrag/report.py",
-        "server/methods/shared/choices.py",
+    ),
+    "tests/unit/server/methods/weiseeule/test_method.py": (
+        "server/evidence/keywords.py",
+        "server/methods/weiseeule/keywords.py",
+        "server/methods/weiseeule/library.py",
+        "server/methods/weiseeule/options.py",
+        "server/methods/weiseeule/prompts.py",
+        "server/methods/weiseeule/question.py",
+        "server/methods/weiseeule/recommend.py",
+        "server/methods/weiseeule/report.py",
+        "server/methods/weiseeule/summaries.py",
     ),
     "tests/unit/server/methods/test_registry.py": ("server/methods/base.py",),
     "tests/unit/server/observability/test_metrics.py": ("server/observability/observer.py",),
@@ -267,7 +301,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/observability/setup.py",
         "server/wiring/bootstrap.py",
     ),
-    "tests/unit/server/wiring/test_graph.py": ("server/wiring/models.py",),
 }
 
 

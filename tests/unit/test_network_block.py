@@ -46,6 +46,8 @@ TRIES = {
     "urllib": "import urllib.request; urllib.request.urlopen('https://eutils.ncbi.nlm.nih.gov/')",
 }
 
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "pytest_network_block", "-p", "no:cacheprovider")
+
 
 def _run(code: str, log: Path, **more: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(FOLDER), network_block.LOG: str(log)} | more
@@ -126,8 +128,9 @@ def test_uvloop_reaches_this_machine(tmp_path: Path) -> None:
     assert not (tmp_path / "log").exists()
 
 
-def test_a_session_that_tried_fails(tmp_path: Path) -> None:
-    """Every test of it passed; the exit status and the summary say what happened."""
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_session_that_tried_fails(workers: tuple[str, ...], tmp_path: Path) -> None:
+    """Every test of it passed, in this process or in a worker; the exit status and the summary say what happened."""
     (tmp_path / "test_leak.py").write_text(
         "import socket\n"
         "def test_leak():\n"
@@ -135,7 +138,7 @@ def test_a_session_that_tried_fails(tmp_path: Path) -> None:
         "    except OSError: pass\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "pytest_network_block", "-p", "no:cacheprovider", "test_leak.py"],
+        [*PYTEST, *workers, "test_leak.py"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(FOLDER)},
         capture_output=True,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 
 from models.encoders.base import (
     SENTENCE,
+    Codes,
     EncoderFingerprint,
     EncoderOptions,
     Floats,
@@ -23,11 +27,14 @@ from models.encoders.base import (
 from models.encoders.model_files import ModelFolder, digests
 from models.encoders.resolve import ResolvedEncoder
 from models.encoders.specs import EncoderSpec
+from models.encoders.token_codes import kept_tokens, pack, rotation
 from models.encoders.transformers_encoder.batches import BatchRunner, Inputs
 from models.encoders.transformers_encoder.loading import SEGMENTS, check_lengths, load_transformer, takes_segments
 from models.encoders.transformers_encoder.placement import FifoLock, Placement, place
 from models.encoders.transformers_encoder.token_rows import Text, TruncatingTokenizer, load_tokenizer
 from models.errors import EncoderUnusable
+
+_Kept = TypeVar("_Kept")
 
 
 class TransformersEncoder:
@@ -91,6 +98,12 @@ class TransformersEncoder:
     def encode_passages(self, passages: Sequence[PassageText], *, progress: Progress | None = None) -> Floats:
         return self._passage.encode(self._passage_texts(passages), len(passages), progress)
 
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[Floats]]:
+        return self._query.encode_tokens(map(self._query_text, texts), len(texts), unit_rows)
+
+    def encode_passages_with_tokens(self, passages: Sequence[PassageText]) -> tuple[Floats, list[Codes]]:
+        return self._passage.encode_tokens(self._passage_texts(passages), len(passages), pack)
+
     def count_query_tokens(self, text: str) -> int:
         return self._query.cutter.count(self._query_text(text))
 
@@ -118,11 +131,26 @@ class _Tower:
         # A separator that is a special token's name has to be read as that token.
         self.cutter = TruncatingTokenizer(weights.tokenizer, max_tokens, literal=spec.separator == SENTENCE)
         self._max_tokens = max_tokens
-        forward = PooledForward(weights.model, weights.tokenizer, spec.pooling, spec.normalise)
-        self._runner = BatchRunner(forward, self.dim, weights.placement, lock)
+        self._forward = PooledForward(weights.model, weights.tokenizer, spec.pooling, spec.normalise)
+        self._placement, self._lock = weights.placement, lock
+        self._runner = BatchRunner(self._forward, self.dim, weights.placement, lock)
 
     def encode(self, texts: Iterator[Text], total: int, progress: Progress | None) -> Floats:
         return self._runner.run(self.cutter, self._max_tokens, texts, total, progress)
+
+    def encode_tokens(
+        self, texts: Iterator[Text], total: int, as_kept: Callable[[Floats], _Kept]
+    ) -> tuple[Floats, list[_Kept]]:
+        """Return the vectors and, for each text, what ``as_kept`` makes of the rotated vectors of its kept tokens."""
+        found: list[_Kept] = []
+        forward = TokenForward(self._forward, self._kept, lambda rotated: found.append(as_kept(rotated)))
+        runner = BatchRunner(forward, self.dim, self._placement, self._lock)
+        vectors, places = runner.run_with_places(self.cutter, self._max_tokens, texts, total, None)
+        return vectors, [found[place] for place in places]
+
+    @cached_property
+    def _kept(self) -> NDArray[np.bool_]:
+        return kept_tokens(self.cutter.vocabulary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +174,48 @@ class PooledForward:
         self._normalise = normalise
 
     def __call__(self, inputs: Inputs) -> torch.Tensor:
+        return self.pooled(self.hidden(inputs), inputs)
+
+    def hidden(self, inputs: Inputs) -> torch.Tensor:
+        """Return the token vectors, [rows, width, dim]."""
         extra = {SEGMENTS: inputs.segments} if self._takes_segments else {}
-        hidden = self._model(input_ids=inputs.ids, attention_mask=inputs.mask, **extra).last_hidden_state
+        found: torch.Tensor = self._model(input_ids=inputs.ids, attention_mask=inputs.mask, **extra).last_hidden_state
+        return found
+
+    def pooled(self, hidden: torch.Tensor, inputs: Inputs) -> torch.Tensor:
         vectors = hidden[:, 0].float() if self._pooling == "cls" else _mean(hidden, inputs.mask)
         return functional.normalize(vectors, dim=1) if self._normalise else vectors
+
+
+class TokenForward:
+    """Pool a batch as ``PooledForward`` does, and give each text's rotated token vectors to ``take``, row by row.
+
+    Only tokens of ``kept`` (by id) are given, or all of a text that has none.
+    """
+
+    def __init__(self, pooled: PooledForward, kept: NDArray[np.bool_], take: Callable[[Floats], None]) -> None:
+        self._pooled = pooled
+        self._kept = kept
+        self._take = take
+
+    def __call__(self, inputs: Inputs) -> torch.Tensor:
+        hidden = self._pooled.hidden(inputs)
+        matrix = torch.from_numpy(rotation(hidden.shape[-1]).copy()).to(hidden.device)
+        ids, mask = inputs.ids.cpu().numpy(), inputs.mask.cpu().numpy() != 0
+        kept = self._kept[ids] & mask
+        kept[~kept.any(axis=1)] = mask[~kept.any(axis=1)]
+        chosen = torch.from_numpy(kept).to(hidden.device)
+        rotated = (hidden[chosen].float() @ matrix).cpu().numpy()
+        vectors = self._pooled.pooled(hidden, inputs)
+        for rows in np.split(rotated, np.cumsum(kept.sum(axis=1))[:-1]):
+            self._take(rows)
+        return vectors
+
+
+def unit_rows(vectors: Floats) -> Floats:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    scaled: Floats = vectors / np.maximum(lengths, np.float32(1e-12))
+    return scaled
 
 
 def _mean(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

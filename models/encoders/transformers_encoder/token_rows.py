@@ -55,6 +55,15 @@ class TruncatingTokenizer:
     def pad_id(self) -> int:
         return self._pad_id
 
+    @property
+    def vocabulary(self) -> list[str]:
+        """Return the names of all tokens by id, "" for an id without one."""
+        known = self._whole.get_vocab(with_added_tokens=True)
+        names = [""] * (max(known.values(), default=-1) + 1)
+        for name, number in known.items():
+            names[number] = name
+        return names
+
     def rows(self, texts: Sequence[Text]) -> list[TokenRow]:
         encodings = self._backend.encode_batch_fast([_valid(text) for text in texts])
         return [self._row(encoding) for encoding in encodings]

@@ -2,7 +2,8 @@
 
 Owns the sequences and the steps; ``scheduling`` decides who takes part. Everything here runs on one thread and knows
 nothing of asyncio. A step prefills a bounded number of prompt tokens, then decodes one token for every sequence whose
-prompt is done.
+prompt is done. Behind that token come those that its grammar forces, without being decoded; the next step computes them
+together.
 """
 
 from __future__ import annotations
@@ -67,6 +68,11 @@ class RunningSequence(Claim):
         return self.num_prompt + self.max_tokens
 
     @property
+    def num_pending(self) -> int:
+        """Return the tokens that are not computed: one, and more where the last ones were forced."""
+        return len(self.tokens) - self.num_computed
+
+    @property
     def columns_next(self) -> int:
         """Return the columns that all tokens so far and the next one need."""
         return min(len(self.tokens) + 1, self.max_columns)
@@ -98,8 +104,18 @@ class RunningSequence(Claim):
         """Return the logits with the request's bias and penalties."""
         return logits if self._changes is None else self._changes.apply(logits)
 
+    def forced(self, most: int) -> Sequence[int]:
+        """Return up to ``most`` tokens that the grammar forces next.
+
+        None too where their own numbers count: log-probabilities are reported, or a bias or penalty may prefer another
+        way to write the same text.
+        """
+        if self.finished or self.grammar is None or self.params.logprobs is not None or self.changes_logits:
+            return ()
+        return self.grammar.forced()[: min(most, self.max_columns - len(self.tokens))]
+
     def append(self, token_id: int, logprob: TokenLogprob | None, tokenizer: Tokenizer) -> Delta:
-        """Append one sampled token and return its delta, which says whether the sequence ends with it."""
+        """Append one sampled or forced token and return its delta, which says whether the sequence ends with it."""
         self.tokens.append(token_id)
         if self._changes is not None:
             self._changes.count(token_id)
@@ -154,13 +170,16 @@ class BatchLimits:
     """Set the limits of one step.
 
     ``prefill_tokens`` is the number of prompt tokens that a step computes before it decodes the running sequences;
-    ``patience`` the number of steps that a sequence too large for the free memory lets later ones pass.
+    ``patience`` the number of steps that a sequence too large for the free memory lets later ones pass. Forced tokens
+    are computed together, apart from the other sequences, if there is at least one for each ``running_per_forced`` that
+    decode, and else one in a step with the others.
     """
 
     max_num_seqs: int
     block_size: int
     prefill_tokens: int = 512
     patience: int = 256
+    running_per_forced: int = 4
 
 
 class BatchDecoder:
@@ -185,6 +204,7 @@ class BatchDecoder:
         self._prompt_computed = 0
         self._prompt_cached = 0
         self._generated = 0
+        self._forced = 0
 
     @property
     def has_work(self) -> bool:
@@ -198,6 +218,7 @@ class BatchDecoder:
             prompt_tokens_computed=self._prompt_computed,
             prompt_tokens_cached=self._prompt_cached,
             tokens_generated=self._generated,
+            tokens_forced=self._forced,
             kv_cache_used=self._prefixes.used,
         )
 
@@ -241,7 +262,7 @@ class BatchDecoder:
         outputs = self._sample(ready, logits)
         decoding = self._with_room([s for s in self._schedule.running if not s.is_prefilling and s not in ready])
         if decoding:
-            outputs += self._sample(decoding, self._decode(decoding))
+            outputs += self._sample(*self._decode(decoding))
         return outputs
 
     # Joining and leaving
@@ -335,16 +356,28 @@ class BatchDecoder:
                 logits.append(last)
         return ready, torch.cat(logits) if logits else torch.empty(0)
 
-    def _decode(self, sequences: Sequence[RunningSequence]) -> Tensor:
-        """Compute one token of each sequence; rows of one capacity stand together."""
-        logits = self._forward_decoding(sequences)
-        for sequence in sequences:
+    def _decode(self, sequences: Sequence[RunningSequence]) -> tuple[list[RunningSequence], Tensor]:
+        """Compute one token of each sequence, or all of its pending ones; rows of one capacity stand together.
+
+        Returns the sequences of which none is pending any more, and the logits after them.
+        """
+        fewest = len(sequences) / self._limits.running_per_forced
+        one_each = [s for s in sequences if s.num_pending == 1 or s.num_pending < fewest]
+        several = [s for s in sequences if s.num_pending > 1 and s.num_pending >= fewest]
+        logits = [self._forward_decoding(one_each)] if one_each else []
+        for sequence in one_each:
             sequence.num_computed += 1
-        return logits
+        for sequence in several:
+            pending = sequence.tokens[sequence.num_computed :]
+            logits.append(self._forward([sequence.row], [sequence.num_computed], [pending]))
+            sequence.num_computed += len(pending)
+        rows = [*one_each, *several]
+        done = [index for index, sequence in enumerate(rows) if not sequence.num_pending]
+        return [rows[index] for index in done], torch.cat(logits)[done]
 
     def _forward_decoding(self, sequences: Sequence[RunningSequence]) -> Tensor:
         rows, positions = [s.row for s in sequences], [s.num_computed for s in sequences]
-        tokens = [s.tokens[-1:] for s in sequences]
+        tokens = [s.tokens[s.num_computed : s.num_computed + 1] for s in sequences]
         if self._splits_attention:
             logits = self._forward(rows, positions, tokens)
             if not self._slots.is_split or self._slots.was_attended:
@@ -387,6 +420,7 @@ class BatchDecoder:
         logprobs = _logprobs(live, live_logits, tokens)
         for (_, sequence), token, logprob in zip(alive, tokens, logprobs, strict=True):
             outputs.append(self._append(sequence, token, logprob))
+            outputs += self._append_forced(sequence)
         return outputs
 
     def _masked(
@@ -403,6 +437,18 @@ class BatchDecoder:
                 self._leave(sequence)
                 outputs.append(Output(sequence.request_id, error))
         return alive, outputs
+
+    def _append_forced(self, sequence: RunningSequence) -> list[Output]:
+        """Append the tokens that must follow; whatever else runs, so that a seed gives the same tokens."""
+        outputs: list[Output] = []
+        for token in sequence.forced(self._limits.prefill_tokens):
+            # The random number that the token would have been drawn with, so that those of later tokens stay.
+            sequence.next_draw()
+            outputs.append(self._append(sequence, token, None))
+            self._forced += 1
+            if sequence.finished:
+                break
+        return outputs
 
     def _append(self, sequence: RunningSequence, token: int, logprob: TokenLogprob | None) -> Output:
         self._generated += 1

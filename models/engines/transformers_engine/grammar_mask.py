@@ -1,4 +1,4 @@
-"""Turn grammars into logits masks with xgrammar.
+"""Turn grammars into logits masks: JSON, patterns and tools with xgrammar, calls and Lark with llguidance.
 
 Owns compiled grammars and the state of one sequence inside its grammar.
 """
@@ -6,25 +6,61 @@ Owns compiled grammars and the state of one sequence inside its grammar.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
+import numpy as np
 import torch
 import xgrammar as xgr
+from numpy.typing import NDArray
 from torch import Tensor
 
 from models.engines.text import HfTokenizer
+from models.engines.transformers_engine.call_lark import calls_as_lark
+from models.engines.transformers_engine.lark_mask import LarkCompiler
 from models.errors import EngineOverloaded, GrammarInvalid, UnsupportedParam
 from models.types import Grammar
 
 _CACHE_BYTES = 256 * 2**20
 _MAX_SPEC_CHARS = 1_000_000
 _BITS = 32
+# A mask allows few tokens where at most one of so many of its words has any bit.
+_FEW = 8
 # xgrammar begins its messages with the time and the place in its source.
 _SOURCE = re.compile(r"^\[[0-9:]+\] \S+: ")
 _MAX_SECONDS = 60.0
 _MAX_AT_ONCE = 4
+
+
+class Matcher(Protocol):
+    """Track the position of one sequence in its grammar."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether an end token has closed the grammar, so that nothing may follow."""
+        ...
+
+    def fill(self, bitmask: Tensor) -> bool:
+        """Write the tokens that may come next as bits ([1, words], int32, lowest first); return False for all."""
+        ...
+
+    def accept(self, token_id: int) -> bool:
+        """Advance by one token; return whether it is allowed here."""
+        ...
+
+    def forced(self) -> Sequence[int]:
+        """Return the tokens that must come next, as far as they are certain: those of the text that must come next."""
+        ...
+
+
+class CompiledGrammar(Protocol):
+    """Hold a grammar that any number of sequences can be written under."""
+
+    def start(self) -> Matcher: ...
 
 
 class GrammarCompiler:
@@ -38,8 +74,9 @@ class GrammarCompiler:
         self._vocab_size = vocab_size
         self._lock = threading.Lock()
         self._compiler: xgr.GrammarCompiler | None = None
+        self._lark = LarkCompiler(tokenizer, vocab_size)
 
-    def compile(self, grammar: Grammar) -> xgr.CompiledGrammar:
+    def compile(self, grammar: Grammar) -> CompiledGrammar:
         """Compile a grammar, or return it from the cache.
 
         Raises:
@@ -48,23 +85,37 @@ class GrammarCompiler:
         """
         if len(grammar.spec) > _MAX_SPEC_CHARS:
             raise GrammarInvalid(f"the grammar is longer than {_MAX_SPEC_CHARS} characters", param=grammar.param)
+        if grammar.kind == "lark":
+            return self._lark.compile(grammar)
+        lark = self._calls_as_lark(grammar)
+        if lark is not None:
+            return self._lark.compile(lark)
         with self._lock:
             if self._compiler is None:
                 self._compiler = self._make_compiler()
         # Outside the lock: a slow grammar must not hold up the others.
+        compiler = self._compiler
         try:
             match grammar.kind:
                 case "structural_tag":
-                    return self._compiler.compile_structural_tag(grammar.spec)
+                    return _CompiledXgrammar(compiler.compile_structural_tag(grammar.spec))
                 case "regex":
-                    return self._compiler.compile_regex(grammar.spec)
+                    return _CompiledXgrammar(compiler.compile_regex(grammar.spec))
                 case "json_schema":
-                    return self._compiler.compile_json_schema(grammar.spec)
+                    return _CompiledXgrammar(compiler.compile_json_schema(grammar.spec))
         except (ValueError, RuntimeError, TypeError) as error:
             reason = _SOURCE.sub("", (str(error).strip().splitlines() or [type(error).__name__])[-1])
             raise GrammarInvalid(
                 f"{grammar.param}: the {grammar.kind} does not compile: {reason}", param=grammar.param
             ) from error
+
+    def _calls_as_lark(self, grammar: Grammar) -> Grammar | None:
+        """Return the grammar of calls for llguidance, None for any other and for a model that thinks."""
+        # The marks of thinking, which free text may hold, are control tokens to llguidance.
+        if grammar.kind != "structural_tag" or self._tokenizer.thinking is not None:
+            return None
+        lark = calls_as_lark(grammar.spec)
+        return None if lark is None else Grammar("lark", lark, param=grammar.param)
 
     def _make_compiler(self) -> xgr.GrammarCompiler:
         if not self._tokenizer.eos_token_ids:
@@ -76,6 +127,32 @@ class GrammarCompiler:
         return xgr.GrammarCompiler(info, max_threads=1, cache_limit_bytes=_CACHE_BYTES)
 
 
+@dataclass(frozen=True, slots=True)
+class _CompiledXgrammar:
+    grammar: xgr.CompiledGrammar
+
+    def start(self) -> Matcher:
+        return _XgrammarMatcher(xgr.GrammarMatcher(self.grammar))
+
+
+@dataclass(frozen=True, slots=True)
+class _XgrammarMatcher:
+    matcher: xgr.GrammarMatcher
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.matcher.is_terminated())
+
+    def fill(self, bitmask: Tensor) -> bool:
+        return bool(self.matcher.fill_next_token_bitmask(bitmask))
+
+    def accept(self, token_id: int) -> bool:
+        return bool(self.matcher.accept_token(token_id))
+
+    def forced(self) -> Sequence[int]:
+        return ()
+
+
 class BoundedCompilations:
     """Compile grammars on threads, a few at a time, and stop waiting for one that takes too long.
 
@@ -85,16 +162,16 @@ class BoundedCompilations:
 
     def __init__(
         self,
-        compile_grammar: Callable[[Grammar], xgr.CompiledGrammar],
+        compile_grammar: Callable[[Grammar], CompiledGrammar],
         seconds: float = _MAX_SECONDS,
         most: int = _MAX_AT_ONCE,
     ) -> None:
         self._compile = compile_grammar
         self._seconds = seconds
         self._most = most
-        self._running: dict[Grammar, asyncio.Task[xgr.CompiledGrammar]] = {}
+        self._running: dict[Grammar, asyncio.Task[CompiledGrammar]] = {}
 
-    async def compiled(self, grammar: Grammar) -> xgr.CompiledGrammar:
+    async def compiled(self, grammar: Grammar) -> CompiledGrammar:
         """Return the compiled grammar.
 
         Raises:
@@ -116,7 +193,7 @@ class BoundedCompilations:
             )
         return task.result()
 
-    def _forget(self, grammar: Grammar, done: asyncio.Task[xgr.CompiledGrammar]) -> None:
+    def _forget(self, grammar: Grammar, done: asyncio.Task[CompiledGrammar]) -> None:
         del self._running[grammar]
         if not done.cancelled():
             done.exception()  # read here, since those who waited may be gone
@@ -125,14 +202,18 @@ class BoundedCompilations:
 class GrammarState:
     """Track the position of one sequence in its grammar."""
 
-    def __init__(self, compiled: xgr.CompiledGrammar, vocab_size: int) -> None:
-        self._matcher = xgr.GrammarMatcher(compiled)
+    def __init__(self, compiled: CompiledGrammar, vocab_size: int) -> None:
+        self._matcher = compiled.start()
         self._bitmask = xgr.allocate_token_bitmask(1, vocab_size)
 
     @property
     def is_complete(self) -> bool:
         """Return whether the grammar has ended, so that nothing may follow."""
-        return bool(self._matcher.is_terminated())
+        return self._matcher.is_complete
+
+    def fill(self) -> bool:
+        """Compute which tokens may come next; return False where all may."""
+        return self._matcher.fill(self._bitmask)
 
     def mask(self, logits: Tensor) -> None:
         """Set the logits ([vocabulary], in place) of every token that may not come next to -inf.
@@ -140,11 +221,15 @@ class GrammarState:
         Raises:
             GrammarInvalid: no token may come next.
         """
-        if not self._matcher.fill_next_token_bitmask(self._bitmask):
+        if not self.fill():
             return
         if not self._bitmask.any():
             raise GrammarInvalid("the grammar has reached a point where no token is allowed", param="grammar")
         apply_bitmask(logits, self._bitmask)
+
+    def forced(self) -> Sequence[int]:
+        """Return the tokens that must come next, as the model would write them; none where that is not certain."""
+        return self._matcher.forced()
 
     def accept(self, token_id: int) -> None:
         """Advance the grammar by one token.
@@ -152,21 +237,46 @@ class GrammarState:
         Raises:
             GrammarInvalid: the token is not allowed here (it was not drawn under ``mask``).
         """
-        if not self._matcher.accept_token(token_id):
+        if not self._matcher.accept(token_id):
             raise GrammarInvalid(f"token {token_id} is not allowed by the grammar here", param="grammar")
 
 
 def apply_bitmask(logits: Tensor, bitmask: Tensor) -> None:
     """Set the logits ([vocabulary], in place) to -inf whose bits in ``bitmask`` ([1, words]) are 0."""
-    size = logits.shape[0]
-    # xgrammar's CPU kernel takes every bit of the last word for a logit and writes beyond the end of the row.
-    num_words = size // _BITS if logits.device.type == "cpu" else 0
-    start = num_words * _BITS
+    if logits.device.type != "cpu":
+        _apply_kernel(logits, bitmask, 0)
+        return
+    words = bitmask[0].numpy()
+    # xgrammar's kernel for the CPU takes time for every token that it forbids: most of the vocabulary, inside a call.
+    if np.count_nonzero(words) * _FEW <= len(words):
+        _keep(logits, words)
+    elif np.count_nonzero(words == -1) * 2 < len(words):
+        bits = np.unpackbits(words.view(np.uint8), count=logits.shape[0], bitorder="little")
+        logits.masked_fill_(torch.from_numpy(bits == 0), -math.inf)
+    else:
+        # It also takes every bit of the last word for a logit, and would write beyond the end of the row.
+        _apply_kernel(logits, bitmask, logits.shape[0] // _BITS)
+
+
+def _apply_kernel(logits: Tensor, bitmask: Tensor, num_words: int) -> None:
+    """Apply the first ``num_words`` words with xgrammar's kernel, and the rest without it."""
+    start, size = num_words * _BITS, logits.shape[0]
     if start:
         xgr.apply_token_bitmask_inplace(logits[:start].unsqueeze(0), bitmask[:, :num_words])
     if start < size:
         allowed = _unpack(bitmask[0, num_words:].to(logits.device), size - start)
-        logits[start:].masked_fill_(~allowed, float("-inf"))
+        logits[start:].masked_fill_(~allowed, -math.inf)
+
+
+def _keep(logits: Tensor, words: NDArray[np.int32]) -> None:
+    """Set all logits to -inf but those whose bits are 1, which are few."""
+    places = np.flatnonzero(words)
+    bits = np.flatnonzero(np.unpackbits(words[places].view(np.uint8), bitorder="little"))
+    ids = places[bits // _BITS] * _BITS + bits % _BITS
+    kept = torch.from_numpy(ids[ids < logits.shape[0]])
+    values = logits[kept]
+    logits.fill_(-math.inf)
+    logits[kept] = values
 
 
 def _unpack(words: Tensor, size: int) -> Tensor:

@@ -21,6 +21,7 @@ from models.engines.transformers_engine.rotary import fix_rotary_factors
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
 from models.torch_runtime.devices import DTYPES, cpu_has_bfloat16, torch_device
 from models.torch_runtime.layers import NAME, pack_linears, register
+from models.torch_runtime.lora import merge_adapter
 from models.torch_runtime.memory import machine_memory
 from models.types import Dtype
 
@@ -58,7 +59,7 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
         UnsupportedParam: the options ask for what the model does not have.
     """
     device = torch_device(options.device)
-    card.verify_weights()
+    card.prepare()
     local_only = card.is_local or not card.allow_download
     if local_only:
         disable_hub_access()
@@ -131,6 +132,8 @@ def _load_weights(card: ModelCard, options: EngineOptions, device: torch.device,
         register()
         model.set_attn_implementation(NAME)
         model = model.to(device).eval()
+        if card.adapter is not None:
+            log.info("adapter merged name=%s layers=%d", card.adapter.name, merge_adapter(model, card.adapter))
         pack_linears(model)
         return model
     except torch.OutOfMemoryError as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 from models.engines.options import LoraAdapter
 from models.engines.vllm_engine.request_tables import TableSizes, check_tables, tables_used
+from models.engines.vllm_engine.sampling_fields import structured_field
 from models.errors import (
     EngineOverloaded,
     EngineUnavailable,
@@ -197,8 +198,7 @@ def sampling_params(grammar: Grammar | None, fields: dict[str, Any]) -> Any:
 
     structured = None
     if grammar is not None:
-        name = "json" if grammar.kind == "json_schema" else grammar.kind
-        structured = StructuredOutputsParams(**{name: grammar.spec})
+        structured = StructuredOutputsParams(**structured_field(grammar))
     return SamplingParams(
         structured_outputs=structured,
         output_kind=RequestOutputKind.DELTA,
@@ -242,20 +242,22 @@ def table_check(client: Any) -> Callable[[Any], None]:
     return check
 
 
-async def load_adapters(client: Any, adapters: Sequence[LoraAdapter]) -> None:
-    """Load LoRA adapters into the engine, where a damaged one is noticed.
+async def load_adapters(client: Any, adapters: Sequence[LoraAdapter]) -> list[Any]:
+    """Load LoRA adapters into the engine, where a damaged one is noticed; return vLLM's requests for them.
 
     vLLM's OpenAI layer numbers them in the same way when it is built, and finds them loaded.
     """
     from vllm.lora.request import LoRARequest
 
-    for number, adapter in enumerate(adapters, start=1):
+    requests = [LoRARequest(one.name, number, str(one.path)) for number, one in enumerate(adapters, start=1)]
+    for adapter, request in zip(adapters, requests, strict=True):
         try:
-            await client.add_lora(LoRARequest(adapter.name, number, str(adapter.path)))
+            await client.add_lora(request)
         except Exception as error:
             raise ModelNotFound(
                 f"lora_adapters: {adapter.name} cannot be loaded from {adapter.path}: {first_line(error)}"
             ) from error
+    return requests
 
 
 def adapter_modules(adapters: Sequence[LoraAdapter]) -> list[Any] | None:

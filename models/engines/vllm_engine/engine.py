@@ -16,7 +16,7 @@ from dataclasses import replace
 from threading import Thread
 from typing import Any
 
-from models.catalog import ModelCard, disable_hub_access
+from models.catalog import ModelCard
 from models.engines.base import OpenAiLayer, ServesOpenAi, Tokenizer, check_request
 from models.engines.options import EngineOptions
 from models.engines.text import HfTokenizer
@@ -25,6 +25,7 @@ from models.engines.vllm_engine import launch as vllm_launch
 from models.engines.vllm_engine.child_reaper import ProcessReaper
 from models.engines.vllm_engine.device_memory import DeviceQuery, query_devices
 from models.engines.vllm_engine.openai_layer import InstrumentedClient, build_layer
+from models.engines.vllm_engine.sampling_fields import check_penalties, sampling_fields
 from models.engines.vllm_engine.stream import LatestSchedulerStats, VllmStream
 from models.errors import EngineOverloaded, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
 from models.types import Delta, EngineStats, GenerateParams, Grammar
@@ -45,11 +46,13 @@ class VllmEngine(ServesOpenAi):
 
     def __init__(self, card: ModelCard, options: EngineOptions, query: DeviceQuery = query_devices) -> None:
         self._card = card
-        self._options = options
+        self._options = vllm_launch.with_adapter(options, card)
         self._query = query
         self._slots = options.slots
         self._check_tables: Callable[[Any], None] = lambda _: None
         self._tokenizer: HfTokenizer | None = None
+        # vLLM's request for the adapter with which all requests for the model itself are answered.
+        self._adapter: Any = None
         self._client: Any = None
         self._reaper: ProcessReaper | None = None
         self._open: dict[str, VllmStream] = {}
@@ -125,7 +128,7 @@ class VllmEngine(ServesOpenAi):
                 client, tokenizer = self._running_client(), self._tokenizer
                 if tokenizer is None:
                     raise EngineUnavailable(f"{self.name} is not loaded")
-                watched = InstrumentedClient(client, tokenizer.eos_token_ids, self._check_tables)
+                watched = InstrumentedClient(client, tokenizer.eos_token_ids, self._check_tables, self._adapter)
                 try:
                     self._layer = await build_layer(watched, self._card, self._options, tokenizer)
                 except ModelError:
@@ -170,18 +173,9 @@ class VllmEngine(ServesOpenAi):
     async def _start(self) -> None:
         vllm_compat.check_version(vllm_compat.installed_version())
         vllm_launch.reject_unsupported(os.environ)
-        self._card.verify_weights()
+        await asyncio.to_thread(self._card.prepare)
         os.environ.update(vllm_launch.environment(self._card, self._options, os.environ))
-        local_only = self._card.is_local or not self._card.allow_download
-        if local_only:
-            disable_hub_access()
-        tokenizer = await asyncio.to_thread(
-            HfTokenizer.load,
-            self._card.source,
-            revision=self._card.revision,
-            local_only=local_only,
-            chat_template=self._options.chat_template,
-        )
+        tokenizer = await asyncio.to_thread(HfTokenizer.of_card, self._card, self._options.chat_template)
         self._options = vllm_launch.with_reasoning_parser(self._options, tokenizer)
         reaper = self._reaper = await asyncio.to_thread(ProcessReaper)
         # Returned in a list: a thread pool keeps the last result alive, and the client ends only when it is freed.
@@ -189,7 +183,8 @@ class VllmEngine(ServesOpenAi):
         building = asyncio.create_task(asyncio.to_thread(self._build_client, built, tokenizer.vocab_size))
         try:
             await _wait_watching(building, reaper)
-            await vllm_compat.load_adapters(built[0], self._options.lora_adapters)
+            loaded = await vllm_compat.load_adapters(built[0], self._options.lora_adapters)
+            self._adapter = loaded[-1] if self._card.adapter is not None else None
             await _warm_up(built[0])
         except BaseException:
             # A thread cannot be cancelled: shut down what it still builds when it is done.
@@ -226,7 +221,7 @@ class VllmEngine(ServesOpenAi):
     def _admit(self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str) -> VllmStream:
         self._running_client()
         check_request(prompt_ids, params, vocab_size=self.tokenizer.vocab_size, max_model_len=self.max_model_len)
-        _check_penalties(params)
+        check_penalties(params)
         if request_id in self._open:
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
         if len(self._open) >= self._slots + self._options.max_queue:
@@ -235,25 +230,8 @@ class VllmEngine(ServesOpenAi):
         return stream
 
     def _submit(self, prompt_ids: list[int], params: GenerateParams, request_id: str) -> AsyncGenerator[Any, None]:
-        fields = {
-            "max_tokens": min(params.max_tokens, self.max_model_len - len(prompt_ids)),
-            "temperature": params.temperature,
-            "top_p": params.top_p,
-            "top_k": params.top_k,
-            "min_p": params.min_p,
-            "frequency_penalty": params.frequency_penalty,
-            "presence_penalty": params.presence_penalty,
-            "repetition_penalty": params.repetition_penalty,
-            "seed": params.seed,
-            "logprobs": params.logprobs,
-            "logit_bias": dict(params.logit_bias) or None,
-            # vLLM lifts the mask of a complete grammar: with its end token ignored, free text would follow.
-            "ignore_eos": params.ignore_eos and params.grammar is None,
-            # vLLM itself takes those of the generation config alone.
-            "stop_token_ids": []
-            if params.ignore_eos and params.grammar is None
-            else sorted(self.tokenizer.eos_token_ids),
-        }
+        room = self.max_model_len - len(prompt_ids)
+        fields = sampling_fields(params, room, self.tokenizer.eos_token_ids)
         sampling = vllm_compat.sampling_params(params.grammar, fields)
         self._check_tables(sampling)
         outputs: AsyncGenerator[Any, None] = self._running_client().generate(
@@ -262,6 +240,7 @@ class VllmEngine(ServesOpenAi):
             request_id,
             # vLLM serves the smallest number first.
             priority=-params.priority,
+            lora_request=self._adapter,
             # A grammar applies from the first token on, also to a reasoning model.
             reasoning_ended=True if self._options.reasoning_parser else None,
         )
@@ -277,21 +256,6 @@ class VllmEngine(ServesOpenAi):
             prompt_tokens_cached=total.prompt_tokens_cached + cached,
             tokens_generated=total.tokens_generated + stream.num_sampled_tokens,
         )
-
-
-def _check_penalties(params: GenerateParams) -> None:
-    """Refuse penalties that vLLM would compute wrongly: it takes earlier text of an answer for the prompt's.
-
-    Raises:
-        UnsupportedParam: names the penalty.
-    """
-    for name in ("frequency_penalty", "presence_penalty"):
-        if params.written is not None and getattr(params, name):
-            raise UnsupportedParam(
-                f"{name}: vLLM cannot count over the inserted replies of an answer; leave it out for a method, or "
-                "serve the model with the transformers engine",
-                param=name,
-            )
 
 
 async def _wait_watching(building: asyncio.Task[None], reaper: ProcessReaper) -> None:

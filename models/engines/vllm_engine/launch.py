@@ -5,12 +5,14 @@ Pure, and free of vLLM: what is passed to it can be read and tested without star
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.options import EngineOptions, LoraAdapter
 from models.engines.text import HfTokenizer
 from models.engines.vllm_engine.device_memory import DeviceQuery, memory_share, query_devices
 from models.errors import EngineUnavailable, UnsupportedParam
@@ -130,6 +132,23 @@ def engine_arguments(
     if options.lora_adapters:
         arguments |= _lora_arguments(options)
     return arguments | (_cpu_arguments(options) if device_type == "cpu" else _gpu_arguments(card, options, query))
+
+
+def with_adapter(options: EngineOptions, card: ModelCard) -> EngineOptions:
+    """Return the options with the card's own adapter as the last one, and room for its rank."""
+    if card.adapter is None:
+        return options
+    own = LoraAdapter(f"{card.name}+{card.adapter.name}", card.adapter)
+    rank = max(options.max_lora_rank, _adapter_rank(card.adapter))
+    return replace(options, lora_adapters=(*options.lora_adapters, own), max_lora_rank=rank)
+
+
+def _adapter_rank(folder: Path) -> int:
+    """Return the rank in an adapter's config, 1 where it cannot be read: vLLM then says what is wrong."""
+    try:
+        return int(json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))["r"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 1
 
 
 def padding_arguments(vocabulary: int) -> dict[str, Any]:

@@ -144,12 +144,17 @@ class InstrumentedClient:
     """Count what vLLM's own layer generates through the client, so that the engine's statistics include it.
 
     Requests also end at ``end_tokens``. ``check`` raises an error of vLLM's for sampling parameters that must not reach
-    the engine.
+    the engine. ``adapter`` is vLLM's request for the adapter with which the model itself answers.
     """
 
     def __init__(
-        self, client: Any, end_tokens: Collection[int] = (), check: Callable[[Any], None] = lambda _: None
+        self,
+        client: Any,
+        end_tokens: Collection[int] = (),
+        check: Callable[[Any], None] = lambda _: None,
+        adapter: Any = None,
     ) -> None:
+        self._adapter = adapter
         self._client = client
         self._end_tokens = end_tokens
         self._check = check
@@ -168,6 +173,8 @@ class InstrumentedClient:
         """Check the parameters now, before the layer starts a reply, and return the outputs."""
         vllm_compat.add_end_tokens(sampling_params, self._end_tokens)
         self._check(sampling_params)
+        if self._adapter is not None and keywords.get("lora_request") is None:
+            keywords["lora_request"] = self._adapter
         return self._counting(self._client.generate(prompt, sampling_params, *rest, **keywords))
 
     async def _counting(self, outputs: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:

@@ -13,14 +13,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from retrieval.corpus.errors import CorpusError, DocumentTooLarge, DocumentUnreadable
+from retrieval.corpus.errors import (
+    CorpusError,
+    DocumentTooLarge,
+    DocumentUnknown,
+    DocumentUnreadable,
+    NamespaceInvalid,
+)
 from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, SkippedRecord, Withdrawn, sha256_of
 from retrieval.corpus.namespaces.namespace import COMMIT, Namespace
+from retrieval.corpus.namespaces.originals import Originals
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.readers.isolated import reading
 from retrieval.corpus.readers.registry import reader
 from retrieval.corpus.store.base import PassageStore, PassageWriter
 
+_PDF: Final = "pdf"
+_RECOGNIZED: Final = "pdf-ocr"  # the kind of a PDF's source where its pictures of pages were read too
 _DOCUMENTS: Final = 256
 _CHARS: Final = 4 * 2**20  # a few full texts may be as large as hundreds of abstracts
 _MAX_SHOWN: Final = 20
@@ -32,7 +41,8 @@ class Progress:
     """Report the progress of a change.
 
     ``read``: documents so far. ``indexed``: passages so far, counted for each index. ``waiting``: entries in the
-    journal (at most 100,000 of each index are counted). Rates are over the whole time.
+    journal (at most 100,000 of each index are counted). Rates are over the whole time. ``expected`` records are to
+    come in all, ``arrived`` of them have; 0 where nobody can tell.
     """
 
     read: int
@@ -40,6 +50,15 @@ class Progress:
     waiting: int
     passed: int
     seconds: float
+    expected: int = 0
+    arrived: int = 0
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Return the seconds until all expected records are here at the rate so far, None where nobody can tell."""
+        if not self.arrived or not self.expected:
+            return None
+        return self.seconds * max(0, self.expected - self.arrived) / self.arrived
 
     @property
     def documents_per_s(self) -> float:
@@ -73,11 +92,15 @@ class ChangeReport:
 
 @dataclass(frozen=True, slots=True)
 class ChangeHooks:
-    """Observe and cancel a change; both callbacks run after every transaction and batch."""
+    """Observe and cancel a change; the callbacks run after every transaction and batch.
+
+    ``goal`` returns how many records are expected, and how many have arrived.
+    """
 
     progress: Callable[[Progress], None] = lambda _: None
     cancelled: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
+    goal: Callable[[], tuple[int, int]] = lambda: (0, 0)
 
 
 NO_HOOKS: Final = ChangeHooks()
@@ -149,12 +172,18 @@ def _take_file(run: _Run, path: Path, options: ReadOptions) -> bool:
     """Write the file's documents; return True where this very file was added before, which is then not read."""
     with reading(path, options, run.cancelled) as file:
         digest = sha256_of(path)
-        if run.store.is_finished((digest, file.kind)):
-            return True
-        run.take(file.items)
+        kind = _RECOGNIZED if file.kind == _PDF and options.ocr else file.kind
+        kinds = (_PDF, _RECOGNIZED) if kind == _PDF else (kind,)
+        already = any(run.store.is_finished((digest, name)) for name in kinds)
+        if not already:
+            run.take(file.items)
     if not run.stopped:
-        run.finish((digest, path.name, file.kind), options.retrieved)
-    return False
+        if file.kind == _PDF:
+            run.originals.keep(path, digest)
+        if not already:
+            run.finish((digest, path.name, kind), options.retrieved)
+            run.originals.prune(run.store.known)
+    return already
 
 
 def add_items(namespaces: Namespaces, name: str, items: Iterable[Item], watch: ChangeHooks = NO_HOOKS) -> ChangeReport:
@@ -169,14 +198,43 @@ def add_items(namespaces: Namespaces, name: str, items: Iterable[Item], watch: C
 def remove(
     namespaces: Namespaces, name: str, document_ids: Sequence[str], watch: ChangeHooks = NO_HOOKS
 ) -> ChangeReport:
-    """Remove documents from the store and every index; files that contained them can be added again."""
+    """Remove documents, by their ids or file names, from the store and every index.
+
+    Files that contained them can be added again.
+
+    Raises:
+        DocumentUnknown: one of them is not there; none is removed.
+        NamespaceInvalid: several documents came as files of one of the names; none is removed.
+    """
     with namespaces.writing(name) as (namespace, writer):
         run = _Run(namespace, writer, watch)
+        found = [find_document(run.store, document) for document in document_ids]
         with writer.transaction():
             writer.forget_sources()
-        run.take(iter([Withdrawn(document_id) for document_id in document_ids]))
+        run.take(iter([Withdrawn(document_id) for document_id in dict.fromkeys(found)]))
+        run.originals.prune(run.store.known)
         run.index()
         return run.result()
+
+
+def find_document(store: PassageStore, document: str) -> str:
+    """Return the id of a document, which is named by it or by the name of its file.
+
+    Raises:
+        DocumentUnknown: there is none.
+        NamespaceInvalid: several came as files of this name.
+    """
+    if store.known([document]):
+        return document
+    found = store.files_named(document)
+    if len(found) > 1:
+        ids = ", ".join(found[:5])
+        raise NamespaceInvalid(
+            f"{len(found)} documents came as {document[:200]!r}: give an id: {ids}", param="document"
+        )
+    if not found:
+        raise DocumentUnknown(f"there is no document {document[:200]!r}, by id or file name", param="document")
+    return found[0]
 
 
 def catch_up(namespaces: Namespaces, name: str, watch: ChangeHooks = NO_HOOKS) -> ChangeReport:
@@ -189,6 +247,7 @@ class _Run:
 
     def __init__(self, namespace: Namespace, writer: PassageWriter, watch: ChangeHooks) -> None:
         self._namespace = namespace
+        self.originals = Originals(namespace.folder)
         self._writer = writer
         self._watch = watch
         self._started = watch.clock()
@@ -246,6 +305,7 @@ class _Run:
     def _report(self, indexed: int) -> bool:
         self._indexed += indexed
         store, targets = self._namespace.store, self._namespace.settings.targets
+        expected, arrived = self._watch.goal()
         self._watch.progress(
             Progress(
                 read=sum(self.counts.values()),
@@ -253,6 +313,8 @@ class _Run:
                 waiting=sum(store.waiting(target, _MAX_WAITING) for target in targets),
                 passed=self.passed,
                 seconds=self._watch.clock() - self._started,
+                expected=expected,
+                arrived=arrived,
             )
         )
         self.stopped = self.stopped or self._watch.cancelled()

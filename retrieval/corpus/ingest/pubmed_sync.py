@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -25,6 +26,8 @@ from retrieval.types import FetchCall, NcbiCall, RawReply
 MAX_LISTED: Final = 9_999
 RECORDS: Final = 200
 FULL_TEXTS: Final = 10
+_HAS_WORD: Final = re.compile(r"\w")
+_SYNTAX: Final = re.compile(r'["\[\]()\x00-\x1f\x7f]')
 _FIRST_DAY: Final = date(1500, 1, 1)
 _LAST_DAY: Final = date(3000, 12, 31)
 
@@ -58,6 +61,31 @@ class PubmedQuery:
     @property
     def span(self) -> tuple[date, date]:
         return _day(self.date_from, "date_from", _FIRST_DAY), _day(self.date_to, "date_to", _LAST_DAY)
+
+
+def keyword_term(keywords: Sequence[str], *, with_reviews: bool = True) -> str:
+    """Return the term, in PubMed's syntax, for articles with all keywords in title or abstract.
+
+    A keyword is one or more names with "/" between them, of which an article has at least one. ``with_reviews`` False
+    leaves out reviews.
+
+    Raises:
+        NamespaceInvalid: a keyword has no letters and digits, or a sign that PubMed would read as syntax.
+    """
+    parts = []
+    for keyword in keywords:
+        names = [" ".join(name.split()) for name in keyword.split("/")]
+        for name in names:
+            if not _HAS_WORD.search(name) or _SYNTAX.search(name):
+                raise NamespaceInvalid(
+                    f"{keyword[:70]!r} is no keyword: names without quotes and brackets, alternatives with / between",
+                    param="keywords",
+                )
+        tagged = [f'"{name}"[Title/Abstract]' for name in names]
+        parts.append(tagged[0] if len(tagged) == 1 else f"({' OR '.join(tagged)})")
+    if not parts:
+        raise NamespaceInvalid("a query needs a keyword", param="keywords")
+    return " AND ".join(parts) + ("" if with_reviews else " NOT review[Publication Type]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +345,8 @@ async def _run(
     sent = _FetchCounts()
     options = ReadOptions(retrieved=day, provenance=f"pubmed: {query.term}")
     batches = _batches(fetch, (pmids, query.full_text), sent, options)
-    added = await _pump(batches, lambda items: add_items(namespaces, name, items, watch))
+    told = replace(watch, goal=lambda: (len(pmids), len(sent.pmids)))
+    added = await _pump(batches, lambda items: add_items(namespaces, name, items, told))
     if not added.cancelled:
         await asyncio.to_thread(_remember, namespaces, name, SavedQuery(query=query, day=day, count=listed.count))
     missing = () if added.cancelled else tuple(pmid for pmid in pmids if pmid not in sent.pmids)

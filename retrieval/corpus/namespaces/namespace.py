@@ -12,14 +12,25 @@ from typing import Final
 
 import numpy as np
 
-from models.encoders.base import Encoder, PassageText
+from models.encoders.base import Encoder, PassageText, TokenEncoder
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
-from retrieval.corpus.namespaces.settings import Backends, TextIndex, embedded_title, has_replaced_words, settings_of
+from retrieval.corpus.namespaces.dense import DenseIndex, folder_name, has_files
+from retrieval.corpus.namespaces.settings import (
+    VECTORS,
+    Backends,
+    TextIndex,
+    embedded_title,
+    has_replaced_words,
+    settings_of,
+)
 from retrieval.corpus.store.base import PassageStore, PassageWriter, Target, log_name
 from retrieval.index.base import Rows, VectorIndex
-from retrieval.index.errors import IndexMismatch
+from retrieval.index.errors import IndexFault
+from retrieval.index.token_store import TokenStore
 from retrieval.lexical.base import LexicalIndex
+from retrieval.lexical.bm25.folders import is_outdated
+from retrieval.lexical.fusion import FusionWeights
 from retrieval.passages import Passage, type_bits
 
 log = logging.getLogger(__name__)
@@ -28,14 +39,17 @@ BATCH: Final = 4096
 # Journal entries between two commits of an index. A crash costs encoding them again; a smaller number would split the
 # index into more segments.
 COMMIT: Final = 8 * BATCH
+TOKENS: Final = "tokens"
+# Key of the fitted weights of a hybrid search in the store.
+FUSION: Final = "fusion"
 Done = Callable[[int], bool]
 
 
 class Namespace:
     """Hold the store and the indices of one namespace.
 
-    Thread-safe. Encoder and indices are opened on first use. ``has_old_words``: the index of words is of a back end
-    that was removed; it is not read, and counts as missing until ``discard_old_words``.
+    Thread-safe. Encoder and indices are opened on first use. ``outdated``: indices of a back end that was removed, or
+    of an earlier tokenizer; they are not read, and count as missing until ``discard_outdated``.
     """
 
     def __init__(self, folder: Path, store: PassageStore, backends: Backends, *, write: bool = False) -> None:
@@ -52,15 +66,15 @@ class Namespace:
         self._backends = backends
         self._write = write
         self._lock = threading.RLock()
-        self._encoder: Encoder | None = None
-        self._vectors: VectorIndex | None = None
+        self._dense: dict[Target, DenseIndex] = {}
+        self._tokens: TokenStore | None = None
         self._words: LexicalIndex | None = None
         self._keywords: TextIndex | None = None
         try:
             self._indexed = self.store.meta("indexed")
             text = self.store.meta("settings")
             self.settings = settings_of(text)
-            self.has_old_words = has_replaced_words(text)
+            self.outdated = self._outdated(text)
         except NamespaceDamaged:
             self.store.close()
             raise
@@ -70,30 +84,53 @@ class Namespace:
 
     @property
     def encoder(self) -> Encoder:
-        """Return the encoder of the vectors.
+        """Return the encoder of the first vectors.
 
         Raises:
             NamespaceInvalid: the namespace has no encoder.
             IndexMismatch: the stored vectors are of another encoder.
         """
-        if not self.settings.encoder:
-            raise NamespaceInvalid(f"namespace {self.name} has no encoder, so no vectors", param="retriever")
-        with self._lock:
-            if self._encoder is None:
-                encoder = self._backends.encoders(self.settings.encoder)
-                known = self.store.meta("fingerprint")
-                if known and known != fingerprint_text(encoder):
-                    raise IndexMismatch(f"the vectors of {self.name} are of another encoder than {encoder.name}")
-                self._encoder = encoder
-            return self._encoder
+        return self.dense(VECTORS).encoder
 
     @property
     def vectors(self) -> VectorIndex:
+        """Return the vectors of the first encoder."""
+        return self.dense(VECTORS).vectors
+
+    def dense(self, target: Target) -> DenseIndex:
+        """Return the index of an encoder's vectors, with the encoder.
+
+        Raises:
+            NamespaceInvalid: the namespace has no such vectors.
+        """
+        encoder = self.settings.encoder_of(target)
+        if not encoder:
+            message = f"namespace {self.name} has no encoder, so no vectors"
+            if wanted := target.partition(":")[2]:
+                known = ", ".join(self.settings.encoder_ids) or "none"
+                message = (
+                    f"namespace {self.name} has no vectors of the encoder {wanted[:100]!r} (there are: {known}); "
+                    "arrowhead index add makes them"
+                )
+            raise NamespaceInvalid(message, param="retriever")
         with self._lock:
-            if self._vectors is None:
+            if target not in self._dense:
+                place = (self.folder, target, encoder)
+                self._dense[target] = DenseIndex(place, self.store, self._backends, write=self._write)
+            return self._dense[target]
+
+    @property
+    def tokens(self) -> TokenStore | None:
+        """Return the token vectors of the passages, which belong to the vectors; None where there are none.
+
+        Those of [CLS] pooling were not trained to mean their tokens.
+        """
+        with self._lock:
+            if self._tokens is None and self.settings.tokens and (self._write or (self.folder / TOKENS).is_dir()):
                 encoder = self.encoder
-                self._vectors = self._backends.vectors(self._folder("vectors"), encoder, self._write)
-            return self._vectors
+                if isinstance(encoder, TokenEncoder) and encoder.fingerprint.pooling == "mean":
+                    self._tokens = TokenStore(self.folder / TOKENS, encoder.fingerprint, write=self._write)
+            return self._tokens
 
     @property
     def words(self) -> LexicalIndex:
@@ -124,16 +161,15 @@ class Namespace:
 
     def has(self, target: Target) -> bool:
         """Return whether an index has files; before the first passage it may have none."""
-        if target == "words" and self.has_old_words:
+        if target in self.outdated:
             return False
-        folder = self.folder / target
-        return folder.is_dir() and any(folder.iterdir())
+        return has_files(self.folder / folder_name(target))
 
     def rows(self, target: Target) -> int:
         """Return how many passages an index holds."""
         if not self.has(target):
             return 0
-        return self.vectors.stats().rows if target == "vectors" else len(self._texts(target))
+        return self.dense(target).vectors.stats().rows if is_dense(target) else len(self._texts(target))
 
     def committed_rows(self, target: Target) -> int:
         """Return how many passages the files of an index hold.
@@ -141,9 +177,33 @@ class Namespace:
         Loads no encoder where the back end can tell without one: a change that adds no vector must not wait for it.
         """
         count = self._backends.vector_rows
-        if target != "vectors" or count is None or not self.has(target):
+        if not is_dense(target) or count is None or not self.has(target):
             return self.rows(target)
-        return count(self.folder / target)
+        return count(self.folder / folder_name(target))
+
+    @property
+    def fusion(self) -> FusionWeights:
+        """Return the weights of a hybrid search that were fitted for this namespace, even ones without any."""
+        text = self.store.meta(FUSION)
+        try:
+            stored = json.loads(text)["weights"] if text else {}
+            return FusionWeights(**stored)
+        except (ValueError, TypeError, KeyError) as error:
+            raise NamespaceDamaged(f"{self.folder}: its stored weights are none") from error
+
+    def recall(self, target: Target = VECTORS) -> float | None:
+        """Return the recall at 10 that was measured when the vectors were indexed, 1 if exact; None if unknown."""
+        recall = self._backends.vector_recall
+        if recall is None or target not in self.settings.targets or not self.has(target):
+            return None
+        try:
+            return recall(self.folder / folder_name(target))
+        except IndexFault:
+            return None  # whoever searches or verifies the index reports its damage
+
+    def recalls(self) -> dict[str, float | None]:
+        """Return ``recall`` of the vectors of each encoder, by its id."""
+        return {one: self.recall(self.settings.target_of(one)) for one in self.settings.encoder_ids}
 
     def _texts(self, target: Target) -> TextIndex:
         return self.words if target == "words" else self.keywords
@@ -157,43 +217,51 @@ class Namespace:
 
     def close(self) -> None:
         with self._lock:
-            for index in (self._vectors, self._words, self._keywords):
+            for index in (*self._dense.values(), self._tokens, self._words, self._keywords):
                 if index is not None:
                     index.close()
-            self._vectors = self._words = self._keywords = None
+            self._dense = {}
+            self._tokens = self._words = self._keywords = None
             self.store.close()
 
     def writer(self) -> PassageWriter:
         """Return a writer of the store; requires the namespace's lock."""
         return self.store.writer(Chunker(self.settings.chunking), self.settings.targets)
 
-    def discard_old_words(self, writer: PassageWriter) -> None:
-        """Remove the index of words of a removed back end, if there is one, and mark the index for a rebuild.
+    def _outdated(self, settings: str) -> tuple[Target, ...]:
+        found: list[Target] = ["words"] if has_replaced_words(settings) else []
+        for target in ("words", "keywords"):
+            if target in self.settings.targets and target not in found and is_outdated(self.folder / target):
+                found.append(target)
+        return tuple(found)
 
-        The settings change last, so that a killed process leaves the rest to the next one.
+    def discard_outdated(self, writer: PassageWriter) -> None:
+        """Remove the outdated indices and mark them for a rebuild.
+
+        What tells that an index is outdated goes last, so that a killed process leaves the rest to the next one.
 
         Raises:
-            NamespaceDamaged: the index cannot be removed.
+            NamespaceDamaged: an index cannot be removed.
         """
-        if not self.has_old_words:
-            return
-        log.warning(
-            "namespace=%s: its back end of words was removed, the index is built again with %s: passages=%d",
-            log_name(self.name),
-            self.settings.words,
-            self.store.counts().passages,
-        )
-        with writer.transaction():
-            writer.mark_all_pending("words")
-        try:
-            shutil.rmtree(self.folder / "words")
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise NamespaceDamaged(f"{self.folder / 'words'}: cannot be removed: {error.strerror}") from error
-        with writer.transaction():
-            writer.set_meta("settings", self.settings.as_text())
-        self.has_old_words = False
+        for target in self.outdated:
+            log.warning(
+                "namespace=%s: an earlier version made its index of %s, which is built again: passages=%d",
+                log_name(self.name),
+                target,
+                self.store.counts().passages,
+            )
+            with writer.transaction():
+                writer.mark_all_pending(target)
+            try:
+                shutil.rmtree(self.folder / target)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise NamespaceDamaged(f"{self.folder / target}: cannot be removed: {error.strerror}") from error
+        if has_replaced_words(self.store.meta("settings")):
+            with writer.transaction():
+                writer.set_meta("settings", self.settings.as_text())
+        self.outdated = ()
 
     def catch_up(self, writer: PassageWriter, done: Done, *, at_least: int = 1) -> int:
         """Update every index that lacks ``at_least`` entries; return how many passages were indexed.
@@ -229,8 +297,11 @@ class Namespace:
 
         After a crash in between, the entries are indexed again with the same result.
         """
-        if target == "vectors":
-            self.vectors.commit()
+        if is_dense(target):
+            # First the tokens: a vector that is committed has them.
+            if target == VECTORS and self._tokens is not None:
+                self._tokens.commit()
+            self.dense(target).vectors.commit()
         else:
             self._texts(target).commit()
         with writer.transaction():
@@ -241,11 +312,13 @@ class Namespace:
         passages = [
             passage for passage, _ in self.store.get([number for number, is_deleted in entries if not is_deleted])
         ]
-        if target == "vectors":
+        if is_dense(target):
             if deleted:
-                self.vectors.delete(np.array(deleted, dtype=np.int64))
+                self.dense(target).vectors.delete(np.array(deleted, dtype=np.int64))
+                if target == VECTORS and self.tokens is not None:
+                    self.tokens.delete(deleted)
             if passages:
-                self._add_vectors(passages, writer)
+                self._add_vectors(target, passages, writer)
             return len(passages)
         if deleted:
             self._texts(target).delete(deleted)
@@ -253,23 +326,30 @@ class Namespace:
             self._texts(target).add(passages)
         return len(passages)
 
-    def _add_vectors(self, passages: list[Passage], writer: PassageWriter) -> None:
-        self.note_encoder(writer)
+    def _add_vectors(self, target: Target, passages: list[Passage], writer: PassageWriter) -> None:
+        dense = self.dense(target)
+        dense.note_encoder(writer)
         texts = [PassageText(embedded_title(passage), passage.text) for passage in passages]
+        ids = [passage.passage_id for passage in passages]
+        encoder, tokens = dense.encoder, self.tokens if target == VECTORS else None
+        if tokens is not None and isinstance(encoder, TokenEncoder):
+            vectors, codes = encoder.encode_passages_with_tokens(texts)
+            tokens.put(ids, codes)
+        else:
+            vectors = encoder.encode_passages(texts)
         rows = Rows(
-            ids=np.array([passage.passage_id for passage in passages], dtype=np.int64),
-            vectors=self.encoder.encode_passages(texts),
+            ids=np.array(ids, dtype=np.int64),
+            vectors=vectors,
             dates=np.array([passage.date for passage in passages], dtype=np.int32),
             types=np.array([type_bits(passage.types) for passage in passages], dtype=np.int64),
         )
-        self.vectors.add(rows)
+        dense.vectors.add(rows)
 
     def note_encoder(self, writer: PassageWriter) -> None:
-        """Record the fingerprint of the encoder, unless one is recorded already."""
-        if not self.store.meta("fingerprint"):
-            with writer.transaction():
-                writer.set_meta("fingerprint", fingerprint_text(self.encoder))
+        """Record the fingerprint of the first encoder, unless one is recorded already."""
+        self.dense(VECTORS).note_encoder(writer)
 
 
-def fingerprint_text(encoder: Encoder) -> str:
-    return json.dumps(encoder.fingerprint.as_dict(), sort_keys=True)
+def is_dense(target: Target) -> bool:
+    """Return whether an index is one of vectors."""
+    return target.partition(":")[0] == VECTORS

@@ -11,15 +11,24 @@ import logging
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from retrieval.corpus.chunking import Chunker
-from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceUnknown
-from retrieval.corpus.namespaces.namespace import Namespace
-from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings
+from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
+from retrieval.corpus.namespaces.dense import fingerprint_key, folder_name, further_folders
+from retrieval.corpus.namespaces.namespace import TOKENS, Namespace
+from retrieval.corpus.namespaces.settings import (
+    VECTORS,
+    Backends,
+    NamespaceSettings,
+    settings_of,
+    with_encoders,
+    with_tokens,
+)
 from retrieval.corpus.store.base import Counts, PassageWriter, Target, checked_name, log_name
 from retrieval.index.errors import IndexFault
+from retrieval.lexical.fusion import EVEN, FusionWeights
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +38,8 @@ class Description:
     """Describe a namespace.
 
     ``counts`` is None, and ``damage`` gives the reason, where the store cannot be read. ``bytes_disk``: all its files.
+    ``recalls``: recall at 10 of the vectors of each encoder, by its id, as it was measured when they were indexed; None
+    where it is not known. ``fusion``: the weights of a hybrid search.
     """
 
     name: str
@@ -37,6 +48,13 @@ class Description:
     created: str
     bytes_disk: int
     damage: str = ""
+    recalls: Mapping[str, float | None] = field(default_factory=dict)
+    fusion: FusionWeights = EVEN
+
+    @property
+    def recall(self) -> float | None:
+        """Return the recall of the first encoder's vectors."""
+        return self.recalls.get(self.settings.encoder) if self.settings else None
 
 
 @dataclass(slots=True)
@@ -94,6 +112,8 @@ class Namespaces:
                     counts=store.counts(),
                     created=store.meta("created"),
                     bytes_disk=size,
+                    recalls=namespace.recalls(),
+                    fusion=namespace.fusion,
                 )
         except NamespaceDamaged as error:
             return Description(name=name, settings=None, counts=None, created="", bytes_disk=size, damage=error.message)
@@ -102,34 +122,36 @@ class Namespaces:
     def using(self, name: str) -> Iterator[Namespace]:
         """Open a namespace for reading and searching, including changes of other processes since its last use.
 
-        An index of words of a removed back end is built again first.
+        An index of a removed back end or an earlier tokenizer is built again first.
 
         Raises:
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
         """
         with contextlib.ExitStack() as stack:
             namespace = stack.enter_context(self._leased(name))
-            if namespace.has_old_words:
+            if namespace.outdated:
                 stack.close()
-                self._rebuild_words(name)
+                self._rebuild_outdated(name)
                 namespace = stack.enter_context(self._leased(name))
             yield namespace
 
-    def _rebuild_words(self, name: str) -> None:
-        """Build an index of words of a removed back end again, unless the namespace cannot be changed now."""
+    def _rebuild_outdated(self, name: str) -> None:
+        """Build the outdated indices again, unless the namespace cannot be changed now."""
         try:
             with (
                 self.writer_lock(name),
                 contextlib.closing(self._open(name, write=True)) as namespace,
                 contextlib.closing(namespace.writer()) as writer,
             ):
-                namespace.discard_old_words(writer)
-                namespace.catch_up_index(writer, "words", lambda _: False)
+                targets = namespace.outdated
+                namespace.discard_outdated(writer)
+                for target in targets:
+                    namespace.catch_up_index(writer, target, lambda _: False)
             with self._lock:
                 self._retire(name)
         except (NamespaceBusy, NamespaceDamaged, IndexFault) as error:
             cause = type(error).__name__
-            log.warning("namespace=%s: its index of words cannot be built again now: %s", log_name(name), cause)
+            log.warning("namespace=%s: its outdated indices cannot be built again now: %s", log_name(name), cause)
 
     @contextlib.contextmanager
     def _leased(self, name: str) -> Iterator[Namespace]:
@@ -166,7 +188,8 @@ class Namespaces:
             contextlib.closing(self._open(name, write=True)) as namespace,
             contextlib.closing(namespace.writer()) as writer,
         ):
-            namespace.discard_old_words(writer)
+            namespace.discard_outdated(writer)
+            self._remove_orphans(namespace)
             for target in namespace.settings.targets:
                 counts = namespace.store.counts()
                 sure = counts.passages - (counts.pending[target] - counts.gone[target])
@@ -210,7 +233,10 @@ class Namespaces:
             writer.set_meta(key, value)
 
     def empty_index(self, name: str, target: Target) -> None:
-        """Remove an index and mark it for a rebuild by the next change or ``catch_up``."""
+        """Remove an index and mark it for a rebuild by the next change or ``catch_up``.
+
+        Vectors are built again with token vectors, also in a namespace of a version that had none.
+        """
         self._require(name)
         with (
             self.writer_lock(name),
@@ -219,9 +245,72 @@ class Namespaces:
         ):
             with writer.transaction():
                 writer.mark_all_pending(target)
-                if target == "vectors":
-                    writer.set_meta("fingerprint", "")
-            shutil.rmtree(self.root / name / target, ignore_errors=True)
+                if namespace.settings.encoder_of(target):
+                    writer.set_meta(fingerprint_key(target), "")
+                if target == VECTORS:
+                    writer.set_meta("settings", with_tokens(namespace.store.meta("settings")))
+            self._remove_files(name, target)
+
+    def add_encoder(self, name: str, encoder: str) -> Target:
+        """Give a namespace the vectors of one more encoder, and return their index, which ``catch_up`` fills.
+
+        A namespace that has it already stays as it is. The first encoder of a namespace without one has token vectors
+        too.
+
+        Raises:
+            NamespaceInvalid: not a valid id, or too many encoders.
+        """
+        self._require(name)
+        with (
+            self.writer_lock(name),
+            contextlib.closing(self._open(name, write=True)) as namespace,
+            contextlib.closing(namespace.writer()) as writer,
+        ):
+            known = namespace.settings.encoder_ids
+            if encoder not in known:
+                text = with_encoders(namespace.store.meta("settings"), (*known, encoder))
+                target = settings_of(text).target_of(encoder)
+                self._remove_files(name, target)  # of an encoder that was removed by a process that was killed
+                with writer.transaction():
+                    writer.set_meta("settings", text)
+                    writer.set_meta(fingerprint_key(target), "")
+                    writer.mark_all_pending(target)
+                return target
+            return namespace.settings.target_of(encoder)
+
+    def remove_encoder(self, name: str, encoder: str) -> None:
+        """Remove an encoder from a namespace, with its vectors.
+
+        Raises:
+            NamespaceInvalid: the namespace does not have it, it is the first of several, or nothing would be left by
+                which passages could be found.
+        """
+        self._require(name)
+        with (
+            self.writer_lock(name),
+            contextlib.closing(self._open(name, write=True)) as namespace,
+            contextlib.closing(namespace.writer()) as writer,
+        ):
+            settings = namespace.settings
+            target, rest = settings.target_of(encoder), tuple(one for one in settings.encoder_ids if one != encoder)
+            _check_removal(name, encoder, settings)
+            with writer.transaction():
+                writer.set_meta("settings", with_encoders(namespace.store.meta("settings"), rest))
+                writer.set_meta(fingerprint_key(target), "")
+                writer.forget_target(target)
+            self._remove_files(name, target)
+
+    def _remove_files(self, name: str, target: Target) -> None:
+        """Remove the files of an index; token vectors belong to the first encoder's."""
+        for part in (folder_name(target), *((TOKENS,) if target == VECTORS else ())):
+            shutil.rmtree(self.root / name / part, ignore_errors=True)
+
+    def _remove_orphans(self, namespace: Namespace) -> None:
+        """Remove vectors of encoders that the namespace no longer has, which a killed process may have left."""
+        own = {folder_name(target) for target in namespace.settings.targets}
+        for folder in further_folders(namespace.folder):
+            if folder.name not in own:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         with self._lock:
@@ -247,6 +336,25 @@ class Namespaces:
         """
         if not self.stores.exists(checked_name(name)):
             raise NamespaceUnknown(f"there is no namespace {name}", param="name")
+
+
+def _check_removal(name: str, encoder: str, settings: NamespaceSettings) -> None:
+    """Check that a namespace can be without an encoder.
+
+    Raises:
+        NamespaceInvalid: it cannot.
+    """
+    known = settings.encoder_ids
+    if encoder not in known:
+        choices = ", ".join(known) or "none"
+        message = f"namespace {name} has no vectors of the encoder {encoder[:100]!r}; there are: {choices}"
+    elif encoder == settings.encoder and len(known) > 1:
+        message = f"{encoder} is the first encoder of {name}, which has further ones: remove those first"
+    elif len(settings.targets) == 1:
+        message = f"the vectors of {encoder} are the only index of {name}: without them nothing could be found"
+    else:
+        return
+    raise NamespaceInvalid(message, param="encoder")
 
 
 def _size(folder: Path) -> int:

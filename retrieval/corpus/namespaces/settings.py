@@ -17,8 +17,10 @@ from retrieval.index.base import VectorIndex
 from retrieval.lexical.base import LexicalIndex
 from retrieval.passages import Passage
 
+VECTORS: Final[Target] = "vectors"
 _BACKEND: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _MAX_ENCODER: Final = 500
+_MAX_ENCODERS: Final = 8
 NO_WORDS: Final = "none"
 # Back ends of words that were removed, and the one that takes over their namespaces.
 _REPLACED_WORDS: Final = {"fts5": "tantivy"}
@@ -28,29 +30,51 @@ _REPLACED_WORDS: Final = {"fts5": "tantivy"}
 class NamespaceSettings:
     """Choose the encoder, the indices and the chunking of a namespace.
 
-    ``encoder``: the id of the encoder of its vectors, "" for none. ``words``: the lexical back end, or "none".
-    ``keywords``: whether it can rank by keyword frequency (PES2).
+    ``encoder``: the id of the encoder of its vectors, "" for none; ``encoders``: those of further ones, each with an
+    index of its own. ``words``: the lexical back end, or "none".
+    ``keywords``: whether it can rank by keyword frequency (PES2). ``tokens``: whether token vectors are stored beside
+    the vectors, for late interaction, where the encoder has them.
 
     Raises:
         NamespaceInvalid: an invalid value.
     """
 
     encoder: str = ""
+    encoders: tuple[str, ...] = ()
     words: str = "tantivy"
     keywords: bool = True
+    tokens: bool = True
     chunking: Chunking = field(default_factory=Chunking)
 
     def __post_init__(self) -> None:
-        if not self.encoder.isprintable() or len(self.encoder) > _MAX_ENCODER or self.encoder != self.encoder.strip():
+        if not all(map(_is_id, (self.encoder or "-", *self.encoders))):
             raise NamespaceInvalid("an encoder's id is a name, a hub id or a folder", param="encoder")
+        if len({self.encoder, *self.encoders}) <= len(self.encoders) or (self.encoders and not self.encoder):
+            raise NamespaceInvalid("further encoders differ from each other and from the first", param="encoder")
+        if len(self.encoders) >= _MAX_ENCODERS:
+            raise NamespaceInvalid(f"a namespace has at most {_MAX_ENCODERS} encoders", param="encoder")
         if _BACKEND.fullmatch(self.words) is None:
             raise NamespaceInvalid("a lexical back end's name has small letters, digits, _ and -", param="words")
 
     @property
     def targets(self) -> tuple[Target, ...]:
         """Return the indices that the namespace has."""
-        has = {"vectors": bool(self.encoder), "words": self.words != NO_WORDS, "keywords": self.keywords}
-        return tuple(target for target in TARGETS if has[target])
+        has = {VECTORS: bool(self.encoder), "words": self.words != NO_WORDS, "keywords": self.keywords}
+        further = tuple(self.target_of(encoder) for encoder in self.encoders)
+        return (*(target for target in TARGETS if has[target]), *further)
+
+    @property
+    def encoder_ids(self) -> tuple[str, ...]:
+        """Return the ids of all encoders, the first one first."""
+        return (self.encoder, *self.encoders) if self.encoder else ()
+
+    def target_of(self, encoder: str) -> Target:
+        """Return the index of an encoder's vectors, whether or not the namespace has it."""
+        return VECTORS if encoder == self.encoder else f"{VECTORS}:{encoder}"
+
+    def encoder_of(self, target: Target) -> str:
+        """Return the encoder of an index, "" for one that is not of vectors."""
+        return next((encoder for encoder in self.encoder_ids if self.target_of(encoder) == target), "")
 
     def as_text(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
@@ -82,7 +106,7 @@ class Backends:
 
     ``encoders`` returns the same object for the same id as long as it is loaded; ``words`` takes the back end's name.
     ``vector_rows`` returns the rows that the vectors of a folder have committed, without an encoder; None where only
-    the open index tells.
+    the open index tells. ``vector_recall``: their measured recall at 10, None where it is not known.
     """
 
     stores: Callable[[Path], PassageStores]
@@ -91,6 +115,7 @@ class Backends:
     words: Callable[[Path, str, bool], LexicalIndex]
     keywords: Callable[[Path, bool], TextIndex]
     vector_rows: Callable[[Path], int] | None = None
+    vector_recall: Callable[[Path], float | None] | None = None
 
 
 def settings_of(text: str) -> NamespaceSettings:
@@ -103,22 +128,41 @@ def settings_of(text: str) -> NamespaceSettings:
         fields: dict[str, Any] = json.loads(text)
         chunking = fields["chunking"]
         sizes = {name: chunking[name] for name in ("size", "overlap")}
-        flags = (chunking["by_section"], fields["keywords"])
+        # Namespaces of earlier versions have no token vectors until their vectors are built again.
+        tokens = fields.get("tokens", False)
+        flags = (chunking["by_section"], fields["keywords"], tokens)
         if not all(type(value) is int for value in sizes.values()) or not all(type(flag) is bool for flag in flags):
             raise TypeError("chunking")
         return NamespaceSettings(
             encoder=str(fields["encoder"]),
+            encoders=tuple(map(str, fields.get("encoders", ()))),
             words=_REPLACED_WORDS.get(str(fields["words"]), str(fields["words"])),
             keywords=fields["keywords"],
+            tokens=tokens,
             chunking=Chunking(size=sizes["size"], overlap=sizes["overlap"], by_section=chunking["by_section"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise NamespaceInvalid("these are no settings of a namespace", param="settings") from error
 
 
+def _is_id(encoder: str) -> bool:
+    return encoder.isprintable() and 0 < len(encoder) <= _MAX_ENCODER and encoder == encoder.strip()
+
+
 def has_replaced_words(text: str) -> bool:
     """Return whether valid settings name a lexical back end that was removed."""
     return json.loads(text)["words"] in _REPLACED_WORDS
+
+
+def with_tokens(text: str) -> str:
+    """Return valid settings with token vectors, unless they were chosen or refused when the namespace was created."""
+    return json.dumps({"tokens": True} | json.loads(text), sort_keys=True)
+
+
+def with_encoders(text: str, encoders: Sequence[str]) -> str:
+    """Return valid settings with these encoders, the first one first, and with all else as it was stored."""
+    first, further = (encoders[0], list(encoders[1:])) if encoders else ("", [])
+    return json.dumps(json.loads(text) | {"encoder": first, "encoders": further}, sort_keys=True)
 
 
 def embedded_title(passage: Passage) -> str:

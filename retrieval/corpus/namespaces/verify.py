@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from retrieval.corpus.namespaces.namespace import Namespace
+from models.encoders.base import TokenEncoder
+from retrieval.corpus.namespaces.namespace import Namespace, is_dense
 from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.namespaces.settings import VECTORS
 from retrieval.corpus.store.base import Target
 from retrieval.corpus.store.schema import digest_of, document_text
 from retrieval.index.base import NO_ID, RowFilter
+from retrieval.index.errors import IndexDamaged
 from retrieval.passages import passage_id
 
 _BATCH: Final = 1000
@@ -27,7 +30,8 @@ class Report:
 
     ``faults``: defects, at most a hundred sentences, none of them explained by ``pending``. ``pending``: entries of the
     journal, which the next change processes. ``sha256`` is over all documents, sorted by their ids, with their texts:
-    equal for equal content, whatever the order in which it was added.
+    equal for equal content, whatever the order in which it was added. ``recalls``: recall at 10 of the vectors of each
+    encoder, by its id, as it was measured when they were indexed.
     """
 
     documents: int
@@ -35,6 +39,7 @@ class Report:
     rows: dict[str, int]
     pending: dict[str, int]
     sha256: str
+    recalls: Mapping[str, float | None]
     faults: tuple[str, ...]
 
     @property
@@ -58,6 +63,7 @@ def verify(namespaces: Namespaces, name: str) -> Report:
             rows={target: namespace.rows(target) for target in namespace.settings.targets},
             pending={target: counts.pending[target] for target in namespace.settings.targets},
             sha256=_sha256(namespace),
+            recalls=namespace.recalls(),
             faults=tuple(faults),
         )
 
@@ -67,8 +73,10 @@ def _faults(namespace: Namespace) -> Iterator[str]:
     yield from _texts(namespace)
     for target in namespace.settings.targets:
         yield from _counted(namespace, target)
-    if "vectors" in namespace.settings.targets and namespace.has("vectors"):
-        yield from _missing_vectors(namespace)
+        if is_dense(target) and namespace.has(target):
+            yield from _missing_vectors(namespace, target)
+    if VECTORS in namespace.settings.targets and namespace.has(VECTORS):
+        yield from _missing_tokens(namespace)
 
 
 def _texts(namespace: Namespace) -> Iterator[str]:
@@ -92,22 +100,42 @@ def _counted(namespace: Namespace, target: Target) -> Iterator[str]:
         yield f"{target}: {rows} rows, {expected} expected"
 
 
-def _missing_vectors(namespace: Namespace) -> Iterator[str]:
+def _missing_vectors(namespace: Namespace, target: Target) -> Iterator[str]:
     """Yield a fault for each batch of passages of which some have no vector.
 
     A search filtered by ids returns every row that exists, whatever the query vector.
     """
-    waiting = {number for number, is_deleted in _journal(namespace, "vectors") if not is_deleted}
+    waiting = {number for number, is_deleted in _journal(namespace, target) if not is_deleted}
     numbers = (passage.passage_id for passage in namespace.store.passages())
     indexed = (number for number in numbers if number not in waiting)
-    query = np.zeros((1, namespace.vectors.dim), dtype=np.float32)
+    vectors = namespace.dense(target).vectors
+    query = np.zeros((1, vectors.dim), dtype=np.float32)
     query[0, 0] = 1.0
     while batch := list(islice(indexed, _BATCH)):
         ids = np.sort(np.array(batch, dtype=np.int64))
-        found = namespace.vectors.search(query, len(batch), RowFilter(ids=ids)).ids
+        found = vectors.search(query, len(batch), RowFilter(ids=ids)).ids
         missing = sorted(set(batch) - {int(number) for number in found[0] if number != NO_ID})
         if missing:
-            yield f"vectors: {len(missing)} passages are missing, {missing[0]} among them"
+            yield f"{target}: {len(missing)} passages are missing, {missing[0]} among them"
+
+
+def _missing_tokens(namespace: Namespace) -> Iterator[str]:
+    """Yield a fault for each batch of passages of which some have no token vectors, or damaged ones."""
+    if not namespace.settings.tokens or not isinstance(namespace.encoder, TokenEncoder):
+        return
+    if namespace.encoder.fingerprint.pooling != "mean":
+        return
+    try:
+        if namespace.tokens is None:
+            yield "tokens: there are no token vectors; build the vectors again: arrowhead index rebuild"
+            return
+        waiting = {number for number, _ in _journal(namespace, "vectors")}
+        numbers = (passage.passage_id for passage in namespace.store.passages() if passage.passage_id not in waiting)
+        while batch := list(islice(numbers, _BATCH)):
+            if missing := namespace.tokens.missing(batch):
+                yield f"tokens: {len(missing)} passages have no token vectors, {min(missing)} among them"
+    except IndexDamaged as error:
+        yield f"tokens: {error.message}"
 
 
 def _journal(namespace: Namespace, target: Target) -> Iterator[tuple[int, bool]]:

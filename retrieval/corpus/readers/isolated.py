@@ -63,7 +63,7 @@ def reading(
     try:
         messages = _Messages(process, process.stdout, (path, options.limits), cancelled)
         kind = str(next(messages, {}).get("kind", options.kind))
-        yield FileReading(kind, pdf.read(path, options) if kind == "pdf" else map(_item, messages))
+        yield FileReading(kind, pdf.read(path, options, cancelled) if kind == "pdf" else map(_item, messages))
     finally:
         process.kill()
         process.stdout.close()

@@ -1,4 +1,4 @@
-"""Read plain text and Markdown in UTF-8."""
+"""Read plain text and Markdown, in UTF-8 or an encoding that is recognized with certainty."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable
-from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, TextBuilder, path_of, unreadable_file
+from retrieval.corpus.items import (
+    NO_OPTIONS,
+    Item,
+    ReadOptions,
+    SkippedRecord,
+    TextBuilder,
+    path_of,
+    unreadable_file,
+)
+from retrieval.corpus.readers.encodings import UTF_8, decoded
 from retrieval.formats.sources import Source
 from retrieval.passages import Document
 
@@ -21,7 +30,7 @@ _WORDS: Final = re.compile(r"\w")
 
 
 def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
-    """Yield one document.
+    """Yield one document, after a record of its encoding where that is another than UTF-8.
 
     In Markdown (by file name suffix) headings are sections; the first one of level 1 is the title.
     """
@@ -33,12 +42,9 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
                 raise DocumentTooLarge(f"{path}: larger than {MAX_BYTES} bytes")
             data.append(chunk)
     content_bytes = b"".join(data)
-    try:
-        content = content_bytes.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DocumentUnreadable(f"{path}: not valid UTF-8 at byte {error.start}") from None
-    if "\0" in content:
-        raise DocumentUnreadable(f"{path}: not a text: it holds NUL characters")
+    content, encoding = decoded(content_bytes, path)
+    if encoding != UTF_8:
+        yield SkippedRecord(path.name, 0, f"not UTF-8: read as {encoding}; check that its letters are right")
     if not _WORDS.search(content):
         raise DocumentUnreadable(f"{path}: it holds no words")
     content = content.replace("\r\n", "\n").replace("\r", "\n")

@@ -198,6 +198,7 @@ def _reading(article: FullText, root: Element, line: int, how: tuple[str, ReadOp
         retrieved=options.retrieved,
         retracted_by=retracted_by,
         corrected_by=corrected_by,
+        record=f"PMID:{article.pmid}" if article.pmid else "",
     )
     drop_raised_citations(root)
     text = TextBuilder()

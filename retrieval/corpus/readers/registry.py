@@ -13,6 +13,7 @@ from typing import Final
 from retrieval.corpus.errors import DocumentUnreadable, NamespaceInvalid
 from retrieval.corpus.items import NO_OPTIONS, Item, Reader, ReadOptions, unreadable_file
 from retrieval.corpus.readers import medrag, pdf, plain, pmc, pubmed, pubmed_json, statpearls
+from retrieval.corpus.readers.encodings import UndecodedText, decode_text
 from retrieval.formats.archives import is_tar, tar_members
 from retrieval.formats.sources import Source
 from retrieval.formats.xml_prolog import DeclaredXml, refuse_declarations
@@ -85,6 +86,7 @@ def guess_reader(path: Path) -> str:
     Raises:
         DocumentUnreadable: it cannot be opened, is empty, or of an unknown format.
     """
+    reason = ""
     with unreadable_file():
         source = Source(path)
         _refuse_declarations(source)
@@ -95,9 +97,14 @@ def guess_reader(path: Path) -> str:
             return "pdf"
         if path.suffix.lower() == ".pdf":
             raise DocumentUnreadable(f"{path}: is called a PDF and is none; name the reader if it is something else")
-        kind = _of_archive(source) if is_tar(source) else _of_text(head)
+        try:
+            kind = _of_archive(source) if is_tar(source) else _of_text(head)
+        except UndecodedText as error:
+            kind, reason = "", f"; it is no text either: {error}"
     if not kind:
-        raise DocumentUnreadable(f"{path}: none of the forms {', '.join(READERS)}; name the reader if it is one")
+        raise DocumentUnreadable(
+            f"{path}: none of the forms {', '.join(READERS)}{reason}; name the reader if it is one"
+        )
     return kind
 
 
@@ -114,14 +121,18 @@ def _of_archive(source: Source) -> str:
 
 
 def _of_text(head: bytes) -> str:
+    """Guess the reader by the beginning of a file.
+
+    Raises:
+        UndecodedText: it is not a text in a known encoding.
+    """
     try:
         text = head.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        if error.start < len(head) - 4:
-            return ""
-        text = head[: error.start].decode("utf-8-sig")
+        # The head may end within a character.
+        text = head[: error.start].decode("utf-8-sig") if error.start >= len(head) - 4 else decode_text(head)[0]
     if "\0" in text:
-        return ""
+        text = decode_text(head)[0]
     if root := _root(text):
         return _ROOTS.get(root, "")
     if _PUBMED_JSON.match(text):

@@ -2,24 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from itertools import permutations
+from typing import Any, Final, Protocol
 
 from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.index.base import RowFilter
-from retrieval.lexical.fusion import RRF_K, reciprocal_rank_fusion
+from retrieval.lexical.fusion import (
+    EVEN,
+    MEDRAG_RRF_K,
+    RRF_K,
+    FusionWeights,
+    hybrid_fusion,
+    reciprocal_rank_fusion,
+)
 from retrieval.passages import Document, Hit, Passage
 
-Retriever = Literal["dense", "bm25", "pes2", "hybrid"]
-Ranker = Literal["dense", "bm25", "pes2"]
+# A name of ``RANKERS``, "dense:ENCODER", or two or more rankers joined by "+".
+Retriever = str
+# "bm25", "pes2", "dense" (the vectors of a namespace's first encoder) or "dense:ENCODER".
+Ranker = str
+DENSE: Final = "dense"
+HYBRID: Final = "hybrid"
+RRF_4: Final = "rrf-4"
 RANKERS: Final[Mapping[Retriever, tuple[Ranker, ...]]] = {
-    "dense": ("dense",),
+    DENSE: (DENSE,),
     "bm25": ("bm25",),
     "pes2": ("pes2",),
-    "hybrid": ("bm25", "dense"),
+    HYBRID: ("bm25", DENSE),
+    "rrf-2": ("bm25", DENSE),
+    # The encoders that the namespaces have are added for each search.
+    RRF_4: ("bm25",),
 }
+# MedRAG's RRF-4 (Xiong et al. 2024) fuses BM25 with these encoders.
+PAPER_ENCODERS: Final = ("contriever", "specter", "medcpt")
+_SINGLE: Final = (DENSE, "bm25", "pes2")
+# Between two rankers; an encoder's id can contain the sign itself.
+_JOINT: Final = re.compile(r"\+(?=(?:bm25|pes2|dense)(?:[:+]|$))")
+_MAX_LISTED: Final = 10
 MAX_K: Final = 1000
+
+
+def retriever_names() -> tuple[str, ...]:
+    """Return the names that ``rankers_of`` takes and that name no encoder: the single ones, then the lists."""
+    lists = ("+".join(names) for size in range(2, len(_SINGLE) + 1) for names in permutations(_SINGLE, size))
+    return (*RANKERS, *lists)
 
 
 class KeywordSearch(Protocol):
@@ -38,7 +67,7 @@ class RankedPassage:
     """Hold one passage that a search found.
 
     ``ranks``: rank, from 1, in each ranker's own ranking of the passage's namespace; rankers that did not find it are
-    absent. ``hit.score`` is that of the last step: fusion, or the cross-encoder.
+    absent. ``hit.score`` is that of the last step: fusion, late interaction, or the cross-encoder.
     """
 
     passage: Passage
@@ -48,23 +77,61 @@ class RankedPassage:
     ranks: Mapping[str, int] = field(default_factory=dict)
 
 
-def rankers_of(retriever: Retriever) -> tuple[Ranker, ...]:
+def rankers_of(retriever: Retriever, encoders: Sequence[str] = ()) -> tuple[Ranker, ...]:
     """Return the rankers that a retriever combines.
+
+    ``encoders``: the ids of those that all searched namespaces have, which ``rrf-4`` fuses with words.
 
     Raises:
         NamespaceInvalid: no retriever has this name.
     """
-    found = RANKERS.get(retriever)
-    if found is None:
-        raise NamespaceInvalid(f"retriever must be one of {', '.join(RANKERS)}", param="retriever")
-    return found
+    if retriever == RRF_4:
+        return ("bm25", *(f"{DENSE}:{encoder}" for encoder in encoders))
+    if retriever in RANKERS:
+        return RANKERS[retriever]
+    parts = tuple(_JOINT.split(retriever, maxsplit=_MAX_LISTED))
+    are_known = all(part in _SINGLE or is_dense_of_encoder(part) for part in parts)
+    if not are_known or len(set(parts)) != len(parts) or len(parts) > _MAX_LISTED:
+        known = f"one of {', '.join(RANKERS)}, dense:ENCODER, or a list such as bm25+dense+pes2"
+        raise NamespaceInvalid(f"retriever must be {known}", param="retriever")
+    return parts
 
 
-def fused(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Fuse several rankings by reciprocal rank; return a single one unchanged, with its scores."""
+def is_dense_of_encoder(ranker: Ranker) -> bool:
+    encoder = ranker.removeprefix(f"{DENSE}:")
+    return encoder != ranker and bool(encoder) and encoder.isprintable() and encoder == encoder.strip()
+
+
+def encoder_in(ranker: Ranker) -> str:
+    """Return the encoder that a ranker names, "" where it names none."""
+    return ranker.removeprefix(f"{DENSE}:") if is_dense_of_encoder(ranker) else ""
+
+
+def missing_of_paper(encoders: Iterable[str]) -> tuple[str, ...]:
+    """Return the encoders of MedRAG's RRF-4 that are not among these, by the names of their fingerprints."""
+    known = set(encoders)
+    return tuple(name for name in PAPER_ENCODERS if name not in known)
+
+
+def is_retriever(name: object) -> bool:
+    """Return whether ``rankers_of`` knows the name."""
+    try:
+        return isinstance(name, str) and bool(rankers_of(name))
+    except NamespaceInvalid:
+        return False
+
+
+def fused(retriever: Retriever, rankings: Mapping[Ranker, Sequence[Hit]], weights: FusionWeights = EVEN) -> list[Hit]:
+    """Fuse the rankings of a retriever; return a single one unchanged, with its scores.
+
+    ``hybrid`` as ``hybrid_fusion`` does with ``weights``, others by reciprocal ranks with the constant of MedRAG's
+    RRF-2 and RRF-4.
+    """
     if len(rankings) == 1:
-        return list(rankings[0])
-    return reciprocal_rank_fusion(rankings)
+        return list(*rankings.values())
+    if retriever == HYBRID:
+        return hybrid_fusion(rankings["bm25"], rankings[DENSE], weights.words)
+    return reciprocal_rank_fusion(list(rankings.values()), rank_constant=MEDRAG_RRF_K)
 
 
 def interleaved(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:

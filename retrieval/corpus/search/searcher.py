@@ -3,37 +3,50 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from models.encoders.base import CrossEncoder, Floats, PassageText
+import numpy as np
+
+from models.encoders.base import CrossEncoder, Encoder, Floats, PassageText, TokenEncoder
+from models.encoders.token_codes import max_sim
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
-from retrieval.corpus.namespaces.namespace import Namespace, fingerprint_text
+from retrieval.corpus.namespaces.dense import DenseIndex, fingerprint_text
+from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.namespaces.settings import embedded_title
+from retrieval.corpus.namespaces.settings import VECTORS, embedded_title
 from retrieval.corpus.search.ranking import (
+    DENSE,
+    HYBRID,
     MAX_K,
+    RRF_4,
     KeywordSearch,
     RankedPassage,
     Ranker,
     Retriever,
     by_score,
+    encoder_in,
     fused,
     interleaved,
+    missing_of_paper,
     rankers_of,
 )
 from retrieval.corpus.store.base import MATCH_ALL, PassageFilter, Target
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.errors import BackendUnavailable, IndexDamaged
+from retrieval.index.token_store import TokenStore
+from retrieval.lexical.fusion import EVEN, FusionWeights, feedback_seeds, late_interaction, leaning
 from retrieval.observer import NullObserver, RetrievalObserver, TraceSpan
 from retrieval.passages import Hit
 
 # Maximum of extra hits that replace those deleted from the store but not yet from an index.
 _MAX_GONE: Final = 1000
-_FUSION_DEPTH: Final = 100
-_TARGETS: Final[dict[Ranker, Target]] = {"dense": "vectors", "bm25": "words", "pes2": "keywords"}
+_FUSION_DEPTH: Final = 200
+# Hits of a hybrid search that late interaction orders again.
+LATE: Final = 50
+_TARGETS: Final[dict[Ranker, Target]] = {DENSE: VECTORS, "bm25": "words", "pes2": "keywords"}
 
 
 # In order of preference: the first whose indices every namespace has is the default.
@@ -62,7 +75,9 @@ def default_retriever(targets: Iterable[Iterable[Target]]) -> Retriever:
 class SearchOptions:
     """Configure a search.
 
-    ``k``: at most so many passages. ``rerank``: how many of the best the cross-encoder scores, 0 for none.
+    ``k``: at most so many passages. ``rerank``: how many of the best the cross-encoder scores, 0 for none. ``late``:
+    how many of the best late interaction orders before that, where all namespaces have token vectors of one encoder;
+    None for 50 of a hybrid search and none of others.
 
     Raises:
         NamespaceInvalid: an unknown retriever, or a number out of range.
@@ -72,10 +87,15 @@ class SearchOptions:
     retriever: Retriever = "dense"
     where: PassageFilter = MATCH_ALL
     rerank: int = 0
+    late: int | None = None
+
+    @property
+    def num_late(self) -> int:
+        return (LATE if self.retriever == HYBRID else 0) if self.late is None else self.late
 
     def __post_init__(self) -> None:
         rankers_of(self.retriever)
-        for name, value, lowest in (("k", self.k, 1), ("rerank", self.rerank, 0)):
+        for name, value, lowest in (("k", self.k, 1), ("rerank", self.rerank, 0), ("late", self.late or 0, 0)):
             if not lowest <= value <= MAX_K:
                 raise NamespaceInvalid(f"{name} must be from {lowest} to {MAX_K}", param=name)
 
@@ -86,7 +106,14 @@ class Rankers:
 
     keywords: KeywordSearch | None = None
     cross_encoder: CrossEncoder | None = None
-    fuse: Callable[[Sequence[Sequence[Hit]]], list[Hit]] = fused
+
+
+@dataclass(frozen=True, slots=True)
+class FusedLists:
+    """Name the rankings that a search fuses, and those of the paper that ``rrf-4`` lacks here."""
+
+    rankers: tuple[Ranker, ...]
+    missing: tuple[str, ...] = ()
 
 
 class Searcher:
@@ -143,6 +170,26 @@ class Searcher:
             rerank=options.rerank,
         )
 
+    def lists(self, names: Sequence[str], retriever: Retriever) -> FusedLists:
+        """Return which rankings a search of these namespaces fuses.
+
+        Raises:
+            NamespaceInvalid, NamespaceUnknown, NamespaceDamaged: as ``search_many``.
+        """
+        with ExitStack() as stack:
+            opened = [stack.enter_context(self._namespaces.using(name)) for name in dict.fromkeys(names)]
+            rankers = checked_rankers(opened, retriever)
+            if retriever != RRF_4:
+                return FusedLists(rankers)
+            targets = [target_of(opened[0], ranker) for ranker in rankers[1:]]
+            return FusedLists(rankers, missing_of_paper(opened[0].dense(target).known_as for target in targets))
+
+    def parts(self, queries: Sequence[str], name: str) -> list[HybridParts]:
+        """Return what hybrid searches of a namespace fuse, for whoever fits weights; raises as ``search_many``."""
+        with self._namespaces.using(name) as namespace:
+            rankings = _Rankings([namespace], queries, SearchOptions(retriever=HYBRID), self._rankers)
+            return [rankings.parts(index) for index in range(len(queries))]
+
     def over(self, namespaces: Namespaces) -> Searcher:
         """Return a searcher of other namespaces with the same rankers."""
         return Searcher(namespaces, self._rankers, self._observer)
@@ -161,6 +208,19 @@ class Searcher:
         return found[: options.k]
 
 
+@dataclass(frozen=True, slots=True)
+class HybridParts:
+    """Hold what a hybrid search fuses: rankings by words and by vectors, and similarities by late interaction."""
+
+    words: list[Hit]
+    dense: list[Hit]
+    similarities: dict[int, float]
+
+    def fused(self, weights: FusionWeights) -> list[Hit]:
+        hits = fused(HYBRID, {"bm25": self.words, DENSE: self.dense}, weights)
+        return late_interaction(hits, self.similarities, weights.late)
+
+
 class _Rankings:
     """Hold all rankings of some queries: by ranker and namespace, one for each query."""
 
@@ -171,16 +231,40 @@ class _Rankings:
         self._queries = queries
         self._options = options
         self._rankers = rankers
-        names = rankers_of(options.retriever)
-        self._depth = max(options.k, options.rerank)
+        names = checked_rankers(opened, options.retriever)
+        self._depth = max(options.k, options.rerank, options.num_late)
         if len(names) > 1:
             self._depth = max(2 * self._depth, _FUSION_DEPTH)
+        gone = [max(namespace.store.counts().gone.values(), default=0) for namespace in opened]
+        self._gone = min(sum(gone), _MAX_GONE)
         self._encoded: dict[str, Floats] = {}
+        self._query_tokens: list[Floats] = []
+        self._stores = self._token_stores() if options.num_late else []
         self._of = {name: [self._ranked(name, namespace) for namespace in opened] for name in names}
+        if options.retriever == HYBRID and self._takes_feedback():
+            self._feed_back()
+        self._weights = self._common_weights() if options.retriever == HYBRID else EVEN
+
+    def _common_weights(self) -> FusionWeights:
+        """Return the weights of the namespaces where they agree, else even ones."""
+        known = {namespace.fusion for namespace in self._opened}
+        return known.pop() if len(known) == 1 else EVEN
+
+    def parts(self, index: int) -> HybridParts:
+        """Return what a hybrid search fuses for the query at ``index``."""
+        words, dense = (self._merged(name, [found[index] for found in self._of[name]]) for name in ("bm25", DENSE))
+        words, dense = words[: self._depth], dense[: self._depth]
+        homes = {hit.passage_id: space for space, found in self._homes(index) for hit in found}
+        best = [hit.passage_id for hit in fused(HYBRID, {"bm25": words, DENSE: dense})]
+        return HybridParts(words, dense, self._similarities(index, best, homes))
+
+    def _homes(self, index: int) -> Iterator[tuple[Namespace, list[Hit]]]:
+        for by_namespace in self._of.values():
+            yield from zip(self._opened, (ranking[index] for ranking in by_namespace), strict=True)
 
     def of(self, index: int) -> list[RankedPassage]:
         """Return the passages for the query at ``index``, fused and checked against the filter."""
-        merged: list[list[Hit]] = []
+        merged: dict[Ranker, list[Hit]] = {}
         ranks: dict[int, dict[str, int]] = {}
         homes: dict[int, Namespace] = {}
         for name, by_namespace in self._of.items():
@@ -189,9 +273,61 @@ class _Rankings:
                 for rank, hit in enumerate(hits, 1):
                     ranks.setdefault(hit.passage_id, {})[name] = rank
                     homes[hit.passage_id] = namespace
-            merged.append(self._merged(name, rankings)[: self._depth])
-        hits = self._rankers.fuse(merged) if len(merged) > 1 else merged[0]
-        return self._found(hits, ranks, homes)
+            merged[name] = self._merged(name, rankings)[: self._depth]
+        weights = leaning(self._queries[index], self._weights)
+        hits = fused(self._options.retriever, merged, weights)
+        hits = late_interaction(hits, self._similarities(index, [hit.passage_id for hit in hits], homes), weights.late)
+        # Reading the text of every fused passage would take longer than finding them.
+        wanted = max(self._options.k, self._options.rerank) + self._gone
+        return self._found(hits[:wanted], ranks, homes)
+
+    def _token_stores(self) -> list[TokenStore]:
+        """Return the token vectors of each namespace, none at all where one has none or encoders differ."""
+        stores = [namespace.tokens for namespace in self._opened if namespace.settings.encoder]
+        found = [store for store in stores if store is not None]
+        return found if len(found) == len(self._opened) and self._has_one_encoder() else []
+
+    def _has_one_encoder(self) -> bool:
+        if not all(namespace.settings.encoder for namespace in self._opened):
+            return False
+        return len({fingerprint_text(namespace.encoder) for namespace in self._opened}) == 1
+
+    def _similarities(self, index: int, ranked: list[int], homes: dict[int, Namespace]) -> dict[int, float]:
+        """Return the similarities of the best passages by late interaction, none where there are no token vectors."""
+        if not self._stores:
+            return {}
+        if not self._query_tokens:
+            self._encode(self._opened[0].encoder)
+        best = ranked[: self._options.num_late]
+        codes = {
+            number: code
+            for namespace, store in zip(self._opened, self._stores, strict=True)
+            for number, code in store.get([number for number in best if homes[number] is namespace]).items()
+        }
+        known = [number for number in best if number in codes]
+        scores = max_sim(self._query_tokens[index], [codes[number] for number in known])
+        return dict(zip(known, map(float, scores), strict=True))
+
+    def _takes_feedback(self) -> bool:
+        """Return whether the sum of a query's and passages' vectors is a query: unit vectors of one encoder."""
+        return self._has_one_encoder() and self._opened[0].encoder.fingerprint.normalise
+
+    def _feed_back(self) -> None:
+        """Replace the dense rankings by those of queries to which the vectors of their best passages were added."""
+        key = fingerprint_text(self._opened[0].encoder)
+        if key not in self._encoded:
+            return
+        moved = self._encoded[key].copy()
+        # The index of a namespace without hits may be being built at this moment.
+        made = [namespace for namespace, found in zip(self._opened, self._of["dense"], strict=True) if any(found)]
+        for index in range(len(self._queries)):
+            of = {name: self._merged(name, [found[index] for found in self._of[name]]) for name in self._of}
+            seeds = feedback_seeds(of["bm25"][: self._depth], of["dense"][: self._depth])
+            vectors = [vector for namespace in made for vector in namespace.vectors.get(seeds).values()]
+            if vectors:
+                moved[index] = _unit(moved[index] + np.mean(vectors, axis=0))
+        self._encoded[key] = moved
+        self._of["dense"] = [self._ranked("dense", namespace) for namespace in self._opened]
 
     def _found(
         self, hits: list[Hit], ranks: dict[int, dict[str, int]], homes: dict[int, Namespace]
@@ -216,15 +352,17 @@ class _Rankings:
     def _merged(self, name: Ranker, rankings: list[list[Hit]]) -> list[Hit]:
         if len(rankings) == 1:
             return rankings[0]
-        if name == "dense" and len({fingerprint_text(namespace.encoder) for namespace in self._opened}) == 1:
-            return by_score(rankings)
+        if _TARGETS.get(name, VECTORS) == VECTORS:
+            dense = (_dense_of(namespace, name) for namespace in self._opened)
+            if len({fingerprint_text(one.encoder) for one in dense}) == 1:
+                return by_score(rankings)
         return interleaved(rankings)
 
     def _ranked(self, name: Ranker, namespace: Namespace) -> list[list[Hit]]:
         try:
             return self._query_index(name, namespace)
         except (NamespaceDamaged, IndexDamaged):
-            target = _TARGETS[name]
+            target = target_of(namespace, name)
             counts = namespace.store.counts()
             waiting = counts.pending[target] - counts.gone[target]
             if target not in namespace.settings.targets or waiting < counts.passages:
@@ -234,10 +372,8 @@ class _Rankings:
 
     def _query_index(self, name: Ranker, namespace: Namespace) -> list[list[Hit]]:
         where = namespace.store.row_filter(self._options.where)
-        k = self._depth + min(namespace.store.counts().gone[_TARGETS[name]], _MAX_GONE)
+        k = self._depth + min(namespace.store.counts().gone[target_of(namespace, name)], _MAX_GONE)
         match name:
-            case "dense":
-                found = self._dense(namespace, k, where)
             case "bm25":
                 found = [namespace.words.search(query, k, where) for query in self._queries]
             case "pes2":
@@ -245,18 +381,69 @@ class _Rankings:
                 if keywords is None:
                     raise BackendUnavailable("there is no ranking by keywords", param="retriever")
                 found = [keywords(index, query, k, where) for query in self._queries]
+            case _:
+                found = self._nearest(_dense_of(namespace, name), k, where)
         return found
 
-    def _dense(self, namespace: Namespace, k: int, where: RowFilter | None) -> list[list[Hit]]:
-        encoder = namespace.encoder
-        key = fingerprint_text(encoder)
-        if key not in self._encoded:
-            self._encoded[key] = encoder.encode_queries(list(self._queries))
-        found = namespace.vectors.search(self._encoded[key], k, where)
+    def _nearest(self, dense: DenseIndex, k: int, where: RowFilter | None) -> list[list[Hit]]:
+        encoder = dense.encoder
+        self._encode(encoder)
+        found = dense.vectors.search(self._encoded[fingerprint_text(encoder)], k, where)
         return [
             [Hit(int(number), float(score)) for number, score in zip(ids, scores, strict=True) if number != NO_ID]
             for ids, scores in zip(found.ids, found.scores, strict=True)
         ]
+
+    def _encode(self, encoder: Encoder) -> None:
+        """Encode the queries once for each encoder, with their tokens where late interaction needs them."""
+        key = fingerprint_text(encoder)
+        if key in self._encoded:
+            return
+        of_tokens = bool(self._stores) and key == fingerprint_text(self._opened[0].encoder)
+        if of_tokens and isinstance(encoder, TokenEncoder):
+            self._encoded[key], self._query_tokens = encoder.encode_queries_with_tokens(list(self._queries))
+        else:
+            self._encoded[key] = encoder.encode_queries(list(self._queries))
+
+
+def target_of(namespace: Namespace, ranker: Ranker) -> Target:
+    """Return the index of a namespace that a ranker reads, whether or not it has it."""
+    return _TARGETS.get(ranker) or namespace.settings.target_of(encoder_in(ranker))
+
+
+def common_encoders(opened: Sequence[Namespace]) -> tuple[str, ...]:
+    """Return the ids of the encoders that all namespaces have, in the order of the first one."""
+    first, others = opened[0].settings.encoder_ids, [namespace.settings.encoder_ids for namespace in opened[1:]]
+    return tuple(encoder for encoder in first if all(encoder in ids for ids in others))
+
+
+def checked_rankers(opened: Sequence[Namespace], retriever: Retriever) -> tuple[Ranker, ...]:
+    """Return the rankers of a retriever over these namespaces.
+
+    Raises:
+        NamespaceInvalid: two of them read the same vectors, or ``rrf-4`` has no encoder to fuse with words.
+    """
+    names = rankers_of(retriever, common_encoders(opened))
+    if retriever == RRF_4 and len(names) == 1:
+        raise NamespaceInvalid(
+            "rrf-4 fuses words with vectors, and these namespaces share no encoder", param="retriever"
+        )
+    for namespace in opened:
+        if len({target_of(namespace, name) for name in names}) < len(names):
+            first = namespace.settings.encoder
+            raise NamespaceInvalid(
+                f"retriever: dense is dense:{first} in {namespace.name}, so one of them is enough", param="retriever"
+            )
+    return names
+
+
+def _dense_of(namespace: Namespace, ranker: Ranker) -> DenseIndex:
+    return namespace.dense(target_of(namespace, ranker))
+
+
+def _unit(vector: Floats) -> Floats:
+    scaled: Floats = vector / max(float(np.linalg.norm(vector)), 1e-12)
+    return scaled
 
 
 def _rescored(found: RankedPassage, score: float) -> RankedPassage:

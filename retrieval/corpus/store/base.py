@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
-from retrieval.index.base import RowFilter
+from retrieval.index.base import Ids, RowFilter
 from retrieval.passages import Document, Passage
 
 if TYPE_CHECKING:
     from retrieval.corpus.chunking import Chunker
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
-Target = Literal["vectors", "words", "keywords"]
+# An index of a namespace: one of ``TARGETS``, or "vectors:ENCODER" for the vectors of a further encoder.
+Target = str
+FILE_ID: Final = "sha256:"  # begins the ids of files, with the digest of their content behind it
 TARGETS: Final[tuple[Target, ...]] = ("vectors", "words", "keywords")
 Change = Literal["added", "changed", "noted", "unchanged"]
 
@@ -102,7 +104,7 @@ class Counts:
     """Count the rows of a store.
 
     ``twins``: duplicate passages that are stored for their provenance only. ``pending``, ``gone``: entries of the
-    journal for each index, all of them and those of deleted passages.
+    journal for each index, all of them and those of deleted passages; an index without entries has 0.
     """
 
     documents: int
@@ -110,6 +112,27 @@ class Counts:
     twins: int
     pending: dict[str, int]
     gone: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """Describe a document of a store.
+
+    ``place`` grows with each document that is stored. ``passages`` includes duplicates of other documents' passages;
+    ``pages`` is the highest page with a passage, 0 for none; ``waiting``: its passages that each index lacks.
+    """
+
+    place: int
+    document: Document
+    passages: int
+    pages: int
+    waiting: dict[str, int]
+
+    @property
+    def name(self) -> str:
+        """Return the name of its file, "" where it did not come as a file of its own."""
+        document = self.document
+        return document.provenance.rpartition("/")[2] if document.document_id.startswith(FILE_ID) else ""
 
 
 class PassageStore(Protocol):
@@ -156,6 +179,30 @@ class PassageStore(Protocol):
 
     def document(self, document_id: str) -> tuple[Document, str] | None:
         """Return a document with its text, or None for an unknown id."""
+
+    def documents(self, words: Sequence[str], limit: int, before: int = 0) -> list[StoredDocument]:
+        """Return documents, newest first, whose id, file name or title has each of ``words``, in any ASCII case.
+
+        ``before`` is the place of the last one of the page before, 0 for the first page.
+        """
+
+    def count_documents(self, words: Sequence[str]) -> int:
+        """Return how many documents ``documents`` finds in all."""
+
+    def stored_document(self, document_id: str) -> StoredDocument | None:
+        """Return the description of one document, or None for an unknown id."""
+
+    def document_passages(self, document_id: str, limit: int, offset: int = 0) -> list[Passage]:
+        """Return passages of a document in its order, including duplicates of other documents' passages."""
+
+    def files_named(self, name: str) -> list[str]:
+        """Return the ids of the documents that came as a file of this name."""
+
+    def passage_ids(self) -> Ids:
+        """Return the ids of all passages, by document and their order in it."""
+
+    def documents_of(self, papers: Sequence[str]) -> list[str]:
+        """Return the ids of all documents of papers: those with these ids, and those whose ``record`` is one."""
 
     def document_ids(self, prefix: str = "") -> Iterator[str]:
         """Yield the ids with this prefix in the order of their code points."""
@@ -235,6 +282,9 @@ class PassageWriter(Protocol):
 
     def mark_all_pending(self, target: Target) -> None:
         """Enter every passage into the journal, to be indexed again."""
+
+    def forget_target(self, target: Target) -> None:
+        """Remove all entries of an index that the namespace no longer has from the journal."""
 
     def record_skipped(self, passed: SkippedRecord) -> None:
         """Store a skipped record for the report, up to a maximum number of them."""

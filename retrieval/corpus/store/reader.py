@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,10 +14,10 @@ import numpy as np
 from retrieval.corpus.errors import NamespaceDamaged
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store import schema
-from retrieval.corpus.store.base import TARGETS, Counts, PassageFilter, Target
+from retrieval.corpus.store.base import FILE_ID, TARGETS, Counts, PassageFilter, StoredDocument, Target
 from retrieval.corpus.store.schema import document_of, passage_of, unpack
 from retrieval.corpus.store.writer import SqlitePassageWriter
-from retrieval.index.base import RowFilter
+from retrieval.index.base import Ids, RowFilter
 from retrieval.passages import PUBLICATION_TYPES, Document, Passage, type_bits
 from retrieval.storage.sqlite_pool import ReadPool
 
@@ -26,6 +27,20 @@ if TYPE_CHECKING:
 _CONNECTIONS: Final = 4
 _BUSY_S: Final = 30.0
 _BATCH: Final = 500
+# The part of a path behind its last slash; only files of their own have a name.
+_NAME: Final = (
+    f"CASE WHEN d.document_id LIKE '{FILE_ID}%' "
+    "THEN replace(d.provenance, rtrim(d.provenance, replace(d.provenance, '/', '')), '') ELSE '' END"
+)
+_HAS_WORD: Final = f"instr(lower(d.document_id || char(10) || {_NAME} || char(10) || {{title}}), lower(?)) > 0".format(
+    title="coalesce(json_extract(d.body, '$.title'), '')"
+)
+_OF_DOCUMENT: Final = "FROM passage WHERE document = d.number UNION ALL SELECT {0} FROM twin WHERE document = d.number"
+_DOCUMENT: Final = (
+    f"d.number, d.body, (SELECT count(*) FROM (SELECT 1 {_OF_DOCUMENT.format(1)})), "
+    f"(SELECT coalesce(max(page), 0) FROM (SELECT page {_OF_DOCUMENT.format('page')}))"
+)
+_TABLES: Final = ("passage", "twin")
 _PASSAGE: Final = "p.passage_id, p.start, p.stop, p.section, p.page"
 
 
@@ -97,8 +112,7 @@ class SqlitePassageStore:
         (numbers,) = self._query(
             "SELECT (SELECT count(*) FROM document), (SELECT count(*) FROM passage), (SELECT count(*) FROM twin)"
         )
-        pending: dict[str, int] = dict.fromkeys(TARGETS, 0)
-        gone = dict(pending)
+        pending, gone = Counter[str](dict.fromkeys(TARGETS, 0)), Counter[str](dict.fromkeys(TARGETS, 0))
         for target, entries, deletions in self._query(
             "SELECT target, count(*), sum(gone) FROM pending GROUP BY target"
         ):
@@ -182,6 +196,71 @@ class SqlitePassageStore:
         rows = self._query("SELECT body, content FROM document WHERE document_id = ?", (document_id,))
         return (document_of(rows[0][0]), unpack(rows[0][1])) if rows else None
 
+    def documents(self, words: Sequence[str], limit: int, before: int = 0) -> list[StoredDocument]:
+        condition, parameters = _having(words)
+        if before:
+            condition, parameters = f"{condition} AND d.number < ?", [*parameters, before]
+        sql = f"SELECT {_DOCUMENT} FROM document d WHERE {condition} ORDER BY d.number DESC LIMIT ?"
+        return [self._stored(row) for row in self._query(sql, [*parameters, limit])]
+
+    def count_documents(self, words: Sequence[str]) -> int:
+        if not words:
+            return self.counts().documents
+        condition, parameters = _having(words)
+        return int(self._query(f"SELECT count(*) FROM document d WHERE {condition}", parameters)[0][0])
+
+    def stored_document(self, document_id: str) -> StoredDocument | None:
+        rows = self._query(f"SELECT {_DOCUMENT} FROM document d WHERE d.document_id = ?", (document_id,))
+        return self._stored(rows[0]) if rows else None
+
+    def _stored(self, row: tuple[Any, ...]) -> StoredDocument:
+        number, body, passages, pages = row
+        sql = (
+            "SELECT p.target, count(*) FROM passage s JOIN pending p ON p.passage_id = s.passage_id AND p.target = ? "
+            "WHERE s.document = ? GROUP BY p.target"
+        )
+        targets = self._waiting_targets()
+        waiting = {name: int(count) for target in targets for name, count in self._query(sql, (target, number))}
+        return StoredDocument(number, document_of(body), int(passages), int(pages), waiting)
+
+    def _waiting_targets(self) -> list[str]:
+        """Return the indices with entries in the journal, one look-up for each: DISTINCT would read all entries."""
+        found: list[str] = []
+        sql = "SELECT min(target) FROM pending WHERE target > ?"
+        while (name := self._query(sql, (found[-1] if found else "",))[0][0]) is not None:
+            found.append(str(name))
+        return found
+
+    def document_passages(self, document_id: str, limit: int, offset: int = 0) -> list[Passage]:
+        found = self.document(document_id)
+        if found is None:
+            return []
+        columns, number = (
+            "passage_id, start, stop, section, page",
+            "(SELECT number FROM document WHERE document_id = ?)",
+        )
+        union = " UNION ALL ".join(f"SELECT {columns} FROM {name} WHERE document = {number}" for name in _TABLES)
+        sql = f"{union} ORDER BY start, stop LIMIT ? OFFSET ?"
+        rows = self._query(sql, (document_id, document_id, limit, offset))
+        document, text = found
+        return [passage_of((row[0], row[1], row[2], row[3], row[4]), document, text) for row in rows]
+
+    def files_named(self, name: str) -> list[str]:
+        sql = f"SELECT d.document_id FROM document d WHERE {_NAME} = ? AND ? <> '' ORDER BY d.number"
+        return [str(document_id) for (document_id,) in self._query(sql, (name, name))]
+
+    def passage_ids(self) -> Ids:
+        rows = self._query("SELECT passage_id FROM passage ORDER BY document, start, passage_id")
+        return np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+
+    def documents_of(self, papers: Sequence[str]) -> list[str]:
+        marks = ",".join("?" * len(papers))
+        sql = (
+            f"SELECT document_id FROM document WHERE document_id IN ({marks}) "
+            f"OR json_extract(body, '$.record') IN ({marks}) ORDER BY number"
+        )
+        return [str(document_id) for (document_id,) in self._query(sql, (*papers, *papers))]
+
     def document_ids(self, prefix: str = "") -> Iterator[str]:
         low = prefix
         sql = "SELECT document_id FROM document WHERE document_id > ? ORDER BY document_id LIMIT 1000"
@@ -264,3 +343,8 @@ class SqlitePassageStore:
                 marks = ",".join("?" * len(batch))
                 found += [r[0] for r in self._query(f"{sql} AND d.document_id IN ({marks})", [*parameters, *batch])]
         return np.sort(np.array(found, dtype=np.int64))
+
+
+def _having(words: Sequence[str]) -> tuple[str, list[object]]:
+    """Return the condition on documents that have each of the words in id, name or title, with its parameters."""
+    return " AND ".join(["1", *(_HAS_WORD for _ in words)]), list(words)

@@ -141,6 +141,7 @@ def document_of(text: str) -> Document:
 
 _FIELDS: Final[dict[str, type[Any]]] = {
     **dict.fromkeys(("document_id", "title", "source", "url", "journal", "licence", "provenance", "retrieved"), str),
+    "record": str,
     **dict.fromkeys(("authors", "types", "retracted_by", "corrected_by"), tuple),
     "date": int,
 }

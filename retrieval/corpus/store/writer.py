@@ -194,6 +194,10 @@ class SqlitePassageWriter:
         self._connection.execute(sql, (target,))
         self._count_change()
 
+    def forget_target(self, target: Target) -> None:
+        self._connection.execute("DELETE FROM pending WHERE target = ?", (target,))
+        self._count_change()
+
     def _count_change(self) -> None:
         self._connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'indexed'")
 

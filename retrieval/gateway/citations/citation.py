@@ -13,7 +13,8 @@ class Person:
     """Hold one person or group.
 
     ``name`` is "Last FM Jr", ``full`` "Last, First M Jr"; of a group both are its name. ``identifiers`` are
-    "SOURCE: value".
+    "SOURCE: value". ``family``, ``given`` and ``suffix`` are the parts of a person's name where the source tells them
+    apart.
     """
 
     name: str
@@ -21,6 +22,9 @@ class Person:
     collective: bool = False
     affiliations: tuple[str, ...] = ()
     identifiers: tuple[str, ...] = ()
+    family: str = ""
+    given: str = ""
+    suffix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,8 @@ def source_line(citation: Citation) -> str:
     doi, pii = citation.identifier("doi"), citation.identifier("pii")
     located = [f"pii: {pii}."] if pii and not citation.journal.pages and not _ahead(citation) else []
     located += [f"doi: {doi}."] if doi else []
-    parts = [f"{citation.journal.abbreviation}. {numbers}.", *located, _later(citation)]
+    published = [f"{part}." for part in (citation.journal.abbreviation, numbers) if part]
+    parts = [*published, *located, _later(citation)]
     return " ".join(filter(None, parts))
 
 

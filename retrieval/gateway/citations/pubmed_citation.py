@@ -87,7 +87,8 @@ def _person(element: Element) -> Person:
     if not last:
         return Person(group or forename, group or forename, bool(group), affiliations, identifiers)
     full = ", ".join(filter(None, (last, " ".join(filter(None, (forename or initials, suffix))))))
-    return Person(" ".join(filter(None, (last, initials, suffix))), full, False, affiliations, identifiers)
+    name = " ".join(filter(None, (last, initials, suffix)))
+    return Person(name, full, False, affiliations, identifiers, last, forename or initials, suffix)
 
 
 def _article(root: Element) -> Citation:

@@ -335,7 +335,8 @@ def _person(contributor: Element, places: dict[str, str]) -> Person:
     initials = "".join(part[0] for part in re.split(r"[\s.\-]+", given_names) if part)
     suffix = words(name.find("{*}suffix"))
     full = ", ".join(filter(None, (last, " ".join(filter(None, (given_names, suffix))))))
-    return Person(" ".join(filter(None, (last, initials, suffix))), full, False, known)
+    shown = " ".join(filter(None, (last, initials, suffix)))
+    return Person(shown, full, False, known, (), last, given_names, suffix)
 
 
 def _journal(record: FullText, about: Element, meta: Element) -> Journal:

@@ -13,13 +13,14 @@ from retrieval.gateway.eutils.efetch import efetch
 from retrieval.gateway.eutils.einfo import einfo_database, einfo_error, einfo_list
 from retrieval.gateway.eutils.elink import elink, elink_error
 from retrieval.gateway.eutils.esearch import esearch, esearch_error, found_uids
+from retrieval.gateway.eutils.espell import espell, espell_error
 from retrieval.gateway.eutils.esummary import esummary, esummary_error
 from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, efetch_error, text_of, uid_list, whole_number, xml_reply
 from retrieval.gateway.store.reader import GatewayStore
 
 _DATABASES: Final[Mapping[str, Database]] = {**{db: db for db in DATABASES}, "nucleotide": "nuccore"}
-ENDPOINTS: Final = ("esearch", "esummary", "efetch", "elink", "einfo", "epost")
+ENDPOINTS: Final = ("esearch", "esummary", "efetch", "elink", "einfo", "epost", "espell")
 _HISTORY_PAGE: Final = 10_000
 
 
@@ -48,6 +49,8 @@ def _answer(store: GatewayStore, endpoint: str, params: Mapping[str, str], histo
         return esearch(store, db, params, history)
     if endpoint == "epost":
         return epost(db, params, history)
+    if endpoint == "espell":
+        return espell(store, db, params)
     try:
         return _BY_DATABASE[endpoint](store, db, _with_ids(store, db, params, history))
     except _HistoryError as error:
@@ -109,6 +112,7 @@ _ERRORS: Final[Mapping[str, Callable[[Mapping[str, str], str], Reply]]] = {
     "elink": elink_error,
     "einfo": einfo_error,
     "epost": _epost_error,
+    "espell": espell_error,
     "efetch": lambda _, message: efetch_error(message),
 }
 

@@ -10,12 +10,13 @@ from typing import Final
 
 from retrieval.formats.records import Corpus, Gene, OmimEntry, Organism, SequenceSegment, Snp
 from retrieval.gateway.errors import GatewayDataError
+from retrieval.gateway.store.articles import sample_article
 from retrieval.gateway.store.reader import SITE, GatewayStore, build_store
 
 log = logging.getLogger(__name__)
 
 SAMPLE_DIR: Final = Path(__file__).parent / "sample"
-_FILES: Final = ("organisms.tsv", "genes.tsv", "snps.tsv", "omim.tsv", "sequences.tsv")
+_FILES: Final = ("organisms.tsv", "genes.tsv", "snps.tsv", "omim.tsv", "sequences.tsv", "articles.tsv")
 
 
 def load_corpus(directory: Path = SAMPLE_DIR) -> Corpus:
@@ -33,6 +34,7 @@ def load_corpus(directory: Path = SAMPLE_DIR) -> Corpus:
             snps=tuple(map(_snp, _rows(directory / "snps.tsv"))),
             omim=tuple(map(_omim, _rows(directory / "omim.tsv"))),
             segments=tuple(map(_segment, _rows(directory / "sequences.tsv"))),
+            articles=tuple(map(sample_article, _rows(directory / "articles.tsv"))),
         )
     except (KeyError, ValueError) as error:
         raise GatewayDataError(f"{directory}: a record is malformed: {error!r}") from error

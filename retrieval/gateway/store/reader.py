@@ -66,7 +66,7 @@ def _write(corpus: Corpus, path: Path) -> None:
             writer = StoreWriter(connection)
             for organism in corpus.organisms:
                 writer.add_organism_names(organism)
-            for record in _distinct((*corpus.genes, *corpus.snps, *corpus.omim, *corpus.segments)):
+            for record in _distinct((*corpus.genes, *corpus.snps, *corpus.omim, *corpus.segments, *corpus.articles)):
                 writer.put(record)
         # The file stores this mode: to set it at the first import would mean to wait until there are no readers.
         connection.execute("PRAGMA journal_mode = WAL")
@@ -163,6 +163,15 @@ class GatewayStore:
 
     def count(self, db: Database) -> int:
         return self.count_rows(f"SELECT uid FROM {db}")
+
+    def vocabulary(self, db: Database, where: str, parameters: Sequence[object]) -> list[tuple[str, int]]:
+        """Return words of a full-text index, each with the number of its records; ``where`` selects by ``term``."""
+        table = f"{db}_vocabulary"
+        with self._pool.acquire() as connection:
+            connection.execute(
+                f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{table} USING fts5vocab(main, {db}_index, row)"
+            )
+            return connection.execute(f"SELECT term, doc FROM temp.{table} WHERE {where}", parameters).fetchall()
 
     def record(self, db: Database, uid: str) -> Record | None:
         """Return a record by its Entrez UID, or in nuccore by accession and segment."""

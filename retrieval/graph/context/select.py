@@ -7,7 +7,9 @@ of tokens. It ranks by:
    associated with B");
 2. with several entities, how many of them reach the statement's node, if more than one does;
 3. whether the question names the statement's relation (``relations``);
-4. the cosine of the question's and the statement's vectors.
+4. for a node that several entities reach, how many sources assert its statements, then the cosine of its nearest
+   statement, so that the statements of a node stand together;
+5. the cosine of the question's and the statement's vectors.
 
 Each criterion only breaks ties of the ones before. There is no percentile: all three statements of a node with three
 may be needed.
@@ -236,6 +238,7 @@ def budget_order(gathered: ContextCandidates, near: Floats) -> tuple[list[int], 
     relations = relations_of(names.rest)
     fits: dict[tuple[str, str], int] = {}
     ids = {entity.node_id for entity in gathered.entities}
+    others: list[str] = []
     is_named, shared, related = (np.zeros(size, np.int32) for _ in range(3))
     for index, statement in enumerate(gathered.statements):
         other = statement.target if statement.edge.source_id in ids else statement.source
@@ -247,9 +250,25 @@ def budget_order(gathered: ContextCandidates, near: Floats) -> tuple[list[int], 
         related[index] = fits[kinds]
         if reached:
             shared[index] = reached.get(other.node_id, 0)
+            others.append(other.node_id)
     shared[shared < 2] = 0
-    order = np.lexsort((-near, -related, -shared, -is_named))
+    support, nearest = _of_shared_nodes(gathered, near, others, shared)
+    order = np.lexsort((-near, -nearest, -support, -related, -shared, -is_named))
     return order.tolist(), int(is_named.sum())
+
+
+def _of_shared_nodes(
+    gathered: ContextCandidates, near: Floats, others: Sequence[str], shared: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], Floats]:
+    """Return, for the statements of each shared node, the number of their sources and their greatest cosine, else 0."""
+    support, nearest = np.zeros(len(near), np.int32), np.zeros(len(near), np.float32)
+    by_node: dict[str, list[int]] = {}
+    for index in np.nonzero(shared)[0].tolist():
+        by_node.setdefault(others[index], []).append(index)
+    for indices in by_node.values():
+        support[indices] = sum(len(gathered.statements[index].edge.provenance) for index in indices)
+        nearest[indices] = near[indices].max()
+    return support, nearest
 
 
 def paper_order(gathered: ContextCandidates, near: Floats, volume: int) -> list[int]:

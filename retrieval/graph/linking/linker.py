@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -17,6 +17,7 @@ from retrieval.graph.types import Mention
 
 MAX_QUESTION: Final = 20_000
 _MAX_NOTES: Final = 16
+_MAX_NAMES: Final = 5
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ class Linker:
             await self._by_dictionary(text, options, findings)
         if options.method == "auto":
             await self._complete(text, options, findings)
-        return _answer(text, options, findings)
+        return _answer(text, options, findings, self.dictionary.is_ordinary)
 
     async def broader(self, question: str, mention: Mention) -> Mention | None:
         """Return another node whose name is part of the mention's words, for nodes too specific to have statements."""
@@ -126,7 +127,7 @@ class Linker:
         return found[0] if whole and found[0].method == "spelling" else None
 
 
-def _answer(text: str, options: LinkOptions, findings: _Findings) -> Linked:
+def _answer(text: str, options: LinkOptions, findings: _Findings, is_ordinary: Callable[[str], bool]) -> Linked:
     border = choices_start(text)
     question_mentions: list[Mention] = []
     option_mentions: list[Mention] = []
@@ -139,12 +140,26 @@ def _answer(text: str, options: LinkOptions, findings: _Findings) -> Linked:
     for found, what in ((question_mentions, "names"), (option_mentions, "answers to choose from")):
         if len(found) > options.max_entities:
             notes.append(f"{len(found) - options.max_entities} of {len(found)} {what} were left out (max_entities)")
+    unlinked = free_runs(text[:border], findings.used_spans)
+    notes += _unlinked_names(unlinked, notes, is_ordinary)
     return Linked(
         mentions=tuple(question_mentions[: options.max_entities]),
         options=tuple(option_mentions[: options.max_entities]),
-        unlinked=tuple(free_runs(text[:border], findings.used_spans)),
+        unlinked=tuple(unlinked),
         notes=tuple(notes[:_MAX_NOTES]),
     )
+
+
+def _unlinked_names(
+    unlinked: Iterable[Span], notes: Iterable[str], is_ordinary: Callable[[str], bool]
+) -> Iterable[str]:
+    """Yield one note on the words outside all mentions that are no ordinary ones, unless a note has them already."""
+    told = " ".join(notes)
+    words = (word for span in unlinked for word in span.text.split())
+    names = dict.fromkeys(word for word in words if word not in told and not is_ordinary(word))
+    # Beyond a limit, words were not looked at.
+    if names and "only the first " not in told:
+        yield "no node of the graph was found for " + ", ".join(f'"{name}"' for name in list(names)[:_MAX_NAMES])
 
 
 def _ambiguous(text: str, mentions: Iterable[Mention]) -> Iterable[str]:

@@ -29,6 +29,7 @@ from retrieval.graph.loaders.open_edges import OpenEdgesLoader
 from retrieval.graph.loaders.plain import PlainLoader
 from retrieval.graph.loaders.primekg import PrimekgLoader
 from retrieval.graph.loaders.reading import Report
+from retrieval.graph.loaders.synonyms import SynonymLoader, read_synonyms
 from retrieval.graph.spoke.reply import SpokeLoader
 from retrieval.graph.store.manifest import Manifest, as_json, read_manifest
 from retrieval.graph.store.schema import FILES, GRAPH_FILE, MANIFEST_FILE, SCHEMA_VERSION
@@ -67,7 +68,7 @@ class ImportRequest:
     """Describe an import.
 
     ``name`` of the graph and folder; ``release`` "" uses a digest of the files. ``wait_s``: seconds to wait for another
-    build.
+    build. ``synonyms``: files of further names of the nodes.
     """
 
     kind: str
@@ -75,6 +76,7 @@ class ImportRequest:
     name: str
     release: str = ""
     wait_s: float = 0.0
+    synonyms: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def _sole(target: Path, wait_s: float) -> Iterator[None]:
 
 
 def _build(target: Path, order: ImportRequest, encoder: Encoder, report_progress: ProgressCallback) -> BuildResult:
-    inputs = _inputs(order.files)
+    inputs = _inputs((*order.files, *order.synonyms))
     release = order.release or _digest(inputs)
     if (found := _standing(target)) and _same(found, order, release, inputs) and found.is_of(encoder.fingerprint):
         return BuildResult(found, already=True)
@@ -146,6 +148,8 @@ def _build(target: Path, order: ImportRequest, encoder: Encoder, report_progress
         "inputs": {name: asdict(fact) for name, fact in inputs.items()},
         "encoder": as_json(encoder.fingerprint),
     }
+    if order.synonyms:
+        plan["synonyms"] = [path.name for path in order.synonyms]
     draft = _draft(target, json.dumps(plan, sort_keys=True).encode())
     counts, report = _read_all(draft, order, release, report_progress)
     with closing(sqlite3.connect(f"{(draft / GRAPH_FILE).resolve().as_uri()}?mode=ro", uri=True)) as connection:
@@ -229,7 +233,10 @@ def _read_all(
         return counts, report
     writer = GraphWriter(draft / GRAPH_FILE, report, report_progress)
     try:
-        nodes, edges = writer.fill(KINDS[order.kind].open(order.files, report))
+        loader = KINDS[order.kind].open(order.files, report)
+        if order.synonyms:
+            loader = SynonymLoader(loader, read_synonyms(order.synonyms, report))
+        nodes, edges = writer.fill(loader)
         writer.finish({"graph": order.name, "release": release, "kind": order.kind})
     except BaseException as fault:
         writer.close()

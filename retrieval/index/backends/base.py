@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
 from retrieval.index.base import Mask
-from retrieval.index.spec import Kind, KindChoice
+from retrieval.index.spec import PROBE_SHARE, Kind, KindChoice
 
 HalfFloats = NDArray[np.float16]
 Sink = Callable[[bytes], int]
@@ -27,13 +27,14 @@ class SegmentVectors:
     """Hold the vectors of one segment and the file of its search structure.
 
     ``vectors`` float16 [rows, dim], centred, memory-mapped. ``index_file`` holds the structure of ``kind``, None for
-    ``flat``, which has none.
+    ``flat``, which has none. ``probe_share`` of an IVF type's lists are probed.
     """
 
     kind: Kind
     metric: Metric
     vectors: HalfFloats
     index_file: Path | None = None
+    probe_share: float = PROBE_SHARE
 
 
 class Searcher(Protocol):

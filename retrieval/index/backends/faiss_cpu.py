@@ -22,17 +22,18 @@ _BLOCK: Final = 65_536
 # clusters.
 _REFINE_FACTOR: Final = 10.0
 _HNSW_LEAST: Final = 128
+_NEARLY_ALL: Final = 0.9  # as where some rows were deleted
 
 
 class FaissCpuBackend:
     """Build and search every index type with faiss on the CPU.
 
-    ``probe_share`` of the inverted lists are probed, more under a selective filter.
+    ``probe_share`` of the inverted lists are probed, None for each segment's own, more under a selective filter.
     """
 
     name = "faiss"
 
-    def __init__(self, *, threads: int = 0, probe_share: float = 0.25) -> None:
+    def __init__(self, *, threads: int = 0, probe_share: float | None = None) -> None:
         self._threads = threads
         self._probe_share = probe_share
 
@@ -47,7 +48,8 @@ class FaissCpuBackend:
         faiss = load_faiss()
         is_flat = data.index_file is None
         index = with_threads(faiss, self._threads, partial(flat_index if is_flat else read_index, faiss, data))
-        return _FaissSearcher(faiss, index, data.vectors.nbytes if is_flat else 0, self._probe_share, self._threads)
+        share = data.probe_share if self._probe_share is None else self._probe_share
+        return _FaissSearcher(faiss, index, data.vectors.nbytes if is_flat else 0, share, self._threads)
 
     def describe(self) -> dict[str, Any]:
         return {"backend": self.name, "wheel": wheel()}
@@ -122,7 +124,9 @@ class _FaissSearcher:
         if hasattr(index, "nlist"):
             return self._ivf(index, chosen, selectivity)
         if hasattr(index, "hnsw"):
-            ef_search = int(_HNSW_LEAST * min(16.0, 1.0 / np.sqrt(max(selectivity, 1e-9))))
+            # Rows that pass may lie together, far from the question: twice what evenly spread ones would need.
+            wider = 1.0 if selectivity > _NEARLY_ALL else min(16.0, 2.0 / max(selectivity, 1e-9))
+            ef_search = int(_HNSW_LEAST * wider)
             return faiss.SearchParametersHNSW(efSearch=max(ef_search, 2 * k), **chosen)
         return faiss.SearchParameters(**chosen) if chosen else None
 

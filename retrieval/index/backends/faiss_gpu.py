@@ -42,7 +42,7 @@ class FaissGpuBackend:
 
     name = "faiss-gpu"
 
-    def __init__(self, *, device: str = "cuda:0", threads: int = 0, probe_share: float = 0.25) -> None:
+    def __init__(self, *, device: str = "cuda:0", threads: int = 0, probe_share: float | None = None) -> None:
         """Load faiss and run a probe search on the device.
 
         Raises:
@@ -76,13 +76,14 @@ class FaissGpuBackend:
         with_threads(self._faiss, self._threads, partial(build, self._faiss, data, sink))
 
     def open(self, data: SegmentVectors) -> Searcher:
+        share = data.probe_share if self._probe_share is None else self._probe_share
         try:
             if data.kind == "ivf-sq8":
                 index = read_index(self._faiss, data, mapped=False)
                 options = self._faiss.GpuClonerOptions()
                 on_device = self._faiss.index_cpu_to_gpu(self._resources, self._device, index, options)
-                return GpuSearcher(self._faiss, ((0, on_device),), data.vectors.nbytes // 2, self._probe_share)
-            return GpuSearcher(self._faiss, self._flat(data), data.vectors.nbytes, self._probe_share)
+                return GpuSearcher(self._faiss, ((0, on_device),), data.vectors.nbytes // 2, share)
+            return GpuSearcher(self._faiss, self._flat(data), data.vectors.nbytes, share)
         except RuntimeError as fault:
             raise IndexFault(f"device {self._device} does not take {len(data.vectors)} rows: {fault}") from fault
 

@@ -7,7 +7,7 @@ replaces the old one atomically.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -209,6 +209,11 @@ class SegmentedIndex:
             return self._owner.search(self._search, checked, k, where)
         return self._search(checked, k, where)
 
+    def get(self, ids: Sequence[int]) -> dict[int, Floats]:
+        if self._closed:
+            raise IndexFault(_CLOSED)
+        return self._view.get(np.unique(checked_ids(np.array(ids, np.int64))))
+
     def commit(self, corpus: str | None = None) -> int:
         """Commit, see ``VectorIndex``, and store ``corpus`` in the manifest.
 
@@ -268,6 +273,7 @@ class SegmentedIndex:
                 "uncommitted": self._changed,
                 "not_cleaned": self._unclean,
                 "kinds": {f"{live.entry.number:08d}": live.entry.kind for live in view.segments},
+                "recall": self._manifest.recall,
                 **self._backend.describe(),
             },
         )

@@ -22,7 +22,8 @@ Verify = Literal["full", "sizes"]
 class SegmentEntry:
     """List the files of one segment.
 
-    ``files`` maps names inside the index's folder; ``dead_file`` is the name of the tombstone file, or "".
+    ``files`` maps names inside the index's folder; ``dead_file`` is the name of the tombstone file, or "". ``recall``
+    at 10 was measured when the segment was built, with ``probe_share`` of its lists; None where it was not (``flat``).
     """
 
     number: int
@@ -30,6 +31,8 @@ class SegmentEntry:
     rows: int
     dead: int = 0
     dead_file: str = ""
+    probe_share: float = PROBE_SHARE
+    recall: float | None = None
     files: Mapping[str, FileDigest] = field(default_factory=dict)
 
 
@@ -52,6 +55,13 @@ class Manifest:
     def rows(self) -> int:
         """Return the number of live rows."""
         return sum(entry.rows - entry.dead for entry in self.segments)
+
+    @property
+    def recall(self) -> float | None:
+        """Return the recall at 10 of the worst segment, 1 where all are exact; None where one was not measured."""
+        measured = [1.0 if entry.kind == "flat" else entry.recall for entry in self.segments]
+        known = [recall for recall in measured if recall is not None]
+        return min(known, default=1.0) if len(known) == len(measured) else None
 
     def files(self) -> dict[str, FileDigest]:
         return {name: fact for entry in self.segments for name, fact in entry.files.items()}
@@ -134,7 +144,7 @@ class OpenOptions:
     one. ``tail_rows`` stay in memory before they are sealed; no segment grows beyond ``segment_rows``. If a filter
     leaves fewer than ``gather_rows`` of an approximate segment, exactly those rows are scored; None is the number below
     which this costs less than a search. ``probe_share`` is the share of an IVF type's lists that is
-    probed. ``batch_ms``: how long a search on a GPU waits to be batched with
+    probed, None for the one that each segment needs. ``batch_ms``: how long a search on a GPU waits to be batched with
     others, at most ``queue`` of them. ``disk`` performs the writes.
     """
 
@@ -145,7 +155,7 @@ class OpenOptions:
     tail_rows: int = 32_768
     segment_rows: int = 4_000_000
     gather_rows: int | None = None
-    probe_share: float = PROBE_SHARE
+    probe_share: float | None = None
     batch_ms: float = 3.0
     queue: int = 1_024
     disk: Disk = field(default_factory=Disk)

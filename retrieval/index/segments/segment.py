@@ -24,6 +24,8 @@ from retrieval.index.spec import Kind, is_gathering_cheaper
 
 INDEX_FILE: Final = "index.faiss"
 # Number of candidates to rescore per type, as a factor of k.
+_SAMPLE: Final = 128
+_SAMPLE_K: Final = 10
 _OVER_FETCH: Final[dict[Kind, int]] = {
     "flat": 1,
     "sq8": 2,
@@ -78,6 +80,21 @@ class Segment:
         scores = (scores.astype(np.float64) + shift).astype(np.float32)
         ids = np.where(rows == NO_ID, NO_ID, self.columns.ids[rows])
         return ids, scores
+
+    def recall(self) -> float:
+        """Return the share of the 10 nearest other rows that a search finds, with a fixed sample of rows as queries."""
+        size = min(_SAMPLE, len(self))
+        rows = np.sort(np.random.default_rng(0).choice(len(self), size, replace=False))
+        queries = self.raw(rows)
+        k = min(_SAMPLE_K + 1, len(self))
+        found, _ = self.search(queries, k, None, None)
+        shifted = queries - self.mean if self.metric == "l2" else queries
+        exact = self.columns.ids[self._scan(shifted, k, None)[0]]
+        shares = []
+        for own, truth, hits in zip(self.columns.ids[rows], exact, found, strict=True):
+            nearest = [number for number in truth.tolist() if number != own][: k - 1]
+            shares.append(len(set(nearest) & set(hits.tolist())) / max(1, len(nearest)))
+        return float(np.mean(shares)) if shares else 1.0
 
     def _gathers(self, survivors: int, queries: Floats) -> bool:
         if self.gather_rows is not None:
@@ -158,7 +175,9 @@ def open_segment(
     if lengths != {entry.rows} or vectors.dtype != np.float16 or vectors.shape[1:] != mean.shape:
         raise IndexDamaged(f"the arrays of {home} are not of one length, {entry.rows}")
     index_file = None if entry.kind == "flat" else home / INDEX_FILE
-    data = SegmentVectors(kind=entry.kind, metric=metric, vectors=vectors, index_file=index_file)
+    data = SegmentVectors(
+        kind=entry.kind, metric=metric, vectors=vectors, index_file=index_file, probe_share=entry.probe_share
+    )
     return Segment(
         entry=entry,
         columns=columns,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -15,8 +15,8 @@ from models.encoders.base import Floats, Metric
 from retrieval.index.backends.base import Backend, SegmentVectors, Sink
 from retrieval.index.base import Columns, concatenated
 from retrieval.index.segments.manifest import SegmentEntry
-from retrieval.index.segments.segment import INDEX_FILE, segment_folder
-from retrieval.index.spec import KindChoice
+from retrieval.index.segments.segment import INDEX_FILE, open_segment, segment_folder
+from retrieval.index.spec import PROBE_SHARES, RECALL_GOAL, SAFE_KIND, KindChoice
 from retrieval.storage.durable import Disk, FileDigest, sync
 from retrieval.storage.private_files import FOLDER_MODE, make_folder
 
@@ -112,15 +112,44 @@ def write_segment(plan: SegmentPlan, parts: Sequence[RowSelection], backend: Bac
         files[f"{name}/{column}.npy"] = write_array(disk, home / f"{column}.npy", values)
     files[f"{name}/vectors.npy"] = _write_vectors(disk, home / "vectors.npy", order, mean)
     rows = len(order.columns)
-    kind = backend.kind_for(plan.kind, rows)
-    if kind != "flat":
-        vectors = np.load(home / "vectors.npy", mmap_mode="r", allow_pickle=False)
-        data = SegmentVectors(kind=kind, metric=plan.metric, vectors=vectors)
-        files[f"{name}/{INDEX_FILE}"] = disk.write(home / INDEX_FILE, lambda sink: backend.build(data, sink))
+    entry = SegmentEntry(number=plan.number, kind=backend.kind_for(plan.kind, rows), rows=rows, files=files)
+    if entry.kind != "flat":
+        entry = _with_structure(plan, entry, backend, disk)
     sync(home)
     sync(home.parent)
     sync(plan.folder)
-    return SegmentEntry(number=plan.number, kind=kind, rows=rows, files=files)
+    return entry
+
+
+def _with_structure(plan: SegmentPlan, entry: SegmentEntry, backend: Backend, disk: Disk) -> SegmentEntry:
+    """Build the search structure and measure its recall; of the type "auto", make it as safe as the vectors need."""
+    built = _tuned(plan, _built(plan, entry, backend, disk), backend)
+    if plan.kind != "auto" or (built.recall or 0.0) >= RECALL_GOAL or built.kind == SAFE_KIND:
+        return built
+    disk.remove([plan.folder / segment_folder(plan.number) / INDEX_FILE])
+    safe = replace(entry, kind=SAFE_KIND)
+    return _tuned(plan, _built(plan, safe, backend, disk), backend)
+
+
+def _built(plan: SegmentPlan, entry: SegmentEntry, backend: Backend, disk: Disk) -> SegmentEntry:
+    name = segment_folder(entry.number)
+    home = plan.folder / name
+    vectors = np.load(home / "vectors.npy", mmap_mode="r", allow_pickle=False)
+    data = SegmentVectors(kind=entry.kind, metric=plan.metric, vectors=vectors)
+    digest = disk.write(home / INDEX_FILE, lambda sink: backend.build(data, sink))
+    return replace(entry, files={**entry.files, f"{name}/{INDEX_FILE}": digest})
+
+
+def _tuned(plan: SegmentPlan, entry: SegmentEntry, backend: Backend) -> SegmentEntry:
+    """Return the entry with the smallest share of probes that reaches the goal, or the largest, and its recall."""
+    shares = PROBE_SHARES if entry.kind.startswith("ivf") else PROBE_SHARES[:1]
+    for share in shares:
+        entry = replace(entry, probe_share=share)
+        recall = open_segment(plan.folder, entry, plan.metric, backend, None).recall()
+        entry = replace(entry, recall=round(recall, 4))
+        if recall >= RECALL_GOAL:
+            break
+    return entry
 
 
 def write_array(disk: Disk, path: Path, values: NDArray[Any]) -> FileDigest:

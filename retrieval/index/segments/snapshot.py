@@ -243,6 +243,19 @@ class IndexSnapshot:
                     namespaces=np.array(columns.namespaces),
                 )
 
+    def get(self, ids: Ids) -> dict[int, Floats]:
+        """Return the vectors of live rows by their ids, which ascend."""
+        found: dict[int, Floats] = {}
+        for live in self.segments:
+            rows = rows_of(live.segment.columns.ids, ids)
+            if live.alive is not None:
+                rows = rows[live.alive[rows]]
+            found |= dict(zip(live.segment.columns.ids[rows].tolist(), live.segment.raw(rows), strict=True))
+        if self.tail is not None:
+            rows = np.flatnonzero(np.isin(self.tail.columns.ids, ids) & self.tail.alive)
+            found |= dict(zip(self.tail.columns.ids[rows].tolist(), self.tail.raw(rows), strict=True))
+        return found
+
     def search(self, queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
         """Return the nearest of all live rows, in constant memory for any number of queries."""
         size = max(1, min(_QUERIES_AT_ONCE, _HITS_AT_ONCE // k))

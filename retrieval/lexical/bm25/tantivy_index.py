@@ -32,7 +32,8 @@ from retrieval.lexical.bm25.folders import (
     read_manifest,
     write_manifest,
 )
-from retrieval.lexical.tokens import index_terms, query_terms
+from retrieval.lexical.bm25.stems import stem
+from retrieval.lexical.tokens import index_terms, query_groups
 from retrieval.passages import Hit, Passage, type_bits
 
 META: Final = "meta.json"
@@ -137,7 +138,7 @@ def row_of(passage: Passage) -> Row:
         IndexInputInvalid: the id is not 1 to 2**63 - 1.
     """
     terms = index_terms(passage.title) * TITLE_WEIGHT + index_terms(passage.text)
-    return Row(checked_id(passage), " ".join(terms), passage.date, type_bits(passage.types))
+    return Row(checked_id(passage), " ".join(map(stem, terms)), passage.date, type_bits(passage.types))
 
 
 def open_tantivy(folder: Path, options: LexicalOptions | None = None) -> TantivyIndex:
@@ -218,10 +219,10 @@ class TantivyIndex:
         if limit <= 0 or _admits_none(where):
             return []
         with _reading(self._folder):
-            terms = _rarest_terms(query, self._options.max_terms, lambda term: searcher.doc_freq("terms", term))
-            if not terms:
+            groups = _rarest_terms(query, self._options.max_terms, lambda term: searcher.doc_freq("terms", term))
+            if not groups:
                 return []
-            found = searcher.search(self._query(terms, where), limit, count=False).hits
+            found = searcher.search(self._query(groups, where), limit, count=False).hits
             ids = searcher.fast_field_values("passage_id", [address for _, address in found])
         hits = [Hit(int(number or 0), float(score)) for (score, _), number in zip(found, ids, strict=True)]
         return sorted(hits, key=lambda hit: (-hit.score, hit.passage_id))
@@ -244,13 +245,15 @@ class TantivyIndex:
             self._drop_writer()
             self._closed = True
 
-    def _query(self, terms: Sequence[str], where: RowFilter | None) -> tantivy.Query:
-        words = [
-            (tantivy.Occur.Should, tantivy.Query.term_query(self._schema, "terms", term, "freq")) for term in terms
-        ]
-        one = tantivy.Query.boolean_query(words)
+    def _query(self, groups: Sequence[Sequence[str]], where: RowFilter | None) -> tantivy.Query:
+        one = tantivy.Query.boolean_query([(tantivy.Occur.Should, self._best_of(group)) for group in groups])
         conditions = list(_conditions(self._schema, where)) if where else []
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, one), *conditions]) if conditions else one
+
+    def _best_of(self, terms: Sequence[str]) -> tantivy.Query:
+        """Return a query whose score is that of the best term."""
+        words = [tantivy.Query.term_query(self._schema, "terms", term, "freq") for term in terms]
+        return words[0] if len(words) == 1 else tantivy.Query.disjunction_max_query(words)
 
     def _searcher(self) -> tantivy.Searcher:
         with self._read_lock:
@@ -301,10 +304,17 @@ class TantivyIndex:
         self._right.release()
 
 
-def _rarest_terms(query: str, limit: int, frequency: Callable[[str], int]) -> list[str]:
-    """Return at most ``limit`` query terms that occur in passages, the rarest first, each once."""
-    known = [(count, place, term) for place, term in enumerate(query_terms(query)) if (count := frequency(term))]
-    return [term for _, _, term in sorted(known)[:limit]]
+def _rarest_terms(query: str, limit: int, frequency: Callable[[str], int]) -> list[list[str]]:
+    """Return at most ``limit`` groups of query terms that occur in passages, those with the rarest first, each once."""
+    known: list[tuple[int, int, list[str]]] = []
+    seen: set[str] = set()
+    for place, group in enumerate(query_groups(query)):
+        stems = dict.fromkeys(stem(term) for term in group)
+        counts = {term: count for term in stems if term not in seen and (count := frequency(term))}
+        seen |= counts.keys()
+        if counts:
+            known.append((min(counts.values()), place, list(counts)))
+    return [terms for _, _, terms in sorted(known)[:limit]]
 
 
 def _admits_none(where: RowFilter | None) -> bool:

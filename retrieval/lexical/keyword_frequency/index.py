@@ -20,6 +20,7 @@ from retrieval.lexical.keyword_frequency.pes2 import KeywordTable
 from retrieval.lexical.keyword_frequency.segment import (
     KIND,
     MAX_POSITIONS,
+    Form,
     LivePart,
     Segment,
     SegmentBuilder,
@@ -120,17 +121,31 @@ class KeywordIndex:
         Spellings that differ in hyphens, blanks, case, Greek letters or a plural s count alike; a keyword inside a
         longer name (IL-1 in IL-10, BRCA in BRCA1) does not count.
         """
-        forms = [keyword_forms(keyword) for keyword in keywords]
+        return self.count_forms(keywords, [keyword_forms(keyword) for keyword in keywords], where)
+
+    def count_forms(
+        self, names: Sequence[str], forms: Sequence[Sequence[Form]], where: RowFilter | None = None
+    ) -> KeywordTable:
+        """Count, under each name, the places that have one of its forms, as ``count`` does for one keyword."""
         ids = [np.zeros(0, dtype=np.int64)]
-        counts = [np.zeros((0, len(forms)), dtype=np.int64)]
+        counts = [np.zeros((0, len(forms)), dtype=np.int64, order="F")]
         for part in self._current() if forms else ():
-            table = np.stack([part.segment.counts(form) for form in forms], axis=1)
-            keep = table.any(axis=1) & part.alive
+            columns = [part.segment.counts(form) for form in forms]
+            keep = np.zeros(len(part.alive), dtype=np.bool_)
+            for column in columns:
+                keep |= column > 0
+            keep &= part.alive
             if where is not None:
                 keep &= part.segment.passing(where)
-            ids.append(part.segment.ids[keep])
-            counts.append(table[keep])
-        return KeywordTable(tuple(keywords), np.concatenate(ids), np.concatenate(counts))
+            rows = np.flatnonzero(keep)
+            ids.append(part.segment.ids[rows])
+            # Column by column in memory, as the ranking sums over keywords.
+            counts.append(np.stack([column[rows] for column in columns]).T)
+        return KeywordTable(tuple(names), np.concatenate(ids), np.concatenate(counts))
+
+    def occurrences(self, term: str) -> int:
+        """Return how often the passages have a term, counting also passages that were deleted of late."""
+        return sum(part.segment.occurrences_of(term) for part in self._current())
 
     def __len__(self) -> int:
         return sum(int(part.alive.sum()) for part in self._current())

@@ -19,33 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.index.base import Ids, RowFilter
-from retrieval.lexical.tokens import atoms_of
+from retrieval.lexical.question_keywords import Keyword, KeywordQuery, distinct_keywords
 from retrieval.passages import Hit, Passage
 
 DEFAULT_K: Final = 10
-_MARKED: Final = re.compile(
-    r"\*\*(?P<fixed>[^\s*](?:.*?[^\s*])??)\*\*|(?<![\w*])\*(?P<free>[^\s*](?:.*?[^\s*])??)\*(?![\w*])", re.DOTALL
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Keyword:
-    """Hold one keyword; passages that have all ``fixed`` keywords come first."""
-
-    text: str
-    fixed: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeywordQuery:
-    """Hold a question and its keywords.
-
-    ``question`` is without marks, as a model should read it; ``only_fixed``: no passage without all fixed keywords.
-    """
-
-    question: str
-    keywords: tuple[Keyword, ...]
-    only_fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,38 +80,6 @@ class CountsKeywords(Protocol):
     def count(self, keywords: Sequence[str], where: RowFilter | None = None) -> KeywordTable: ...
 
 
-def parse_marked(query: str) -> KeywordQuery | None:
-    """Parse a question with manually marked keywords; return None where it does not begin with ``#``.
-
-    ``**kw**`` is searched for and fixed, ``*kw*`` only searched for; ``##`` in front keeps only passages with all fixed
-    ones. An asterisk within a word marks nothing (HLA-DRB1*15:01). Without any mark there are no keywords.
-    """
-    text = query.strip()
-    if not text.startswith("#"):
-        return None
-    only_fixed = text.startswith("##")
-    body = text[2 if only_fixed else 1 :].strip()
-    marked = [
-        Keyword((found["fixed"] or found["free"]).strip(), bool(found["fixed"])) for found in _MARKED.finditer(body)
-    ]
-    question = _MARKED.sub(lambda found: found["fixed"] or found["free"], body)
-    return KeywordQuery(question=question, keywords=distinct_keywords(marked), only_fixed=only_fixed)
-
-
-def distinct_keywords(keywords: Iterable[Keyword]) -> tuple[Keyword, ...]:
-    """Return each keyword once, as first written, whatever the spelling (IL-6, il6).
-
-    A keyword is fixed if any of its occurrences is. Empty ones are left out.
-    """
-    out: dict[tuple[str, ...], Keyword] = {}
-    for keyword in keywords:
-        name = tuple(atom.term for atom in atoms_of(keyword.text))
-        if name:
-            known = out.get(name, keyword)
-            out[name] = Keyword(known.text, known.fixed or keyword.fixed)
-    return tuple(out.values())
-
-
 def rank_by_keywords(
     table: KeywordTable, fixed: Sequence[bool], k: int = DEFAULT_K, only_fixed: bool = False
 ) -> KeywordRanking:
@@ -147,8 +92,9 @@ def rank_by_keywords(
     columns = table.counts[:, np.array(fixed, dtype=np.bool_)]
     has_fixed = np.count_nonzero(columns, axis=1) == columns.shape[1]
     keep = np.flatnonzero((totals > 0) & has_fixed if only_fixed else totals > 0)
-    order = keep[np.lexsort((-totals[keep], -distinct[keep], ~has_fixed[keep]))]
-    best = order[: max(k, 0)]
+    scale = int(totals.max(initial=0)) + 1
+    keys = ((has_fixed * (table.counts.shape[1] + 1) + distinct) * scale + totals)[keep]
+    best = keep[_largest(keys, max(k, 0))]
     return KeywordRanking(
         keywords=tuple(Keyword(text, bool(is_fixed)) for text, is_fixed in zip(table.keywords, fixed, strict=True)),
         ids=table.ids[best],
@@ -157,6 +103,17 @@ def rank_by_keywords(
         num_found=int(np.count_nonzero(totals)),
         num_with_fixed=int(np.count_nonzero(has_fixed & (totals > 0))),
     )
+
+
+def _largest(keys: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """Return the places of the k largest keys, largest first, equal ones in their order.
+
+    Few of many are wanted, so not all are sorted.
+    """
+    places = np.arange(len(keys), dtype=np.int64)
+    if 0 < k < len(keys):
+        places = np.flatnonzero(keys >= np.partition(keys, len(keys) - k)[len(keys) - k])
+    return places[np.argsort(-keys[places], kind="stable")][:k]
 
 
 def keyword_search(
@@ -190,31 +147,3 @@ def _pattern(keyword: str) -> str:
     if keyword[-1:].isdigit():
         return rf"\b{re.escape(keyword[:-1])}\W*{keyword[-1]}\b"
     return rf"\b{re.escape(keyword)}\b"
-
-
-_EDGES: Final = ".,;:?!\"'()[]{}<>“”‘’«»…"
-# Words of questions, not of biology. Single letters stay: vitamin A, hepatitis C.
-_EMPTY: Final = frozenset(
-    (
-        "about", "above", "after", "again", "all", "also", "am", "among", "an", "and", "any", "are", "as", "at",
-        "be", "because", "been", "before", "being", "below", "between", "both", "but", "by", "can", "could",
-        "did", "do", "does", "doing", "down", "during", "each", "few", "for", "from", "further", "give", "had",
-        "has", "have", "having", "he", "her", "here", "hers", "him", "his", "how", "if", "in", "into", "is",
-        "it", "its", "itself", "just", "me", "more", "most", "my", "no", "nor", "not", "of", "off", "on",
-        "once", "only", "or", "other", "our", "out", "over", "own", "please", "same", "she", "should", "so",
-        "some", "such", "tell", "than", "that", "the", "their", "them", "then", "there", "these", "they",
-        "this", "those", "through", "to", "too", "under", "until", "up", "us", "very", "was", "we", "were",
-        "what", "when", "where", "which", "while", "who", "whom", "whose", "why", "will", "with", "within",
-        "without", "would", "you", "your",
-    )
-)  # fmt: skip
-
-
-def query_keywords(question: str) -> tuple[Keyword, ...]:
-    """Return the content words as keywords, each once, in the order of the question, none of them fixed.
-
-    Where the question has only function words, all of them are keywords.
-    """
-    words = [word for part in question.split() if (word := part.strip(_EDGES))]
-    content_words = [word for word in words if word.lower() not in _EMPTY and word != "a"]
-    return distinct_keywords(Keyword(word) for word in content_words or words)

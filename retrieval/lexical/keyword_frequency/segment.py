@@ -13,6 +13,7 @@ import os
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,8 +40,12 @@ from retrieval.storage.durable import digest_file
 MAX_POSITIONS: Final = 2**29
 _LETTERS: Final = (WORD, NAMED_LETTER)
 _LEFT, _RIGHT, _TWO = 1, 2, 4
+_FLAGS: Final = np.uint32(3)  # bits of flags
 _MAX_FORMS_ATOMS: Final = 8
 Places = NDArray[np.int64]
+Occurrences = NDArray[np.uint32]
+# Consecutive terms.
+Form = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +68,17 @@ class Segment:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def counts(self, forms: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
+    def counts(self, forms: Sequence[Form]) -> NDArray[np.int64]:
         """Return how often each row has one of the forms of a keyword; forms at the same place count once."""
-        starts = [found for form in forms if len(found := self._starts(form))]
-        if not starts:
-            return np.zeros(len(self), dtype=np.int64)
-        every = starts[0] if len(starts) == 1 else np.unique(np.concatenate(starts))
-        rows = np.searchsorted(self.bases, every, side="right") - 1
-        counts: NDArray[np.int64] = np.bincount(rows, minlength=len(self))
-        return counts
+        starts = self._starts(forms)
+        if len(starts) > len(self):
+            return np.diff(np.searchsorted(starts, self.bases.astype(np.uint32))).astype(np.int64)
+        rows = np.searchsorted(self.bases, starts, side="right") - 1
+        return np.bincount(rows, minlength=len(self)).astype(np.int64)
+
+    def occurrences_of(self, term: str) -> int:
+        number = self.terms.get(term)
+        return 0 if number is None else int(self.offsets[number + 1] - self.offsets[number])
 
     def passing(self, where: RowFilter) -> NDArray[np.bool_]:
         """Return the mask of the rows that the filter admits."""
@@ -90,28 +97,101 @@ class Segment:
             keep &= np.isin(self.ids, where.ids)
         return keep
 
-    def _starts(self, form: tuple[str, ...]) -> Places:
-        """Return the places where the terms of ``form`` are consecutive, glued to nothing outside."""
+    def _starts(self, forms: Sequence[Form]) -> Occurrences:
+        """Return the places, ascending and each once, where a form begins that is glued to nothing outside.
+
+        Terms that all forms begin with are looked for last, once for all of them, unless they are the rarest.
+        """
+        shared = len(list(takewhile(lambda terms: len(set(terms)) == 1, zip(*forms, strict=False))))
+        if len(forms) < 2 or any(self._rarest(form) < shared for form in forms):
+            shared = 0
+        found = [self._sequences(form[shared:]) for form in forms]
+        if not shared:
+            return _distinct([_places(one[(one & _LEFT) == 0]) for one in found])
+        first = _distinct([_places(one) for one in found]) << _FLAGS
+        for term in reversed(forms[0][:shared]):
+            _, first = _preceded(first, self._of(term))
+        return _places(first[(first & _LEFT) == 0])
+
+    def _sequences(self, form: Form) -> Occurrences:
+        """Return the occurrences of the first term of ``form`` where its terms are consecutive, to the end of a name.
+
+        The rarest term goes first: only its occurrences are looked for in the longer lists of the others.
+        """
         lists = [self._of(term) for term in form]
-        if not lists or any(not len(found) for found in lists):
-            return np.zeros(0, dtype=np.int64)
-        first = lists[0][(lists[0] & _LEFT) == 0]
-        starts: Places = (first >> 3).astype(np.int64)
-        last = first
-        for after in lists[1:]:
-            ends = (last >> 3).astype(np.int64) + 1 + ((last & _TWO) != 0)
-            places = (after >> 3).astype(np.int64)
-            at = np.minimum(np.searchsorted(places, ends), len(places) - 1)
-            match = places[at] == ends
-            starts, last = starts[match], after[at[match]]
-        ended: Places = starts[(last & _RIGHT) == 0]
+        if not form:
+            return np.zeros(0, dtype=np.uint32)
+        rarest = self._rarest(form)
+        first = last = lists[rarest]
+        for after in lists[rarest + 1 :]:
+            matched, last = _followed(last, after)
+            first = first[matched]
+        for before in reversed(lists[:rarest]):
+            matched, first = _preceded(first, before)
+            last = last[matched]
+        ended: Occurrences = first[(last & _RIGHT) == 0]
         return ended
 
-    def _of(self, term: str) -> NDArray[np.uint32]:
+    def _rarest(self, form: Form) -> int:
+        """Return the place of the rarest term, 0 for a form without terms."""
+        return min(range(len(form)), key=lambda at: self.occurrences_of(form[at]), default=0)
+
+    def _of(self, term: str) -> Occurrences:
         number = self.terms.get(term)
         if number is None:
             return np.zeros(0, dtype=np.uint32)
         return self.occurrences[self.offsets[number] : self.offsets[number + 1]]
+
+
+def _places(occurrences: Occurrences) -> Occurrences:
+    places: Occurrences = np.right_shift(occurrences, _FLAGS)
+    return places
+
+
+def _ends(occurrences: Occurrences) -> Occurrences:
+    """Return the places behind the occurrences."""
+    ends: Occurrences = _places(occurrences) + np.uint32(1) + ((occurrences & _TWO) >> 2)
+    return ends
+
+
+def _followed(occurrences: Occurrences, after: Occurrences) -> tuple[NDArray[np.bool_], Occurrences]:
+    """Return which occurrences have one of ``after`` directly behind them, and those ones."""
+    if not len(after):
+        return np.zeros(len(occurrences), dtype=np.bool_), after
+    ends = _ends(occurrences)
+    found = after[np.minimum(np.searchsorted(after, ends << _FLAGS), len(after) - 1)]
+    matched = _places(found) == ends
+    return matched, found[matched]
+
+
+def _preceded(occurrences: Occurrences, before: Occurrences) -> tuple[NDArray[np.bool_], Occurrences]:
+    """Return which occurrences have one of ``before`` directly in front of them, and those ones.
+
+    It is the last one in front, or the second last if that spans two atoms and so overlaps.
+    """
+    if not len(before):
+        return np.zeros(len(occurrences), dtype=np.bool_), before
+    places = _places(occurrences)
+    at = np.searchsorted(before, places << _FLAGS) - 1
+    found = before[np.maximum(at, 0)]
+    matched = _ends(found) == places
+    others = np.flatnonzero(~matched & ((found & _TWO) != 0) & (at > 0))
+    if len(others):
+        found[others] = before[at[others] - 1]
+        matched[others] = _ends(found[others]) == places[others]
+    return matched, found[matched]
+
+
+def _distinct(runs: Sequence[Occurrences]) -> Occurrences:
+    """Return the numbers of ascending runs in one ascending run, each once; quicker than ``np.unique``."""
+    if len(runs) == 1:
+        return runs[0]
+    every: Occurrences = np.concatenate([np.zeros(0, dtype=np.uint32), *runs])
+    every.sort(kind="stable")
+    is_new = np.ones(len(every), dtype=np.bool_)
+    np.not_equal(every[1:], every[:-1], out=is_new[1:])
+    distinct: Occurrences = every[is_new]
+    return distinct
 
 
 class SegmentBuilder:
@@ -353,7 +433,8 @@ def _load(folder: Path, entry: Sequence[str], kind: type[np.generic]) -> NDArray
     loaded: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     if loaded.dtype != kind or loaded.ndim != 1:
         raise IndexDamaged(f"{path} holds {loaded.dtype}, not {kind.__name__}")
-    return loaded
+    # Still mapped; slices of a plain array cost a tenth of those of a ``memmap``.
+    return np.asarray(loaded)
 
 
 def _save(path: Path, values: NDArray[Any]) -> tuple[str, str]:

@@ -64,6 +64,7 @@ MAX_AGE_S: Final[dict[Endpoint, float]] = {
     "efetch": 7 * _DAY,
     "elink": 7 * _DAY,
     "einfo": 1 * _DAY,
+    "espell": 7 * _DAY,
     "blast_put": 7 * _DAY,
     "blast_get": 1 * _DAY,  # a RID lives for about 36 hours
 }

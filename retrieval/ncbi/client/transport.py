@@ -1,8 +1,8 @@
 """Send one request and read one reply within its limits.
 
-No other module imports httpx or opens connections. It drives httpx's transport, not its client: so there are no
-redirects, cookies or proxies from the environment, and no log line with the URL, which contains the question and the
-key. Knows nothing of calls, retries or caches.
+No other module of server and retrieval imports httpx or opens connections. It drives httpx's transport, not its client:
+so there are no redirects, cookies or proxies from the environment, and no log line with the URL, which contains the
+question and the key. Knows nothing of calls, retries or caches.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class HttpReply:
 
 
 class HttpSender:
-    """Send requests over one connection pool, the process's only access to the network: all users share one sender.
+    """Send requests over one connection pool, the only one of server and retrieval: all users share one sender.
 
     With ``app``, requests go to that ASGI application in this process instead.
     """

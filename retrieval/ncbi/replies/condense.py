@@ -18,6 +18,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Final
 
 from retrieval.ncbi.calls.parameter_classes import common_name, species_of_title
@@ -257,9 +258,8 @@ def condense(parsed: ParsedReply, focus: Focus, *, max_chars: int = 1200) -> Con
 def _ids(found: IdList, max_chars: int) -> Condensed:
     if not found.ids:
         return Condensed("[0 ids]" if not found.count else f"[0 of {found.count} ids]", 0, empty=True)
-    ids = list(found.ids)
-    while len(",".join(ids)) > max_chars:
-        ids.pop()
+    ends = accumulate(len(one) + 1 for one in found.ids)
+    ids = [one for one, end in zip(found.ids, ends, strict=True) if end <= max_chars + 1]
     total = f" of {found.count}" if found.count > len(ids) else ""
     text = f"[{len(ids)}{total} id{'s' if len(ids) > 1 else ''}: {','.join(ids)}]"
     return Condensed(text, len(found.ids), len(found.ids) - len(ids), ids=tuple(ids))

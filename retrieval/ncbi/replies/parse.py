@@ -132,7 +132,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _snp(uid: str, doc: Mapping[str, Any]) -> SnpRecord:
-    alleles = re.search(r"SEQ=\[([^\]]+)\]", _flat(doc.get("docsum")))
+    alleles = re.search(r"SEQ=\[([^\[\]]+)\]", _flat(doc.get("docsum")))
     genes = tuple((str(g.get("name", "")), str(g.get("gene_id", ""))) for g in doc.get("genes") or ())
     return SnpRecord(
         uid=uid,
@@ -176,9 +176,9 @@ def mapping_from_xml(db: str, element: ElementTree.Element) -> dict[str, Any]:
     return doc
 
 
-_DOCSUM = re.compile(r"^\s*(\d+)\. ", re.MULTILINE)
+_DOCSUM = re.compile(r"^[ \t]*(\d{1,6})\. ", re.MULTILINE)
 _OFFICIAL = re.compile(r"Official Symbol: (\S+) and Name: (.*)")
-_BRACKETED = re.compile(r"\[([^\]]*?)(?: \(([^)]*)\))?\]\s*$")
+_BRACKETED = re.compile(r"\[([^\[\]]*?)(?: \(([^()]*)\))?\]\s*$")
 
 
 def docs_from_text(body: str) -> list[Record]:
@@ -226,7 +226,7 @@ def fasta_records(body: str) -> Iterator[TextRecord]:
 
 
 _HTML = re.compile(r"^\s*(<\?xml[^>]*>\s*)?<(!doctype html|html)\b", re.IGNORECASE)
-_DOCUMENT = re.compile(r"<DocumentSummary .*?</DocumentSummary>", re.DOTALL)
+_DOCUMENT: Final = ("<DocumentSummary ", "</DocumentSummary>")
 
 
 def parse_reply(call: NcbiCall, raw: RawReply) -> ParsedReply:
@@ -282,6 +282,8 @@ def _load_json(body: str) -> tuple[dict[str, Any], bool]:
         if "NCBI C++ Exception" in body:
             raise NcbiReplyError(_excerpt(body)) from error
         return _salvage_json(body), True
+    except RecursionError as error:
+        raise NcbiMalformed("NCBI's JSON is nested too deep") from error
     if not isinstance(document, dict):
         raise NcbiMalformed("NCBI sent JSON that is no object")
     return document, False
@@ -296,7 +298,7 @@ def _salvage_json(body: str) -> dict[str, Any]:
             result["uids"], at = decoder.raw_decode(body, match.end())
             while entry := re.compile(r'\s*,\s*"(\w+)"\s*:\s*').match(body, at):
                 result[entry[1]], at = decoder.raw_decode(body, entry.end())
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             pass  # the truncated record; those before it are whole
     if len(result) < 2:
         raise NcbiMalformed("NCBI's JSON ends before its first record does")
@@ -344,9 +346,8 @@ def _from_xml(call: NcbiCall, body: str) -> ParsedReply:
         refuse_declared(body)
     except DeclaredXml as error:
         raise NcbiMalformed("NCBI's XML declares entities, which a reply never does") from error
-    if found := _DOCUMENT.findall(body):
-        docs = [_xml_document(call.db, text) for text in found]
-        return RecordList(call.db, tuple(docs), cut=body.count("<DocumentSummary ") > len(found))
+    if docs := [_xml_document(call.db, text) for text in _documents(body)]:
+        return RecordList(call.db, tuple(docs), cut=body.count(_DOCUMENT[0]) > len(docs))
     try:
         root = ElementTree.fromstring(body)
     except ElementTree.ParseError as error:
@@ -365,6 +366,15 @@ def _from_xml(call: NcbiCall, body: str) -> ParsedReply:
         names = tuple(e.text or "" for e in root.iterfind("DbList/DbName"))
         return IdList(len(names), names)
     raise NcbiMalformed(f"{call.endpoint} sent XML of an unknown kind: <{root.tag}>")
+
+
+def _documents(body: str) -> Iterator[str]:
+    """Yield the whole document summaries, in time that is linear in the body's length whatever it holds."""
+    start, end = body.find(_DOCUMENT[0]), 0
+    while start >= 0 and (end := body.find(_DOCUMENT[1], start)) >= 0:
+        end += len(_DOCUMENT[1])
+        yield body[start:end]
+        start = body.find(_DOCUMENT[0], end)
 
 
 def _items(doc: ElementTree.Element) -> dict[str, Any]:

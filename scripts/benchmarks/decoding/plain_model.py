@@ -8,7 +8,8 @@ both servers). Without it clients fall into step with each other and the engine,
 on where in a step a request arrives, not on the server's cost. Reported for each number of clients: tokens/s, time to
 the first token and the processor time of both, and the median over the rounds of ours ÷ vLLM's, with its 95 % interval
 (bootstrap over the rounds) and the range. Processor time is that of the server's process for each request, without the
-engine's: other work on the machine affects it least.
+engine's: other work on the machine affects it least. This server logs and counts every request; vLLM does with
+``--vllm-logs`` alone.
 """
 
 from __future__ import annotations
@@ -204,7 +205,8 @@ def commands(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     # vLLM's own command does not start with its CPU wheel, which goes by another name; its module does.
     theirs = ["-m", "vllm.entrypoints.openai.api_server", "--model", args.model, "--served-model-name", name]
     theirs += ["--port", str(args.port + 1), "--host", "127.0.0.1", "--kv-cache-memory-bytes", cache]
-    theirs += ["--disable-uvicorn-access-log", "--disable-log-stats", "--scheduling-policy", "priority"]
+    theirs += ["--scheduling-policy", "priority"]
+    theirs += [] if args.vllm_logs else ["--disable-uvicorn-access-log", "--disable-log-stats"]
     if args.gpu_share is None:
         return ours, [*theirs, "--enforce-eager", "--dtype", "float32", "--block-size", "32", "--max-num-seqs", "32"]
     share = ["--gpu-memory-utilization", str(args.gpu_share)]
@@ -215,6 +217,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="model directory")
     parser.add_argument("--clients", default="1,8,32")
+    parser.add_argument("--vllm-logs", action="store_true", help="leave vLLM its access log and metrics, as it comes")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=32, help="of one round, over all clients")
     parser.add_argument("--tokens", type=int, default=64, help="of one answer")

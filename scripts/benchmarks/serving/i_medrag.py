@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
@@ -166,6 +166,8 @@ def row_of(rows: Sequence[Row], ratios: Sequence[float]) -> str:
 
 async def measure(args: argparse.Namespace, folder: Path) -> None:
     card = load_catalog()[args.model] if args.model else build_model(folder / "model", args.shape)
+    # The texts are decided, so any model will do: a card that names other methods would be answered without it.
+    card = replace(card, trained_for=None)
     engine = Directed(
         create_engine(args.engine, card, EngineOptions(device=args.device, dtype=args.dtype)), args.rounds, args.queries
     )

@@ -95,6 +95,11 @@ def chat(model: str, **fields: Any) -> dict[str, Any]:
     return {"model": model, "stream": True, "messages": [{"role": "user", "content": "words"}], **fields}
 
 
+def completion(model: str, **fields: Any) -> dict[str, Any]:
+    """Return the body of a raw completion: the embedded model does not chat."""
+    return {"model": model, "stream": True, "prompt": "words", **fields}
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     ranked = sorted(values)
     return ranked[min(len(ranked) - 1, int(share * len(ranked)))] if ranked else 0.0
@@ -141,7 +146,7 @@ def refusals(args: argparse.Namespace) -> None:
 
 def embedded(args: argparse.Namespace) -> None:
     with serving({}) as server:
-        body = chat(_embedded_name(server), max_tokens=args.tokens, temperature=0.0)
+        body = completion(_embedded_name(server), max_tokens=args.tokens, temperature=0.0)
         asyncio.run(all_at_once(server, body, 1))
         before, began = server.memory_mib("VmRSS"), time.monotonic()
         outcomes = asyncio.run(all_at_once(server, body, args.embedded_streams))
@@ -152,7 +157,7 @@ def embedded(args: argparse.Namespace) -> None:
 
 def leaving(args: argparse.Namespace) -> None:
     with serving({}) as server:
-        body = chat(_embedded_name(server), max_tokens=1000, temperature=1.0)
+        body = completion(_embedded_name(server), max_tokens=1000, temperature=1.0)
         print("leaving: places free again, s after the connections were reset")
         for stream in (True, False):
             rounds = [asyncio.run(_leave(server, body | {"stream": stream}, 16)) for _ in range(args.rounds)]

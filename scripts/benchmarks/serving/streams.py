@@ -41,14 +41,15 @@ class Target:
     async def open(
         self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Send a chat request; the reply is left unread."""
+        """Send a chat request, or one for a completion where the body has a prompt; the reply is left unread."""
         parts = urlsplit(self.url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=2**20)
         data = json.dumps(body).encode()
         lines = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": str(len(data))}
         lines |= {"Authorization": f"Bearer {self.key}"} if self.key else {}
         head = "".join(f"{name}: {value}\r\n" for name, value in {**lines, **(headers or {})}.items())
-        writer.write(f"POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n".encode() + data)
+        path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
+        writer.write(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + data)
         return reader, writer
 
     async def ask(self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Outcome:
@@ -100,6 +101,6 @@ def _take(data: str, outcome: Outcome) -> None:
     if "error" in body:
         outcome.error = body["error"]["code"]
     for choice in body.get("choices", []):
-        piece = (choice.get("delta") or choice.get("message") or {}).get("content")
+        piece = (choice.get("delta") or choice.get("message") or {}).get("content") or choice.get("text")
         if piece:
             outcome.pieces.append(piece)

@@ -80,6 +80,9 @@ class StoreGraph:
     async def vectors(self, statements: Sequence[Statement]) -> Floats:
         return self._graph.store.vectors([statement.row for statement in statements])
 
+    async def retracted(self, pmids: Sequence[str]) -> frozenset[str]:
+        return frozenset()
+
 
 async def told(graph: Evaluated, questions: Sequence[Question], answers: Answers, tokenizer: Tokenizer) -> list[Told]:
     """Each question through ``KgRag`` with ``evidence``; ``answers``: what the model writes."""

@@ -1,13 +1,13 @@
 """Measure whether the statements that a multiple-choice question needs survive the choice of context, and its tokens.
 
     python scripts/evals/kg/survival.py EDGES.jsonl.gz MCQ.jsonl [--true-false TF.jsonl] [--tokens 800]
-        [--plot FILE.png]
+        [--stripped] [--plot FILE.png]
 
 A question is counted where the edges include "disease 1 - right answer" and "disease 2 - right answer"; it survives
 where both are in the context. Compared are this server's rule, also at half the tokens, and the published one. "as
 published" are the tokens of the same statements in the published program's sentences. Tokens are those of the encoder's
-vocabulary. The rules see the question as it is asked, with its list. Baselines that read nothing are shown beside
-them, for every set.
+vocabulary. The rules see the question as it is asked, with its list, or without it (``--stripped``). Baselines that
+read nothing are shown beside them, for every set.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import Encoder, EncoderOptions, Floats, PassageText
 from models.encoders.registry import create_encoder
 from retrieval.graph.context.select import Context, ContextCandidates, ContextOptions, Vectors, build_context, gather
+from retrieval.graph.linking.types import choices_start
 from retrieval.graph.types import Mention, Neighbourhood, Statement
 from scripts.evals.graph_files import EdgeFile, Row, rows_of
 from scripts.evals.kg.baselines import baselines, table
@@ -58,9 +59,10 @@ def main() -> int:
     parser.add_argument("--true-false", type=Path)
     parser.add_argument("--tokens", type=int, default=800)
     parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--stripped", action="store_true", help="leave the list of answers out of the question")
     parser.add_argument("--plot", type=Path)
     args = parser.parse_args()
-    rows = list(rows_of(args.questions))
+    rows = [stripped(row) if args.stripped else row for row in rows_of(args.questions)]
     floor(rows, list(rows_of(args.true_false)) if args.true_false else [])
     encoder = create_encoder(args.encoder, EncoderOptions(device="cpu"))
     edges = EdgeFile(args.edges)
@@ -81,6 +83,11 @@ def main() -> int:
     if args.plot:
         plot(asked, told, args.plot)
     return 0
+
+
+def stripped(row: Row) -> Row:
+    """The question without its list."""
+    return {**row, "text": row["text"][: choices_start(row["text"])].rstrip()}
 
 
 def asked_of(row: Row, edges: EdgeFile) -> Asked | None:

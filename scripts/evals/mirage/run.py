@@ -48,12 +48,23 @@ def records_of_run(path: Path, questions: Iterable[Question]) -> Iterator[Record
 
 
 def records_of_predictions(folder: Path, questions: Iterable[Question]) -> Iterator[Record]:
-    """MIRAGE's published files, {split}_{id}.json: a list of texts that a model wrote, of which the first counts."""
+    """MIRAGE's published files, {split}_{id}.json: a list of texts that a model wrote, of which the first counts.
+
+    A file without one, or that is cut off, is an empty reply, which is wrong, as the published evaluation counts it.
+    """
     for question in questions:
         name = question.id.partition("/")[2]
         file = next((path for split in ("test", "dev") if (path := folder / f"{split}_{name}.json").exists()), None)
         if file is not None:
-            yield Record(question, Reply(text=str(json.loads(file.read_text(encoding="utf-8"))[0])))
+            yield Record(question, Reply(text=_first_text(file)))
+
+
+def _first_text(file: Path) -> str:
+    try:
+        texts = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(texts[0]) if isinstance(texts, list) and texts and texts[0] is not None else ""
 
 
 def print_summary(summary: dict[str, Any], console: Console) -> None:

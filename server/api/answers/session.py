@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from server.admission import CancelScope, Ticket, estimated_tokens
+from server.api.answers.addresses import EventAddresses
 from server.api.answers.rendering import Choice
 from server.api.answers.sanitize import EventSanitizer
 from server.error_mapping import error_reply
@@ -186,6 +187,7 @@ class Answers:
         self._egress = None if is_plain else services.egress
         unsafe = is_plain or services.settings.server.answer_images == "on"
         self._safe = None if unsafe else [EventSanitizer() for _ in asks]
+        self._addresses = [EventAddresses("") for _ in asks]
         metrics = AnswerMetrics(services.observer, head.id, served.id, len(self._asks))
         self._session = AnswerSession(services, metrics, head.owner)
         self._deadline = math.inf
@@ -198,6 +200,10 @@ class Answers:
         """Set the side job's name in every choice."""
         for choice in self.choices:
             choice.side_job = job
+
+    def set_own_address(self, base: str) -> None:
+        """Set what the addresses of this server's own passages begin with, "" for nothing."""
+        self._addresses = [EventAddresses(base) for _ in self._asks]
 
     def check(self, timeout: str | None = None) -> None:
         """Check the request as far as possible before any work, and set its deadline.
@@ -254,7 +260,9 @@ class Answers:
         self._recorders[index].feed(event)
         if isinstance(event, Done):
             self._record_egress(index)
-        events = list(self._safe[index].of(event)) if self._safe else (event,)
+        events = list(self._addresses[index].of(event))
+        if self._safe:
+            events = [safe for one in events for safe in self._safe[index].of(one)]
         for one in events:
             self.choices[index].feed(one)
         return events

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from models.types import TokenLogprob
+from server.api.answers.addresses import own_address
 from server.api.answers.rendering import (
     Decode,
     OpenWebUiRenderer,
@@ -56,6 +57,7 @@ async def chat_completions(request: Request) -> Response:
     renderer, options = renderer_for(request.headers, body.arrowhead or {})
     job = side_job(request.headers, body.messages[-1].text)
     answers = _answers(services, body, request.state.principal, job, options)
+    answers.set_own_address(own_address(request, services.settings.server.allowed_hosts))
     answers.check(request.headers.get(TIMEOUT_HEADER))
     decode = services.lifecycle.get().tokenizer.decode
     if body.stream:

@@ -30,9 +30,10 @@ ABOUT: Final = (
     "client's own where that is 16 to 64 hexadecimal digits, dashes between them allowed. A path takes the methods "
     "that are named here and gets 405 for others."
 )
-TAGS: Final = ({"name": "Answers"}, {"name": "Retrieval"}, {"name": "Namespaces"}, {"name": "Server"})
-_OPEN: Final = OPEN_PATHS | {"/docs/{name}"}
+TAGS: Final = ({"name": "Answers"}, {"name": "Retrieval"}, {"name": "Namespaces"}, {"name": "Server"}, {"name": "Page"})
+_OPEN: Final = OPEN_PATHS | {"/docs/{name}", "/web/{name}"}
 _MEANING: Final = {
+    "400": "a parameter of the address is wrong; `param` names it",
     "401": "there is no valid key",
     "403": "the key, the server's mode or the page that asks may not do this",
     "404": "there is none of this name, or none for this key",

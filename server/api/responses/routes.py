@@ -16,6 +16,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from server.api.answers.addresses import own_address
 from server.api.answers.rendering import Choice, model_for, side_job, usage_object
 from server.api.answers.session import TIMEOUT_HEADER, Answers, Indexed, fan_out
 from server.api.answers.streaming import EVENTS, Chunk, stream_reply
@@ -130,6 +131,7 @@ async def create_response(request: Request) -> Response:
     body = parse_responses(sent)
     job = side_job(request.headers, body.messages[-1].content)
     answers = _answers(services, body, request.state.principal, job)
+    answers.set_own_address(own_address(request, services.settings.server.allowed_hosts))
     answers.check(request.headers.get(TIMEOUT_HEADER))
     answer = _Answer(answers, body, services)
     if body.fields.stream:

@@ -15,9 +15,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
-from retrieval.corpus.errors import NamespaceUnknown
-from retrieval.corpus.ingest.pubmed_sync import PubmedQuery
-from retrieval.corpus.items import ParsedDocument, TextBuilder, date_number, document_types
+from retrieval.corpus.errors import NamespaceInvalid, NamespaceUnknown
+from retrieval.corpus.ingest.pubmed_sync import PubmedQuery, keyword_term
+from retrieval.corpus.items import OCR_LANGUAGES, ParsedDocument, TextBuilder, date_number, document_types
 from retrieval.corpus.readers.registry import READERS
 from retrieval.errors import RetrievalError
 from retrieval.passages import Document
@@ -35,12 +35,10 @@ from server.api.retrieval.schemas import (
 )
 from server.egress.policy import EgressContext
 from server.errors import ForbiddenHost, InvalidRequest, UploadTooLarge
-from server.jobs.corpus_changes import NcbiWork, documents_work, file_work, remove_work, verify_work
 from server.jobs.queue import JobSpec, JobStatus, Work
 from server.jobs.uploads import Upload
 from server.observability.logging_setup import request_id
 from server.types import EgressMode, id_of_digest
-from server.wiring.retrieval import read_options
 from server.wiring.services import Services
 
 router = APIRouter(tags=["Namespaces"])
@@ -76,15 +74,16 @@ class JobList(Reply):
     data: list[JobReply]
 
 
-_WAIT: Final = parameter("wait", "query", {"type": "number", "minimum": 0, "maximum": _MAX_WAIT_S})
+WAIT: Final = parameter("wait", "query", {"type": "number", "minimum": 0, "maximum": _MAX_WAIT_S})
 # 200 where the job ends while the client waits.
-_JOB: Final[Responses] = {200: {"model": JobReply}, 202: {"model": JobReply}}
-_CHANGE: Final[Responses] = _JOB | CHANGE_ERRORS
+JOB: Final[Responses] = {200: {"model": JobReply}, 202: {"model": JobReply}}
+_CHANGE: Final[Responses] = JOB | CHANGE_ERRORS
 _FILE: Final[Schema] = {
     "parameters": [
-        _WAIT,
+        WAIT,
         parameter("filename", "query", {"type": "string"}),
         parameter("reader", "query", {"enum": ["", *READERS]}),
+        parameter("ocr", "query", {"type": "string", "pattern": OCR_LANGUAGES.pattern}),
         parameter("licence", "query", {"type": "string"}),
     ],
     "requestBody": {
@@ -97,31 +96,31 @@ _FILE: Final[Schema] = {
 @router.post(
     "/v1/namespaces/{name}/documents",
     summary="Add documents as JSON",
-    openapi_extra=Reads(DocumentsBody, [_WAIT]),
+    openapi_extra=Reads(DocumentsBody, [WAIT]),
     responses=_CHANGE,
 )
 async def add_documents(request: Request, name: str) -> Response:
-    services = await _opened(request, name)
+    services = await opened(request, name)
     body = parse_body(DocumentsBody, await read_json(request, services.settings.server.max_body_bytes))
     limit = services.settings.retrieval.max_inputs
     if len(body.documents) > limit:
         raise InvalidRequest(f"documents: {len(body.documents)} given, at most {limit} are taken", param="documents")
     today = datetime.now(UTC).date().isoformat()
-    work = documents_work(services.retrieval.namespaces, name, [_reading(one, today) for one in body.documents])
-    return await _submitted(request, ("documents", name), work, few=len(body.documents) <= _FEW)
+    work = services.changes.documents([_reading(one, today) for one in body.documents])
+    return await submitted(request, ("documents", name), work, few=len(body.documents) <= _FEW)
 
 
 @router.delete(
     "/v1/namespaces/{name}/documents",
-    summary="Remove documents by their ids",
-    openapi_extra=Reads(RemoveBody, [_WAIT]),
+    summary="Remove documents by their ids or file names",
+    openapi_extra=Reads(RemoveBody, [WAIT]),
     responses=_CHANGE,
 )
 async def remove_documents(request: Request, name: str) -> Response:
-    services = await _opened(request, name)
+    services = await opened(request, name)
     body = parse_body(RemoveBody, await read_json(request, services.settings.server.max_body_bytes))
-    work = remove_work(services.retrieval.namespaces, name, body.ids)
-    return await _submitted(request, ("remove", name), work, few=len(body.ids) <= _FEW)
+    work = services.changes.remove(body.ids)
+    return await submitted(request, ("remove", name), work, few=len(body.ids) <= _FEW)
 
 
 @router.put(
@@ -137,73 +136,92 @@ async def remove_documents(request: Request, name: str) -> Response:
     responses=_CHANGE,
 )
 async def add_file(request: Request, name: str) -> Response:
-    """Add a file, sent as the raw body; its reader is detected unless ``reader`` names one."""
-    services = await _opened(request, name, {"filename", "reader", "licence"})
+    """Add a file, sent as the raw body; its reader is detected unless ``reader`` names one.
+
+    ``ocr`` names the languages in which characters on pages without text are recognized, none by default.
+    """
+    services = await opened(request, name, {"filename", "reader", "ocr", "licence"})
     fields = request.query_params
     if request.method == "POST" and request.headers.get("content-type", "").split(";")[0].strip().lower() in _FORMS:
         raise ForbiddenHost("a file must be sent with PUT, or with POST as application/octet-stream")
     kind = fields.get("reader", "")
     if kind and kind not in READERS:
         raise InvalidRequest(f"reader: one of {', '.join(READERS)}", param="reader")
+    ocr = fields.get("ocr", "")
+    if not OCR_LANGUAGES.fullmatch(ocr):
+        raise InvalidRequest("ocr: names of languages as tesseract has them, like eng or eng+deu", param="ocr")
     await services.retrieval.jobs.check_room(request.state.owner)
     async with services.admitted(request.state.owner):
         upload = await _received(request, services, fields.get("filename", ""))
     if upload is None:
         return Response(status_code=400)
-    options = read_options(services.settings.retrieval, kind, fields.get("licence", ""))
-    work = file_work(services.retrieval.namespaces, name, upload, options)
-    return await _submitted(request, ("file", name), work, upload=upload)
+    work = services.changes.file(upload, reader=kind, ocr=ocr, licence=fields.get("licence", ""))
+    return await submitted(request, ("file", name), work, upload=upload)
 
 
 @router.post(
     "/v1/namespaces/{name}/queries",
     summary="Add the results of a PubMed query, and store the query",
-    openapi_extra=Reads(QueryBody, [_WAIT]),
+    openapi_extra=Reads(QueryBody, [WAIT]),
     responses=_CHANGE,
 )
 async def add_query(request: Request, name: str) -> Response:
     """Add the results of a PubMed query; the namespace stores the query."""
-    services = await _opened(request, name)
+    services = await opened(request, name)
     body = parse_body(QueryBody, await read_json(request, services.settings.server.max_body_bytes))
     query = PubmedQuery(
-        term=body.term,
+        term=_term_of(body),
         date_from=ncbi_day(body.date_from),
         date_to=ncbi_day(body.date_to),
         limit=body.limit,
         full_text=body.full_text,
     )
-    ncbi, egress_context = _ncbi(request, name, body.arrowhead.egress)
-    return await _submitted(request, ("query", name), ncbi.query(query, egress_context))
+    work = services.changes.query(query, _egress_context(request, body.arrowhead.egress))
+    return await submitted(request, ("query", name), work)
 
 
 @router.post(
     "/v1/namespaces/{name}/update",
     summary="Repeat the stored queries for new results",
-    openapi_extra=Reads(UpdateBody, [_WAIT]),
+    openapi_extra=Reads(UpdateBody, [WAIT]),
     responses=_CHANGE,
 )
 async def update(request: Request, name: str) -> Response:
     """Repeat the stored queries for new results, then complete the namespace's indices."""
-    services = await _opened(request, name)
+    services = await opened(request, name)
     body = parse_body(UpdateBody, await read_json(request, services.settings.server.max_body_bytes))
-    ncbi, egress_context = _ncbi(request, name, body.arrowhead.egress)
-    return await _submitted(request, ("update", name), ncbi.update(egress_context))
+    work = services.changes.update(_egress_context(request, body.arrowhead.egress))
+    return await submitted(request, ("update", name), work)
 
 
 @router.post(
     "/v1/namespaces/{name}/verify",
     summary="Verify the content",
-    openapi_extra=Reads(NoBody, [_WAIT]),
+    openapi_extra=Reads(NoBody, [WAIT]),
     responses=_CHANGE,
 )
 async def verify(request: Request, name: str) -> Response:
     """Verify the namespace without changing it; blocks changes and costs as much as reading everything."""
-    services = await _opened(request, name)
+    services = await opened(request, name)
     parse_body(NoBody, await read_json(request, services.settings.server.max_body_bytes))
-    return await _submitted(request, ("verify", name), verify_work(services.retrieval.namespaces, name))
+    return await submitted(request, ("verify", name), services.changes.verify())
 
 
-async def _opened(request: Request, name: str, fields: Collection[str] = ()) -> Services:
+def _term_of(body: QueryBody) -> str:
+    """Return the term of a query.
+
+    Raises:
+        InvalidRequest: a keyword is none; ``param`` names the field.
+    """
+    if body.term is not None:
+        return body.term if body.with_reviews else f"({body.term}) NOT review[Publication Type]"
+    try:
+        return keyword_term(body.keywords, with_reviews=body.with_reviews)
+    except NamespaceInvalid as error:
+        raise InvalidRequest(f"keywords: {error.message}", param="keywords") from error
+
+
+async def opened(request: Request, name: str, fields: Collection[str] = ()) -> Services:
     """Return the services after the checks that need no body.
 
     Raises:
@@ -224,8 +242,8 @@ async def _opened(request: Request, name: str, fields: Collection[str] = ()) -> 
     return services
 
 
-def _ncbi(request: Request, name: str, mode: EgressMode | None) -> tuple[NcbiWork, EgressContext]:
-    """Return the jobs that query NCBI for a namespace, and what the request's key may send out.
+def _egress_context(request: Request, mode: EgressMode | None) -> EgressContext:
+    """Return what the request's key may send out.
 
     Raises:
         EgressRaised: the requested mode permits more than that of the key.
@@ -234,8 +252,7 @@ def _ncbi(request: Request, name: str, mode: EgressMode | None) -> tuple[NcbiWor
     services: Services = request.app.state.services
     if services.egress is None:
         raise RetrievalError("this server makes no calls")
-    context = services.egress.admit(request_id.get(), id_of_digest(request.state.owner), mode)
-    return NcbiWork(services.retrieval.namespaces, name, services.egress, asyncio.get_running_loop()), context
+    return services.egress.admit(request_id.get(), id_of_digest(request.state.owner), mode)
 
 
 def _reading(body: DocumentBody, today: str) -> ParsedDocument:
@@ -299,7 +316,7 @@ async def _fill(request: Request, upload: Upload) -> None:
     await asyncio.to_thread(upload.close)
 
 
-async def _submitted(
+async def submitted(
     request: Request, what: tuple[str, str], work: Work, *, few: bool = False, upload: Upload | None = None
 ) -> Response:
     """Submit the job; reply 200 with the job, or its error, where it ends while the client waits, else 202."""
@@ -357,7 +374,7 @@ async def get_job(request: Request, job_id: str) -> Response:
 @router.delete(
     "/v1/jobs/{job_id}",
     summary="Cancel a job; 202 where it stops at its next step",
-    responses=_JOB | errors(404),
+    responses=JOB | errors(404),
 )
 async def cancel_job(request: Request, job_id: str) -> Response:
     """Cancel a job; 202 where it runs and stops at its next step."""

@@ -39,12 +39,17 @@ def require_changes(request: Request) -> None:
     """
     services: Services = request.app.state.services
     services.admission.check()
-    allowed, host = services.settings.retrieval.allow_changes, services.settings.server.host
-    if allowed is None and not is_loopback(host):
-        raise ChangesRefused("namespaces are not changed over HTTP on an address that other machines reach")
-    if allowed is False:
+    if not changes_allowed(services):
+        if services.settings.retrieval.allow_changes is None:
+            raise ChangesRefused("namespaces are not changed over HTTP on an address that other machines reach")
         raise ChangesRefused("namespaces are not changed over HTTP on this server")
     require_change(request.state.principal)
+
+
+def changes_allowed(services: Services) -> bool:
+    """Return whether namespaces may be changed over HTTP, by keys that may."""
+    allowed = services.settings.retrieval.allow_changes
+    return is_loopback(services.settings.server.host) if allowed is None else allowed
 
 
 class Namespace(Reply):
@@ -138,7 +143,9 @@ def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
         raise InvalidRequest("encoder: without vectors, words and keywords nothing could be found", param="encoder")
     try:
         chunking = Chunking(size=body.chunk_size, overlap=body.chunk_overlap, by_section=body.by_section)
-        return NamespaceSettings(encoder=encoder, words=body.words, keywords=body.keywords, chunking=chunking)
+        return NamespaceSettings(
+            encoder=encoder, words=body.words, keywords=body.keywords, tokens=body.tokens, chunking=chunking
+        )
     except NamespaceInvalid as error:
         param = _FIELDS.get(error.param or "", error.param)
         raise InvalidRequest(f"{param}: {error.message}", param=param) from error
@@ -181,6 +188,9 @@ def _namespace_object(retrieval: Retrieval, found: Description, busy: frozenset[
     }
     if settings := found.settings:
         fields |= {"encoder": settings.encoder or "none", "words": settings.words, "keywords": settings.keywords}
+        fields |= {"tokens": settings.tokens, "recall": found.recall}
+        fields["encoders"] = [{"encoder": one, "recall": found.recalls.get(one)} for one in settings.encoder_ids]
+        fields["fusion"] = {"words": found.fusion.words, "late": found.fusion.late}
         chunking = settings.chunking
         fields |= {"chunk_size": chunking.size, "chunk_overlap": chunking.overlap, "by_section": chunking.by_section}
     if counts := found.counts:

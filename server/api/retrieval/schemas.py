@@ -9,10 +9,11 @@ import re
 from datetime import date
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from retrieval.corpus.search.ranking import MAX_K, Retriever
-from server.api.declarations import HAS_WORDS, exactly_one
+from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.corpus.search.ranking import MAX_K, Retriever, rankers_of, retriever_names
+from server.api.declarations import GIVEN, HAS_WORDS, exactly_one
 from server.api.openai.schemas import MAX_TEXT
 from server.types import EgressMode
 
@@ -74,6 +75,20 @@ def _own_id(value: str) -> str:
     return value
 
 
+def _retriever(value: str) -> str:
+    try:
+        rankers_of(value)
+    except NamespaceInvalid as error:
+        raise ValueError(error.message) from error
+    return value
+
+
+# Names without PubMed's syntax, alternatives with a slash between.
+_NAME_IN_QUERY: Final = r'[^"\[\]()/\x00-\x1f\x7f]*\w[^"\[\]()/\x00-\x1f\x7f]*'
+_KEYWORD: Final = f"^{_NAME_IN_QUERY}(/{_NAME_IN_QUERY})*$"
+_RETRIEVERS: Final[dict[str, JsonValue]] = {
+    "anyOf": [{"enum": list(retriever_names())}, {"pattern": r"^((bm25|pes2)\+)?dense:[a-z][a-z0-9/-]*$"}]
+}
 Query = Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_WORDS), AfterValidator(_words)]
 Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_text)]
 Line = Annotated[str, Field(max_length=2000), AfterValidator(_text)]
@@ -107,8 +122,9 @@ class FilterBody(Body):
 class SearchBody(Body):
     """Search namespaces with one query or several.
 
-    ``rerank`` is the number of best passages that the cross-encoder judges. ``namespaces`` None, or "all", means all of
-    them.
+    ``retriever`` is a name, or a list of rankers such as "bm25+dense:medcpt". ``late`` is the number of best passages
+    that late interaction orders by token vectors, ``rerank`` the number that the cross-encoder judges after it.
+    ``namespaces`` None, or "all", means all of them.
     """
 
     model_config = ConfigDict(
@@ -118,7 +134,8 @@ class SearchBody(Body):
     queries: Annotated[list[Query], Field(min_length=1)] | None = None
     namespaces: Literal["all"] | Annotated[list[str], Field(min_length=1, max_length=1000)] | None = None
     k: int = Field(default=10, ge=1)
-    retriever: Retriever | None = None
+    retriever: Annotated[Retriever, Field(json_schema_extra=_RETRIEVERS), AfterValidator(_retriever)] | None = None
+    late: int | None = Field(default=None, ge=0, le=MAX_K)
     rerank: int = Field(default=0, ge=0, le=MAX_K)
     filter: FilterBody = FilterBody()
     include_text: bool = True
@@ -127,7 +144,8 @@ class SearchBody(Body):
 class NamespaceBody(Body):
     """Create a namespace.
 
-    ``encoder`` None is the server's first encoder; "none" creates no vectors.
+    ``encoder`` None is the server's first encoder; "none" creates no vectors. ``tokens``: token vectors, for late
+    interaction.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "mine"}]})
@@ -135,6 +153,7 @@ class NamespaceBody(Body):
     encoder: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     words: Literal["tantivy", "none"] = "tantivy"
     keywords: bool = True
+    tokens: bool = True
     chunk_size: int = 2000
     chunk_overlap: int = 0
     by_section: bool = True
@@ -199,16 +218,36 @@ class UpdateBody(Body):
 class QueryBody(UpdateBody):
     """Add the results of a PubMed query.
 
-    Days are days of publication. ``limit`` 0 means all results, else the newest. ``full_text`` adds PMC's full texts
-    where they are open access.
+    Either ``term``, in PubMed's syntax, or ``keywords``, all of which title or abstract have; names with "/" between
+    them are alternatives. ``with_reviews`` False leaves out reviews. Days are days of publication. ``limit`` 0 means
+    all results, else the newest. ``full_text`` adds PMC's full texts where they are open access.
     """
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"term": "asthma"}]})
-    term: Annotated[str, Field(max_length=100_000, json_schema_extra=HAS_WORDS), AfterValidator(_words)]
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"term": "asthma"}],
+            "oneOf": [
+                {"required": ["term"], "properties": {"term": GIVEN, "keywords": {"maxItems": 0}}},
+                {"required": ["keywords"], "properties": {"term": {"type": "null"}, "keywords": {"minItems": 1}}},
+            ],
+        }
+    )
+    term: Annotated[str, Field(max_length=100_000, json_schema_extra=HAS_WORDS), AfterValidator(_words)] | None = None
+    keywords: Annotated[
+        list[Annotated[str, Field(max_length=500, json_schema_extra={"pattern": _KEYWORD}), AfterValidator(_words)]],
+        Field(max_length=50),
+    ] = []
+    with_reviews: bool = True
     date_from: Day | None = None
     date_to: Day | None = None
     limit: int = Field(default=0, ge=0)
     full_text: bool = False
+
+    @model_validator(mode="after")
+    def _says_what(self) -> Self:
+        if (self.term is None) == (not self.keywords):
+            raise ValueError("either term or keywords is needed")
+        return self
 
 
 class NoBody(Body):

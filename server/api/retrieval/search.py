@@ -32,9 +32,14 @@ _MANY: Final = 10
 
 
 class SearchRecord(Reply):
-    """Describe how a search was done."""
+    """Describe how a search was done.
+
+    ``rankers`` are the rankings that were fused, ``missing`` those of the paper that ``rrf-4`` lacks here.
+    """
 
     retriever: str
+    rankers: list[str]
+    missing: list[str]
     namespaces: list[str]
     waiting: dict[str, Any]
 
@@ -124,7 +129,7 @@ def _checked(body: SearchBody, settings: RetrievalSettings) -> list[str]:
         raise InvalidRequest(
             "rerank: this server has no cross-encoder; retrieval.cross_encoder names one", param="rerank"
         )
-    for name, value in (("k", body.k), ("rerank", body.rerank)):
+    for name, value in (("k", body.k), ("rerank", body.rerank), ("late", body.late or 0)):
         if value * len(queries) > _MANY * settings.max_k:
             most = _MANY * settings.max_k
             raise InvalidRequest(f"{name}: at most {most} for all queries of a request together", param=name)
@@ -150,11 +155,13 @@ def _search(
     retrieval = services.retrieval
     names = _names(services.access.names(principal), body.namespaces)
     retriever, waiting = _survey(retrieval.namespaces, names, body.retriever)
-    options = SearchOptions(k=body.k, retriever=retriever, where=where, rerank=body.rerank)
+    options = SearchOptions(k=body.k, retriever=retriever, where=where, rerank=body.rerank, late=body.late)
     found = retrieval.searcher.search_many(queries, names, options)
-    lists = [{"object": "list", "data": [_item(one, body.include_text) for one in ranking]} for ranking in found]
-    reply: dict[str, Any] = lists[0] if body.query is not None else {"object": "list", "results": lists}
-    return _dumped(reply | {"arrowhead": {"retriever": retriever, "namespaces": names, "waiting": waiting}})
+    hits = [{"object": "list", "data": [_item(one, body.include_text) for one in ranking]} for ranking in found]
+    reply: dict[str, Any] = hits[0] if body.query is not None else {"object": "list", "results": hits}
+    lists = retrieval.searcher.lists(names, retriever)
+    record = {"retriever": retriever, "rankers": list(lists.rankers), "missing": list(lists.missing)}
+    return _dumped(reply | {"arrowhead": {**record, "namespaces": names, "waiting": waiting}})
 
 
 def _names(known: list[str], requested: str | list[str] | None) -> list[str]:

@@ -21,6 +21,7 @@ from server.api.vllm_passthrough.forward import PassthroughCall, PassthroughResp
 from server.auth.scopes import Principal
 from server.errors import InvalidRequest
 from server.methods.base import uses_chat_template
+from server.methods.shared.synthesis import chats
 from server.wiring.services import Services
 
 # A model without a chat template has no roles, so our own prompt form is used instead.
@@ -45,7 +46,8 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     engine = services.lifecycle.get()
     if not isinstance(engine, ServesOpenAi):
         return None
-    if request.scope["path"] in NEED_TEMPLATE and not uses_chat_template(engine, services.lifecycle.card):
+    card = services.lifecycle.card
+    if request.scope["path"] in NEED_TEMPLATE and not (uses_chat_template(engine, card) and chats(card)):
         return None
     principal: Principal = request.state.principal
     services.find(body["model"], principal)

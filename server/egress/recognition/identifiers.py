@@ -1,7 +1,7 @@
 """Recognize identifiers: of a database's exact shape, in its range, few in a call.
 
-The ranges end shortly above the highest number that the database had assigned in November 2026, so they need raising
-every few years; a too new record is refused, never the reverse. Data and pure functions.
+The ranges end above our estimate of the highest number that the database had assigned in November 2026 (NCBI publishes
+no table), so they need raising every few years; a too new record is refused, never the reverse. Pure.
 """
 
 from __future__ import annotations

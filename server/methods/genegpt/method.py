@@ -35,11 +35,13 @@ from server.methods.base import (
     CallReplied,
     Event,
     OptionInvalid,
+    Step,
     TextDelta,
     TranscriptDelta,
     plain_ids,
     uses_chat_template,
 )
+from server.methods.genegpt.phrasing import Asked, as_trained
 from server.methods.genegpt.prompt import COT_TRIGGER, MASKS, Prompt, one_line, resolve_mask
 from server.methods.genegpt.report import Ledger
 from server.methods.shared.call_lines import call_line, summary
@@ -50,6 +52,10 @@ MARK = "Answer:"
 CALL_OPENER = "[https://"
 # What the model writes between two replies; a call has about 60 tokens, the reasoning of a hop as many.
 _OWN_TOKENS: Final = 512
+# Of a model that was trained for look-ups alone: for a call with its margin, and calls of one answer by their length.
+_LOOKUP_TOKENS: Final = 128
+_LOOKUP_CALLS: Final = 3
+_MULTI_HOP_CALLS: Final = 8
 
 
 def extract_answer(text: str) -> str:
@@ -285,12 +291,17 @@ class GeneGpt:
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = self._options(ask)
+        only_reads = self._lifecycle.card.trained_for is not None
         question = _with_trigger(ask.question, options)
+        asked = as_trained(question) if only_reads else Asked(question)
+        if asked.text != question:
+            yield Step(f"the model is asked: {asked.text}")
+        question = asked.text
         engine = self._lifecycle.get()
         request = self._request(ask, options, question, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
-        ledger = Ledger(question, only_reads=bool(self._lifecycle.card.trained_for))
+        ledger = Ledger(asked, only_reads=only_reads, with_references=options.references)
         async with aclosing(run(engine, request, session)) as steps:
             async for step in steps:
                 if isinstance(step, CallFinished):
@@ -299,9 +310,7 @@ class GeneGpt:
                     for shown in ledger.held(event):
                         yield shown
                 if isinstance(step, LoopDone):
-                    for event in ledger.ending(
-                        step, splitter.answer, asdict(options), with_references=options.references
-                    ):
+                    for event in ledger.ending(step, splitter.answer, asdict(options)):
                         yield event
 
     def _options(self, ask: AnswerRequest) -> GeneGptOptions:
@@ -309,8 +318,9 @@ class GeneGpt:
 
     def _request(self, ask: AnswerRequest, options: GeneGptOptions, question: str, engine: Engine) -> LoopRequest:
         sampling = ask.sampling
+        own, whole = self._bounds(ask, question, engine)
         params = GenerateParams(
-            max_tokens=answer_limit(sampling.max_tokens, self._max_answer_tokens, self._max_answer_tokens, engine),
+            max_tokens=whole,
             # The paper decodes greedily.
             temperature=sampling.temperature or 0.0,
             stop=(*sampling.stop, *self._stops(options, question, engine)),
@@ -325,11 +335,20 @@ class GeneGpt:
             params=params,
             syntax=SYNTAX,
             request_id=ask.request_id,
-            limits=replace(self._limits, max_calls=options.max_calls, max_own_tokens=self._own_tokens(ask, engine)),
+            limits=replace(self._limits, max_calls=options.max_calls, max_own_tokens=own),
         )
 
-    def _own_tokens(self, ask: AnswerRequest, engine: Engine) -> int:
-        return answer_limit(ask.sampling.max_tokens, _OWN_TOKENS, self._max_answer_tokens, engine)
+    def _bounds(self, ask: AnswerRequest, question: str, engine: Engine) -> tuple[int, int]:
+        """Return the most tokens that the model writes between two replies, and in all.
+
+        What only looks up and copies needs a call, which may have a sequence of the question, or a few words.
+        """
+        own, whole = _OWN_TOKENS, self._max_answer_tokens
+        if self._lifecycle.card.trained_for is not None:
+            own = _LOOKUP_TOKENS + sum(len(engine.tokenizer.encode(one)) for one in _SEQUENCE.findall(question))
+            whole = min(whole, own * (_MULTI_HOP_CALLS if COT_TRIGGER in question else _LOOKUP_CALLS))
+        requested, most = ask.sampling.max_tokens, self._max_answer_tokens
+        return answer_limit(requested, own, most, engine), answer_limit(requested, whole, most, engine)
 
     def _prompt_ids(self, options: GeneGptOptions, question: str, engine: Engine, instruction: str) -> list[int]:
         if uses_chat_template(engine, self._lifecycle.card):

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 
 from models.decoding.types import CallFinished, CallStatus, LoopFinish
 from server.methods.base import AnswerOutcome
+from server.methods.shared.abstentions import says_nothing
 from server.methods.shared.call_lines import summary
 from server.methods.shared.identifiers import identifiers_in
 from server.methods.shared.outcomes import YES_NO, why_cut
@@ -99,10 +100,12 @@ def judge(answer: str, finish: LoopFinish, made_from: Transcript, *, stop_reason
         return Verdict("cut", why_cut(finish, stop_reason), is_shown=not made_from.only_reads)
     if not answer.strip():
         return Verdict("abstained", f"The model wrote no answer. {_looked_up(made_from.lookups)}")
-    if _NOT_FOUND.fullmatch(answer.strip()):
+    if _NOT_FOUND.fullmatch(answer.strip()) or says_nothing(answer) == "whole":
         return _nothing(made_from)
     if not any(one.num_records for one in made_from.lookups):
         return _without_records(made_from)
+    if made_from.only_reads and _strayed(made_from):
+        return Verdict("abstained", _strayed_text(made_from.lookups), is_shown=False)
     if YES_NO.match(answer) and not _states(answer, made_from):
         return Verdict(
             "abstained",
@@ -132,8 +135,7 @@ def _nothing(made_from: Transcript) -> Verdict:
         told = f"Records were found, but none could be read: there may be an answer. {_looked_up(lookups)}"
         return Verdict("call_failed", told, is_shown=False)
     if stray:
-        told = f"No answer: the search was not for what the question names. {_looked_up(lookups)}"
-        return Verdict("abstained", told, is_shown=False)
+        return Verdict("abstained", _strayed_text(lookups), is_shown=False)
     return Verdict("not_found", f"Not found. {_looked_up(lookups)}", is_shown=False)
 
 
@@ -183,6 +185,16 @@ def is_searched_rightly(lookup: Lookup, question: str) -> bool:
     return not numbers or all(number in question for number in numbers)
 
 
+def _strayed(made_from: Transcript) -> bool:
+    """Return whether there were searches, and none for what the question names: what they found is something else."""
+    searches = [one for one in made_from.lookups if one.endpoint == "esearch"]
+    return bool(searches) and not any(is_searched_rightly(one, made_from.question) for one in searches)
+
+
+def _strayed_text(lookups: Sequence[Lookup]) -> str:
+    return f"No answer: the search was not for what the question names. {_looked_up(lookups)}"
+
+
 def _words(text: str) -> list[str]:
     return [word.casefold().rstrip(".'") for word in _WORD.findall(text)]
 
@@ -197,7 +209,7 @@ def _states(answer: str, made_from: Transcript) -> bool:
         return False  # records do not state what is not so
     names = {one.text.casefold() for one in identifiers_in(made_from.question)}
     asked = {word for word in _words(made_from.question) if word not in _STOP_WORDS and word not in names}
-    read = set(_words(made_from.read))
+    read = set(_words(_lines_naming(made_from)))
     return bool(asked) and asked <= read
 
 

@@ -44,10 +44,12 @@ from server.methods.medrag.method import ANSWER_TOKENS, SLACK, params_of, refuse
 from server.methods.medrag.options import IMedRagOptions, parse_iterated, refuse_unread
 from server.methods.medrag.prompts import Prompts
 from server.methods.medrag.question import ParsedQuestion, read_question
-from server.methods.medrag.report import Closing, abstention, ending, retrieved
+from server.methods.medrag.quoted import Quotation
+from server.methods.medrag.report import Closing, abstention, closing_events, retrieved
 from server.methods.shared.generation import Generations, PromptFormatter, answer_limit
 from server.methods.shared.passages import Passages, PassageSource
-from server.methods.shared.synthesis import choose_synthesis
+from server.methods.shared.quoted import Quoting
+from server.methods.shared.synthesis import Synthesis, choose_synthesis
 
 # Minimum number of tokens for a useful answer.
 _LEAST_ANSWER = 16
@@ -77,17 +79,18 @@ class IMedRag:
         await Generations(engine, "warm-up-plan").write(prompt, GenerateParams(max_tokens=1, grammar=grammar))
 
     def check(self, ask: AnswerRequest) -> None:
-        options = parse_iterated(ask.options)
+        options = parse_iterated(ask.options, self._lifecycle.card)
         read_question(ask.question, options)
-        if choose_synthesis(options.synthesis, self.name, self._lifecycle.card) == "extractive":
-            refuse_unread(options)
+        synthesis = self._synthesis(options)
+        if synthesis != "generated":
+            refuse_unread(options, synthesis)
         self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        options = parse_iterated(ask.options)
+        options = parse_iterated(ask.options, self._lifecycle.card)
         question = read_question(ask.question, options)
-        if choose_synthesis(options.synthesis, self.name, self._lifecycle.card) == "extractive":
+        if self._synthesis(options) == "extractive":
             extraction = Extraction(self.name, question, options, self._passages.open(ask))
             answering = extraction.events(report.queries_without_model(question))
         else:
@@ -95,6 +98,9 @@ class IMedRag:
         async with aclosing(answering) as events:
             async for event in events:
                 yield event
+
+    def _synthesis(self, options: IMedRagOptions) -> Synthesis:
+        return choose_synthesis(options.synthesis, self.name, self._lifecycle.card, quotes=options.quotes)
 
     def _run(self, ask: AnswerRequest, question: ParsedQuestion, options: IMedRagOptions) -> _Run:
         engine = self._lifecycle.get()
@@ -109,6 +115,7 @@ class IMedRag:
             passages=self._passages.open(ask),
             prompts=IteratedPrompts(self._prompts, question, options),
             parts=self._parts,
+            synthesis=self._synthesis(options),
         )
 
 
@@ -124,6 +131,7 @@ class _Run:
     passages: Passages
     prompts: IteratedPrompts
     parts: Tracer
+    synthesis: Synthesis
     library: CitedPassages = field(default_factory=CitedPassages)
     best_passages: list[RankedPassage] = field(default_factory=list)
     reason: StopReason = ""
@@ -138,7 +146,7 @@ class _Run:
         self.rounds = Rounds(bounds, self.question.stem)
         self.lengths = plan_lengths(self._engine, options, self.params.max_tokens)
         self.budget = Budget(self.generations, options.max_tokens_total, options.max_seconds)
-        self.details = report.details_of(self.question, options)
+        self.details = report.details_of(self.question, options) | {"synthesis": self.synthesis}
 
     @property
     def _engine(self) -> Engine:
@@ -191,6 +199,7 @@ class _Run:
             yield Step(report.finds(number, gathered))
             yield retrieved(plan.queries, [found for hits in gathered.lists for found in hits])
             self.details |= {"namespaces": list(gathered.namespaces), "retriever": gathered.retriever}
+            self.details |= {"rankers": list(gathered.rankers), "missing_rankers": list(gathered.missing)}
             self.details["rounds"][-1]["retrieval_s"] = round(gathered.seconds, 4)
             subs = []
             async with aclosing(asking.answers(plan.queries, gathered, self.library)) as answers:
@@ -239,6 +248,28 @@ class _Run:
                 yield final_event
             return
         params = replace(self.params, max_tokens=min(self.params.max_tokens, room))
+        async with aclosing(
+            self._quoted(params) if self.synthesis == "quoted" else self._written(inputs, params, lack)
+        ) as events:
+            async for event in events:
+                yield event
+
+    async def _quoted(self, params: GenerateParams) -> AsyncGenerator[Event, None]:
+        """Quote the passages that the sub-answers cite, then the best one of each query."""
+        for found in self.best_passages:
+            self.library.number_of(found)
+        quoting = Quoting(
+            self.generations, self.layout, params, lambda: self.budget.seconds_left, self.budget.tokens_left
+        )
+        quotation = Quotation(self.question, self.options, quoting)
+        self.details["calls"] = self.generations.num_started
+        async with aclosing(quotation.events(self.library.by_number, self.details)) as events:
+            async for event in events:
+                # Read at the end of the answer.
+                self.details["calls"] = self.generations.num_started
+                yield event
+
+    async def _written(self, inputs: PromptInputs, params: GenerateParams, lack: str) -> AsyncGenerator[Event, None]:
         reasoned = self.options.reasoning == "chain_of_thought"
         chains = Chains(self.generations, self.layout, self.question, params, reasoned)
         chain: Chain | None = None
@@ -249,7 +280,7 @@ class _Run:
                 else:
                     yield event
         self.details["calls"] = self.generations.num_started
-        for final_event in ending(self._closing(lack), chain, self.generations.usage) if chain else ():
+        for final_event in await closing_events(self._closing(lack), chain, self.generations.usage) if chain else ():
             yield final_event
 
     async def _in_time(self, chains: Chains, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
@@ -274,7 +305,8 @@ class _Run:
         cited = [n for record in self.details["rounds"] for sub in record["answers"] for n in sub.get("cited", ())]
         # Where no sub-answer cites a passage, the references are the best passage of each.
         fallback = list(dict.fromkeys(cited or map(self.library.number_of, self.best_passages)))
-        return Closing(self.question, self.library.by_number, fallback, self.options.references, lack, self.details)
+        closing = Closing(self.question, self.library.by_number, fallback, self.options.references, lack, self.details)
+        return replace(closing, abstains=self.options.without_passages == "abstain", relied=tuple(cited))
 
     def _history(self, writing: int) -> str:
         """Return the history as prompt text, without its oldest pairs where the context length has no room for them.

@@ -41,7 +41,7 @@ def asks(number: int, plan: Plan) -> str:
 
 def finds(number: int, gathered: Gathered) -> str:
     hits = ", ".join(str(len(found)) for found in gathered.lists)
-    return f"round {number} finds {hits} passages by {gathered.retriever} in {listed(gathered.namespaces)}"
+    return f"round {number} finds {hits} passages by {gathered.way} in {listed(gathered.namespaces)}"
 
 
 def answers(pair: Pair) -> str:

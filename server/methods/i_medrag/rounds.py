@@ -16,7 +16,9 @@ from models.types import Grammar
 from retrieval.formats.characters import whole_characters
 from server.methods.shared.choices import one_line
 
-PairStatus = Literal["answered", "nothing_found", "failed", "cut_off"]
+# ``not_told``: passages were read, and none of them answers.
+PairStatus = Literal["answered", "nothing_found", "not_told", "failed", "cut_off"]
+_SETTLED: Final[frozenset[PairStatus]] = frozenset({"answered", "nothing_found", "not_told"})
 StopReason = Literal["", "rounds", "enough", "repeated", "stable", "malformed", "time", "tokens"]
 MAX_QUERY: Final = 400
 _LISTED: Final = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
@@ -129,8 +131,9 @@ class Rounds:
         return len(letters) >= 2 and letters[-1] != "" and letters[-1] == letters[-2]
 
     def _clean(self, plan: Plan) -> Plan:
-        # Failed queries may be asked again.
-        previous = {normal_form(pair.query) for pair in self.history if pair.status in ("answered", "nothing_found")}
+        # Failed queries may be asked again; with a fixed number of rounds any may, as in the paper.
+        asked = self.history if self.bounds.adaptive else ()
+        previous = {normal_form(pair.query) for pair in asked if pair.status in _SETTLED}
         queries: list[str] = []
         dropped: list[tuple[str, str]] = []
         for raw in plan.queries:
@@ -166,6 +169,8 @@ class Sizes:
 def plan_grammar(rounds: Rounds, sizes: Sizes) -> Grammar:
     """Return the grammar of a plan: one line of JSON with an analysis first. The first round must have queries.
 
+    Without ``adaptive`` each round has exactly as many queries as its bound.
+
     A JSON schema would allow free white space between its parts, which small models fill up to their limit. Hence a
     regular expression that accepts one form of JSON only.
     """
@@ -174,7 +179,8 @@ def plan_grammar(rounds: Rounds, sizes: Sizes) -> Grammar:
         further = f', "choice": "[{bounds.letters}]"' if bounds.letters else ""
         further += ', "enough": (true|false)'
     query = f'"{_CHARACTER}{{1,{sizes.query}}}"'
-    queries = f"{query}(, {query}){{0,{bounds.queries - 1}}}"
+    further_queries = bounds.queries - 1
+    queries = f"{query}(, {query}){{{0 if bounds.adaptive else further_queries},{further_queries}}}"
     if further:
         queries = f"({queries})?"
     return Grammar(

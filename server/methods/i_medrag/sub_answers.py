@@ -15,15 +15,18 @@ from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import RetrievalError
 from server.methods.i_medrag.prompts import IteratedPrompts, Lengths
 from server.methods.i_medrag.rounds import Pair
-from server.methods.medrag.context import Context, numbers_in, renumbered
+from server.methods.medrag.context import Context
 from server.methods.medrag.method import SLACK, read_passages
 from server.methods.medrag.question import MARK
+from server.methods.shared.abstentions import says_nothing
 from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.marks import numbers_in, renumbered
 from server.methods.shared.passages import Gathered, Passages
 
 # Share of the time limit that is available to rounds; the rest is for the final answer.
 _FOR_ROUNDS = 0.75
 NO_PASSAGE: Final = "no passage was found"
+_NOT_TOLD: Final = "the passages that were read do not tell"
 
 
 class Budget:
@@ -167,8 +170,8 @@ class SubAnswers:
         prefix = "" if self.layout.is_chat else MARK
         around = self.prompts.sub(query, "-")
         used = len(self.layout.ids(around.system, around.user, prefix)) + self.lengths.sub + SLACK
-        limit = self.prompts.options.context_tokens
-        context = await read_passages(engine, gathered.lists[place], engine.max_model_len - used, limit)
+        options, room = self.prompts.options, engine.max_model_len - used
+        context = await read_passages(engine, gathered.lists[place], room, options.context_tokens, options.order)
         if not context.passages:
             none = "no room to read a passage" if gathered.lists[place] else NO_PASSAGE
             return SubAnswer(Pair(query, "nothing_found", reason=none), context)
@@ -189,6 +192,8 @@ class SubAnswers:
             return SubAnswer(Pair(query, "failed", reason="the model repeated itself"), context)
         if not answer:
             return SubAnswer(Pair(query, "failed", reason="the model wrote nothing"), context)
+        if says_nothing(answer) == "whole":
+            return SubAnswer(Pair(query, "not_told", reason=_NOT_TOLD), context, {"written": answer})
         return SubAnswer(Pair(query, "answered", answer), context, {"finish_reason": written.finish_reason})
 
 

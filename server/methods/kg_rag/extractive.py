@@ -13,10 +13,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from models.decoding.types import LoopUsage
+from models.function_words import FUNCTION_WORDS
 from retrieval.graph.context.question_relations import Relation, asks_identifier, relations_of
 from retrieval.graph.context.select import ContextCandidates, QuestionNames, Vectors, budget_order, similarities
 from retrieval.graph.types import Mention, Node, Statement
-from retrieval.lexical.tokens import FUNCTION_WORDS, query_terms
+from retrieval.lexical.tokens import query_terms
 from server.methods.base import (
     AnswerOutcome,
     Done,
@@ -69,9 +70,8 @@ class Finding:
     reason: str = ""
 
 
-def events(reading: Reading) -> Iterator[Event]:
-    """Yield the whole answer."""
-    finding = find(reading)
+def events(reading: Reading, finding: Finding) -> Iterator[Event]:
+    """Yield the whole answer that ``find`` returned."""
     texts = [statement.text for statement in reading.gathered.statements[:_MAX_EVIDENCE]]
     names = tuple(_node_line(node) for node in reading.gathered.entities)
     yield EvidenceRead((*texts, *names))

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -57,7 +58,7 @@ from server.methods.base import (
 )
 from server.methods.kg_rag import extractive, report
 from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoods, neighbourhoods, recognise
-from server.methods.kg_rag.extractive import Reading, graph_name
+from server.methods.kg_rag.extractive import Finding, Reading, graph_name
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.report import Outcome
 from server.methods.shared.generation import answer_limit
@@ -68,6 +69,8 @@ from server.types import EgressMode
 # Token counts of a text alone and inside a prompt may differ by a few tokens.
 _SLACK: Final = 16
 _ANSWER_TOKENS: Final = 512
+# Articles of the chosen statements that are looked up for retractions.
+_MAX_ARTICLES: Final = 200
 _NOTHING: Final = np.zeros(0, np.float32)
 
 
@@ -80,6 +83,10 @@ class Graph(Neighbourhoods, Protocol):
 
     async def vectors(self, statements: Sequence[Statement]) -> Floats:
         """Return the embeddings of the statements, float32 [n, dim], in the order given."""
+        ...
+
+    async def retracted(self, pmids: Sequence[str]) -> frozenset[str]:
+        """Return those of the articles that are known to be retracted."""
         ...
 
 
@@ -136,12 +143,11 @@ class KgRag:
         vectors = await _vectors(graph, question, gathered)
         if self._synthesis(options) == "extractive":
             reading = Reading(question, options, recognised, gathered, vectors, graph_name(graph.name, graph.release))
-            for event in extractive.events(reading):
+            for event in extractive.events(reading, await _found(graph, reading)):
                 yield event
             return
-        context = await self._context(
-            gathered, vectors, _choosing(question, options, self._room(ask, question, engine))
-        )
+        choosing = _choosing(question, options, self._room(ask, question, engine))
+        context = await self._context(graph, gathered, vectors, choosing)
         yield Step(report.chosen(context))
         if context.entities:
             yield report.retrieved(context)
@@ -155,10 +161,6 @@ class KgRag:
             release=graph.release,
             linking_usage=None if extractor is None else extractor.usage,
         )
-        if outcome.must_abstain:
-            for event in report.abstention(outcome):
-                yield event
-            return
         async with aclosing(self._from_model(ask, outcome, engine)) as events:
             async for event in events:
                 yield event
@@ -167,6 +169,11 @@ class KgRag:
         return choose_synthesis(options.synthesis, self.name, self._lifecycle.card)
 
     async def _from_model(self, ask: AnswerRequest, outcome: Outcome, engine: Engine) -> AsyncGenerator[Event, None]:
+        """Yield the model's answer, or the abstention where the graph has nothing for it."""
+        if outcome.must_abstain:
+            for event in report.abstention(outcome):
+                yield event
+            return
         prompt_ids = self._prompt_ids(ask, outcome.question, engine, outcome.context_text)
         yield Step(f"the model answers {'from' if outcome.context_text else 'WITHOUT'} the graph")
         yield EvidenceRead(report.texts_of(outcome))
@@ -186,9 +193,14 @@ class KgRag:
         for event in report.ending(outcome, done, is_shown=gate.is_open) if done else ():
             yield event
 
-    async def _context(self, gathered: ContextCandidates, vectors: Vectors, choosing: ContextOptions) -> Context:
+    async def _context(
+        self, graph: Graph, gathered: ContextCandidates, vectors: Vectors, choosing: ContextOptions
+    ) -> Context:
         tokenizer = self._lifecycle.get().tokenizer
-        return await asyncio.to_thread(build_context, gathered, vectors, lambda t: len(tokenizer.encode(t)), choosing)
+        context = await asyncio.to_thread(
+            build_context, gathered, vectors, lambda text: len(tokenizer.encode(text)), choosing
+        )
+        return replace(context, statements=await _with_retractions(graph, context.statements))
 
     def _room(self, ask: AnswerRequest, question: ParsedQuestion, engine: Engine) -> int:
         """Return the number of tokens left for a context beside instruction, question and answer."""
@@ -235,6 +247,19 @@ async def _vectors(graph: Graph, question: ParsedQuestion, gathered: ContextCand
     if not gathered.statements:
         return Vectors(_NOTHING, _NOTHING.reshape(0, 0))
     return Vectors(await graph.encode(question.text), await graph.vectors(gathered.statements))
+
+
+async def _found(graph: Graph, reading: Reading) -> Finding:
+    """Return the extractive answer, with the retracted articles of its statements."""
+    finding = extractive.find(reading)
+    return replace(finding, statements=await _with_retractions(graph, finding.statements))
+
+
+async def _with_retractions(graph: Graph, statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Return the statements, those with articles that are known to be retracted naming these."""
+    pmids = list(dict.fromkeys(number for statement in statements for number in report.articles_of(statement)))
+    retracted = await graph.retracted(pmids[:_MAX_ARTICLES]) if pmids else frozenset()
+    return tuple(report.with_retractions(statement, retracted) for statement in statements)
 
 
 def _choosing(question: ParsedQuestion, options: KgRagOptions, room: int) -> ContextOptions:

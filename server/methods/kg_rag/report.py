@@ -16,6 +16,7 @@ from retrieval.graph.types import Mention, Node, Statement
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved, Step, TextDelta, TranscriptDelta
 from server.methods.kg_rag.entities import EntityNeighbourhoods, Recognised
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
+from server.methods.shared.abstentions import says_nothing
 from server.methods.shared.call_lines import MAX_REFERENCES, render
 from server.methods.shared.generation import add_usage
 from server.methods.shared.outcomes import YES_NO, notice, why_cut
@@ -116,6 +117,7 @@ def citation_records(statements: Iterable[Statement]) -> list[dict[str, Any]]:
             "text": statement.text,
             "sources": list(statement.edge.provenance),
             "pmids": list(statement.edge.pmids),
+            "retracted": list(statement.edge.retracted),
             "pmid_urls": [url for url in map(_article_url, statement.edge.pmids) if url],
             "p_value": p_value(statement),
             "node_urls": [node_url(statement.source), node_url(statement.target)],
@@ -131,7 +133,8 @@ def _others(statement: Statement, entities: set[str]) -> list[Node]:
 
 
 def _url(statement: Statement, entities: set[str]) -> str:
-    pages = [_article_url(pmid) for pmid in statement.edge.pmids[:1]]
+    articles = sorted(articles_of(statement), key=lambda number: number in statement.edge.retracted)
+    pages = [_article_url(number) for number in articles[:1]]
     pages += [node_url(end) for end in (*_others(statement, entities), statement.source, statement.target)]
     pages += [source for source in statement.edge.provenance if source.startswith("https://") and ")" not in source]
     return next((page for page in pages if page), "")
@@ -142,8 +145,21 @@ def _article_url(pmid: str) -> str:
     return _PUBMED.format(number[1]) if number else ""
 
 
+def articles_of(statement: Statement) -> list[str]:
+    """Return the PMIDs of a statement, as numbers alone."""
+    return [number[1] for number in map(_PMID.match, statement.edge.pmids) if number]
+
+
+def with_retractions(statement: Statement, retracted: frozenset[str]) -> Statement:
+    """Return the statement with those of its articles that are retracted, as it is where none is."""
+    found = tuple(number for number in articles_of(statement) if number in retracted)
+    return replace(statement, edge=replace(statement.edge, retracted=found)) if found else statement
+
+
 def _source(statement: Statement) -> str:
     sources = "; ".join(statement.edge.provenance) or ("PubMed" if statement.edge.pmids else "source not named")
+    if statement.edge.retracted:
+        sources += f"; RETRACTED: PMID {', '.join(statement.edge.retracted)}"
     value = p_value(statement)
     return sources if value is None else f"{sources}, p = {value:g}"
 
@@ -335,6 +351,10 @@ def judge(outcome: Outcome, done: Done) -> Verdict:
         return Verdict(answer, "partial", "Answered without the knowledge graph, which has nothing on this.")
     if question.abstention and answer == question.abstention:
         return Verdict(answer, "abstained", _MISSING if question.form == "true_false" else "")
+    covers = "none" if question.answers else says_nothing(answer)
+    if covers == "whole":
+        num_read = len(outcome.context.statements)
+        return Verdict(answer, "abstained", f"Read: {num_read} statement{'' if num_read == 1 else 's'} of the graph.")
     statements = cited(outcome.context, question, answer)
     if question.form == "true_false":
         return _true_or_false(question, answer, _of_relation(statements, question.text))
@@ -345,7 +365,7 @@ def judge(outcome: Outcome, done: Done) -> Verdict:
         return Verdict(question.abstention, "abstained", told)
     if YES_NO.match(answer) and not _of_relation(statements, question.text):
         return Verdict(f"No yes or no is given. {_MISSING}", "abstained")
-    return Verdict(answer, "answered", statements=statements)
+    return Verdict(answer, "partial" if covers == "part" else "answered", statements=statements)
 
 
 def _true_or_false(question: ParsedQuestion, answer: str, support: tuple[Statement, ...]) -> Verdict:
@@ -386,7 +406,8 @@ def ending(outcome: Outcome, done: Done, *, is_shown: bool) -> Iterator[Event]:
         told = notice(verdict.reason, text)
         num_chars += len(told.text)
         yield told
-    has_list = outcome.options.references and bool(verdict.answer)
+    is_answer = verdict.outcome != "abstained" or bool(verdict.statements)
+    has_list = outcome.options.references and bool(verdict.answer) and is_answer
     listed = references_of(verdict.statements, outcome.entities_with_statements) if has_list else []
     text, marked = render(listed, num_chars)
     if marked:

@@ -18,6 +18,9 @@ from server.methods.shared.generation import Generations, PromptFormatter
 
 # Prompts a base model to reason; a chat model needs no prefix.
 _REASONING: Final = "Reasoning:"
+# No sentence that goes on after a choice's letter begins with so many characters of the choice; a shorter choice must
+# end its line: "Answer: A. Aspirin is less likely" is no answer.
+_CHOICE_CHARS: Final = 48
 # Tokens for the text between reasoning and answer, and for differences of separate token counts.
 _BETWEEN: Final = 16
 
@@ -122,10 +125,14 @@ class Chains:
 
     @property
     def _reasoning_stops(self) -> tuple[str, ...]:
-        """Return the strings that end reasoning: the mark with an unambiguous letter, or the mark of an open answer."""
+        """Return the strings that end reasoning: the mark with a letter and its choice, or the mark of an open answer.
+
+        A letter and a full stop do not, as in "Answer: A. is less likely than B.", nor does a choice that goes on.
+        """
         if not self.question.choices:
             return (MARK,)
-        return tuple(f"{MARK} {letter}{end}" for letter in self.question.letters for end in (".", "\n"))
+        pairs = zip(self.question.letters, self.question.choices, strict=True)
+        return tuple(f"{MARK} {letter}{end}" for letter, choice in pairs for end in _ends(choice))
 
     def _letter_of(self, last: Delta, reasoning: str) -> str:
         if not self.question.choices:
@@ -159,3 +166,10 @@ class Chains:
     def _letter_tokens(self) -> int:
         encode = self.generations.engine.tokenizer.encode
         return max(len(encode(f" {letter}")) for letter in self.question.letters) + 1
+
+
+def _ends(choice: str) -> tuple[str, ...]:
+    """Return what follows a choice's letter where it is the answer, up to the point from which that is certain."""
+    written = choice.strip().removesuffix(".")
+    whole = (f". {written[:_CHOICE_CHARS]}",) if len(written) > _CHOICE_CHARS else (f". {written}\n", f". {written}.\n")
+    return ("\n", ".\n", *whole)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import RankedPassage
@@ -14,13 +14,10 @@ from retrieval.lexical.tokens import normalise
 from server.methods.base import Reference
 from server.methods.shared.call_lines import HEADING, MAX_REFERENCES
 from server.methods.shared.extractive import question_stems, stems_of
-from server.methods.shared.sentences import split_sentences
+from server.methods.shared.marks import MARK, numbers_in, sanitize
+from server.methods.shared.sentences import plain_marks, split_sentences
 
 READ_HEADING: Final = "\n\nRead, not cited:\n"
-_MARK: Final = re.compile(r"\[\s*(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*)\s*\]")
-_PART: Final = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
-# A longer range of numbers is not a citation.
-_MAX_SPAN: Final = 100
 _SUPPORTS: Final = 0.5
 _ADDRESS: Final = re.compile(r"https?://[^\s()<>\[\]]+")
 
@@ -33,34 +30,13 @@ class Numbered:
     found: RankedPassage
 
 
-def numbers_in(text: str) -> tuple[int, ...]:
-    """Return the numbers in "[2]", "[1, 3]" and "[2-4]", each once, in order of appearance."""
-    numbers: dict[int, None] = {}
-    for mark in _MARK.finditer(text):
-        for part in _PART.finditer(mark[1]):
-            first, last = int(part[1]), int(part[2] or part[1])
-            if first <= last <= first + _MAX_SPAN:
-                numbers.update(dict.fromkeys(range(first, last + 1)))
-    return tuple(numbers)
-
-
-def renumbered(text: str, numbers: dict[int, int]) -> str:
-    """Replace the numbers of each mark by those of ``numbers``; remove numbers without an entry."""
-
-    def mark(found: re.Match[str]) -> str:
-        new = [numbers[old] for old in numbers_in(found[0]) if old in numbers]
-        return f"[{', '.join(map(str, new))}]" if new else ""
-
-    return re.sub(r" +(?=[.,;:]|$)", "", _MARK.sub(mark, text))
-
-
 def supporting_sentence(answer: str, number: int, found: RankedPassage) -> str:
     """Return the passage's sentence nearest in words to what the answer says before its mark ``[number]``.
 
     "" where no sentence has half of these words.
     """
     claims = [one.text for one in split_sentences(answer) if number in numbers_in(one.text)] or [answer]
-    wanted = set(question_stems(_MARK.sub(" ", " ".join(claims))))
+    wanted = set(question_stems(MARK.sub(" ", " ".join(claims))))
     shares = [
         (len(wanted & stems_of(one.text)) / max(1, len(wanted)), one) for one in split_sentences(found.passage.text)
     ]
@@ -133,12 +109,6 @@ def passage_record(found: RankedPassage, **further: Any) -> dict[str, Any]:
     }
 
 
-# Passages must not contain the syntax of our prompts: passage numbers, and words that begin a part.
-_NUMBERED: Final = re.compile(r"\[(\s*\d[\d\s,;–-]*)\]")
-_PARTS: Final = re.compile(
-    r"(?im)^([ \t>*#_-]*(?:final answer|answer|question|query|choices|options|passages|reasoning|"
-    r"instructions?|system|user|assistant)[ \t*_]*):"
-)
 _SEPARATOR: Final = "\n"
 
 
@@ -164,11 +134,18 @@ class Context:
         return sorted(range(1, len(self.passages) + 1), key=lambda number: self.ranks[number - 1])
 
 
-def build_context(found: Sequence[RankedPassage], count: Callable[[str], int], budget: int) -> Context:
+PassageOrder = Literal["library", "rank", "best_last"]
+ORDERS: Final = get_args(PassageOrder)
+
+
+def build_context(
+    found: Sequence[RankedPassage], count: Callable[[str], int], budget: int, order: PassageOrder = "library"
+) -> Context:
     """Select the best passages, whole and without duplicate texts, within ``budget`` tokens.
 
-    No passage is skipped in favour of a worse one, unless it alone exceeds the budget. Passages are in the library's
-    order, not in that of their scores, so that the same set gives the same text, which an engine's prefix cache reuses.
+    No passage is skipped in favour of a worse one, unless it alone exceeds the budget. In the library's ``order`` the
+    same set gives the same text, which an engine's prefix cache reuses; "rank" has the best first, "best_last" next to
+    the question.
     """
     ranked = distinct(found)
     chosen: list[tuple[int, RankedPassage]] = []
@@ -185,7 +162,7 @@ def build_context(found: Sequence[RankedPassage], count: Callable[[str], int], b
             break
         used += cost
         chosen.append((rank, one))
-    chosen.sort(key=lambda entry: _library_order(entry[1]))
+    chosen = _ordered(chosen, order)
     text = _SEPARATOR.join(_entry(number, one) for number, (_, one) in enumerate(chosen, 1))
     return Context(
         passages=tuple(one for _, one in chosen),
@@ -196,18 +173,6 @@ def build_context(found: Sequence[RankedPassage], count: Callable[[str], int], b
         too_long=too_long,
         repeated=len(found) - len(ranked),
     )
-
-
-def sanitize(text: str) -> str:
-    """Return a passage's text without anything that reads as part of a prompt; its lines are preserved and indented."""
-    text = _NUMBERED.sub(r"(\1)", _PARTS.sub(r"\1 –", text))
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    return "\n   ".join(line for line in lines if line)
-
-
-def plain_marks(text: str) -> str:
-    """Return a quote whose own numbers in brackets are in parentheses: here, brackets number passages."""
-    return _NUMBERED.sub(r"(\1)", text)
 
 
 def evidence_of(found: Iterable[RankedPassage]) -> tuple[str, ...]:
@@ -233,6 +198,12 @@ def _entry(number: int, found: RankedPassage) -> str:
         title = f"{title} (RETRACTED)".strip()
     text = sanitize(found.passage.text)
     return f"[{number}] {title}\n   {text}" if title else f"[{number}] {text}"
+
+
+def _ordered(chosen: list[tuple[int, RankedPassage]], order: PassageOrder) -> list[tuple[int, RankedPassage]]:
+    if order == "library":
+        return sorted(chosen, key=lambda entry: _library_order(entry[1]))
+    return sorted(chosen, key=lambda entry: entry[0], reverse=order == "best_last")
 
 
 def _library_order(found: RankedPassage) -> tuple[str, str, int, int]:

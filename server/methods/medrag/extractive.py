@@ -23,7 +23,7 @@ from server.methods.base import (
     TextDelta,
     TranscriptDelta,
 )
-from server.methods.medrag.context import Numbered, distinct, evidence_of, passage_record, plain_marks, render
+from server.methods.medrag.context import Numbered, distinct, evidence_of, passage_record, render
 from server.methods.medrag.options import MedRagOptions
 from server.methods.medrag.question import ParsedQuestion
 from server.methods.medrag.report import NO_USAGE, abstention, counted, listed, retrieved, searched
@@ -40,6 +40,7 @@ from server.methods.shared.extractive import (
 )
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import Gathered, Passages
+from server.methods.shared.sentences import plain_marks
 
 NO_VERDICT: Final = (
     "These sentences are quoted from the passages; whether they mean yes or no is for the reader to judge, as no model "
@@ -49,12 +50,16 @@ NO_VERDICT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """Hold what is needed for one extractive answer; ``method`` is the name for the trace."""
+    """Hold what is needed for one extractive answer.
+
+    ``method`` is the name for the trace. ``by_paper``: the quotes of one paper are next to each other.
+    """
 
     method: str
     question: ParsedQuestion
     options: MedRagOptions
     passages: Passages
+    by_paper: bool = False
 
     async def events(self, queries: Sequence[str]) -> AsyncGenerator[Event, None]:
         """Search all queries and yield the whole answer; the first query is the question."""
@@ -81,7 +86,7 @@ class Extraction:
         stem = self.question.stem
         sources = [Source(embedded_title(one.passage), one.passage.text) for one in found]
         candidates = await asyncio.to_thread(candidates_of, stem, sources)
-        lines = [one.sentence.line for one in candidates.sentences]
+        lines = [one.compared for one in candidates.sentences]
         scores = await self.passages.compare(stem, lines, gathered.namespaces)
         ranked = tuple(scored(candidates.sentences, scores))
         return _Reading(gathered, tuple(found), ranked, bar_for(scores), candidates.num_found)
@@ -95,6 +100,9 @@ class Extraction:
         if not picked:
             yield from abstention(reading.lack, details, outcome="abstained")
             return
+        if self.by_paper:
+            papers = [reading.passages[one.candidate.source].document.paper for one in picked]
+            picked = [one for _, one in sorted(zip(papers, picked, strict=True), key=lambda p: papers.index(p[0]))]
         quotes = _Quotes(reading.passages, tuple(picked))
         yield from _told(quotes.text)
         told = quotes.text
@@ -144,6 +152,8 @@ class Extraction:
             "choices": list(self.question.choices),
             "namespaces": list(gathered.namespaces),
             "retriever": gathered.retriever,
+            "rankers": list(gathered.rankers),
+            "missing_rankers": list(gathered.missing),
             "retrieval_s": round(gathered.seconds, 4),
         }
 
@@ -201,11 +211,13 @@ class _Quotes:
     @property
     def text(self) -> str:
         numbers = {place: number for number, place in self.numbers.items()}
-        return "\n".join(f"“{plain_marks(one.line)}” [{numbers[one.candidate.source]}]" for one in self.picked)
+        return "\n".join(
+            f"{_about(one)}“{plain_marks(one.line)}” [{numbers[one.candidate.source]}]" for one in self.picked
+        )
 
     @property
     def plain(self) -> str:
-        return " ".join(plain_marks(one.line) for one in self.picked)
+        return " ".join(f"{_about(one)}{plain_marks(one.line)}" for one in self.picked)
 
     @property
     def numbered(self) -> list[Numbered]:
@@ -223,6 +235,11 @@ class _Quotes:
             ]
             records.append(passage_record(found, number=number, sentences=spans))
         return records
+
+
+def _about(one: ScoredSentence) -> str:
+    """Return what a quoted "it" means, before the quote."""
+    return f"{plain_marks(one.candidate.subject)}: " if one.candidate.subject else ""
 
 
 def _told(text: str) -> Iterator[Event]:

@@ -10,10 +10,10 @@ conventional RAG of Xiong G, Jin Q, Wang X, Zhang M, Lu Z, Zhang A, PSB 2025, se
 Its baselines are options: chain of thought (``retrieval`` false), direct answers (``reasoning`` "direct") and
 self-consistency (``samples``).
 
-Differences from the published program: passages are whole, numbered, and in the library's order; the letter of a choice
-is generated under a grammar, after free reasoning of bounded length; the passages that the answer cites are listed;
-without passages, the method abstains; where the model cannot write, or on request, the answer is made of sentences of
-the passages (``extractive``).
+Differences from the published program: passages are whole, numbered, and by default in the library's order; the letter
+of a choice is generated under a grammar, after free reasoning of bounded length; the passages that the answer cites are
+listed; without passages, the method abstains; where the model cannot write, or on request, the answer is made of
+sentences of the passages, chosen by the model (``quoted``) or without it (``extractive``).
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event, EvidenceRead, OptionInvalid, Step, TextDelta, TranscriptDelta
 from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
-from server.methods.medrag.context import Context, build_context, evidence_of
+from server.methods.medrag.context import Context, PassageOrder, build_context, evidence_of
 from server.methods.medrag.extractive import Extraction
 from server.methods.medrag.options import MAX_CONTEXT_TOKENS, MedRagOptions, parse_options, refuse_unread
 from server.methods.medrag.prompts import Prompts
 from server.methods.medrag.question import ParsedQuestion, read_question
+from server.methods.medrag.quoted import Quotation
 from server.methods.medrag.report import Ballot, Closing, Outcome
 from server.methods.shared.generation import Generations, PromptFormatter, answer_limit
 from server.methods.shared.passages import PassageSource
-from server.methods.shared.synthesis import choose_synthesis
+from server.methods.shared.quoted import Quoting
+from server.methods.shared.synthesis import Synthesis, choose_synthesis
 
 # Token counts of separate and joined texts may differ by a few tokens.
 SLACK: Final = 24
@@ -64,26 +66,30 @@ class MedRag:
         self._prompts = Prompts.load()
 
     def check(self, ask: AnswerRequest) -> None:
-        options = parse_options(ask.options)
+        options = parse_options(ask.options, self._lifecycle.card)
         question = read_question(ask.question, options)
         if options.samples > 1 and not question.choices:
             raise OptionInvalid(
                 "arrowhead.samples: only answers to a multiple-choice question can be counted",
                 param="arrowhead.samples",
             )
-        if choose_synthesis(options.synthesis, self.name, self._lifecycle.card) == "extractive":
-            refuse_unread(options)
+        synthesis = self._synthesis(options)
+        if synthesis != "generated":
+            refuse_unread(options, synthesis)
         if options.retrieval:
             self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        options = parse_options(ask.options)
+        options = parse_options(ask.options, self._lifecycle.card)
         question = read_question(ask.question, options)
-        if choose_synthesis(options.synthesis, self.name, self._lifecycle.card) == "extractive":
-            answering = Extraction(self.name, question, options, self._passages.open(ask)).events([question.stem])
-        else:
-            answering = self._generated(ask, question, options)
+        match self._synthesis(options):
+            case "extractive":
+                answering = Extraction(self.name, question, options, self._passages.open(ask)).events([question.stem])
+            case "quoted":
+                answering = self._quoted(ask, question, options)
+            case "generated":
+                answering = self._generated(ask, question, options)
         async with aclosing(answering) as events:
             async for event in events:
                 yield event
@@ -122,8 +128,34 @@ class MedRag:
                     case _:
                         yield event
         closing = Closing(question, outcome.numbered, context.best_first, options.references, outcome.lack, details)
-        for final_event in report.ending(closing, chain, chains.generations.usage) if chain else ():
+        closing = replace(closing, abstains=options.without_passages == "abstain")
+        for final_event in await report.closing_events(closing, chain, chains.generations.usage) if chain else ():
             yield final_event
+
+    async def _quoted(
+        self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions
+    ) -> AsyncGenerator[Event, None]:
+        chains = self._chains(ask, question, options, self._lifecycle.get())
+        gathered = await self._passages.open(ask).find([question.stem], options.passage_query)
+        yield Step(report.searched(gathered))
+        context = await self._context(chains, gathered.lists[0], options)
+        yield report.retrieved([question.stem], context.passages)
+        yield EvidenceRead(evidence_of(context.passages))
+        yield Step(report.read(context))
+        outcome = Outcome(question, options, gathered, context)
+        details = report.details_of(outcome) | {"synthesis": "quoted"}
+        if outcome.must_abstain:
+            for final_event in report.abstention(outcome.lack, details, outcome=outcome.outcome_of_lack):
+                yield final_event
+            return
+        numbered = {number: context.passages[number - 1] for number in context.best_first}
+        quotation = Quotation(question, options, Quoting(chains.generations, chains.layout, chains.params))
+        async with aclosing(quotation.events(numbered, details)) as events:
+            async for event in events:
+                yield event
+
+    def _synthesis(self, options: MedRagOptions) -> Synthesis:
+        return choose_synthesis(options.synthesis, self.name, self._lifecycle.card, quotes=options.quotes)
 
     def _chains(self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions, engine: Engine) -> Chains:
         limit = answer_limit(ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
@@ -139,18 +171,20 @@ class MedRag:
     async def _context(self, chains: Chains, found: Sequence[RankedPassage], options: MedRagOptions) -> Context:
         around = chains.layout.ids(*self._around(chains.question, options))
         room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
-        return await read_passages(chains.generations.engine, found, room, options.context_tokens)
+        return await read_passages(chains.generations.engine, found, room, options.context_tokens, options.order)
 
     def _around(self, question: ParsedQuestion, options: MedRagOptions) -> tuple[str, str]:
         inputs = self._prompts.answering(question, options.reasoning, "-")
         return inputs.system, inputs.user
 
 
-async def read_passages(engine: Engine, found: Sequence[RankedPassage], room: int, limit: int | None) -> Context:
+async def read_passages(
+    engine: Engine, found: Sequence[RankedPassage], room: int, limit: int | None, order: PassageOrder = "library"
+) -> Context:
     """Return the context that fits into ``room`` tokens and into the requested number of tokens."""
     budget = max(0, min(room, MAX_CONTEXT_TOKENS if limit is None else limit))
     tokenizer = engine.tokenizer
-    return await asyncio.to_thread(build_context, found, lambda text: len(tokenizer.encode(text)), budget)
+    return await asyncio.to_thread(build_context, found, lambda text: len(tokenizer.encode(text)), budget, order)
 
 
 def params_of(ask: AnswerRequest, max_tokens: int) -> GenerateParams:

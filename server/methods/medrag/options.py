@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
-from retrieval.corpus.search.ranking import MAX_K, RANKERS, Retriever
+from models.catalog import ModelCard
+from retrieval.corpus.search.ranking import MAX_K, RANKERS, Retriever, is_retriever
 from retrieval.corpus.store.base import is_name
 from server.methods.base import OptionInvalid
+from server.methods.medrag.context import ORDERS, PassageOrder
 from server.methods.shared.choices import MAX_CHOICES, are_choices
 from server.methods.shared.extractive import DEFAULT_SENTENCES, MAX_SENTENCES
 from server.methods.shared.passages import PassageQuery
@@ -39,12 +41,14 @@ class MedRagOptions:
     - ``form``: "auto" for multiple choice where the question lists choices.
     - ``choices``: () reads them from the question.
     - ``k``: number of passages to retrieve; with ``rerank``, that many of them are retained.
-    - ``context_tokens``: None for as many as fit the model's context length.
+    - ``context_tokens``: None for the model's own budget or, without one, as many as fit its context length.
+    - ``order``: that of the passages in the context.
     - ``retrieval``: False for no passages (the paper's baselines).
     - ``samples``: number of voting chains.
     - ``without_passages``: what to do where no passage is found.
     - ``synthesis``: how the answer is made; None for the default of method and model.
-    - ``sentences``: at most so many in an extractive answer.
+    - ``quotes``: True for a quoted answer, False for any other; None for the default of ``synthesis``.
+    - ``sentences``: at most so many in a quoted or extractive answer.
     """
 
     form: Form | Literal["auto"] = "auto"
@@ -54,12 +58,14 @@ class MedRagOptions:
     k: int = 32
     rerank: int = 0
     context_tokens: int | None = None
+    order: PassageOrder = "library"
     reasoning: Reasoning = "chain_of_thought"
     retrieval: bool = True
     samples: int = 1
     without_passages: Without = "abstain"
     references: bool = True
     synthesis: Synthesis | None = None
+    quotes: bool | None = None
     sentences: int = DEFAULT_SENTENCES
 
     @property
@@ -95,17 +101,19 @@ _FLAG: Final = (lambda value: isinstance(value, bool), "true or false")
 _MEDRAG: Final[dict[str, _Rule]] = {
     "form": _one_of("auto", "open", "multiple_choice"),
     "choices": (lambda value: are_choices(value), f"2 to {MAX_CHOICES} different lines of text"),
-    "namespaces": (lambda value: _are_names(value), f"a list of 1 to {_MAX_NAMESPACES} names"),
-    "retriever": _one_of(*RANKERS),
+    "namespaces": (lambda value: are_names(value), f"a list of 1 to {_MAX_NAMESPACES} names"),
+    "retriever": (is_retriever, f"one of {', '.join(RANKERS)}, dense:ENCODER, or a list such as bm25+dense+pes2"),
     "k": _number(1, MAX_K),
     "rerank": _number(0, MAX_K),
     "context_tokens": _number(1, MAX_CONTEXT_TOKENS),
+    "order": _one_of(*ORDERS),
     "reasoning": _one_of("chain_of_thought", "direct"),
     "retrieval": _FLAG,
     "samples": _number(1, MAX_SAMPLES),
     "without_passages": _one_of("abstain", "answer"),
     "references": _FLAG,
     "synthesis": _one_of(*SYNTHESES),
+    "quotes": _FLAG,
     "sentences": _number(1, MAX_SENTENCES),
 }
 _ROUNDS: Final[dict[str, _Rule]] = {
@@ -119,23 +127,27 @@ _ROUNDS: Final[dict[str, _Rule]] = {
 _NOT_ITERATED: Final = ("retrieval", "samples")
 
 
-def parse_options(values: Mapping[str, Any]) -> MedRagOptions:
-    """Return the validated options of a MedRAG request.
+def parse_options(values: Mapping[str, Any], card: ModelCard) -> MedRagOptions:
+    """Return the validated options of a MedRAG request, with the model's defaults.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    return _parsed(MedRagOptions, _MEDRAG, values)
+    return _parsed(MedRagOptions, _MEDRAG, _defaults(card) | dict(values))
 
 
-def parse_iterated(values: Mapping[str, Any]) -> IMedRagOptions:
-    """Return the validated options of an i-MedRAG request.
+def parse_iterated(values: Mapping[str, Any], card: ModelCard) -> IMedRagOptions:
+    """Return the validated options of an i-MedRAG request, with the model's defaults.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
     known = {key: rule for key, rule in _MEDRAG.items() if key not in _NOT_ITERATED} | _ROUNDS
-    return _parsed(IMedRagOptions, known, values)
+    return _parsed(IMedRagOptions, known, _defaults(card) | dict(values))
+
+
+def _defaults(card: ModelCard) -> dict[str, Any]:
+    return {} if card.context_tokens is None else {"context_tokens": card.context_tokens}
 
 
 def _parsed(kind: type[_Options], known: Mapping[str, _Rule], values: Mapping[str, Any]) -> _Options:
@@ -150,23 +162,30 @@ def _parsed(kind: type[_Options], known: Mapping[str, _Rule], values: Mapping[st
     options = kind(**{key: _frozen(value) for key, value in values.items()})
     if options.choices and options.form == "open":
         _refuse("choices", "belong to a multiple_choice question")
+    if (
+        options.quotes is not None
+        and options.synthesis is not None
+        and options.quotes != (options.synthesis == "quoted")
+    ):
+        _refuse("quotes", f"contradicts synthesis {options.synthesis!r}; give one of the two")
     if options.rerank > options.k:
         _refuse("rerank", "keeps some of the k passages found, so it cannot be more")
     return options
 
 
-def refuse_unread(options: MedRagOptions) -> None:
-    """Refuse options of an extractive answer that only a model's answer can have.
+def refuse_unread(options: MedRagOptions, synthesis: Synthesis) -> None:
+    """Refuse options of a quoted or extractive answer that only a freely written answer can have.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
+    answer = f"{'an' if synthesis == 'extractive' else 'a'} {synthesis} answer"
     if not options.retrieval:
-        _refuse("retrieval", "an extractive answer is read from passages, so it cannot be false")
+        _refuse("retrieval", f"{answer} is read from passages, so it cannot be false")
     if options.without_passages == "answer":
-        _refuse("without_passages", "an extractive answer is read from passages; without any it can only abstain")
+        _refuse("without_passages", f"{answer} is read from passages; without any it can only abstain")
     if options.samples > 1:
-        _refuse("samples", "an extractive answer has no chains that could vote")
+        _refuse("samples", f"{answer} has no chains that could vote")
 
 
 def _refuse(key: str, why: str) -> None:
@@ -177,7 +196,7 @@ def _frozen(value: Any) -> Any:
     return tuple(str(one).strip() for one in value) if isinstance(value, list) else value
 
 
-def _are_names(value: Any) -> bool:
+def are_names(value: Any) -> bool:
     if not isinstance(value, list) or not 1 <= len(value) <= _MAX_NAMESPACES:
         return False
     return all(isinstance(name, str) and is_name(name) for name in value)

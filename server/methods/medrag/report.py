@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,14 +10,20 @@ from typing import Any, Final
 
 from models.decoding.types import LoopUsage
 from models.types import REPETITION
+from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import RankedPassage
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chain
-from server.methods.medrag.context import Context, Numbered, numbers_in, passage_record, render, supporting_sentence
+from server.methods.medrag.choice_support import support_of
+from server.methods.medrag.context import Context, Numbered, passage_record, render, supporting_sentence
 from server.methods.medrag.options import MedRagOptions
 from server.methods.medrag.question import ParsedQuestion
+from server.methods.shared.abstentions import says_nothing
+from server.methods.shared.extractive import Source, named_stems, stems_of
+from server.methods.shared.marks import numbers_in
 from server.methods.shared.outcomes import notice, why_cut
 from server.methods.shared.passages import Gathered
+from server.methods.shared.sentences import quoted_line
 
 NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3
@@ -93,7 +100,7 @@ def searched(gathered: Gathered, place: int = 0) -> str:
     found = gathered.lists[place]
     titles = [_marked_title(one) for one in found[:_MAX_TITLES]]
     best = f": {'; '.join(titles)}{' …' if len(found) > _MAX_TITLES else ''}" if titles else ""
-    return f"{counted(len(found), 'passage')} in {listed(gathered.namespaces)} by {gathered.retriever}{best}"
+    return f"{counted(len(found), 'passage')} in {listed(gathered.namespaces)} by {gathered.way}{best}"
 
 
 def _marked_title(found: RankedPassage) -> str:
@@ -131,7 +138,8 @@ class Closing:
     """Hold the data for the end of an answer.
 
     ``passages`` are by number. ``fallback`` lists the numbers of the passages that were read, best first. ``without``
-    is the reason why the answer rests on no passage, "" where it may rest on one.
+    is the reason why the answer rests on no passage, "" where it may rest on one. ``abstains``: a choice that no
+    passage supports is withheld. ``relied`` are the numbers that sub-answers cite.
     """
 
     question: ParsedQuestion
@@ -140,26 +148,37 @@ class Closing:
     references: bool
     without: str
     details: Mapping[str, Any]
+    abstains: bool = True
+    relied: Sequence[int] = ()
 
 
-def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
-    """Yield the events that follow the model's text."""
+async def closing_events(closing: Closing, chain: Chain, usage: LoopUsage) -> list[Event]:
+    """Return the events that follow the model's text.
+
+    Made on a thread, since a choice is compared with every sentence that was read.
+    """
+    return await asyncio.to_thread(lambda: list(_ending(closing, chain, usage)))
+
+
+def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
     question = closing.question
+    basis = _basis(closing, chain)
+    outcome, reason = _judged(closing, chain, basis)
     answer, num_chars = chain.answer.strip(), len(chain.answer)
     if question.choices:
-        answer = question.shown(chain.letter) if chain.letter else answer
+        is_withheld = outcome == "abstained" and chain.letter != ""
+        answer = "" if is_withheld else question.shown(chain.letter) if chain.letter else answer
         num_chars = len(answer)
         yield from [TextDelta(answer)] if answer else ()
-    outcome, reason = _judged(closing, chain)
     if reason:
         note = notice(reason, answer)
         num_chars += len(note.text)
         yield note
-    named = numbers_in(chain.answer) or numbers_in(chain.reasoning)
-    known = [number for number in named if number in closing.passages]
+    named = () if outcome == "abstained" else numbers_in(chain.answer) or numbers_in(chain.reasoning)
+    known = [number for number in named if number in closing.passages] or ([] if outcome == "abstained" else [*basis])
     sources = [Numbered(number, closing.passages[number]) for number in known or closing.fallback]
-    support = {number: supporting_sentence(chain.answer, number, closing.passages[number]) for number in known}
-    is_listed = closing.references and bool(answer)
+    support = {n: basis.get(n) or supporting_sentence(chain.answer, n, closing.passages[n]) for n in known}
+    is_listed = closing.references and bool(answer) and outcome != "abstained"
     text, references = render(sources, bool(known), num_chars, support) if is_listed else ("", ())
     if references:
         yield TextDelta(text, is_ours=True)
@@ -170,10 +189,10 @@ def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
         "reasoning": chain.reasoning,
         "citations": [passage_record(closing.passages[n], number=n, sentence=support[n]) for n in known],
         "cited": known,
-        "unknown_citations": len(named) - len(known),
+        "unknown_citations": sum(number not in closing.passages for number in named),
+        **({"reason": reason} if reason else {}),
+        **({"answer_letter": chain.letter, "supported": bool(basis)} if question.choices else {}),
     }
-    if question.choices:
-        details["answer_letter"] = chain.letter
     yield Done(
         answer=answer or reason,
         finish_reason=chain.finish_reason,
@@ -184,10 +203,34 @@ def ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
     )
 
 
-def _judged(closing: Closing, chain: Chain) -> tuple[AnswerOutcome, str]:
+def _basis(closing: Closing, chain: Chain) -> dict[int, str]:
+    """Return the passages on which a letter rests, with the sentence that supports it, {} for none.
+
+    Either a sentence supports it, or a passage that the model or a sub-answer cites names it: cases need more than one
+    sentence.
+    """
+    question = closing.question
+    if not chain.letter:
+        return {}
+    place = question.letters.index(chain.letter)
+    numbers = [*closing.passages]
+    sources = [Source(embedded_title(one.passage), one.passage.text) for one in closing.passages.values()]
+    support = support_of(question.stem, question.choices, place, sources)
+    if support.holds and support.sentence is not None:
+        return {numbers[support.sentence.source]: quoted_line(support.sentence.sentence.text)}
+    words = named_stems(question.choices[place], question.stem)
+    cited = [n for n in (*numbers_in(chain.reasoning), *closing.relied) if n in closing.passages]
+    return {n: "" for n in cited if words and words <= stems_of(_whole(closing.passages[n]))}
+
+
+def _whole(found: RankedPassage) -> str:
+    return f"{embedded_title(found.passage)} {found.passage.text}"
+
+
+def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[AnswerOutcome, str]:
     """Return the outcome of what the model wrote, and the sentence that tells it, "" for a whole answer.
 
-    A letter is whole, whatever ended its generation.
+    A letter is whole, whatever ended its generation; it rests on the passages of ``basis``.
     """
     choices = closing.question.choices
     # What is not a letter reaches the limit of a letter's tokens.
@@ -197,9 +240,25 @@ def _judged(closing: Closing, chain: Chain) -> tuple[AnswerOutcome, str]:
         return "cut", why_cut(chain.finish_reason, chain.stop_reason)
     if not (chain.letter if choices else chain.answer.strip()):
         return "abstained", _NO_CHOICE if choices else _NO_TEXT
+    covers = "none" if choices else says_nothing(chain.answer)
+    if covers == "whole":
+        return "abstained", closing.without or _read_in_vain(closing)
     if closing.without:
         return "partial", f"Answered without passages. {closing.without}"
-    return "answered", ""
+    if choices and closing.passages and not basis:
+        chosen = closing.question.shown(chain.letter)
+        if closing.abstains:
+            return "abstained", f"No choice is given: nothing that was read supports “{chosen}”, which the model chose."
+        return "partial", "Nothing that was read supports this choice."
+    # The model's own words tell what is missing.
+    return ("partial" if covers == "part" else "answered"), ""
+
+
+def _read_in_vain(closing: Closing) -> str:
+    """Return what was read for an answer that says that nothing in it tells, "" for nothing."""
+    names = closing.details.get("namespaces") or ()
+    where = f" of {listed(names)}" if names else ""
+    return f"Read: {counted(len(closing.passages), 'passage')}{where}." if closing.passages else ""
 
 
 def details_of(outcome: Outcome) -> dict[str, Any]:
@@ -212,6 +271,8 @@ def details_of(outcome: Outcome) -> dict[str, Any]:
         "choices": list(outcome.question.choices),
         "namespaces": list(gathered.namespaces) if gathered else [],
         "retriever": gathered.retriever if gathered else "",
+        "rankers": list(gathered.rankers) if gathered else [],
+        "missing_rankers": list(gathered.missing) if gathered else [],
         "retrieval_s": round(gathered.seconds, 4) if gathered else 0.0,
         **context_record(context),
     }

@@ -91,12 +91,23 @@ def collect(records: Sequence[Mapping[str, Any]], answer: str | None = None) -> 
     read = [one for record in reversed(records) for one in _pages_of(record)]
     if answer is None:
         return [*dict.fromkeys((one.title, one.url) for one in read)][:MAX_REFERENCES]
-    spans = [part.strip() for part in re.split(r"[,;\n]", answer) if part.strip()]
-    spans += [found.text for found in identifiers_in(answer)]
+    return standing(records, answer) or [(one.title, one.url) for one in read[:1]]
+
+
+def standing(records: Sequence[Mapping[str, Any]], text: str, question: str = "") -> list[tuple[str, str]]:
+    """Return (title, address) of the records in which a part of a text stands, those of the latest call first.
+
+    Of several, those that also name an identifier of the question, where there are any.
+    """
+    read = [one for record in reversed(records) for one in _pages_of(record)]
+    spans = [part.strip() for part in re.split(r"[,;\n]", text) if part.strip()]
+    spans += [found.text for found in identifiers_in(text)]
     found = [one for one in read if any(_stands(span, one.text) for span in spans)]
     if not found:
         found = [one for one in read if any(_stands(span.casefold(), one.text.casefold()) for span in spans)]
-    return [*dict.fromkeys((one.title, one.url) for one in found or read[:1])][:MAX_REFERENCES]
+    asked = [one.text.casefold() for one in identifiers_in(question)]
+    named = [one for one in found if any(_stands(name, one.text.casefold()) for name in asked)]
+    return [*dict.fromkeys((one.title, one.url) for one in named or found)][:MAX_REFERENCES]
 
 
 class _ReadRecord(NamedTuple):

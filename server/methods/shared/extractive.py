@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -30,13 +30,18 @@ MAX_COMPARED: Final = 32
 MAX_SENTENCES: Final = 8
 DEFAULT_SENTENCES: Final = 3
 _LONGEST_PASSAGE: Final = 20_000
+# A title of so few words names what its passage is about; "it" in the passage then means this.
+_MAX_SUBJECT_WORDS: Final = 4
+_REFERRING: Final = re.compile(
+    r"\b(?:(?P<own>its|their)|it|they|them)\b(?! (?:is|was) (?:known|likely|possible|clear|that))"
+)
 # Sentences that share more of their words than this say the same.
 _SAME: Final = 0.6
 # Words that ask for an answer and are no part of it.
 _ASKING: Final = frozenset(
     re.findall(r"\w+", "list name give describe explain define tell summarize summarise mention please")
 )
-_NEGATED: Final = re.compile(
+NEGATED: Final = re.compile(
     r"\b(?:not|no|nor|never|neither|without|cannot|except|lacks?|lacking|fail(?:s|ed)?|unlike|rather than|instead of|"
     r"contraindicated)\b|n['’]t\b",
     re.IGNORECASE,
@@ -79,12 +84,24 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Hold a sentence with its lexical feature; ``source`` is the index of its passage."""
+    """Hold a sentence with its lexical feature; ``source`` is the index of its passage.
+
+    ``subject`` is what a pronoun in it means, "" where the sentence has none or names it itself.
+    """
 
     sentence: Sentence
     source: int
     covered: float
     stems: frozenset[str]
+    subject: str = ""
+
+    @property
+    def compared(self) -> str:
+        """Return the sentence as it is compared with a question: with its subject in place of the first pronoun."""
+        line = self.sentence.line
+        if not self.subject:
+            return line
+        return _REFERRING.sub(lambda it: f"{self.subject}{chr(39) + 's' if it['own'] else ''}", line, count=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +126,22 @@ class Candidates:
 
 
 def stems_of(text: str) -> frozenset[str]:
-    return frozenset(_stem(term) for term in index_terms(text))
+    return frozenset(stemmed(text))
+
+
+def stemmed(text: str) -> list[str]:
+    """Return the stem of each term of a text, repeated ones as well, in no particular order."""
+    return [stem_of(term) for term in index_terms(text)]
 
 
 def question_stems(question: str) -> tuple[str, ...]:
     """Return the stems of the question's content words, each once."""
     terms = [term for term in query_terms(question) if term not in _ASKING] or query_terms(question)
-    return tuple(dict.fromkeys(_stem(term) for term in terms))
+    return tuple(dict.fromkeys(stem_of(term) for term in terms))
 
 
 @lru_cache(maxsize=2**15)
-def _stem(term: str) -> str:
+def stem_of(term: str) -> str:
     """Return a word without its ending: inhibits, inhibited, inhibition and inhibitor are one."""
     if not term.isalpha():
         return term
@@ -127,19 +149,45 @@ def _stem(term: str) -> str:
     return term[: found.start()] if found else term
 
 
-def candidates_of(question: str, sources: Sequence[Source]) -> Candidates:
-    """Return the sentences that have most of the question's words, or stand in the best passages."""
+def candidates_of(question: str, sources: Sequence[Source], *, with_titles: bool = False) -> Candidates:
+    """Return the sentences that have most of the question's words, or stand in the best passages.
+
+    ``with_titles``: the words of a passage's title count for each of its sentences, as in an abstract, whose sentences
+    seldom name their subject again.
+    """
     asked = question_stems(question)
     split = [(place, s) for place, one in enumerate(sources) for s in split_sentences(one.text[:_LONGEST_PASSAGE])]
-    stems = [stems_of(sentence.text) for _, sentence in split]
-    weights = _rarity(asked, stems)
-    for kind in {_stem(term) for found in _KIND_ASKED.findall(question) for term in query_terms(found)} & set(weights):
+    own = [stems_of(sentence.text) for _, sentence in split]
+    titles = [stems_of(one.title) for one in sources]
+    meant = [subject_of(sentence, sources[place]) for place, sentence in split]
+    stems = [
+        words | titles[place] if with_titles or subject else words
+        for (place, _), words, subject in zip(split, own, meant, strict=True)
+    ]
+    weights = rarity(asked, stems)
+    for kind in {stem_of(term) for found in _KIND_ASKED.findall(question) for term in query_terms(found)} & set(
+        weights
+    ):
         weights[kind] *= _KIND_WEIGHT
     distinct: dict[str, Candidate] = {}
-    for (place, sentence), words in zip(split, stems, strict=True):
-        distinct.setdefault(sentence.line, Candidate(sentence, place, _share(asked, words, weights), words))
+    for (place, sentence), words, alone, subject in zip(split, stems, own, meant, strict=True):
+        one = Candidate(sentence, place, share_of(asked, words, weights), alone, subject)
+        distinct.setdefault(sentence.line, one)
     best = sorted(distinct.values(), key=lambda one: -(one.covered + 0.5 / (1 + one.source)))
     return Candidates(tuple(best[:MAX_COMPARED]), len(split))
+
+
+def subject_of(sentence: Sentence, source: Source) -> str:
+    """Return the title of a passage where a pronoun of its sentence means it, "" otherwise.
+
+    The first sentence of a passage refers to nothing before it, and a sentence with the title's words means itself.
+    """
+    if not sentence.start or not _REFERRING.search(sentence.line):
+        return ""
+    title = " ".join(source.title.partition(" -- ")[0].split())
+    words = stems_of(title)
+    is_name = bool(words) and len(title.split()) <= _MAX_SUBJECT_WORDS
+    return title if is_name and not words & stems_of(sentence.text) else ""
 
 
 def scored(
@@ -189,14 +237,14 @@ def supported_choice(stem: str, choices: Sequence[str], ranked: Sequence[ScoredS
 
     A question that is negated itself ("which is NOT") asks for what sentences do not say.
     """
-    if _NEGATED.search(stem):
+    if NEGATED.search(stem):
         return ChoiceSupport(reason="The question asks for what does not hold, which no sentence can support.")
     above = [one for one in ranked if one.score >= bar]
     if not above:
         return ChoiceSupport()
-    named = [_named(choice, stem) for choice in choices]
+    named = [named_stems(choice, stem) for choice in choices]
     for one in above:
-        if _NEGATED.search(one.line):
+        if NEGATED.search(one.line):
             continue
         places = [place for place, words in enumerate(named) if words and words <= one.candidate.stems]
         # "Type 2 diabetes" also has all words of the choice "diabetes".
@@ -206,19 +254,21 @@ def supported_choice(stem: str, choices: Sequence[str], ranked: Sequence[ScoredS
     return ChoiceSupport(reason="No sentence that fits the question names exactly one of the choices.")
 
 
-def _named(choice: str, stem: str) -> frozenset[str]:
+def named_stems(choice: str, stem: str) -> frozenset[str]:
     """Return the stems by which a sentence names the choice; without those of the stem, where others are left."""
-    words = frozenset(_stem(term) for term in query_terms(choice))
+    words = frozenset(stem_of(term) for term in query_terms(choice))
     return words - frozenset(question_stems(stem)) or words
 
 
-def _rarity(asked: Sequence[str], stems: Sequence[frozenset[str]]) -> dict[str, float]:
+def rarity(asked: Sequence[str], stems: Sequence[frozenset[str]]) -> dict[str, float]:
+    """Return the weight (idf) of each asked stem by how many of the texts have it."""
     counts = Counter(word for words in stems for word in words.intersection(asked))
     number = len(stems)
     return {word: math.log(1 + (number + _FEW) / (counts[word] + 1)) for word in asked}
 
 
-def _share(asked: Iterable[str], words: frozenset[str], weights: Mapping[str, float]) -> float:
+def share_of(asked: Iterable[str], words: Container[str], weights: Mapping[str, float]) -> float:
+    """Return which share of the asked stems the words have, by weight."""
     whole = sum(weights.values())
     return sum(weights[word] for word in asked if word in words) / whole if whole else 0.0
 

@@ -144,6 +144,14 @@ class PromptFormatter:
             return self._begun(ids, prefix) if prefix else ids
         return plain_ids(self.engine, f"{system}\n\n{user}\n\n{prefix}")
 
+    def opening(self, text: str) -> str:
+        """Return how an answer begins that is written under a grammar of the whole output, "" where nothing is needed.
+
+        A base model continues it. To a model that thinks first it says that thinking has ended: the grammar has no room
+        for thoughts.
+        """
+        return "" if self.is_chat and self.engine.tokenizer.thinking is None else text
+
     def _begun(self, ids: list[int], prefix: str) -> list[int]:
         """Return the prompt with the beginning of the answer, before which thinking has ended."""
         tokenizer = self.engine.tokenizer

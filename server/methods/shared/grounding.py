@@ -6,12 +6,13 @@ The check is lexical: it finds names and numbers that the model made up, not wro
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
 from server.methods.base import (
+    AnswerOutcome,
     AnswerRequest,
     Done,
     Event,
@@ -21,17 +22,25 @@ from server.methods.base import (
     Method,
     OptionInvalid,
     Reference,
+    Step,
     TextDelta,
     TranscriptDelta,
 )
+from server.methods.shared.generation import add_usage
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 from server.methods.shared.outcomes import notice
+from server.methods.shared.rewriting import FirstAnswer, Rewriter
 
 MARK: Final = " [unverified]"
 # No identifier has more words than this: a number, its unit and what stands before both.
 _OPEN_WORDS: Final = 4
 _WORD: Final = re.compile(r"\S+")
 _MAX_NAMED: Final = 5
+_MARKER: Final = re.compile(r" ?\[\d{1,3}\]")
+_SECOND: Final = (
+    "Written a second time, as the first answer had identifiers that stand neither in what was read nor in the "
+    "question: compare it with the sources."
+)
 
 
 class AnswerMarker:
@@ -143,6 +152,12 @@ class AnswerChecker:
             case _:
                 yield event
 
+    def grounding_of(self, text: str) -> Grounding:
+        """Check another text against the same evidence."""
+        checked = {found.text: self._evidence.has(found) for found in identifiers_in(text)}
+        unsupported = tuple(word for word, is_supported in checked.items() if not is_supported)
+        return Grounding(len(checked), len(checked) - len(unsupported), unsupported)
+
     def _rest(self) -> Iterator[Event]:
         """Yield what was withheld, and a note on identifiers that have not been told of."""
         if rest := self._marker.flush():
@@ -160,10 +175,13 @@ class AnswerChecker:
 
 
 def _told(unsupported: tuple[str, ...]) -> str:
-    more = len(unsupported) - _MAX_NAMED
-    named = ", ".join(unsupported[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
     stand = "stands" if len(unsupported) == 1 else "stand"
-    return f"Not verified: {named} {stand} neither in what was read nor in the question."
+    return f"Not verified: {_named(unsupported)} {stand} neither in what was read nor in the question."
+
+
+def _named(unsupported: tuple[str, ...]) -> str:
+    more = len(unsupported) - _MAX_NAMED
+    return ", ".join(unsupported[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 GroundedMode = Literal["marked", "strict"]
@@ -174,11 +192,13 @@ _OPTION: Final = "grounded"
 class GroundedMethod:
     """Wrap a ``Method`` and check the identifiers of its answers.
 
-    The option ``grounded`` is the wrapper's own. With ``strict``, an answer with an unsupported identifier is withheld.
+    The option ``grounded`` is the wrapper's own. With ``strict``, an answer with an unsupported identifier is written
+    once more by ``rewriter``, and withheld where that does not help.
     """
 
-    def __init__(self, inner: Method) -> None:
+    def __init__(self, inner: Method, rewriter: Rewriter | None = None) -> None:
         self._inner = inner
+        self._rewriter = rewriter
         self.name = inner.name
         self.description = inner.description
 
@@ -191,37 +211,118 @@ class GroundedMethod:
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         checker = AnswerChecker(ask)
-        withheld: list[Event] | None = [] if ask.options.get(_OPTION) == "strict" else None
+        strict = _Strict() if ask.options.get(_OPTION) == "strict" else None
         async with aclosing(self._inner.answer(_without_option(ask))) as events:
             async for event in events:
+                if strict is not None:
+                    strict.note(event)
                 for checked in checker.of(event):
-                    if withheld is None:
+                    if strict is None or not strict.holds(checked):
                         yield checked
-                    elif isinstance(checked, Done):
-                        for last in _strict_end(withheld, checked):
-                            yield last
-                    elif isinstance(checked, Evidence) or (
-                        isinstance(checked, TextDelta) and checked.channel == "answer"
-                    ):
-                        withheld.append(checked)
-                    else:
-                        yield checked
+        if strict is None or strict.done is None:
+            return
+        done = strict.done
+        if done.grounding is None or not done.grounding.unsupported:
+            for held in (*strict.checked, done):
+                yield held
+            return
+        async with aclosing(self._again(ask, checker, strict, done)) as ending:
+            async for event in ending:
+                yield event
+
+    async def _again(
+        self, ask: AnswerRequest, checker: AnswerChecker, strict: _Strict, done: Done
+    ) -> AsyncGenerator[Event, None]:
+        """Yield the answer as it is written again, or the reason why none is shown."""
+        unsupported = done.grounding.unsupported if done.grounding else ()
+        usage = done.usage
+        if self._rewriter is not None and strict.outcome in ("answered", "partial"):
+            yield Step(f"written again without {_named(unsupported)}")
+            second = await self._rewriter.rewritten(ask, FirstAnswer(strict.written, unsupported, strict.evidence))
+            usage = add_usage(done.usage, second.usage)
+            grounding = checker.grounding_of(second.text)
+            if second.text and not grounding.unsupported:
+                details = {**done.details, "first_answer": done.answer, "first_unsupported": list(unsupported)}
+                for event in strict.replaced_by(second.text):
+                    yield event
+                # A model that made names up once is no proof that the right ones mean the right thing.
+                answer = _MARKER.sub("", second.text)
+                yield replace(done, answer=answer, usage=usage, outcome="partial", grounding=grounding, details=details)
+                return
+        reason = f"The answer is withheld, as the request wants it strictly grounded. {_told(unsupported)}"
+        yield TextDelta(reason, is_ours=True)
+        details = {**done.details, "abstained": True, "reason": reason, "withheld": done.answer}
+        yield replace(done, answer=reason, outcome="abstained", usage=usage, details=details)
+
+
+@dataclass(slots=True)
+class _Strict:
+    """Hold what a strictly grounded answer shows at its end alone, as it was checked and as it was."""
+
+    checked: list[Event] = field(default_factory=list)
+    plain: list[TextDelta] = field(default_factory=list)
+    references: tuple[Reference, ...] = ()
+    evidence: list[str] = field(default_factory=list)
+    outcome: AnswerOutcome | None = None
+    done: Done | None = None
+
+    def note(self, event: Event) -> None:
+        """Keep an event as the method yields it."""
+        match event:
+            case EvidenceRead(texts=texts):
+                self.evidence += texts
+            case TranscriptDelta(origin="injected", text=text):
+                self.evidence.append(text)
+            case TextDelta(channel="answer"):
+                self.plain.append(event)
+            case Evidence(references=references):
+                self.references += references
+            case Done(outcome=outcome):
+                self.outcome = outcome
+
+    def holds(self, event: Event) -> bool:
+        """Keep a checked event if it belongs to the answer; return whether it does."""
+        match event:
+            case TextDelta(channel="answer") | Evidence():
+                self.checked.append(event)
+                return True
+            case Done():
+                self.done = event
+                return True
+        return False
+
+    @property
+    def _end(self) -> int:
+        """Return how many of the texts end with the model's last one."""
+        return max((place for place, delta in enumerate(self.plain, 1) if not delta.is_ours), default=0)
+
+    @property
+    def written(self) -> str:
+        return "".join(delta.text for delta in self.plain[: self._end] if not delta.is_ours)
+
+    def replaced_by(self, text: str) -> Iterator[Event]:
+        """Yield another text in place of the model's, with what followed it, such as the list of sources."""
+        note = notice(_SECOND, text)
+        yield TextDelta(text)
+        yield note
+        yield from self.plain[self._end :]
+        before = sum(len(delta.text) for delta in self.plain[: self._end])
+        shift = len(text) + len(note.text) - before
+        if self.references:
+            yield Evidence(tuple(_shifted(one, before, shift, text) for one in self.references))
+
+
+def _shifted(reference: Reference, before: int, shift: int, text: str) -> Reference:
+    """Return a reference whose marker stood below the text, or in it, at its new place; (0, 0) where it has none."""
+    if reference.end and reference.start >= before:
+        return replace(reference, start=reference.start + shift, end=reference.end + shift)
+    marker = f"[{reference.number}]"
+    start = text.find(marker)
+    return replace(reference, start=max(0, start), end=start + len(marker) if start >= 0 else 0)
 
 
 def _without_option(ask: AnswerRequest) -> AnswerRequest:
     return replace(ask, options={name: value for name, value in ask.options.items() if name != _OPTION})
-
-
-def _strict_end(withheld: Sequence[Event], done: Done) -> Iterator[Event]:
-    """Yield the withheld answer, or the reason why it is not shown."""
-    if done.grounding is None or not done.grounding.unsupported:
-        yield from withheld
-        yield done
-        return
-    reason = f"The answer is withheld, as the request wants it strictly grounded. {_told(done.grounding.unsupported)}"
-    yield TextDelta(reason, is_ours=True)
-    details = {**done.details, "abstained": True, "reason": reason, "withheld": done.answer}
-    yield replace(done, answer=reason, outcome="abstained", details=details)
 
 
 def grounding_record(grounding: Grounding) -> Mapping[str, object]:

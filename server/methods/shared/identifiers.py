@@ -54,7 +54,7 @@ _EVERYDAY_TEXT: Final = (
     "FOR ALL NONE NOTE ANSWER TRUE FALSE HGNC HGVS GRCH38 GRCH37 HG38 HG19 COVID-19 SARS-COV-2 B12 H2O "
     "CO2"
 )
-_EVERYDAY: Final = frozenset(_EVERYDAY_TEXT.split())
+EVERYDAY: Final = frozenset(_EVERYDAY_TEXT.split())
 _DASHES: Final = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
 _THOUSANDS: Final = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
 _CHROMOSOMES: Final = re.compile(
@@ -98,7 +98,7 @@ def identifiers_in(text: str) -> Iterator[Identifier]:
 def _is_checked(kind: str, word: str) -> bool:
     if kind == "symbol":
         is_symbol = _SYMBOL.fullmatch(word) is not None and not _ROMAN.fullmatch(word)
-        return is_symbol and word.upper() not in _EVERYDAY
+        return is_symbol and word.upper() not in EVERYDAY
     if kind == "number" and word.isdecimal():
         return int(word) > _MAX_SMALL if len(word) < 9 else True
     return True

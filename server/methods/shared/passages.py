@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from retrieval.corpus.search.ranking import RankedPassage, Retriever
+from retrieval.corpus.search.ranking import RRF_4, RankedPassage, Retriever
 from server.methods.base import AnswerRequest
 
 
@@ -29,12 +29,23 @@ class Gathered:
     """Hold the results of a search.
 
     ``lists`` has the passages of each query, best first. Empty ``namespaces`` means that the request may read none.
+    ``rankers`` are the rankings that were fused; ``missing`` those of the paper that ``rrf-4`` lacks here.
     """
 
     namespaces: tuple[str, ...]
     retriever: str
     lists: tuple[tuple[RankedPassage, ...], ...]
     seconds: float = 0.0
+    rankers: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def way(self) -> str:
+        """Return the retriever, of ``rrf-4`` with what it fused and what it lacks."""
+        if self.retriever != RRF_4:
+            return self.retriever
+        lacking = f"; of the paper's four {', '.join(self.missing)} missing" if self.missing else ""
+        return f"{self.retriever} ({', '.join(self.rankers)}{lacking})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,25 @@ _ITEM: Final = r"(?:[•▪●◦*–-]|\d{1,2}[.)]|\(?[a-z]\))[ \t]+(?=\S)"
 _BLOCK: Final = re.compile(rf"\n[ \t]*\n\s*(?:{_ITEM})?|\n[ \t]*{_ITEM}")
 # An end of a sentence: its sign, marks that close it, white space, then what can begin one.
 _END: Final = re.compile(r"[.?!]+[\"'”’)\]]*(?:\[\d[\d,;– -]{0,20}\])?(\s+)(?=[\"'“‘(\[]*[A-ZΑ-ΩÀ-Þ0-9])")
+# Of a text that is stored in small letters throughout, as some corpora are.
+_END_SMALL: Final = re.compile(r"[.?!]+[\"'”’)\]]*(?:\[\d[\d,;– -]{0,20}\])?(\s+)(?=[\"'“‘(\[]*\w)")
+_CAPITAL: Final = re.compile(r"[A-ZΑ-ΩÀ-Þ]")
+_CHARS_PER_CAPITAL: Final = 500  # ordinary text has one in thirty or so
 _SEMICOLON: Final = re.compile(r";\s+")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
+# Brackets number passages in answers, so a text's own numbers in brackets get parentheses.
+_NUMBERED: Final = re.compile(r"\[(\s*\d[\d\s,;–-]*)\]")
+# A sentence with one of these is quoted whole: a clause of it alone could mean something else.
+_TURNING: Final = re.compile(
+    r"\b(?:not|no|nor|never|neither|none|without|cannot|except|excluding|lacks?|lacking|fail(?:s|ed)?|unlike|rather|"
+    r"instead|contraindicated|avoid(?:ed|s)?|if|unless|until|when|while|whereas|although|though|however|but|only|"
+    r"either|both|than|former|latter|respectively)\b|n['’]t\b|:",
+    re.IGNORECASE,
+)
+_CLAUSE: Final = re.compile(r";\s+(?=[\w(])")
+_MIN_CLAUSE_WORDS: Final = 5
+_FIRST_WORD: Final = re.compile(r"[^\W\d_]+(?=[\s,;])")
+_SIGN: Final = re.compile(r"[.?!][\"'”’)\]]*$")
 _LAST_WORD: Final = re.compile(r"(?:^|[\s(\[\"'“])([^\s(\[\"'“]{1,12})$")
 _ABBREVIATIONS: Final = frozenset(
     re.findall(
@@ -47,12 +64,62 @@ class Sentence:
 
 def split_sentences(text: str) -> list[Sentence]:
     """Return the sentences in their order, without fragments of fewer than three words; never raises."""
+    ends = _END_SMALL if len(_CAPITAL.findall(text)) * _CHARS_PER_CAPITAL < len(text) else _END
     return [
         Sentence(text[low:high], low, high)
         for begin, end in _blocks(text)
-        for low, high in _pieces(text, begin, end)
+        for low, high in _pieces(text, (begin, end), ends)
         if high - low <= MAX_SENTENCE and _has_words(text, low, high)
     ]
+
+
+def split_clauses(text: str) -> list[Sentence]:
+    """Return what can be quoted on its own, in order: each sentence, and the clauses that semicolons join in it.
+
+    A passage may begin or end within a sentence: a first one that begins with a small word, and a last one without the
+    sign that ends the one before it, are left out.
+
+    A sentence that denies, opposes, lists or sets a condition anywhere has no clauses of its own: without the part
+    before it, or after it, a clause could turn into its opposite.
+    """
+    sentences = split_sentences(text)
+    whole = (one for place, one in enumerate(sentences) if _is_whole(one, place, sentences))
+    return [piece for sentence in whole for piece in (sentence, *_clauses(sentence))]
+
+
+def _is_whole(sentence: Sentence, place: int, sentences: list[Sentence]) -> bool:
+    """Return whether a sentence is no rest of one that the passage's beginning or end has cut."""
+    first = _FIRST_WORD.match(sentence.text)
+    if place == 0 and first is not None and first[0].islower():
+        return False
+    is_last = 0 < place == len(sentences) - 1
+    return not (is_last and _SIGN.search(sentences[place - 1].text) and not _SIGN.search(sentence.text))
+
+
+def _clauses(sentence: Sentence) -> list[Sentence]:
+    breaks = list(_CLAUSE.finditer(sentence.text))
+    if not breaks or _TURNING.search(sentence.text):
+        return []
+    starts = [0, *(found.end() for found in breaks)]
+    ends = [*(found.start() for found in breaks), len(sentence.text)]
+    pieces = [(low, high) for low, high in zip(starts, ends, strict=True)]
+    if any(len(_WORD.findall(sentence.text, low, high)) < _MIN_CLAUSE_WORDS for low, high in pieces):
+        return []
+    return [Sentence(sentence.text[a:b], sentence.start + a, sentence.start + b) for a, b in pieces]
+
+
+def plain_marks(text: str) -> str:
+    """Return a quote whose own numbers in brackets are in parentheses: in answers, brackets number passages."""
+    return _NUMBERED.sub(r"(\1)", text)
+
+
+def quoted_line(text: str) -> str:
+    """Return a passage's text as it is quoted: on one line, without marks of its own and what cannot be seen.
+
+    Soft hyphens, marks of writing direction and control characters are left out.
+    """
+    seen = "".join(char if char.isprintable() or char.isspace() else "" for char in text)
+    return plain_marks(" ".join(seen.split()))
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int]]:
@@ -63,9 +130,9 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
     yield begin, len(text)
 
 
-def _pieces(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    low = begin
-    for found in _END.finditer(text, begin, end):
+def _pieces(text: str, block: tuple[int, int], ends: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    low, end = block
+    for found in ends.finditer(text, low, end):
         if _ends(text, low, found):
             yield from _cut(text, low, found.start(1))
             low = found.end()

@@ -9,27 +9,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
-from models.catalog import ModelCard
+from models.catalog import CHAT, ModelCard
 from server.methods.base import OptionInvalid
 
 Synthesis = Literal["generated", "quoted", "extractive"]
 SYNTHESES: Final[tuple[Synthesis, ...]] = get_args(Synthesis)
-_GENERATED: Final[tuple[Synthesis, ...]] = ("generated",)
-# What each method has beside generated answers.
+# The methods that have quoted answers, and what each has without a model.
+_QUOTED: Final = frozenset({"medrag", "i-medrag", "clinfo", "weiseeule"})
 _FURTHER: Final[Mapping[str, tuple[Synthesis, ...]]] = {
     "kg-rag": ("extractive",),
     "medrag": ("extractive",),
     "i-medrag": ("extractive",),
+    "clinfo": ("extractive",),
+    "weiseeule": ("extractive",),
 }
+
+
+def chats(card: ModelCard) -> bool:
+    """Return whether the plain model answers messages: one trained for methods alone writes nothing of use."""
+    return card.writes(CHAT)
+
+
+def unable_to_chat(card: ModelCard) -> str:
+    """Return the sentence that says so, and what to ask instead."""
+    method = next(iter(card.trained_for or ()), "medrag")
+    return (
+        f"{card.name} was not trained to chat; ask a method, as {card.name}:{method}, or serve a model that chats, "
+        "with --model or model.name. /v1/completions continues any text with it"
+    )
 
 
 def served_syntheses(method: str, card: ModelCard) -> tuple[Synthesis, ...]:
     """Return the ways that work with this model, the default first; () where the method cannot be served with it."""
-    return (*(_GENERATED if card.writes(method) else ()), *_FURTHER.get(method, ()))
+    written: tuple[Synthesis, ...] = ()
+    if card.writes(method):
+        quoted: tuple[Synthesis, ...] = ("quoted",) if method in _QUOTED else ()
+        # A model whose card says that it quotes reliably does so by default.
+        written = (*quoted, "generated") if card.quotes else ("generated", *quoted)
+    return (*written, *_FURTHER.get(method, ()))
 
 
-def choose_synthesis(asked: Synthesis | None, method: str, card: ModelCard) -> Synthesis:
-    """Return the way of one answer, None being the default.
+def choose_synthesis(asked: Synthesis | None, method: str, card: ModelCard, *, quotes: bool | None = None) -> Synthesis:
+    """Return the way of one answer, None being the default; ``quotes`` False leaves out the quoted one.
 
     Raises:
         OptionInvalid: it does not work with this method or model; the message says what to do.
@@ -37,19 +58,23 @@ def choose_synthesis(asked: Synthesis | None, method: str, card: ModelCard) -> S
     served = served_syntheses(method, card)
     if not served:
         raise OptionInvalid(unable(method, card), param="model")
+    name = "arrowhead.quotes" if quotes and asked is None else "arrowhead.synthesis"
+    if quotes:
+        asked = "quoted"
     if asked is None:
-        return served[0]
+        return next(way for way in served if way != "quoted" or quotes is not False)
     if asked in served:
         return asked
     ways = " or ".join(served)
-    why = unable(method, card) if asked == "generated" else f"{method} does not serve {asked!r} yet"
-    raise OptionInvalid(f"arrowhead.synthesis: {why}; ask for {ways}", param="arrowhead.synthesis")
+    is_served = asked == "generated" or (asked == "quoted" and method in _QUOTED)
+    why = unable(method, card) if is_served else f"{method} does not serve {asked!r} yet"
+    raise OptionInvalid(f"{name}: {why}; ask for {ways}", param=name)
 
 
 def unable(method: str, card: ModelCard) -> str:
     """Return the sentence that names the model's lack and the remedy."""
-    able = ", ".join(card.trained_for)
+    able = f", but for {', '.join(card.trained_for)} alone" if card.trained_for else ""
     return (
-        f"{card.name} was not trained to write answers of {method}, but for {able} alone; "
+        f"{card.name} was not trained to write answers of {method}{able}; "
         "serve a model that can, with --model or model.name"
     )

@@ -132,7 +132,8 @@ def test_what_is_copied_is_there_and_reaches_the_builder(dockerfile: list[Instru
 def test_versions_of_the_image_are_those_of_the_project() -> None:
     """A pin that was changed in pyproject.toml alone would not be what is built."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["gpu"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["gpu"], *extras["postgres"]]
     fixed = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "deploy" / "constraints.txt").read_text(), re.MULTILINE))
     pins = dict(line.split("==") for line in wanted if "==" in line)
 

@@ -79,7 +79,7 @@ def test_the_wheel_has_the_command(installed: Path) -> None:
     """``arrowhead`` starts at the function that pyproject.toml names."""
     (entry,) = installed.glob("arrowhead-*.dist-info/entry_points.txt")
 
-    assert "arrowhead = server.cli.main:main" in entry.read_text()
+    assert "arrowhead = server.__main__:run" in entry.read_text()
 
 
 def _digest(path: Path) -> str:

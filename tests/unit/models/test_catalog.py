@@ -17,6 +17,7 @@ from models.catalog import (
     derive_served_name,
     has_weights,
     load_catalog,
+    with_adapter,
 )
 from models.errors import ModelNotFound
 
@@ -39,6 +40,10 @@ def make_model(directory: Path, *, context: int = 2048, chat: bool = False) -> P
         ("google/gemma-2-9b-it", "gemma-2-9b"),
         ("Qwen/Qwen3-8B", "qwen3-8b"),
         ("/models/My Model:v2/", "my-model-v2"),
+        ("/models/SmolLM2-135M-Instruct.Q4_1.gguf", "smollm2-135m"),
+        ("Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf", "llama-3.1-8b"),
+        ("qwen2.5-7b-instruct-fp16.gguf", "qwen2.5-7b"),
+        ("Qwen3-8B-IQ2_XS.gguf", "qwen3-8b"),
     ],
 )
 def test_friendly_name_is_short_and_can_stand_before_a_colon(source: str, name: str) -> None:
@@ -144,3 +149,59 @@ def test_a_model_directory_may_say_what_it_was_trained_for(tmp_path: Path) -> No
     (tmp_path / "arrowhead.json").write_text('{"trained_for": "medrag"}')
     with pytest.raises(ModelNotFound, match="trained_for is a list"):
         card_from_request(ModelRequest(source=str(tmp_path)))
+    (tmp_path / "arrowhead.json").write_text('{"quotes": true}')
+    assert card_from_request(ModelRequest(source=str(tmp_path))).quotes and not general.quotes
+    (tmp_path / "arrowhead.json").write_text('{"quotes": "yes"}')
+    with pytest.raises(ModelNotFound, match="quotes is true or false"):
+        card_from_request(ModelRequest(source=str(tmp_path)))
+
+
+def _adapter(folder: Path, **facts: object) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text("{}")
+    (folder / "adapter_model.safetensors").write_bytes(b"lora")
+    if facts:
+        (folder / "arrowhead.json").write_text(json.dumps(facts))
+    return folder
+
+
+def test_an_adapter_says_what_the_model_can_do_with_it(tmp_path: Path) -> None:
+    """Its own facts replace the model's; without any, the model is taken for what it was."""
+    card = ModelCard(name="m", source="x", gguf_sha256="a" * 64, trained_for=(), genegpt_mask="full")
+    told = with_adapter(card, _adapter(tmp_path / "told", trained_for=["medrag"], genegpt_mask="000000"))
+    assert (told.trained_for, told.genegpt_mask, told.adapter) == (("medrag",), "000000", tmp_path / "told")
+    silent = with_adapter(card, _adapter(tmp_path / "silent"))
+    assert (silent.trained_for, silent.genegpt_mask) == ((), "full") and "silent" in silent.description
+    with pytest.raises(ModelNotFound, match="trained over other weights than those of m"):
+        with_adapter(card, _adapter(tmp_path / "other", base_gguf_sha256="b" * 64))
+    with pytest.raises(ModelNotFound, match=r"holds no LoRA adapter: it needs adapter_config\.json and"):
+        with_adapter(card, tmp_path)
+
+
+def test_a_damaged_adapter_is_found(tmp_path: Path) -> None:
+    good = hashlib.sha256(b"lora").hexdigest()
+    folder = _adapter(tmp_path / "a", weights_sha256={"adapter_model.safetensors": good})
+    card = with_adapter(ModelCard(name="m", source="x"), folder)
+    card.verify_weights()
+    (folder / "adapter_model.safetensors").write_bytes(b"lorb")
+    with pytest.raises(ModelNotFound, match=r"adapter_model\.safetensors is damaged"):
+        card.verify_weights()
+
+
+def test_a_shipped_adapter_is_loaded_where_it_is_present(tmp_path: Path) -> None:
+    """The first one that is; a model without one is served as it is."""
+    tiny = make_model(tmp_path / "tiny")
+    folders = (tmp_path / "absent", _adapter(tmp_path / "here", trained_for=["medrag"]))
+    card = load_catalog(embedded_dir=tiny, adapters={EMBEDDED_NAME: folders})[EMBEDDED_NAME]
+    assert (card.adapter, card.trained_for) == (folders[1], ("medrag",))
+    assert load_catalog(embedded_dir=tiny, adapters={})[EMBEDDED_NAME].adapter is None
+
+
+def test_a_shipped_adapter_that_suffices_for_no_method_is_left_out(tmp_path: Path) -> None:
+    """It can still be named; one that does not say what it was trained for is loaded."""
+    tiny = make_model(tmp_path / "tiny")
+    unready = _adapter(tmp_path / "unready", trained_for=[])
+    silent = _adapter(tmp_path / "silent", description="says nothing")
+    for folders, loaded in (((unready,), None), ((unready, silent), silent)):
+        card = load_catalog(embedded_dir=tiny, adapters={EMBEDDED_NAME: folders})[EMBEDDED_NAME]
+        assert card.adapter == loaded

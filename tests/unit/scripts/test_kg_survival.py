@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from scripts.evals.graph_files import EdgeFile
-from scripts.evals.kg.survival import asked_of
+from scripts.evals.kg.survival import asked_of, stripped
 
 
 def edge(disease: str, predicate: str, kind: str, target: str) -> dict[str, object]:
@@ -61,3 +61,16 @@ def test_a_question_counts_where_both_edges_are_there(tmp_path: Path) -> None:
     assert [one is not None and one.answerable for one in found] == [True, False]
     assert found[0] is not None and len(found[0].gathered.mentions) == 2
     assert asked_of({**question("x", "y"), "disease_1": "?", "disease_2": "?"}, edges) is None
+
+
+def test_edges_without_provenance_are_read(tmp_path: Path) -> None:
+    """Some of SPOKE's kept edges have null for sources and attributes."""
+    path = tmp_path / "edges.jsonl"
+    path.write_text(json.dumps({**edge("zoster", "associates", "Gene", "TERT"), "provenance": None, "evidence": None}))
+    around = EdgeFile(path).neighbourhood("zoster")
+    assert around is not None and around.statements[0].edge.provenance == ()
+
+
+def test_a_stripped_question_has_no_list() -> None:
+    """What is left ends with the question."""
+    assert stripped({"text": "Which Gene? Given list is: A, B"})["text"] == "Which Gene?"

@@ -15,6 +15,8 @@ ROOT = Path(__file__).parents[3]
 TOOL = """#!/usr/bin/env bash
 echo "$(basename "$0")${*:+ $*}" | head -1 >>"$LOG"
 """
+WORKERS = min(4, len(os.sched_getaffinity(0)))
+EVERY_TEST = f"python -m pytest -n {WORKERS} --dist loadfile"
 LINT = ["ruff format --check server retrieval models scripts tests", "ruff check server retrieval models scripts tests"]
 
 
@@ -32,7 +34,7 @@ class Checkout:
         (root / "tests" / "unit" / "models" / "test_types.py").touch()
         programs = [f".venv/bin/{tool}" for tool in ("python", "ruff", "mypy", "lint-imports")]
         # System packages are no matter of this test: the script finds them there.
-        for program in (*programs, "bin/blastn", "bin/chromium"):
+        for program in (*programs, "bin/blastn", "bin/chromium", "bin/tesseract"):
             path = root / program
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(TOOL)
@@ -62,8 +64,8 @@ def checkout(tmp_path: Path) -> Checkout:
 @pytest.mark.parametrize(
     ("arguments", "ran"),
     [
-        ((), [*LINT, "mypy", "lint-imports", "python -m pytest"]),
-        (("all",), [*LINT, "mypy", "lint-imports", "python -m pytest"]),
+        ((), [*LINT, "mypy", "lint-imports", EVERY_TEST]),
+        (("all",), [*LINT, "mypy", "lint-imports", EVERY_TEST]),
         (("lint",), LINT),
         (("types",), ["mypy"]),
         (("imports",), ["lint-imports"]),
@@ -90,7 +92,8 @@ def test_the_help_names_every_check_and_runs_none(checkout: Checkout) -> None:
 
     named = re.findall(r"^  \./scripts/test (\w+)", done.stdout, re.MULTILINE)
     assert (done.returncode, found, checkout.log.read_text()) == (0, [], "")
-    assert [name for name in named if name.islower()] == ["all", "lint", "types", "imports", "unit", "contract", "http"]
+    checks = ["all", "lint", "types", "imports", "unit", "contract", "http", "browser"]
+    assert [name for name in named if name.islower()] == checks
 
 
 @pytest.mark.parametrize("arguments", [("lnit",), ("units", "models"), ("lint", "server"), ("all", "-x")])

@@ -301,6 +301,12 @@ async def test_namespaces_and_jobs_of_another_key_are_as_if_they_were_not_there(
     (found,) = (await site.json("POST", "/v1/search", "anna", {"query": "zebras", "namespaces": ["annas"]}))[1]["data"]
     calls = [
         ("GET", "/v1/namespaces/annas", {}),
+        ("GET", "/v1/namespaces/annas/documents", {}),
+        ("GET", "/v1/namespaces/annas/documents/x", {}),
+        ("DELETE", "/v1/namespaces/annas/documents/x", {}),
+        ("GET", "/v1/namespaces/annas/documents/x/file", {}),
+        ("GET", "/v1/namespaces/annas/documents/x/pages/1.png", {}),
+        ("GET", "/v1/namespaces/annas/documents/x/pages/1/text", {}),
         ("GET", f"/v1/passages/annas/{found['id']}", {}),
         ("POST", "/v1/search", {"query": "zebras", "namespaces": ["annas"]}),
         ("POST", "/v1/search", {"query": "zebras", "namespaces": ["common", "annas"]}),
@@ -314,7 +320,7 @@ async def test_namespaces_and_jobs_of_another_key_are_as_if_they_were_not_there(
         ("DELETE", "/v1/namespaces/annas", {}),
     ]
     named = {path.replace("x", "annas", 1) for _, path in _routes(site.app) if path.startswith("/v1/namespaces/x")}
-    assert named <= {path.partition("?")[0] for _, path, _ in calls}
+    assert named <= {path.partition("?")[0].replace("/pages/1", "/pages/x") for _, path, _ in calls}
     for method, path, body in calls:
         status, reply = await site.json(method, path, "ben", body)
         assert (status, reply["error"]["code"]) == (404, "namespace_not_found"), path

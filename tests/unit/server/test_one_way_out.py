@@ -10,7 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 # The one way out; and the command that asks a running server, which its user names: no part of the server.
-ALLOWED = {"retrieval/ncbi/client/transport.py": {"httpx"}, "server/cli/ask.py": {"urllib.request"}}
+ALLOWED = {
+    "retrieval/ncbi/client/transport.py": {"httpx"},
+    "server/cli/ask.py": {"urllib.request"},
+    # The database that the settings name, for state that servers share.
+    "server/state/database.py": {"psycopg"},
+}
 CLIENTS = {
     "httpx", "httpcore", "requests", "urllib3", "aiohttp", "urllib.request", "http.client", "ftplib", "smtplib",
     "telnetlib", "xmlrpc.client", "websockets", "websocket", "anyio", "paramiko", "huggingface_hub", "Bio.Entrez",
@@ -76,6 +81,7 @@ def test_one_sender_is_made_and_shared() -> None:
     }  # fmt: skip
 
     assert {path: calls for path, calls in made.items() if calls} == {
+        "retrieval/corpus/ingest/cited_works.py": ["HttpSender(limits)"],  # GROBID, on a loopback address alone
         "retrieval/ncbi/client/client.py": ["HttpSender(config.limits)"],  # for a client on its own, as in tests
         "server/wiring/ncbi.py": ["HttpSender(send_limits(settings), app)", "HttpSender(send_limits(settings))"],
     }
@@ -101,10 +107,14 @@ def test_calls_reach_ncbi_through_the_router_alone() -> None:
     }
 
 
-def test_the_sender_has_three_users() -> None:
-    """The clients behind the router; SPOKE, which the router authorizes; the exporter of spans, which has no values."""
+def test_the_sender_has_four_users() -> None:
+    """The clients behind the router; SPOKE, which the router authorizes; the exporter of spans, which has no values.
+
+    GROBID's documents stay on this machine: its address is a loopback one.
+    """
     assert _calling("sender.send").keys() | _calling("_sender.send").keys() == {
         "retrieval/ncbi/client/client.py",
+        "retrieval/corpus/ingest/cited_works.py",
         "retrieval/graph/spoke/source.py",
         "server/observability/tracing.py",
     }

@@ -1,4 +1,4 @@
-"""List abbreviations and lay terms of clinicians and patients with their full names, which are common knowledge.
+"""List abbreviations of clinicians and patients with their full names, which are common knowledge.
 
 Each is used only if the graph has one of its targets, tried in order. Short ones match in capitals only.
 """
@@ -154,42 +154,6 @@ PD-1: PDCD1
 PD-L1: CD274
 p53: TP53
 """
-_EVERYDAY: Final = """
-adult-onset diabetes: type 2 diabetes mellitus
-juvenile diabetes: type 1 diabetes mellitus
-type 1 diabetes: type 1 diabetes mellitus
-type 2 diabetes: type 2 diabetes mellitus
-diabetes type 1: type 1 diabetes mellitus
-diabetes type 2: type 2 diabetes mellitus
-diabetes: diabetes mellitus
-Alzheimer's: Alzheimer's disease
-Parkinson's: Parkinson's disease
-Huntington's: Huntington's disease
-Crohn's: Crohn's disease
-brittle bone disease: osteogenesis imperfecta
-colon cancer: colorectal cancer
-flu: influenza
-gallstones: cholelithiasis
-German measles: rubella
-glandular fever: infectious mononucleosis
-hay fever: allergic rhinitis
-heart attack: myocardial infarction
-heart failure: congestive heart failure
-high blood pressure: hypertension
-hives: urticaria
-kidney stones: nephrolithiasis; kidney calculus
-Lou Gehrig's disease: amyotrophic lateral sclerosis
-lupus: systemic lupus erythematosus
-mad cow disease: bovine spongiform encephalopathy
-mononucleosis: infectious mononucleosis
-motor neurone disease: motor neuron disease
-mini-stroke: transient cerebral ischemia; transient ischemic attack
-shingles: herpes zoster
-sleep apnoea: sleep apnea
-stroke: cerebrovascular disease; stroke
-trisomy 21: Down syndrome
-whooping cough: pertussis
-"""
 
 
 def _read(table: str) -> Mapping[str, tuple[str, ...]]:
@@ -198,4 +162,3 @@ def _read(table: str) -> Mapping[str, tuple[str, ...]]:
 
 
 ABBREVIATIONS: Final = _read(_ABBREVIATIONS)
-EVERYDAY: Final = _read(_EVERYDAY)

@@ -5,13 +5,19 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Final
 
 import numpy as np
 
 from retrieval.graph.base import GraphStore, NameOf
-from retrieval.graph.linking.dictionary_lookup.abbreviations import ABBREVIATIONS, EVERYDAY
+from retrieval.graph.linking.dictionary_lookup.common_names import (
+    AbsentName,
+    AbsentNames,
+    CommonName,
+    absent_names,
+    common_names,
+)
+from retrieval.graph.linking.dictionary_lookup.doubts import Doubts
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate, IdentifierFinder, Matcher
 from retrieval.graph.linking.dictionary_lookup.name_table import (
     ALIAS,
@@ -34,6 +40,7 @@ from retrieval.graph.linking.dictionary_lookup.spans import UnknownWord, filter_
 from retrieval.graph.linking.dictionary_lookup.spelling import MAX_UNKNOWN, Speller, SpellingResult
 from retrieval.graph.linking.dictionary_lookup.symbols import TokenSpan, is_generic, is_modified, name_flags
 from retrieval.graph.linking.dictionary_lookup.vocabulary import build_vocabulary, is_indexable, ordinary_words
+from retrieval.graph.linking.dictionary_lookup.word_breaks import WordBreaks, read_otherwise
 from retrieval.graph.linking.types import choices_start
 from retrieval.graph.types import Mention
 
@@ -42,8 +49,6 @@ MAX_TOKENS: Final = 4_000
 _KIND_ORDER: Final = ("disease", "gene", "compound", "drug", "symptom", "phenotype", "pathway", "anatomy", "variant")
 # Shorter words are symbols more often than typos.
 _LEAST_UNKNOWN: Final = 4
-# Kinds whose names are ordinary words in their ordinary sense, as "depression" is; the gene or compound "lead" is not.
-_CLINICAL: Final = ("disease", "phenotype", "symptom", "effect")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,7 @@ class Dictionary:
     matcher: Matcher
     speller: Speller
     identifiers: IdentifierFinder = field(repr=False)
+    absent: AbsentNames = field(repr=False)
 
     @property
     def table(self) -> NameTable:
@@ -78,6 +84,12 @@ class Dictionary:
     def kinds(self) -> tuple[str, ...]:
         """Return the kinds of the nodes that have a name."""
         return self.table.kind_names
+
+    def is_ordinary(self, word: str) -> bool:
+        """Return True for an English word, or a number, as ``fold`` normalizes its parts."""
+        parts = fold(word)
+        known = self.speller.english.has(parts)
+        return all(part.isdigit() or has for part, has in zip(parts, known, strict=True))
 
     def find(self, text: str, kinds: frozenset[str] | None = None) -> tuple[Mention, ...]:
         """Return the mentions of ``read``."""
@@ -91,7 +103,8 @@ class Dictionary:
         text does not decide. Answer options are read without spelling correction.
         """
         by_id = self.identifiers.find(text, kinds)
-        tokens = tokens_of(text)[:MAX_TOKENS]
+        written = tokens_of(text)[:MAX_TOKENS]
+        tokens = WordBreaks(self.table, self.speller.names, self.speller.english).mend(text, written)
         id_spans = [(mention.start, mention.end) for mention in by_id]
         respelled = self.speller.read(text, tokens, [*id_spans, (choices_start(text), len(text))], kinds)
         candidates = [
@@ -99,20 +112,39 @@ class Dictionary:
             for candidate in (*self.matcher.candidates(text, tokens, kinds), *respelled.candidates)
             if not any(candidate.stretch.start < end and start < candidate.stretch.end for start, end in id_spans)
         ]
-        chosen = list(_longest(candidates))
-        unknown = tuple(self._unknown(text, tokens, respelled, chosen))
-        accepted, notes = filter_ambiguous(text, chosen, unknown, self._is_word)
-        refused = tuple((one.stretch.start, one.stretch.end) for one in chosen if one not in accepted)
-        chosen = accepted
-        shared = self.matcher.shared(text, respelled.tokens, chosen, kinds)
+        all_absent = list(self.absent.find(tokens))
+        found = list(_longest([one for one in candidates if not _is_inside(one, all_absent)]))
+        unknown = tuple(self._unknown(text, tokens, respelled, found))
+        chosen, notes = self._accepted(text, found, unknown)
+        heads = [*((one.stretch.first, one.stretch.last) for one in chosen), *((a.first, a.last) for a in all_absent)]
+        used_spans = [(one.stretch.first, one.stretch.last) for one in chosen]
+        shared = self.matcher.shared(text, respelled.tokens, heads, used_spans, kinds)
         chosen.extend([one for one in shared if self._stands(one, tokens, respelled)])
+        absent = [one for one in all_absent if not any(_overlap(other, one) for other in found)]
+        refused = [(one.stretch.start, one.stretch.end) for one in found if one not in chosen]
         spelled = {(one.stretch.start, one.stretch.end): _slips(one, tokens) for one in chosen}
         mentions = [_as_read(text, mention, spelled) for mention in self._mentions(chosen)]
-        notes = [*_corrections(text, mentions), *self._ties(respelled), *notes]
+        notes = [
+            *_corrections(text, mentions),
+            *_mended(text, written, tokens, mentions),
+            *self._ties(respelled),
+            *notes,
+        ]
+        notes += [note for one in absent if (note := _absence(text, one))]
         if respelled.left_out:
             notes.append(f"only the first {MAX_UNKNOWN} unknown words were looked at for slips of the pen")
         ordered = sorted(_specific(text, [*by_id, *mentions]), key=lambda mention: mention.start)
-        return LinkedText(mentions=tuple(ordered), unknown=unknown, refused=refused, notes=tuple(notes))
+        return LinkedText(mentions=tuple(ordered), unknown=unknown, refused=tuple(refused), notes=tuple(notes))
+
+    def _accepted(
+        self, text: str, found: list[Candidate], unknown: tuple[UnknownWord, ...]
+    ) -> tuple[list[Candidate], list[str]]:
+        """Return the candidates that are meant and whole, and notes on the others."""
+        doubts = Doubts(self.matcher, self.speller.english)
+        meant = [one for one in found if not doubts.is_another_word(one)]
+        whole, notes = doubts.whole_names(meant)
+        chosen, more = filter_ambiguous(text, whole, unknown, self._is_word)
+        return chosen, [*notes, *more]
 
     def broader(self, text: str, mention: Mention) -> Mention | None:
         """Return the longest other name with which the mention's own words begin or end.
@@ -161,9 +193,9 @@ class Dictionary:
                 yield UnknownWord(*at, why="strange")
 
     def _is_word(self, candidate: Candidate) -> bool:
-        kind = self.table.kind_names[candidate.posting.kind].casefold()
         words = candidate.stretch.folded
-        return len(words) == 1 and not any(name in kind for name in _CLINICAL) and self.speller.english.has(words)[0]
+        is_one = len(words) == 1 and not self.matcher.is_clinical(candidate.posting)
+        return is_one and self.speller.english.has(words)[0]
 
     def _stands(self, candidate: Candidate, tokens: list[Token], read: SpellingResult) -> bool:
         return not _slips(candidate, tokens) or self.speller.accepts(candidate, tokens, read.slips)
@@ -188,9 +220,10 @@ def build_dictionary(store: GraphStore, kinds: Iterable[str] | None = None) -> D
     Costs about 25 µs and 60 bytes a name (see ``NameTable.nbytes``), and another 150 bytes a node while it builds.
     """
     builder = TableBuilder()
-    waiting = {tuple(fold(target)): target for target in chain(*ABBREVIATIONS.values(), *EVERYDAY.values())}
+    common = common_names()
+    waiting = {tuple(fold(target)): target for entry in common for target in entry.targets}
     targets: dict[str, tuple[int, Posting]] = {}
-    vocabulary = {word for short in chain(ABBREVIATIONS, EVERYDAY) for word in fold(short)}
+    vocabulary = {word for entry in common for word in fold(entry.name)}
     for name in store.names(kinds):
         posting = _posting(builder, name)
         sequences = variants(name.name)
@@ -204,14 +237,14 @@ def build_dictionary(store: GraphStore, kinds: Iterable[str] | None = None) -> D
             if target is not None:
                 found = (2 * bool(number) + name.is_synonym, posting)
                 targets[target] = min(targets.get(target, found), found)
-    _add_aliases(builder, targets)
+    missing = _add_aliases(builder, targets, common)
     table = builder.finish()
     known = [kind.casefold() for kind in table.kind_names]
     ranks = tuple(_KIND_ORDER.index(kind) if kind in _KIND_ORDER else len(_KIND_ORDER) for kind in known)
     words = {" ".join(fold(kind)): code for code, kind in enumerate(table.kind_names)}
     matcher = Matcher(table, ranks, words)
     speller = Speller(matcher, build_vocabulary(vocabulary), ordinary_words())
-    return Dictionary(store, matcher, speller, IdentifierFinder(store, table.kind_names))
+    return Dictionary(store, matcher, speller, IdentifierFinder(store, table.kind_names), absent_names(missing))
 
 
 def _posting(builder: TableBuilder, name: NameOf) -> Posting:
@@ -224,16 +257,21 @@ def _posting(builder: TableBuilder, name: NameOf) -> Posting:
     )
 
 
-def _add_aliases(builder: TableBuilder, targets: dict[str, tuple[int, Posting]]) -> None:
+def _add_aliases(
+    builder: TableBuilder, targets: dict[str, tuple[int, Posting]], common: Iterable[CommonName]
+) -> list[CommonName]:
+    """Add the names of the shipped table whose target the graph has, and return the others."""
     folded = {tuple(fold(target)): found for target, found in targets.items()}
-    for short, full in chain(ABBREVIATIONS.items(), EVERYDAY.items()):
-        found = next((folded[key] for key in map(tuple, map(fold, full)) if key in folded), None)
+    missing: list[CommonName] = []
+    for entry in common:
+        found = next((folded[key] for key in map(tuple, map(fold, entry.targets)) if key in folded), None)
         if found is None:
+            missing.append(entry)
             continue
-        tokens = fold(short)
-        flags = ALIAS | (name_flags(short) if short in ABBREVIATIONS else 0)
-        alias = _renamed(found[1], short, flags)
-        builder.add(hash_tokens(tokens), len(tokens), alias)
+        tokens = fold(entry.name)
+        flags = ALIAS | (name_flags(entry.name) if entry.is_abbreviation else 0)
+        builder.add(hash_tokens(tokens), len(tokens), _renamed(found[1], entry.name, flags))
+    return missing
 
 
 def _renamed(posting: Posting, name: str, flags: int) -> Posting:
@@ -255,6 +293,30 @@ def _longest(candidates: list[Candidate]) -> Iterator[Candidate]:
         if used.isdisjoint(positions):
             used.update(positions)
             yield candidate
+
+
+def _is_inside(candidate: Candidate, absent: Iterable[AbsentName]) -> bool:
+    """Return True if the candidate is only part of a longer name that the graph does not have."""
+    first, last = candidate.stretch.first, candidate.stretch.last
+    return any(one.first <= first and last <= one.last and (one.first, one.last) != (first, last) for one in absent)
+
+
+def _overlap(candidate: Candidate, absent: AbsentName) -> bool:
+    return candidate.stretch.first < absent.last and absent.first < candidate.stretch.last
+
+
+def _absence(text: str, absent: AbsentName) -> str:
+    name = text[absent.start : absent.end]
+    if tuple(fold(name)) == tuple(fold(absent.target)):
+        return f'"{name}" names no node of the graph'
+    return f'"{name}" is {absent.target}, of which the graph has no node'
+
+
+def _mended(text: str, written: list[Token], tokens: list[Token], mentions: Iterable[Mention]) -> Iterator[str]:
+    spans = [(mention.start, mention.end) for mention in mentions]
+    for start, end, words in read_otherwise(text, written, tokens):
+        if any(start < last and first < end for first, last in spans):
+            yield f'"{text[start:end]}" was read as "{words}"'
 
 
 def _slips(candidate: Candidate, tokens: list[Token]) -> int:

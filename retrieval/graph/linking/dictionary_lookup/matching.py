@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from retrieval.graph.base import GraphStore
+from retrieval.graph.linking.dictionary_lookup.coordination import numbered_items, shared_endings
+from retrieval.graph.linking.dictionary_lookup.homonyms import is_abbreviation_meant
 from retrieval.graph.linking.dictionary_lookup.name_table import ALIAS, SYMBOL, SYNONYM, VARIANT, NameTable, Posting
 from retrieval.graph.linking.dictionary_lookup.normalize import (
     Token,
@@ -18,13 +20,13 @@ from retrieval.graph.linking.dictionary_lookup.normalize import (
     hash_text,
     hash_tokens,
     inversions,
-    shared_endings,
     surface,
     window_hashes,
 )
 from retrieval.graph.linking.dictionary_lookup.symbols import (
     TokenSpan,
     has_negating_affix,
+    is_function_word,
     is_kind_word,
     is_meant,
     is_one_phrase,
@@ -105,6 +107,8 @@ def _identifiers(text: str) -> Iterator[tuple[int, int, tuple[str, ...], tuple[s
         yield match.start(), match.end(), tuple(forms), ()
 
 
+# Kinds whose names are ordinary words in their ordinary sense, as "depression" is; the gene or compound "lead" is not.
+_CLINICAL: Final = ("disease", "phenotype", "symptom", "effect")
 # Limit on the nodes examined for one name; in graphs of many organisms a protein's name has thousands.
 _MAX_POSTINGS: Final = 1_024
 # Limit on the mentions whose words before an "and" are examined.
@@ -135,6 +139,7 @@ class Matcher:
         """Yield every plausible name, including overlapping ones."""
         yield from self.within(text, tokens, range(len(tokens)), kinds)
         yield from self.inverted(text, tokens, kinds)
+        yield from self._known(text, tokens, numbered_items(text, tokens), kinds, all_caps=False, anything=True)
 
     def within(self, text: str, tokens: list[Token], positions: range, kinds: Kinds) -> Iterator[Candidate]:
         """Yield the candidates whose words are contiguous at ``positions``."""
@@ -153,23 +158,43 @@ class Matcher:
     def inverted(self, text: str, tokens: list[Token], kinds: Kinds) -> Iterator[Candidate]:
         return self._known(text, tokens, inversions(text, tokens), kinds, text.upper() == text)
 
-    def shared(self, text: str, tokens: list[Token], chosen: list[Candidate], kinds: Kinds) -> Iterator[Candidate]:
-        """Yield the first name of "breast and ovarian cancer" if the second is among ``chosen``."""
-        used_spans = [(one.stretch.first, one.stretch.last) for one in chosen]
-        for one in chosen[:_MAX_SHARED]:
-            parts = [
-                part
-                for part in shared_endings(text, tokens, one.stretch.first, one.stretch.last)
-                if not any(part.first < end and start < part.last for start, end in used_spans)
-            ]
-            found = max(
-                self._known(text, tokens, parts, kinds, all_caps=False),
-                key=lambda candidate: candidate.stretch.letters,
-                default=None,
-            )
-            if found is not None:
-                used_spans.append((found.stretch.first, found.stretch.last))
-                yield found
+    def shared(
+        self,
+        text: str,
+        tokens: list[Token],
+        heads: list[tuple[int, int]],
+        used_spans: list[tuple[int, int]],
+        kinds: Kinds,
+    ) -> Iterator[Candidate]:
+        """Yield the first names of "breast, ovarian and prostate cancer" if the last one is among ``heads``.
+
+        ``heads`` and ``used_spans``: positions of tokens, first and last + 1. ``used_spans`` grows by what is found.
+        """
+        for begin, end in heads[:_MAX_SHARED]:
+            first, in_list = begin, False
+            name = tuple(token.text for token in tokens[begin:end])
+            while parts := list(shared_endings(text, tokens, first, name, in_list=in_list)):
+                found = self._completed(text, tokens, parts, used_spans, kinds)
+                # An item that the graph lacks does not end the list.
+                first, in_list = found.stretch.first if found else parts[0].first, True
+                if found is not None:
+                    used_spans.append((found.stretch.first, found.stretch.last))
+                    yield found
+
+    def _completed(
+        self,
+        text: str,
+        tokens: list[Token],
+        parts: list[WordOrderVariant],
+        used_spans: list[tuple[int, int]],
+        kinds: Kinds,
+    ) -> Candidate | None:
+        free = [part for part in parts if not any(part.first < end and start < part.last for start, end in used_spans)]
+        return max(
+            self._known(text, tokens, free, kinds, all_caps=False),
+            key=lambda candidate: candidate.stretch.letters,
+            default=None,
+        )
 
     def _known(
         self,
@@ -178,12 +203,15 @@ class Matcher:
         parts: Iterable[WordOrderVariant],
         kinds: Kinds,
         all_caps: bool,
+        anything: bool = False,
     ) -> Iterator[Candidate]:
         parts = list(parts)
         firsts, lasts = self.table.ranges(np.array([hash_tokens(part.folded) for part in parts], np.uint64))
         for index in np.nonzero(lasts > firsts)[0].tolist():
             stretch = TokenSpan(text, tokens, parts[index].first, parts[index].last, all_caps)
-            found = self.best(stretch, int(firsts[index]), int(lasts[index]), kinds) if _stands_alone(stretch) else None
+            if not _stands_alone(stretch):
+                continue
+            found = self.best(stretch, int(firsts[index]), int(lasts[index]), kinds, anything=anything)
             if found is not None:
                 yield found
 
@@ -208,7 +236,7 @@ class Matcher:
             if not is_one_phrase(stretch, posting.written == surface_hash, bool(posting.flags & VARIANT)):
                 continue
             same_case = posting.cased == cased_hash
-            if anything or is_meant(stretch, posting.flags, same_case):
+            if anything or is_meant(stretch, posting.flags, same_case) or self._is_small(stretch, posting):
                 rank = (
                     int(posting.kind != cue) if cue >= 0 else 0,
                     int(not same_case) if posting.flags & SYMBOL else int(posting.written != surface_hash),
@@ -223,6 +251,18 @@ class Matcher:
         best, posting = ranked[0]
         tied = any(rank[:-2] == best[:-2] and other.node != posting.node for rank, other in ranked[1:])
         return Candidate(stretch, posting, tied)
+
+    def is_clinical(self, posting: Posting) -> bool:
+        """Return True for a disease, a symptom and their like."""
+        kind = self.table.kind_names[posting.kind].casefold()
+        return any(name in kind for name in _CLINICAL)
+
+    def _is_small(self, stretch: TokenSpan, posting: Posting) -> bool:
+        """Return True for a disease's abbreviation that is written in small letters, in a medical context."""
+        raw = stretch.raw
+        if not posting.flags & SYMBOL or not (raw.islower() and raw.isalpha()) or not self.is_clinical(posting):
+            return False
+        return not is_function_word(raw) and is_abbreviation_meant(stretch, name_is_upper=True)
 
 
 def _stands_alone(stretch: TokenSpan) -> bool:

@@ -128,7 +128,6 @@ def numeral(word: str, before: str) -> str:
 
 _MOST_WORDS: Final = 5
 _MOST_COMMAS: Final = 64
-_MOST_SHARED: Final = 3
 
 
 class WordOrderVariant(NamedTuple):
@@ -141,39 +140,25 @@ class WordOrderVariant(NamedTuple):
 
 def inversions(text: str, tokens: Sequence[Token]) -> Iterator[WordOrderVariant]:
     """Yield inversions of up to five words on each side of each of the first 64 commas."""
-    commas = [position for position in range(1, len(tokens)) if _gap(text, tokens, position).strip() == ","]
+    commas = [position for position in range(1, len(tokens)) if gap_before(text, tokens, position).strip() == ","]
     for comma in commas[:_MOST_COMMAS]:
         for first in range(comma - 1, max(-1, comma - 1 - _MOST_WORDS), -1):
-            if first < comma - 1 and "," in _gap(text, tokens, first + 1):
+            if first < comma - 1 and "," in gap_before(text, tokens, first + 1):
                 break
             for last in range(comma + 1, min(len(tokens), comma + _MOST_WORDS) + 1):
-                if last > comma + 1 and "," in _gap(text, tokens, last - 1):
+                if last > comma + 1 and "," in gap_before(text, tokens, last - 1):
                     break
                 words = (*tokens[comma:last], *tokens[first:comma])
                 yield WordOrderVariant(first, last, tuple(token.text for token in words))
 
 
-def _gap(text: str, tokens: Sequence[Token], position: int) -> str:
+def words_as_folded(text: str) -> frozenset[str]:
+    """Return words as written, and as ``fold`` normalizes them."""
+    return frozenset(text.split()) | frozenset(fold(text))
+
+
+def gap_before(text: str, tokens: Sequence[Token], position: int) -> str:
     return text[tokens[position - 1].end : tokens[position].start]
-
-
-def shared_endings(text: str, tokens: Sequence[Token], first: int, last: int) -> Iterator[WordOrderVariant]:
-    """Yield the words before an "and", "or" or slash that precedes a name, each completed with an ending of the name.
-
-    The name is at ``first`` up to ``last`` - 1. For "ovarian cancer" in "breast and ovarian cancer", yields "breast"
-    with ``folded`` breast cancer. The positions are those of the preceding words alone.
-    """
-    end = first
-    if first and tokens[first - 1].text in ("and", "or"):
-        end = first - 1
-    elif not (first and _gap(text, tokens, first).strip() == "/"):
-        return
-    for begin in range(end - 1, max(-1, end - 1 - _MOST_SHARED), -1):
-        if begin < end - 1 and _gap(text, tokens, begin + 1).strip(" -"):
-            return
-        for cut in range(first + 1, last):
-            words = (*tokens[begin:end], *tokens[cut:last])
-            yield WordOrderVariant(begin, end, tuple(token.text for token in words))
 
 
 _PARENTHESES: Final = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")

@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from retrieval.graph.linking.dictionary_lookup.name_table import ALIAS, COMPACT, SYMBOL
-from retrieval.graph.linking.dictionary_lookup.normalize import Token, fold
-
-
-def _words(text: str) -> frozenset[str]:
-    """Return words as written, and as ``fold`` normalizes them."""
-    return frozenset(text.split()) | frozenset(fold(text))
+from retrieval.graph.linking.dictionary_lookup.normalize import Token, fold, words_as_folded
 
 
 def _names(text: str) -> frozenset[tuple[str, ...]]:
@@ -20,7 +15,7 @@ def _names(text: str) -> frozenset[tuple[str, ...]]:
 
 
 # Function words and their like. Not even "gene" before one makes it a name, only its own capitals do.
-_FUNCTION: Final = _words(
+_FUNCTION: Final = words_as_folded(
     """
     a about after all also am an and any are as at be been but by can did do does for from get give given gives
     go got had has have he her here him his how i if in into is it its just let list many may me more most much
@@ -34,7 +29,7 @@ _FUNCTION: Final = _words(
     """
 )
 # Words that are also symbols: only capitals or a word like "gene" beside one make it a name.
-_AMBIGUOUS: Final = _words(
+_AMBIGUOUS: Final = words_as_folded(
     """
     ace act age aid aim air apex arch art ask atlas back bad bag ban bar base bat bed best bid bin bit bite bond
     book box bud bug bus camp cap car card care case cast cat cell chip clip clock coil cold cope copy cord cost
@@ -50,18 +45,18 @@ _AMBIGUOUS: Final = _words(
     """
 )
 # Words that are names themselves, but symbols only if written as such.
-_THINGS: Final = _words(
+_THINGS: Final = words_as_folded(
     """
     arm bone brain ear eye foot gas gold hand head heart hip iron leg lid lip lips mouth nail neck nose
     oxygen pain salt silver skin tongue toe water zinc
     """
 )
-_NAMED_BEFORE: Final = _words("gene genes protein proteins symbol compound drug variant enzyme receptor")
-_NAMED_AFTER: Final = _words(
+_NAMED_BEFORE: Final = words_as_folded("gene genes protein proteins symbol compound drug variant enzyme receptor")
+_NAMED_AFTER: Final = words_as_folded(
     "gene genes protein proteins mutation mutations variant variants expression receptor inhibitor inhibitors"
 )
 # Words of a question that name the requested kind of node, not a node.
-_KIND_WORDS: Final = _words(
+_KIND_WORDS: Final = words_as_folded(
     """
     gene protein variant compound drug medication medicine chemical anatomy tissue organ symptom pathway cell
     type organism reaction side effect patient human treatment therapy association name identifier doid food
@@ -209,7 +204,7 @@ def is_meant(stretch: TokenSpan, flags: int, same_case: bool) -> bool:
         return False
     word = raw.casefold()
     by_capitals = same_case and not stretch.all_caps and sum(c.isupper() for c in raw) > 1
-    if word in _FUNCTION or word.isdigit():
+    if word in _FUNCTION or all(part.isdigit() for part in stretch.folded):
         return by_capitals
     named = stretch.before() in _NAMED_BEFORE or stretch.after() in _NAMED_AFTER
     if len(word) == 1:

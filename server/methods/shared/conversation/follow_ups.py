@@ -117,6 +117,7 @@ _ASKS: Final = re.compile(
     r"wie|warum|welche\w*|ist|sind|hat|kann)\b",
     re.IGNORECASE,
 )
+_DO: Final = re.compile(r"\b(?:do|does|did)\b", re.IGNORECASE)
 _DEFINES: Final = re.compile(
     r"^\W*(?:what|was) (?:is|are|ist|sind) (?!the\b|its\b)(?:an? |eine? )?[\w-]+\W*$", re.IGNORECASE
 )
@@ -182,13 +183,20 @@ def entity_of(question: str) -> str:
     named = _capitalised(question)
     if named:
         return named
-    runs = [run for run in _runs(question) if _names(run)]
+    runs = [_without_verb(run, question) for run in _runs(question) if _names(run)]
     if not runs:
         return ""
     if _YES_NO.match(question):
         return runs[0]
     after = [run for run in runs if _AFTER.search(question[: question.find(run)][-12:] or "")]
     return (after or runs)[-1]
+
+
+def _without_verb(run: str, question: str) -> str:
+    """Return the words of a name without the verb that ends a question of "do": "How does warfarin act?"."""
+    name, _, verb = run.rpartition(" ")
+    is_last = question.rstrip("?.! ").endswith(run) and verb.islower() and verb.isalpha()
+    return name if name and is_last and _DO.search(question) else run
 
 
 def _names(text: str) -> bool:

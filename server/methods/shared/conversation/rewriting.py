@@ -43,7 +43,7 @@ _JOINING: Final = frozenset(_JOINING_TEXT.split())
 
 def can_rewrite(engine: Engine, card: ModelCard) -> bool:
     """Return whether the model follows instructions, as far as is known: it chats and is not limited to methods."""
-    return not card.trained_for and uses_chat_template(engine, card)
+    return card.trained_for is None and uses_chat_template(engine, card)
 
 
 async def rewritten(

@@ -180,6 +180,16 @@ GUIDES: Final = {
         "beantwortet medizinische Fragen in mehreren Suchrunden in den Dokumenten dieses Servers, mit ihren Quellen",
         "Which drug reverses heparin?",
     ),
+    "weiseeule": MethodGuide(
+        "answers from this server's documents by keywords, which can be marked: #How does **heparin** act?",
+        "antwortet aus den Dokumenten dieses Servers nach Stichwörtern, auch markierten: #Wie wirkt **Heparin**?",
+        "Which drug reverses heparin?",
+    ),
+    "clinfo": MethodGuide(
+        "answers medical questions with a review of articles in PubMed or its copy here, with references",
+        "beantwortet medizinische Fragen mit einer Übersicht über Artikel aus PubMed oder dessen Kopie, mit Quellen",
+        "Does dexamethasone lower mortality in severe COVID-19?",
+    ),
 }
 _OPENINGS: Final[dict[tuple[Kind, Language], str]] = {
     ("greeting", "en"): "Hello.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ CARD = ModelCard(name="m", source="owner/m")
 @pytest.mark.parametrize(
     "given",
     [
-        {"lora_adapters": (LoraAdapter("a", Path("/a")),)},
         {"quantization": "fp8"},
         {"tensor_parallel_size": 2},
         {"gpu_memory_utilization": 0.5},
@@ -30,6 +30,14 @@ def test_the_transformers_engine_refuses_what_vllm_alone_does(given: dict[str, A
     with pytest.raises(UnsupportedParam, match=f"^{name} is served by the vllm engine alone") as caught:
         create_engine("transformers", CARD, EngineOptions(**given))
     assert caught.value.param == name
+
+
+def test_the_transformers_engine_takes_one_of_several_adapters() -> None:
+    """It has one set of weights, so one must be chosen."""
+    options = EngineOptions(lora_adapters=(LoraAdapter("a", Path("/a")), LoraAdapter("b", Path("/b"))))
+    with pytest.raises(UnsupportedParam, match=r"one adapter, merged into the weights: choose it with model\.adapter"):
+        create_engine("transformers", CARD, options)
+    assert create_engine("transformers", replace(CARD, adapter=Path("/a")), options).name == "m"
 
 
 def test_the_slots_are_ours_where_vllm_does_not_choose() -> None:

@@ -66,14 +66,15 @@ def test_sections_are_not_mixed_unless_asked_for() -> None:
     assert (only.section, found.text[only.start : only.end]) == ("Part 1", "First words.\n\nSecond words.")
 
 
-def test_pages_of_one_text_are_cut_as_one() -> None:
-    """A sentence may go on over the page's end; the passage has the page where it begins."""
+@pytest.mark.parametrize("by_section", [True, False])
+def test_no_passage_goes_over_the_end_of_a_page(by_section: bool) -> None:
+    """So that its page is right for all of it, however small the pages are."""
     text = TextBuilder()
     for page in (1, 2, 3):
         text.add(f"Words of page {page}, " * 20, page=page)
     found = text.reading(Document(document_id="x", title="t"))
-    cuts = Chunker(Chunking(size=800)).cut(found)
-    assert [cut.page for cut in cuts] == [1, 3]
+    cuts = Chunker(Chunking(size=800, by_section=by_section)).cut(found)
+    assert [cut.page for cut in cuts] == [1, 2, 3]
 
 
 def test_overlap_repeats_whole_words() -> None:

@@ -11,7 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.encoders.base import Floats, PassageText
-from retrieval.lexical.fusion import MEDRAG_RRF_K, distinct_texts, reciprocal_rank_fusion, rerank, score_fusion
+from retrieval.lexical.fusion import (
+    MEDRAG_RRF_K,
+    ORDERED,
+    FusionWeights,
+    distinct_texts,
+    feedback_seeds,
+    hybrid_fusion,
+    is_identifier_like,
+    late_interaction,
+    leaning,
+    normalised_fusion,
+    reciprocal_rank_fusion,
+    rerank,
+)
 from retrieval.passages import Hit, Passage
 
 RANKINGS = st.lists(st.lists(st.integers(1, 30), unique=True, max_size=20), max_size=5)
@@ -64,7 +77,7 @@ def test_a_heavier_ranking_decides() -> None:
 def test_a_passage_twice_in_one_ranking_counts_once() -> None:
     """At its better place; those after it move up."""
     assert reciprocal_rank_fusion([ranking(1, 1, 2)]) == reciprocal_rank_fusion([ranking(1, 2)])
-    assert score_fusion([[Hit(1, 4.0), Hit(1, 3.0), Hit(2, 2.0)]]) == [Hit(1, 1.0), Hit(2, 0.0)]
+    assert normalised_fusion([[Hit(1, 4.0), Hit(1, 3.0), Hit(2, 2.0)]]) == [Hit(1, 1.0), Hit(2, -1.0)]
 
 
 @given(RANKINGS)
@@ -96,11 +109,46 @@ def test_weights_that_cannot_be_are_refused(weights: list[float]) -> None:
 
 
 def test_scores_are_fused_on_one_scale() -> None:
-    """A ranking with large numbers does not drown another; equal scores all count 1; nothing gives nothing."""
-    hits = score_fusion([[Hit(1, 900.0), Hit(2, 500.0), Hit(3, 100.0)], [Hit(3, 0.9), Hit(2, 0.1)]])
-    assert hits == [Hit(1, 1.0), Hit(3, 1.0), Hit(2, 0.5)]
-    assert score_fusion([[Hit(1, 3.0), Hit(2, 3.0)]], weights=[2]) == [Hit(1, 2.0), Hit(2, 2.0)]
-    assert score_fusion([]) == reciprocal_rank_fusion([]) == reciprocal_rank_fusion([[], []]) == []
+    """Large numbers do not drown others, equal scores say nothing, and what a ranking lacks counts as its lowest."""
+    hits = normalised_fusion([[Hit(1, 900.0), Hit(2, 500.0)], [Hit(2, 0.9), Hit(3, 0.1)]])
+    assert hits == [Hit(1, 0.0), Hit(2, 0.0), Hit(3, -2.0)]
+    assert normalised_fusion([[Hit(1, 3.0), Hit(2, 3.0)]], weights=[2]) == [Hit(1, 0.0), Hit(2, 0.0)]
+    assert normalised_fusion([]) == reciprocal_rank_fusion([]) == normalised_fusion([[], []]) == []
+
+
+@given(RANKINGS)
+def test_a_hybrid_ranking_has_every_passage_once_with_falling_scores(given_ids: list[list[int]]) -> None:
+    """One ranking alone stays as it is."""
+    words, dense = (ranking(*one) for one in [*given_ids, [], []][:2])
+    hits = hybrid_fusion(words, dense)
+    assert sorted(ids(hits)) == sorted({*ids(words), *ids(dense)})
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert hybrid_fusion(words, []) == words
+
+
+def test_normalised_scores_order_the_best_and_ranks_the_rest() -> None:
+    """A passage far ahead in one ranking beats one that is second in both; the tail keeps the order of ranks."""
+    words = [Hit(1, 90.0), Hit(2, 11.0), *(Hit(number, 10.0 - number / 100) for number in range(3, 103))]
+    dense = [Hit(500, 0.5), Hit(2, 0.49), *(Hit(number, 0.4 - number / 1000) for number in range(103, 203))]
+    hits = hybrid_fusion(words, dense)
+    ranks = reciprocal_rank_fusion([words, dense])
+    assert ids(ranks)[0] == 2
+    assert ids(hits)[0] == 1
+    assert ids(hits)[ORDERED:] == ids(ranks)[ORDERED:]
+
+
+def test_feedback_needs_both_rankings() -> None:
+    """Two passages at most."""
+    assert feedback_seeds(ranking(1, 2, 3), ranking(2, 1, 4)) == [1, 2]
+    assert feedback_seeds(ranking(1, 2), []) == feedback_seeds([], ranking(1)) == []
+
+
+def test_late_interaction_orders_what_it_knows_ahead_of_the_rest() -> None:
+    """Both scores count; what has no token vectors stays behind, with lower scores."""
+    hits = late_interaction([Hit(1, 3.0), Hit(2, 2.5), Hit(9, 2.0), Hit(3, 1.0)], {1: 0.2, 2: 0.9, 3: 0.3})
+    assert ids(hits) == [2, 1, 3, 9]
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert late_interaction(ranking(1, 2), {}) == ranking(1, 2)
 
 
 def test_a_cross_encoder_puts_the_best_first() -> None:
@@ -132,3 +180,24 @@ def test_nothing_to_rank_asks_nothing() -> None:
     encoder = Scripted()
     assert rerank("q", [], encoder, 5) == rerank("q", [passage(1, "1")], encoder, 0) == []
     assert encoder.asked == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["rs429358", "NM_000546.6", "GSK2334470?", "miR-21", "30446595", "BRCA1, BRCA2", "HLA-DRB1*15:01", "V600E p53"],
+)
+def test_identifiers_lean_on_words(query: str) -> None:
+    """One to three of them, with marks around; the share of late interaction stays."""
+    assert is_identifier_like(query)
+    assert leaning(query, FusionWeights(0.4, 0.3)) == FusionWeights(1.0, 0.3)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "?", "asthma", "type 2 diabetes", "Which gene is rs429358?", "p53 in cancer", "a b c d", "12", "T4",
+     "BRCA1 BRCA2 TP53 EGFR1"],
+)  # fmt: skip
+def test_other_queries_keep_their_weights(query: str) -> None:
+    """A question about an identifier is a question; two letters can be anything."""
+    assert not is_identifier_like(query)
+    assert leaning(query, FusionWeights(0.4, 0.3)) == FusionWeights(0.4, 0.3)

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.lexical.tokens import FUNCTION_WORDS, atoms_of, atoms_without_offsets, index_terms, query_terms, tokenize
+from models.function_words import FUNCTION_WORDS
+from retrieval.lexical.tokens import (
+    atoms_of,
+    atoms_without_offsets,
+    index_terms,
+    query_groups,
+    query_terms,
+    tokenize,
+)
 
 SPELLINGS = [
     ("IL-6", "IL6", "il6", "IL 6", "il‑6", "IL–6", "Il_6"),
@@ -26,6 +34,19 @@ SPELLINGS = [
     ("SARS-CoV-2", "SARS CoV-2", "sars-cov-2", "SARS-CoV2"),
     ("Sjögren's", "Sjogren", "SJÖGREN", "Sjo\u0308gren"),
     ("genes", "gene", "Genes"),
+    ("tumour", "tumor", "tumours", "Tumors"),
+    ("anaemia", "anemia", "anaemias"),
+    ("oesophagus", "esophagus"),
+    ("analysis", "analyses"),
+    ("metastasis", "metastases"),
+    ("randomised", "randomized"),
+    ("PD-L1", "PDL1", "PD L1"),
+    ("HbA1c", "Hb A1c", "hba1c"),
+    ("NF-κB", "NFkB", "NF-kB", "NF-kappaB"),
+    ("TNF-α", "TNFA", "TNF alpha"),
+    ("miR-21", "miRNA-21", "microRNA-21", "microRNA 21"),
+    ("V600E", "p.Val600Glu", "Val600Glu"),
+    ("H2A.Z", "H2AZ"),
     ("biopsies", "biopsy"),
 ]
 LETTERS = st.text("bcdfghjklmnpqrtvwxyz", min_size=2, max_size=5).filter(lambda word: word not in FUNCTION_WORDS)
@@ -75,11 +96,36 @@ def test_positions_and_variants_stand_together() -> None:
     tokens = tokenize("serum TNF‑α rose")
     assert [(token.position, token.terms) for token in tokens] == [
         (0, ("serum",)),
-        (1, ("tnf", "tnfalpha")),
+        (1, ("tnf", "tnfalpha", "tnfa")),
         (2, ("alpha",)),
         (3, ("rose",)),
     ]
     assert "serum TNF‑α rose"[tokens[2].start : tokens[2].end] == "α"
+
+
+def test_a_question_for_a_protein_asks_for_its_gene_too() -> None:
+    """Names that share no letters; a passage keeps its own."""
+    assert ["p53", "tp53"] in query_groups("p53 mutations")
+    assert ["tp53", "p53"] in query_groups("TP53 mutations")
+    assert "tp53" not in {*index_terms("p53 mutations"), *query_terms("p53 mutations")}
+
+
+def test_the_spellings_of_a_name_are_one_group() -> None:
+    """A passage is credited with one of them."""
+    assert query_groups("serum TNF-α") == [["serum"], ["tnf"], ["tnfalpha", "tnfa"], ["alpha"]]
+    assert query_groups("what is the") == [["what"], ["is"], ["the"]]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("dose", "dosis"), ("aerobic", "erobic"), ("IL-1β", "IL-1α"), ("V600E", "Val600Lys"), ("miR-21", "miR-210"),
+     ("case", "casis"), ("PD-L1", "PD-L2"), ("base", "basis"), ("protease", "proteasis")],
+)  # fmt: skip
+def test_other_words_stay_apart(one: str, other: str) -> None:
+    """The terms that name each are not in the other."""
+    first, second = set(query_terms(one)), set(query_terms(other))
+    assert max(first, key=len) not in second
+    assert max(second, key=len) not in first
 
 
 @given(st.text(max_size=200))

@@ -65,7 +65,7 @@ def test_with_a_gpu_it_installs_and_verifies_with_what_it_was_given(checkout: Pa
     done = _run(checkout, "--model", "/models/a b", smi="echo 'GPU 0: X'")
     lines = (checkout / "log").read_text().splitlines()
     assert done.returncode == 0, done.stderr
-    assert any(line.endswith("install -e .[gpu]") for line in lines)
+    assert any(line.endswith("install -e .[gpu,postgres]") for line in lines)
     assert any(line.endswith("install -e .[gpu,dev]") for line in lines)
     assert lines[-1].startswith("-m scripts.gpu.verify --install-status=0 ") and "--model /models/a b" in lines[-1]
 

@@ -39,7 +39,7 @@ def test_both_servers_take_the_same_share_of_a_gpu_and_none_on_a_cpu() -> None:
     """On a GPU neither gets the sizes of the CPU build."""
     import argparse
 
-    args = argparse.Namespace(model="/m/tiny", kv_gib=1.0, port=8300, gpu_share=0.4)
+    args = argparse.Namespace(model="/m/tiny", kv_gib=1.0, port=8300, gpu_share=0.4, vllm_logs=False)
     for command in commands(args):
         assert command[command.index("--gpu-memory-utilization") + 1] == "0.4" and "--enforce-eager" not in command
     args.gpu_share = None

@@ -267,11 +267,22 @@ def test_a_reachable_server_without_keys_answers_nobody() -> None:
         _door(host="0.0.0.0").admit("/v1/models", _headers())
 
 
-def test_only_health_is_open() -> None:
-    """By its exact path."""
+def test_only_health_and_the_files_of_the_pages_are_open() -> None:
+    """By their exact paths; the files have no data of the server."""
     access_control = _door(KEY)
-    assert access_control.admit("/health", _headers()).owner == ""
-    for path in ("/ready", "/health/", "//health", "/health/../v1/models", "/Health", "/healthz", "/version", "/"):
+    for path in ("/health", "/", "/web/app.js"):
+        assert access_control.admit(path, _headers()).owner == ""
+    for path in (
+        "/ready",
+        "/health/",
+        "//health",
+        "/health/../v1/models",
+        "/Health",
+        "/healthz",
+        "/version",
+        "/web/",
+        "/web/x",
+    ):
         with pytest.raises(Unauthorized):
             access_control.admit(path, _headers())
 

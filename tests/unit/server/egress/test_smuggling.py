@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -22,6 +22,7 @@ from site_vocabulary import hostile_names, sample_names
 
 from models.decoding.types import Call
 from retrieval.errors import CallRejected, NcbiRefusedByEgress
+from retrieval.ncbi.calls.known_names import NameKind
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy
 from retrieval.ncbi.session import NcbiSession
@@ -259,11 +260,11 @@ def test_sentences_never_leave(recognizer: Recognizer, words: list[str], tag: st
 @_MANY
 @given(text=st.text(alphabet="ACGT", min_size=2, max_size=60), tag=st.sampled_from(("", "[sym]", "[accn]", "[uid]")))
 def test_bases_never_leave(recognizer: Recognizer, text: str, tag: str) -> None:
-    """Neither as words nor as ids, unless they spell the official symbol of a human gene (GAA, CAT, TAT)."""
+    """Neither as words nor as ids, unless they spell a name of the site: a gene (GAA, CAT), a disease (ACC)."""
     for call in (
         NcbiCall("esearch", "gene", {"db": "gene", "term": text + tag}),
         NcbiCall("esummary", "nuccore", {"db": "nuccore", "id": text}),
         NcbiCall("blast_put", "nt", {"PROGRAM": "blastn", "DATABASE": "nt", "QUERY": text}),
     ):
-        official = recognizer.vocabulary.find(text, {"symbol"})
-        assert any(official) or isinstance(recognizer.judge(call, lambda _: False), Refused)
+        known = recognizer.vocabulary.find(text, get_args(NameKind))
+        assert any(known) or isinstance(recognizer.judge(call, lambda _: False), Refused)

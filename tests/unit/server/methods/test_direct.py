@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from models.catalog import ModelCard
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Done, Event, Message, Sampling, TextDelta
+from server.methods.base import AnswerRequest, Done, Event, Message, OptionInvalid, Sampling, TextDelta
 from server.methods.direct import Direct
 from server.methods.shared.generation import PromptFormatter
 
@@ -76,3 +78,26 @@ def test_an_answer_that_is_begun_follows_closed_thinking() -> None:
     assert tokenizer.decode(formatter.ids("s", "u", "Answer:")) == "Q<think></think>\n\nAnswer:"
     assert tokenizer.decode(formatter.ids("s", "u")) == "Q<think>"
     assert PromptFormatter(engine, replace(CARD, prompt_form="base")).is_chat is False
+
+
+@pytest.mark.parametrize("trained_for", [("genegpt",), ()])
+async def test_a_model_that_was_not_trained_to_chat_is_not_asked_to(trained_for: tuple[str, ...]) -> None:
+    """It would write nonsense for minutes; the error says what to ask instead. Texts it may continue."""
+    card = replace(CARD, trained_for=trained_for)
+    direct = Direct(EngineLifecycle(card, lambda: ScriptedEngine(card, EngineOptions(), lambda _: "::::")))
+
+    with pytest.raises(OptionInvalid, match="was not trained to chat") as refused:
+        direct.check(AnswerRequest(request_id="r", messages=(Message("user", "Hello"),)))
+    direct.check(AnswerRequest(request_id="r", prompt="Hello"))
+
+    assert refused.value.param == "model"
+    assert "OpenBioLLM-8B:genegpt" in refused.value.message or not trained_for
+
+
+async def test_a_model_whose_card_says_that_it_chats_does() -> None:
+    """Beside the methods that it was trained for."""
+    card = replace(CARD, trained_for=("genegpt", "chat"))
+
+    Direct(EngineLifecycle(card, lambda: ScriptedEngine(card, EngineOptions(), lambda _: "Hello"))).check(
+        AnswerRequest(request_id="r", messages=(Message("user", "Hello"),))
+    )

@@ -9,11 +9,13 @@ import pytest
 from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
 from server.methods.base import METHOD_NAMES, AnswerRequest, Done, Event, OptionInvalid, TextDelta
+from server.methods.clinfo.method import Clinfo
 from server.methods.genegpt.method import GeneGpt
 from server.methods.i_medrag.method import IMedRag
 from server.methods.kg_rag.method import KgRag
 from server.methods.medrag.method import MedRag
 from server.methods.registry import for_model
+from server.methods.weiseeule.method import WeiseEule
 
 
 class Echo:
@@ -31,7 +33,8 @@ class Echo:
 
 
 def _card(*trained_for: str) -> ModelCard:
-    return ModelCard(name="tiny", source="tiny", trained_for=trained_for)
+    """Of a general model where no method is named."""
+    return ModelCard(name="tiny", source="tiny", trained_for=trained_for or None)
 
 
 async def test_a_method_that_the_model_cannot_write_is_refused() -> None:
@@ -58,4 +61,5 @@ def test_all_else_is_served(name: str, trained_for: tuple[str, ...]) -> None:
 
 def test_the_names_are_those_of_the_methods() -> None:
     """The list that needs no method's libraries agrees with the methods."""
-    assert (GeneGpt.name, KgRag.name, MedRag.name, IMedRag.name) == METHOD_NAMES
+    methods = (GeneGpt, KgRag, MedRag, IMedRag, Clinfo, WeiseEule)
+    assert tuple(method.name for method in methods) == METHOD_NAMES

@@ -9,6 +9,7 @@ import pytest
 from server.egress.policy import EgressPolicy
 from server.settings.egress import EgressSettings
 from server.settings.loading import SettingsInvalid, load_settings
+from server.settings.retrieval import RetrievalSettings
 from server.settings.server import is_loopback
 from server.types import key_id
 from server.wiring.ncbi import blast_options
@@ -77,6 +78,10 @@ def test_the_file_in_the_xdg_folder_is_found(monkeypatch: pytest.MonkeyPatch, tm
         ("ARROWHEAD_SERVER__API_KEYS", "short", "ARROWHEAD_SERVER__API_KEYS"),
         ("ARROWHEAD_EGRESS__MODE", "ncbi", "ARROWHEAD_NCBI__EMAIL (ncbi.email)"),
         ("ARROWHEAD_MODEL__ENGINE", "scripted", "ARROWHEAD_MODEL__SCRIPT (model.script)"),
+        ("ARROWHEAD_MODEL__ENGINE", "remote", "ARROWHEAD_MODEL__URLS (model.urls): the engine 'remote' needs"),
+        ("ARROWHEAD_MODEL__URLS", "http://127.0.0.1:8000", "ARROWHEAD_MODEL__URLS (model.urls): the engine 'remote'"),
+        ("ARROWHEAD_MODEL__URLS", "http://10.0.0.1/v1", "ARROWHEAD_MODEL__URLS (model.urls): each is an address"),
+        ("ARROWHEAD_MODEL__URLS", "http://a:1,http://a:1/", "ARROWHEAD_MODEL__URLS (model.urls): an address is there"),
         ("ARROWHEAD_NCBI__EUTILS_URL", "ftp://127.0.0.1", "ARROWHEAD_NCBI__EUTILS_URL"),
         ("ARROWHEAD_NCBI__EUTILS_URL", "http://user@127.0.0.1", "no user name"),
         ("ARROWHEAD_CONFIG", "/nonexistent/config.toml", "ARROWHEAD_CONFIG"),
@@ -93,6 +98,18 @@ def test_a_bad_value_is_refused_by_its_variable(
 
     assert said in refused.value.message
     assert "my-secret-key" not in refused.value.message
+
+
+def test_prompts_go_unencrypted_to_private_addresses_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To another one with TLS, or where the operator allows it."""
+    monkeypatch.setenv("ARROWHEAD_MODEL__ENGINE", "remote")
+    monkeypatch.setenv("ARROWHEAD_MODEL__URLS", "http://10.0.0.7:8000,https://8.8.8.8,http://replica-1:8000")
+    assert load_settings().model.urls[1] == "https://8.8.8.8"
+    monkeypatch.setenv("ARROWHEAD_MODEL__URLS", "http://8.8.8.8:8000")
+    with pytest.raises(SettingsInvalid, match=r"ARROWHEAD_MODEL__URLS .*unencrypted.*model\.allow_http"):
+        load_settings()
+    monkeypatch.setenv("ARROWHEAD_MODEL__ALLOW_HTTP", "true")
+    assert load_settings().model.urls == ("http://8.8.8.8:8000",)
 
 
 def test_modes_of_keys_come_as_text_or_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -224,3 +241,12 @@ def test_adapters_of_another_form_are_refused(value: str, said: str) -> None:
 def test_a_share_of_the_gpu_is_above_0_and_at_most_1(share: str) -> None:
     with pytest.raises(SettingsInvalid, match="ARROWHEAD_MODEL__GPU_MEMORY_UTILIZATION"):
         load_settings({"model": {"gpu_memory_utilization": share}})
+
+
+@pytest.mark.parametrize("url", ["http://grobid.example.org:8070", "http://10.0.0.5:8070", "ftp://127.0.0.1", "grobid"])
+def test_documents_are_sent_to_a_service_of_this_machine_alone(url: str) -> None:
+    """Another address is refused with the remedy; a path of the service is taken off."""
+    with pytest.raises(ValueError, match="grobid_url"):
+        RetrievalSettings(grobid_url=url)
+    assert RetrievalSettings(grobid_url="http://localhost:8070/api/").grobid_url == "http://localhost:8070"
+    assert RetrievalSettings(grobid_url="").grobid_url is None

@@ -6,10 +6,12 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import pytest_asyncio
+from gateway_records import make_store
 from graph_doubles import PSORIASIS, RARE, STATEMENTS, MemoryGraph
 
 from models.encoders.base import Floats
@@ -17,7 +19,8 @@ from retrieval.graph.types import Statement
 from server.auth.scopes import OPERATOR
 from server.errors import EncoderUnknown
 from server.evidence.encoders import EncoderPool
-from server.evidence.graph import StoredGraph
+from server.evidence.graph import GraphLocation, GraphService, StoredGraph
+from server.methods.base import AnswerRequest, Message
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.wiring.bootstrap import build_services
@@ -84,3 +87,26 @@ async def test_every_server_offers_the_method(tmp_path: Path) -> None:
     with pytest.raises(EncoderUnknown):
         build_services(Settings.model_validate(fields | {"graph": {"encoder": "minilm"}}))
     assert with_model(Settings.model_validate(fields), "scripted:kg-rag")[1] == "scripted:kg-rag"
+
+
+async def test_retractions_are_looked_up_on_this_machine(tmp_path: Path) -> None:
+    """In the gateway's records, whatever mode the answer has; one without a record is not among them."""
+    (tmp_path / "gateway").mkdir(mode=0o700)
+    make_store(tmp_path / "gateway").close()
+    fields: dict[str, dict[str, Any]] = {
+        "ncbi": {"email": "lab@example.org", "cache_path": str(tmp_path / "cache.sqlite")},
+        "audit": {"path": str(tmp_path / "audit.jsonl")},
+        "egress": {"mode": "ncbi"},
+        "gateway": {"data_dir": str(tmp_path / "gateway")},
+        "retrieval": {"encoder": "hashing", "data_dir": str(tmp_path / "data")},
+        "graph": {"data_dir": str(tmp_path / "graphs")},
+    }
+    services = build_services(Settings.model_validate(fields))
+    assert services.egress is not None
+    pool = EncoderPool(RetrievalSettings(encoder="hashing"))
+    service = GraphService(GraphLocation(tmp_path / "graphs", "sample", "hashing"), pool, services.egress)
+    graph = service.open(AnswerRequest(request_id="r", messages=(Message("user", "x"),)), None)
+    articles = [str(number) for number in range(10000001, 10000041)]
+    assert await graph.retracted(articles) == {"10000002"}
+    await pool.close()
+    await services.close()

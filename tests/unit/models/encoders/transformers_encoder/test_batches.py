@@ -74,6 +74,11 @@ def test_lengths_are_rounded_up_to_few_widths(length: int, limit: int, width: in
     assert padded_width(length, limit) == width
 
 
+def test_a_finer_step_wastes_less_padding() -> None:
+    """As the CPU uses it, where a further shape costs little."""
+    assert [batch.width for batch in plan_batches([33, 70], 60, LIMIT, step=8)] == [72, 40]
+
+
 def test_nothing_makes_no_batch() -> None:
     """An empty list needs no forward pass."""
     assert plan_batches([], 2048, LIMIT) == []

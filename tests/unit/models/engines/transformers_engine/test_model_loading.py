@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from models.engines.transformers_engine.model_loading import LoadedModel, chosen
 from models.errors import EngineUnavailable
 from models.torch_runtime.devices import cpu_has_bfloat16
 from models.torch_runtime.layers import PackedLinear
+from models.torch_runtime.lora import merge_adapter
 from models.types import Dtype
+from tests.tiny_models import build_adapter
 
 
 @pytest.fixture(scope="module", params=["float32", "bfloat16"])
@@ -61,6 +64,24 @@ def test_the_embedded_model_computes_in_float32() -> None:
     card = load_catalog()["arrowhead-tiny"]
     assert load_model(card, EngineOptions(device="cpu")).shape.dtype is torch.float32
     assert load_model(card, EngineOptions(device="cpu", dtype="bfloat16")).shape.dtype is torch.bfloat16
+
+
+def test_an_adapter_is_part_of_the_weights(tiny_llama: Path, tmp_path: Path) -> None:
+    """The logits are those of the sum, in the packed layers that are served."""
+    from transformers import AutoModelForCausalLM
+
+    adapter = build_adapter(tmp_path / "adapter")
+    card = ModelCard(name="tiny", source=str(tiny_llama), context_length=512)
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.inference_mode():
+        loaded = load_model(replace(card, adapter=adapter), EngineOptions(dtype="float32", device="cpu"))
+        model = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32)
+        plain = model(input_ids=ids).logits[:, -1]
+        merge_adapter(model, adapter)
+        mask = torch.full((1, 1, 3, 3), float("-inf")).triu(1)
+        found = loaded.model(input_ids=ids, attention_mask=mask).logits[:, -1]
+        torch.testing.assert_close(found, model(input_ids=ids).logits[:, -1], rtol=1e-3, atol=1e-3)
+    assert not torch.allclose(found, plain, atol=1e-2)
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])

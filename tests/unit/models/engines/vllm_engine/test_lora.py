@@ -16,28 +16,11 @@ from models.engines.base import LayerCall
 from models.engines.options import EngineOptions, LoraAdapter
 from models.engines.vllm_engine.engine import VllmEngine
 from models.errors import ModelNotFound
-from tests.tiny_models import CONTEXT, build_llama
+from models.types import GenerateParams
+from tests.tiny_models import CONTEXT, build_adapter, build_llama
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
 OPTIONS = EngineOptions(dtype="float32", device="cpu", max_num_seqs=4, kv_cache_bytes=128 * 2**20, max_lora_rank=8)
-
-
-def build_adapter(folder: Path) -> Path:
-    """An adapter of rank 4 on the output projection of attention, large enough to change each answer."""
-    import torch
-    from safetensors.torch import save_file
-
-    folder.mkdir()
-    generator = torch.Generator().manual_seed(7)
-    weights = {}
-    for layer in range(2):
-        name = f"base_model.model.model.layers.{layer}.self_attn.o_proj"
-        weights[f"{name}.lora_A.weight"] = torch.randn(4, 64, generator=generator)
-        weights[f"{name}.lora_B.weight"] = torch.randn(64, 4, generator=generator)
-    save_file(weights, str(folder / "adapter_model.safetensors"))
-    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["o_proj"], "bias": "none"}
-    (folder / "adapter_config.json").write_text(json.dumps(config))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +76,22 @@ async def test_ids_without_a_token_are_not_sampled_by_the_layer_either(engine: V
         engine, model="tiny", logit_bias={str(beyond): 100}, return_token_ids=True, temperature=1
     )
     assert status == 200 and max(json.loads(body)["choices"][0]["token_ids"]) < beyond
+
+
+async def test_the_model_itself_answers_with_the_adapter_of_its_card(
+    engine: VllmEngine, card: ModelCard, tmp_path: Path
+) -> None:
+    """In its layer and under the methods; as one that is served beside the model under its own name."""
+    reply = json.loads((await _completion(engine, model="notes", return_token_ids=True))[1])
+    chosen = VllmEngine(replace(card, adapter=build_adapter(tmp_path / "own")), OPTIONS)
+    await chosen.start()
+    try:
+        found = json.loads((await _completion(chosen, model="tiny", return_token_ids=True))[1])
+        params = GenerateParams(max_tokens=8, temperature=0, ignore_eos=True)
+        ids = [token async for delta in chosen.generate([5, 6, 7], params, "own") for token in delta.token_ids]
+    finally:
+        await chosen.close()
+    assert found["choices"][0]["token_ids"] == reply["choices"][0]["token_ids"] == ids
 
 
 async def test_an_adapter_that_is_not_there_is_named_at_the_start(card: ModelCard, tmp_path: Path) -> None:

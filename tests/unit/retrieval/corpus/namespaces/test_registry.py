@@ -20,6 +20,7 @@ from ncbi_files import pubmed_record, pubmed_set, saved
 
 from retrieval.corpus.chunking import Chunking
 from retrieval.corpus.errors import (
+    DocumentUnknown,
     DocumentUnreadable,
     NamespaceBusy,
     NamespaceExists,
@@ -28,10 +29,11 @@ from retrieval.corpus.errors import (
 )
 from retrieval.corpus.ingest.add import ChangeHooks, Progress, add_file, add_items, catch_up, remove
 from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn
+from retrieval.corpus.namespaces.originals import Originals
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
-from retrieval.corpus.store.base import log_name
+from retrieval.corpus.store.base import Target, log_name
 from retrieval.corpus.store.writer import SqlitePassageWriter
 from retrieval.index.errors import IndexMismatch
 from retrieval.lexical.bm25.tantivy_index import open_tantivy
@@ -127,7 +129,9 @@ def test_an_update_encodes_only_what_changed(namespaces: Namespaces, encoder: Wo
     )
     assert (changed.changed, changed.withdrawn, changed.added, encoder.encoded) == (1, 1, 1, 2)
     _whole(namespaces)
-    gone = remove(namespaces, "ns", ["PMID:5", "PMID:6", "PMID:none"])
+    with pytest.raises(DocumentUnknown, match="PMID:none"):
+        remove(namespaces, "ns", ["PMID:5", "PMID:none"])
+    gone = remove(namespaces, "ns", ["PMID:5", "PMID:6", "PMID:5"])
     assert (gone.withdrawn, encoder.encoded) == (2, 2)
     _whole(namespaces)
     with namespaces.using("ns") as namespace:
@@ -342,11 +346,29 @@ def test_a_namespace_of_fts5_is_searched_with_tantivy(of_fts5: Namespaces, caplo
                 assert len(found.words.search("asthma", 10)) == 3
                 assert found.settings == SETTINGS
     assert [record.getMessage() for record in caplog.records] == [
-        f"namespace={log_name('ns')}: its back end of words was removed, the index is built again with tantivy: "
-        "passages=3"
+        f"namespace={log_name('ns')}: an earlier version made its index of words, which is built again: passages=3"
     ]
     assert not (of_fts5.root / "ns" / "words" / "lexical.sqlite").exists()
     _whole(of_fts5)
+
+
+@pytest.mark.parametrize("target", ["words", "keywords"])
+def test_an_index_of_an_earlier_tokenizer_is_built_again(
+    namespaces: Namespaces, target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its terms are others; one of a later version is not touched."""
+    add_items(namespaces, "ns", [reading("PMID:1", "asthma 1")])
+    manifest = namespaces.root / "ns" / target / "manifest.json"
+    manifest.write_text('{"tokenizer": 1}')
+    reopened = Namespaces(namespaces.root, namespaces.backends)
+    with contextlib.closing(reopened), reopened.using("ns") as found:
+        assert found.rows(target) == 1
+        assert not manifest.exists()
+    assert f"its index of {target}, which is built again: passages=1" in caplog.text
+    manifest.write_text('{"tokenizer": 99}')
+    later = Namespaces(namespaces.root, namespaces.backends)
+    with contextlib.closing(later), later.using("ns"):
+        assert manifest.exists()
 
 
 def test_a_change_of_a_namespace_of_fts5_moves_it_to_tantivy(of_fts5: Namespaces) -> None:
@@ -369,3 +391,42 @@ def test_a_namespace_of_fts5_waits_while_another_process_changes_it(
         assert "cannot be built again now" in caplog.text
         with of_fts5.using("ns") as found:
             assert found.rows("words") == 3
+
+
+def test_a_file_is_removed_by_its_name(namespaces: Namespaces, tmp_path: Path) -> None:
+    """Where two came under one name, only the id tells which."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / "notes.txt"
+        path.write_text(f"Words of {folder}.")
+        add_file(namespaces, "ns", path)
+    path = tmp_path / "other.txt"
+    path.write_text("Others.")
+    add_file(namespaces, "ns", path)
+    with pytest.raises(NamespaceInvalid, match="2 documents came as"):
+        remove(namespaces, "ns", ["notes.txt"])
+    assert remove(namespaces, "ns", ["other.txt"]).withdrawn == 1
+    with pytest.raises(DocumentUnknown):
+        remove(namespaces, "ns", ["other.txt"])
+    _whole(namespaces)
+
+
+def test_a_pdf_is_kept_as_long_as_its_document(namespaces: Namespaces, tmp_path: Path) -> None:
+    """For its owner alone; a namespace that lost it gets it back when the same file is added again."""
+    path = tmp_path / "paper.pdf"
+    path.write_bytes(pdf("Words of a page"))
+    add_file(namespaces, "ns", path)
+    with namespaces.using("ns") as namespace:
+        (document_id,) = namespace.store.document_ids()
+        originals = Originals(namespace.folder)
+    kept = originals.path(document_id)
+    assert kept is not None
+    assert (kept.read_bytes(), kept.stat().st_mode & 0o777) == (path.read_bytes(), 0o600)
+    kept.unlink()
+    assert add_file(namespaces, "ns", path).already
+    assert originals.path(document_id) == kept
+    path.write_bytes(pdf("Other words"))
+    add_file(namespaces, "ns", path)
+    assert originals.path(document_id) is None
+    remove(namespaces, "ns", ["paper.pdf"])
+    assert list(kept.parent.iterdir()) == []

@@ -8,14 +8,16 @@ import pytest
 from corpus_files import encrypted_pdf, parsed_documents, pdf, saved_pdf, swelling_pdf
 
 from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable
-from retrieval.corpus.items import PdfLimits, ReadOptions
+from retrieval.corpus.items import PdfLimits, ReadOptions, SkippedRecord
 from retrieval.corpus.readers import pdf as pdf_reader
 
 
 def test_every_page_has_its_number(tmp_path: Path) -> None:
-    """Pages without text leave a gap in the numbers, not in the text."""
+    """Pages without text leave a gap in the numbers, not in the text, and are told."""
     path = saved_pdf(tmp_path / "paper.pdf", pdf("TP53 at 5 mg", "", "End of it", title="On p53"))
-    (found,) = parsed_documents(list(pdf_reader.read(path)))
+    told, *rest = pdf_reader.read(path)
+    assert isinstance(told, SkippedRecord) and told.line == 2
+    (found,) = parsed_documents(rest)
     assert [(span.page, found.text[span.start : span.end]) for span in found.spans] == [
         (1, "TP53 at 5 mg"),
         (3, "End of it"),
@@ -55,7 +57,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_page_that_swells_is_not_unpacked(tmp_path: Path) -> None:
     """Half a megabyte that would unpack to half a gigabyte: named as what it is, not as a page without text."""
     path = saved_pdf(tmp_path / "bomb.pdf", swelling_pdf(512 * 2**20))
-    with pytest.raises(DocumentUnreadable, match="page 1 cannot be read"):
+    with pytest.raises(DocumentUnreadable, match="page 1: cannot be read"):
         list(pdf_reader.read(path))
 
 

@@ -28,9 +28,9 @@ def test_markdown_headings_are_sections_but_not_in_code(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfea\x00", b"abc\xff", b"a\0b", b"\n \n", b"\x80"])
+@pytest.mark.parametrize("data", [b"\xff\xfea", b"\x7fELF\x01\xff\x02", b"a\0b", b"\n \n", b"\xa4"])
 def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
-    """UTF-16, Latin-1, NULs, nothing."""
+    """Half of a character, a program, NULs, nothing, a sign."""
     with pytest.raises(DocumentUnreadable):
         list(plain.read(saved(tmp_path / "a.txt", data)))
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import sqlite3
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus_doubles import WordEncoder, backends, keyword_search, words_of
+from corpus_doubles import TokenWordEncoder, WordEncoder, backends, keyword_search, words_of
 from corpus_files import reading
 
 from models.encoders.base import Floats, PassageText
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
-from retrieval.corpus.ingest.add import add_items, remove
+from retrieval.corpus.ingest.add import add_items, catch_up, remove
 from retrieval.corpus.items import Withdrawn
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
+from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.ranking import Retriever, interleaved
 from retrieval.corpus.search.searcher import Rankers, Searcher, SearchOptions
 from retrieval.corpus.store.base import PassageFilter
@@ -26,14 +29,6 @@ from retrieval.passages import Hit
 
 SETTINGS = NamespaceSettings(encoder="words")
 RETRIEVERS: tuple[Retriever, ...] = ("dense", "bm25", "pes2")
-
-
-def _fuse(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    scores: dict[int, float] = {}
-    for ranking in rankings:
-        for rank, hit in enumerate(ranking, 1):
-            scores[hit.passage_id] = scores.get(hit.passage_id, 0.0) + 1 / (60 + rank)
-    return [Hit(number, score) for number, score in sorted(scores.items(), key=lambda pair: -pair[1])]
 
 
 class _SharedWords:
@@ -70,7 +65,7 @@ def namespaces(tmp_path: Path, encoder: WordEncoder) -> Namespaces:
 
 @pytest.fixture
 def searcher(namespaces: Namespaces) -> Searcher:
-    return Searcher(namespaces, Rankers(keywords=keyword_search, cross_encoder=_SharedWords(), fuse=_fuse))
+    return Searcher(namespaces, Rankers(keywords=keyword_search, cross_encoder=_SharedWords()))
 
 
 @pytest.mark.parametrize("retriever", ["dense", "bm25", "pes2", "hybrid"])
@@ -180,7 +175,7 @@ def test_searches_go_on_while_documents_are_added(namespaces: Namespaces, search
 def test_what_cannot_be_searched_is_said(tmp_path: Path, namespaces: Namespaces) -> None:
     """No vectors, an index that was taken away, no keywords, no cross-encoder, no namespace."""
     namespaces.create("plain", NamespaceSettings(words="none", keywords=False))
-    searcher = Searcher(namespaces, Rankers(fuse=_fuse))
+    searcher = Searcher(namespaces, Rankers())
     for retriever in ("dense", "bm25", "pes2", "hybrid"):
         with pytest.raises(NamespaceInvalid):
             searcher.search("x", ["plain"], SearchOptions(retriever=retriever))
@@ -199,7 +194,10 @@ def test_what_cannot_be_searched_is_said(tmp_path: Path, namespaces: Namespaces)
         Searcher(Namespaces(namespaces.root, namespaces.backends)).search("x", ["two"])
 
 
-@pytest.mark.parametrize("fields", [{"k": 0}, {"k": 10_000}, {"rerank": -1}, {"retriever": "magic"}])
+@pytest.mark.parametrize(
+    "fields",
+    [{"k": 0}, {"k": 10_000}, {"rerank": -1}, {"late": -1}, {"retriever": "magic"}, {"retriever": "bm25+bm25"}],
+)
 def test_options_that_cannot_be_are_refused(fields: dict[str, object]) -> None:
     """Before anything is searched."""
     with pytest.raises(NamespaceInvalid):
@@ -216,3 +214,78 @@ def test_documents_that_wait_for_a_first_index_are_no_damage(tmp_path: Path, enc
         options = SearchOptions(retriever=retriever)
         assert Searcher(namespaces, Rankers(keywords=keyword_search)).search("asthma", ["new"], options) == []
         (tmp_path / "new" / "vectors").mkdir(exist_ok=True)  # as one that is being made
+
+
+@pytest.mark.parametrize("retriever", ["rrf-2", "bm25+dense", "bm25+dense+pes2", "pes2+dense"])
+def test_any_list_of_rankers_is_fused_by_ranks(searcher: Searcher, retriever: Retriever) -> None:
+    """With the constant of MedRAG, 100."""
+    found = searcher.search("asthma children", ["one"], SearchOptions(retriever=retriever))
+    names = ("bm25", "dense") if retriever == "rrf-2" else retriever.split("+")
+    assert set(found[0].ranks) == set(names)
+    assert found[0].hit.score == pytest.approx(sum(1 / (100 + rank) for rank in found[0].ranks.values()))
+
+
+@pytest.fixture
+def with_tokens(tmp_path: Path) -> Namespaces:
+    found = Namespaces(tmp_path / "tokens", backends(TokenWordEncoder()))
+    found.create("one", SETTINGS)
+    add_items(
+        found,
+        "one",
+        [
+            reading("PMID:1", "Asthma asthma asthma asthma of cats and dogs and of other animals in houses."),
+            reading("PMID:2", "Inhaled steroids help children, and asthma is what they are for, as trials of it show."),
+            reading("PMID:3", "Other words altogether, about the pain of bones and joints in the old and the young."),
+        ],
+    )
+    return found
+
+
+def test_late_interaction_prefers_the_passage_with_every_word(with_tokens: Namespaces) -> None:
+    """Rank fusion alone has no such notion; without token vectors, or when they are not wanted, nothing changes."""
+    searcher = Searcher(with_tokens, Rankers(keywords=keyword_search))
+    query = "asthma steroids children trials"
+    late = searcher.search(query, ["one"], SearchOptions(retriever="hybrid"))
+    assert late[0].document.document_id == "PMID:2"
+    assert [one.hit.score for one in late] == sorted((one.hit.score for one in late), reverse=True)
+    plain = searcher.search(query, ["one"], SearchOptions(retriever="hybrid", late=0))
+    assert {one.hit.passage_id for one in plain} == {one.hit.passage_id for one in late}
+    words = searcher.search(query, ["one"], SearchOptions(retriever="bm25", late=10))
+    assert {one.document.document_id for one in words} == {"PMID:1", "PMID:2"}
+
+
+def test_token_vectors_follow_the_vectors(with_tokens: Namespaces) -> None:
+    """Through changes, removals and a rebuild; ``verify`` misses the ones that are not there."""
+    add_items(with_tokens, "one", [reading("PMID:1", "Asthma of mice."), reading("PMID:4", "Gout of men.")])
+    remove(with_tokens, "one", ["PMID:3"])
+    with with_tokens.using("one") as found:
+        assert found.tokens is not None
+        assert len(found.tokens) == found.store.counts().passages == 3
+    assert verify(with_tokens, "one").whole
+    with with_tokens.using("one") as found:
+        numbers = [passage.passage_id for passage in found.store.passages()]
+    with sqlite3.connect(with_tokens.root / "one" / "tokens" / "codes.sqlite") as connection:
+        connection.execute("DELETE FROM code WHERE passage_id = ?", (numbers[0],))
+    assert "1 passages have no token vectors" in verify(with_tokens, "one").faults[0]
+    with_tokens.empty_index("one", "vectors")
+    catch_up(with_tokens, "one")
+    assert verify(with_tokens, "one").whole
+
+
+def test_a_namespace_of_a_version_without_token_vectors_is_searched_as_before(with_tokens: Namespaces) -> None:
+    """Its settings do not know them; when its vectors are built again, it gets them."""
+    old = json.loads(SETTINGS.as_text())
+    del old["tokens"]
+    with_tokens.note("one", "settings", json.dumps(old))
+    shutil.rmtree(with_tokens.root / "one" / "tokens")
+    namespaces = Namespaces(with_tokens.root, with_tokens.backends)
+    assert Searcher(namespaces).search("asthma", ["one"], SearchOptions(retriever="hybrid"))
+    add_items(namespaces, "one", [reading("PMID:5", "Asthma of rats.")])
+    with namespaces.using("one") as found:
+        assert found.tokens is None
+    assert verify(namespaces, "one").whole
+    namespaces.empty_index("one", "vectors")
+    catch_up(namespaces, "one")
+    with namespaces.using("one") as found:
+        assert found.tokens is not None
+        assert len(found.tokens) == 4

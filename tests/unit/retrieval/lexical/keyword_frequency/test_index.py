@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from retrieval.index.base import RowFilter
 from retrieval.index.errors import IndexBusy, IndexDamaged, IndexFault, IndexInputInvalid, IndexMismatch
 from retrieval.lexical.keyword_frequency.index import KeywordIndex, open_keyword_index
-from retrieval.lexical.keyword_frequency.pes2 import Keyword, KeywordQuery, keyword_search
+from retrieval.lexical.keyword_frequency.pes2 import keyword_search
+from retrieval.lexical.question_keywords import Keyword, KeywordQuery
 from retrieval.lexical.tokens import HARD, atoms_of
 from retrieval.passages import Passage, type_bits
 

@@ -11,14 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retrieval.lexical.keyword_frequency.pes2 import (
-    Keyword,
-    KeywordTable,
-    count_by_pattern,
-    distinct_keywords,
-    parse_marked,
-    rank_by_keywords,
-)
+from retrieval.lexical.keyword_frequency.pes2 import KeywordTable, count_by_pattern, rank_by_keywords
+from retrieval.lexical.question_keywords import Keyword, distinct_keywords, parse_marked
 from retrieval.passages import Passage
 
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[6] / "shared" / "data"))

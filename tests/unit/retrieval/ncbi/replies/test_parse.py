@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -172,3 +173,33 @@ def test_every_recorded_reply_is_condensed_or_reported_as_its_error() -> None:
 
     assert outcomes["condensed"] == 1772
     assert outcomes["NcbiMalformed"] == 58
+
+
+_LONG = 400_000
+_HOSTILE = {
+    "summaries that do not end": "<eSummaryResult>" + "<DocumentSummary " * (_LONG // 17),
+    "nested elements": "<a>" * (_LONG // 7) + "</a>" * (_LONG // 7),
+    "nested lists": "[" * (_LONG // 2) + "]" * (_LONG // 2),
+    "nested objects": '{"result":' * (_LONG // 12),
+    "empty lines": "1. " + "\n" * _LONG,
+    "alleles that do not end": json.dumps({"result": {"uids": ["1"], "1": {"docsum": "SEQ=[" * (_LONG // 5)}}}),
+    "brackets": "1. A\n" + "[" * _LONG + "\nID: 7",
+    "ids": json.dumps({"esearchresult": {"count": "9", "idlist": ["12345"] * (_LONG // 8)}}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(_HOSTILE))
+@pytest.mark.parametrize(
+    ("endpoint", "db"), [("esummary", "gene"), ("esearch", "gene"), ("efetch", "gene"), ("elink", "snp")]
+)
+def test_long_replies_of_any_kind_are_read_or_refused_in_little_time(endpoint: Endpoint, db: str, name: str) -> None:
+    """Reading takes time in proportion to the length: 0.4 MB took minutes where it grew with its square."""
+    began = time.process_time()
+    try:
+        read = condense(_parse(_HOSTILE[name], endpoint, db), Focus(terms=("BRCA1",)))
+        assert len(read.text) <= 1300
+    except (NcbiMalformed, NcbiReplyError) as error:
+        assert len(error.message) <= 300
+
+    # A hundred times what it takes: a bound on growth, not a measurement.
+    assert time.process_time() - began < 10

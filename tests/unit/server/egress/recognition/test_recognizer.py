@@ -53,6 +53,14 @@ def test_a_recognized_call_has_its_classes_and_its_cost(
         assert (verdict.classes, verdict.characters) == (classes, characters)
 
 
+@pytest.mark.parametrize("term", ["asthmaa children", "John Smith has HIV", "NAT2"])
+def test_words_to_be_spelled_never_leave(names: Vocabulary, term: str) -> None:
+    """They are those that no vocabulary has; also the endpoint itself is not among the recognized ones."""
+    call = NcbiCall("espell", "pubmed", {"db": "pubmed", "term": term})
+
+    assert isinstance(Recognizer(names, HOSPITAL).judge(call, lambda _: False), Refused)
+
+
 def test_a_class_that_is_not_listed_stays(names: Vocabulary) -> None:
     """With egress.allow=id a known symbol stays; with nothing, an id does."""
     symbol, ids = _search("NAT2"), NcbiCall("esummary", "gene", {"db": "gene", "id": "672"})

@@ -35,7 +35,10 @@ def made(question: str, *lookups: Lookup, read: str = RECORD, only_reads: bool =
 @pytest.mark.parametrize(
     ("answer", "made_from", "outcome", "is_shown"),
     [
-        ("BRCA1", made("Which gene is FANCS?", SEARCHED, READ), "answered", True),
+        ("BRCA1", made("Which gene is FANCS?", lookup(term="FANCS"), READ), "answered", True),
+        ("BRCA1", made("Which gene is FANCS?", SEARCHED, READ), "abstained", False),
+        ("Yes", made("Is there a gene called ABC9?", lookup(term="Is there a gene"), READ), "abstained", False),
+        ("Yes", made("Is there a gene called ABC9?", lookup(term="ABC9"), READ), "abstained", False),
         ("chr17", made("Where is BRCA1?", SEARCHED, READ), "answered", True),
         ("BRCA1, FANCS", made("Names of BRCA1?", SEARCHED, READ), "answered", True),
         ("TP53", made("Which gene is FANCS?", SEARCHED, READ), "abstained", False),
@@ -50,6 +53,7 @@ def made(question: str, *lookups: Lookup, read: str = RECORD, only_reads: bool =
         ("not found", made("Where is BRCA1?", FAILED), "call_failed", False),
         ("not found", made("Where is BRCA1?"), "abstained", False),
         ("not found", made("Capital of France?", lookup(term="France", status="empty")), "out_of_scope", False),
+        ("The records do not say.", made("Dose of BRCA1?", SEARCHED, READ, only_reads=False), "abstained", False),
         ("hello", made("hello"), "out_of_scope", False),
         ("BRCA1", made("Which gene is FANCS?"), "abstained", False),
         ("BRCA1", made("Which gene is FANCS?", only_reads=False), "partial", True),
@@ -94,10 +98,11 @@ def test_a_yes_or_no_needs_a_record_that_states_it(
 
 def test_the_type_of_another_gene_is_no_answer() -> None:
     """Only a line that names the asked gene states its type."""
-    other = made("Is ABC9 a protein-coding gene?", SEARCHED, READ)
+    other = made("Is ABC9 a protein-coding gene?", lookup(term="ABC9"), READ)
+    asked = made("Is FANCS protein-coding?", lookup(term="FANCS"), READ)
 
     assert judge("Yes", "stop", other).outcome == "abstained"
-    assert judge("Yes", "stop", replace(other, question="Is FANCS protein-coding?")).outcome == "answered"
+    assert judge("Yes", "stop", asked).outcome == "answered"
 
 
 @pytest.mark.parametrize("finish", ["length", "call_limit", "timeout", "abort"])

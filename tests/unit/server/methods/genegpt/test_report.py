@@ -7,6 +7,7 @@ from typing import Any
 
 from models.decoding.types import Call, CallFinished, CallReply, LoopDone, LoopFinish, LoopUsage
 from server.methods.base import Done, Event, Evidence, Step, TextDelta
+from server.methods.genegpt.phrasing import Asked
 from server.methods.genegpt.report import Ledger
 
 READ = "[1 gene record\n1. BRCA1 (human) protein-coding chr17 17q21.31; aliases FANCS; id 672]"
@@ -32,7 +33,7 @@ def shown(events: Sequence[Event]) -> str:
 
 
 def ending(ledger: Ledger, answer: str, finish: LoopFinish = "stop") -> tuple[str, Done, list[Event]]:
-    events = ledger.ending(ended(finish), answer, {}, with_references=True)
+    events = ledger.ending(ended(finish), answer, {})
     last = events[-1]
     assert isinstance(last, Done)
     return shown(events), last, events
@@ -40,22 +41,22 @@ def ending(ledger: Ledger, answer: str, finish: LoopFinish = "stop") -> tuple[st
 
 def test_a_long_answer_streams_after_a_record_was_read() -> None:
     """From its first words on: nobody waits for the end."""
-    ledger = Ledger("Where is BRCA1?", only_reads=False)
+    ledger = Ledger(Asked("Where is BRCA1?"), only_reads=False)
     ledger.add(reply())
 
     assert ledger.held(TextDelta("It lies")) == []
     assert shown(ledger.held(TextDelta(" on chr17"))) == "It lies on chr17"
-    assert shown(ledger.held(TextDelta("."))) == "."
+    assert shown(ledger.held(TextDelta("."))) == ""
     text, done, events = ending(ledger, "It lies on chr17.")
-    assert text == "\n\nReferences:\n[1] [BRCA1, human, NCBI Gene 672](https://www.ncbi.nlm.nih.gov/gene/672)"
+    assert text == " [1].\n\nReferences:\n[1] [BRCA1, human, NCBI Gene 672](https://www.ncbi.nlm.nih.gov/gene/672)"
     assert (done.outcome, done.answer) == ("answered", "It lies on chr17.")
     reference = next(event for event in events if isinstance(event, Evidence)).references[0]
-    assert ("It lies on chr17." + text)[reference.start : reference.end] == "[1]"
+    assert ("It lies on chr17" + text)[reference.start : reference.end] == "[1]"
 
 
 def test_steps_and_reasoning_pass_at_once() -> None:
     """Only the answer is withheld."""
-    ledger = Ledger("Where is BRCA1?", only_reads=True)
+    ledger = Ledger(Asked("Where is BRCA1?"), only_reads=True)
     events: list[Event] = [Step("x"), TextDelta("thinking", "reasoning")]
 
     assert [one for event in events for one in ledger.held(event)] == events
@@ -63,7 +64,7 @@ def test_steps_and_reasoning_pass_at_once() -> None:
 
 def test_an_unsupported_yes_or_no_is_never_shown() -> None:
     """Nor is it the answer of the record: the reason stands in its place, without sources."""
-    ledger = Ledger("Is BRCA1 a tumour suppressor?", only_reads=False)
+    ledger = Ledger(Asked("Is BRCA1 a tumour suppressor?"), only_reads=False)
     ledger.add(reply())
 
     assert ledger.held(TextDelta("No, as far as anybody knows.")) == []
@@ -75,7 +76,7 @@ def test_an_unsupported_yes_or_no_is_never_shown() -> None:
 
 def test_a_model_that_can_only_copy_is_judged_as_a_whole() -> None:
     """Its first words look like an answer too."""
-    ledger = Ledger("Which gene is FANCS?", only_reads=True)
+    ledger = Ledger(Asked("Which gene is FANCS?"), only_reads=True)
     ledger.add(reply())
 
     assert ledger.held(TextDelta("BRCA1, and something else")) == []
@@ -86,7 +87,7 @@ def test_a_model_that_can_only_copy_is_judged_as_a_whole() -> None:
 
 def test_an_answer_without_a_record_waits_for_the_end() -> None:
     """A call may still come; what comes from memory is told below."""
-    ledger = Ledger("Where is BRCA1?", only_reads=False)
+    ledger = Ledger(Asked("Where is BRCA1?"), only_reads=False)
 
     assert ledger.held(TextDelta("It lies on chromosome 17.")) == []
     text, done, _ = ending(ledger, "It lies on chromosome 17.")
@@ -96,12 +97,36 @@ def test_an_answer_without_a_record_waits_for_the_end() -> None:
     )
 
 
+def test_an_answer_to_a_question_that_was_not_read_is_withheld() -> None:
+    """A place is no answer to where a gene is expressed; of two questions one is answered."""
+    for asked, outcome in (
+        (Asked("Where is BRCA1 expressed?", unread=("expressed",)), "abstained"),
+        (Asked("Where is BRCA1?", num_asked=2), "partial"),
+    ):
+        ledger = Ledger(asked, only_reads=True)
+        ledger.add(reply())
+        ledger.held(TextDelta("chr17"))
+        text, done, _ = ending(ledger, "chr17")
+        assert done.outcome == outcome
+        assert ("chr17" in text) == (outcome == "partial")
+
+
+def test_a_copied_answer_is_completed_from_its_record() -> None:
+    """With its mark; what the model wrote is in the trace."""
+    ledger = Ledger(Asked("What is BRCA1?", "aliases", "BRCA1"), only_reads=True)
+    ledger.add(reply())
+    ledger.held(TextDelta("BRCA1"))
+    text, done, _ = ending(ledger, "BRCA1")
+    assert text.startswith("FANCS [1]\n\nReferences:")
+    assert (done.answer, done.details["written"]) == ("FANCS", "BRCA1")
+
+
 def test_a_cut_answer_says_so_below() -> None:
     """With the sources of what there is."""
-    ledger = Ledger("Where is BRCA1?", only_reads=False)
+    ledger = Ledger(Asked("Where is BRCA1?"), only_reads=False)
     ledger.add(reply())
     ledger.held(TextDelta("BRCA1 lies on chr"))
     text, done, _ = ending(ledger, "BRCA1 lies on chr", "length")
 
-    assert text.startswith("\n\n(The answer is not complete: it reached its limit of length.)")
+    assert text.startswith(" [1]\n\n(The answer is not complete: it reached its limit of length.)")
     assert (done.outcome, done.finish_reason) == ("cut", "length")

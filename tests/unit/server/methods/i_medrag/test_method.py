@@ -137,7 +137,7 @@ async def test_a_stable_choice_stops_the_rounds(bench: Any) -> None:
         events = await made.ask(CHOICE)
     assert done(events).details["stop_reason"] == "stable"
     assert "after 2 rounds: two rounds of answers did not change the choice" in steps(events)
-    assert done(events).answer == "B. VKORC1"
+    assert done(events).details["answer_letter"] == "B"
 
 
 async def test_malformed_plans_cannot_end_a_run_or_show_a_prompt(bench: Any) -> None:
@@ -212,7 +212,7 @@ async def test_a_chat_model_gets_each_part_by_its_template(bench: Any) -> None:
 
     async with bench(script, prompt_form="chat") as made:
         events = await made.ask(CHOICE, rounds=1)
-    assert done(events).answer == "B. VKORC1" and not any("Reasoning:" in prompt for prompt in made.prompts)
+    assert done(events).details["answer_letter"] == "B" and not any("Reasoning:" in prompt for prompt in made.prompts)
 
 
 async def test_without_any_evidence_nothing_is_answered(bench: Any) -> None:
@@ -314,3 +314,33 @@ async def test_a_wrong_option_is_named(bench: Any, options: dict[str, Any], para
         with pytest.raises(OptionInvalid) as refused:
             await made.ask(QUESTION, **options)
         assert refused.value.param == param
+
+
+async def test_sub_answers_that_find_nothing_are_no_evidence(bench: Any) -> None:
+    """The history says so, the query is not asked again, and without any other the method abstains."""
+    silent = "The passages do not say."
+    async with bench(Model(*TWO_ROUNDS, sub=lambda query: silent if "aspirin" not in query else "It is [1].")) as made:
+        events = await made.ask(QUESTION, rounds=2)
+    assert "Found 1: (the passages do not say)" in made.prompts[-1]
+    assert done(events).outcome == "answered"
+    async with bench(Model(*TWO_ROUNDS, sub=lambda _: silent)) as made:
+        events = await made.ask(QUESTION, rounds=2)
+    assert shown(events).startswith("No query got an answer from passages (3 of 3: the passages that were read do")
+    assert (done(events).outcome, references(events)) == ("abstained", [])
+
+
+async def test_a_last_answer_that_finds_nothing_abstains(bench: Any) -> None:
+    """As MedRAG's does."""
+    async with bench(Model(*TWO_ROUNDS, answer=" The passages do not say [1].")) as made:
+        events = await made.ask(QUESTION, rounds=2)
+    assert (done(events).outcome, references(events)) == ("abstained", [])
+
+
+async def test_a_choice_rests_on_a_passage_that_a_sub_answer_cites(bench: Any) -> None:
+    """Without one that names it, none is given."""
+    for number in (1, 2, 3, 4):
+        sub_answer = f" It is told [{number}]."
+        async with bench(Model(*TWO_ROUNDS, sub=lambda _: sub_answer, answer=" B")) as made:  # noqa: B023
+            events = await made.ask(CHOICE, rounds=1)
+        cited = {one["title"] for one in done(events).details["citations"]}
+        assert done(events).outcome == ("answered" if cited == {"Warfarin"} else "abstained")

@@ -46,10 +46,11 @@ def test_no_more_than_n_are_asked() -> None:
 
 
 def test_what_was_asked_is_not_asked_again() -> None:
-    """A round of nothing else ends the run, adaptive or not: the next would be the same."""
-    for adaptive in (True, False):
-        rounds = after(fresh(adaptive=adaptive), plan("What is A?"), plan("what is a"))
-        assert rounds.plans[1].queries == () and rounds.stop == "repeated"
+    """A round of nothing else ends an adaptive run: the next would be the same. The paper's fixed rounds go on."""
+    rounds = after(fresh(), plan("What is A?"), plan("what is a"))
+    assert rounds.plans[1].queries == () and rounds.stop == "repeated"
+    fixed = after(fresh(adaptive=False), plan("What is A?"), plan("what is a", "What is a?"))
+    assert fixed.plans[1].queries == ("what is a",) and fixed.stop == ""
 
 
 def test_what_failed_may_be_asked_again() -> None:
@@ -129,6 +130,9 @@ def test_the_grammar_asks_for_what_the_round_can_use() -> None:
         json.loads(text)
         assert tuple(matches(one, text) for one in (rounds, later, fixed)) == fits
     assert not matches(rounds, '{"analysis": "x", "queries": ["a", "b", "c"]}')
+    assert matches(rounds, '{"analysis": "x", "queries": ["a"]}') and not matches(
+        fixed, '{"analysis": "x", "queries": ["a"]}'
+    )
     assert not matches(rounds, '{"analysis":  "x", "queries": ["a"]}')
     assert not matches(rounds, '{"analysis": "' + "x" * 101 + '", "queries": ["a"]}')
     assert plan_form(rounds) == '{"analysis": "…", "queries": ["…"]}'

@@ -171,3 +171,15 @@ async def test_what_needs_a_model_that_writes_is_refused(options: dict[str, Any]
 def test_the_doubles_have_what_the_tests_name() -> None:
     """The statement that the first test quotes."""
     assert any(s.source == METHOTREXATE and s.target == PSORIASIS for s in STATEMENTS)
+
+
+async def test_a_retracted_article_is_marked_where_the_statement_is_cited() -> None:
+    """In the reference and in the trace; another article of the statement is opened instead, if there is one."""
+    pmids = ("19169254", "20953190")
+    graph = MemoryGraph([make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["IL23R"], pmids=pmids)])
+    graph.retractions = frozenset({"19169254"})
+    events = await asked("True or false: psoriasis associates with IL23R.", graph)
+    assert "RETRACTED: PMID 19169254" in shown(events)
+    (evidence,) = [event for event in events if isinstance(event, Evidence)]
+    assert evidence.references[0].url.endswith("/20953190")
+    assert done(events).details["citations"][0]["retracted"] == ["19169254"]

@@ -127,7 +127,6 @@ async def test_the_second_choice_of_a_case_is_searched_for(bench: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "param"),
     [
-        ({"synthesis": "quoted"}, "arrowhead.synthesis"),
         ({"synthesis": "magic"}, "arrowhead.synthesis"),
         ({"synthesis": "extractive", "retrieval": False}, "arrowhead.retrieval"),
         ({"synthesis": "extractive", "without_passages": "answer"}, "arrowhead.without_passages"),
@@ -137,7 +136,7 @@ async def test_the_second_choice_of_a_case_is_searched_for(bench: Any) -> None:
 async def test_an_option_that_an_extract_cannot_have_is_refused(
     bench: Any, options: dict[str, Any], param: str
 ) -> None:
-    """With the field at fault; quotes under a grammar are not served yet."""
+    """With the field at fault."""
     async with bench() as made:
         with pytest.raises(OptionInvalid) as refused:
             await made.ask(HEPARIN, **options)

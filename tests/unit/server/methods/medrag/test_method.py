@@ -73,6 +73,30 @@ async def test_what_was_read_is_not_called_cited(bench: Any) -> None:
     assert done(events).details["citations"] == []
 
 
+@pytest.mark.parametrize(("order", "first"), [("rank", 1), ("best_last", 4)])
+async def test_passages_can_be_in_the_order_of_their_ranks(bench: Any, order: str, first: int) -> None:
+    """The best first or next to the question; the numbers of citations follow the order of the prompt."""
+    async with bench(chain(" Thinking.", " Protamine [1].")) as made:
+        events = await made.ask(OPEN, k=4, order=order)
+        with pytest.raises(OptionInvalid, match=r"arrowhead\.order: must be one of library, rank, best_last"):
+            await made.ask(OPEN, order="worst")
+    ranks = [one["rank"] for one in done(events).details["passages"]]
+    assert ranks == sorted(ranks, reverse=order == "best_last")
+    assert ranks[0] == first
+    assert done(events).details["citations"][0]["document_id"] == done(events).details["passages"][0]["document_id"]
+
+
+async def test_rrf_4_tells_what_it_fused_and_what_of_the_paper_is_missing(bench: Any) -> None:
+    """In the first step and in the trace."""
+    async with bench(chain(" Thinking.", " Protamine [1].")) as made:
+        events = await made.ask(OPEN, k=2, retriever="rrf-4")
+    fused = done(events).details["rankers"]
+    assert (fused[0], len(fused)) == ("bm25", 2)
+    assert done(events).details["missing_rankers"] == ["contriever", "specter", "medcpt"]
+    told = f"by rrf-4 ({', '.join(fused)}; of the paper's four contriever, specter, medcpt missing): Heparin"
+    assert told in steps(events)[0]
+
+
 async def test_a_letter_comes_under_a_grammar(bench: Any) -> None:
     """The choices are no part of the query; reasoning that does not end with a letter is gone on with."""
     async with bench(chain(" Warfarin blocks VKORC1.", " B")) as made:
@@ -88,7 +112,7 @@ async def test_a_letter_comes_under_a_grammar(bench: Any) -> None:
 
 async def test_a_letter_that_was_written_costs_no_second_call(bench: Any) -> None:
     """ "Answer: A" may begin a sentence, so only what can be nothing else counts."""
-    async with bench(lambda prompt: " It is clear. Answer: B. And more") as made:
+    async with bench(lambda prompt: " It is clear. Answer: B.\nAnd more") as made:
         events = await made.ask(CHOICE)
     assert done(events).details["answer_letter"] == "B" and len(made.engine.requests) == 1
     async with bench(chain(" Answer: A drug like this acts on the liver", " B")) as made:
@@ -404,3 +428,39 @@ async def test_an_answer_has_a_usual_length_and_the_servers_limit(tmp_path: Path
         async with PassageBench(lambda s, p: MedRag(s, p, 2048), folder, chain(" Hm.", " Protamine.")) as made:
             await made.ask(OPEN, sampling=Sampling(max_tokens=asked), reasoning="direct")
         assert made.engine.requests[0].params.max_tokens == most
+
+
+@pytest.mark.parametrize("words", ["The passages do not say.", "None of the passages mentions this [1]."])
+async def test_a_model_that_finds_nothing_in_the_passages_abstains(bench: Any, words: str) -> None:
+    """Whatever its words for it; what was read is told and nothing is cited."""
+    async with bench(chain(" Passage [1] is on aspirin.", f" {words}")) as made:
+        events = await made.ask(OPEN, k=2)
+    assert shown(events) == f"{words}\n\n(Read: 2 passages of drugs.)"
+    assert references(events) == []
+    last = done(events)
+    assert (last.outcome, last.answer, last.details["cited"]) == ("abstained", words, [])
+    assert last.details["abstained"] is True
+
+
+async def test_an_answer_that_lacks_a_part_is_partial(bench: Any) -> None:
+    """Its own words tell the lack, and what it states is cited."""
+    async with bench(chain(" Well.", " Protamine [1]. The passages do not give its dose.")) as made:
+        events = await made.ask(OPEN, k=2)
+    assert done(events).outcome == "partial" and [one.number for one in references(events)] == [1]
+
+
+async def test_a_choice_rests_on_a_sentence_or_a_cited_passage(bench: Any) -> None:
+    """Its sentence is quoted; a choice that nothing supports is withheld, or shown as such where that is asked for."""
+    async with bench(chain(" Hm.", " B")) as made:
+        events = await made.ask(CHOICE)
+    assert (done(events).outcome, done(events).answer, done(events).details["supported"]) == (
+        "answered", "B. VKORC1", True,
+    )  # fmt: skip
+    assert "“Warfarin inhibits vitamin K epoxide reductase (VKORC1).”" in shown(events)
+    async with bench(chain(" Hm.", " C")) as made:
+        withheld = await made.ask(CHOICE)
+        told = await made.ask(CHOICE, without_passages="answer")
+    assert shown(withheld).startswith("No choice is given: nothing that was read supports “C. Thrombin”")
+    assert (done(withheld).outcome, references(withheld)) == ("abstained", [])
+    assert shown(told).startswith("C. Thrombin\n\n(Nothing that was read supports this choice.)")
+    assert done(told).outcome == "partial"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from server.methods.medrag.context import numbers_in, renumbered
 from server.methods.medrag.options import MedRagOptions
 from server.methods.medrag.question import ParsedQuestion, read_question
+from server.methods.shared.marks import numbers_in, renumbered
 
 ASKED = ParsedQuestion("Which?", "multiple_choice", ("Aspirin", "Vitamin K", "Naloxone"))
 
@@ -40,6 +40,11 @@ def test_only_a_letter_that_is_no_word_counts(written: str, letter: str) -> None
         ("Answer: A drug of this kind", ""),
         ("Answer: B. No. Answer: it depends", ""),
         ("Answer: Z", ""),
+        ("Answer: A. is less likely than C", ""),
+        ("Answer: B. Vitamin K, as it carboxylates", "B"),
+        ("Answer: B. Vitamin K", "B"),
+        ("Answer: B. Vitamin K is less likely than heparin", ""),
+        ("Answer: B. Vitamin K, though unlikely", ""),
         ("The answer is C", ""),
     ],
 )

@@ -37,6 +37,18 @@ def test_the_sentence_with_the_questions_words_is_chosen() -> None:
     assert question_stems("List the inhibitors") == ("inhibit",)
 
 
+def test_a_pronoun_means_what_the_passage_is_about() -> None:
+    """Where the title is a name: its words count for the sentence, and encoders get them in its place."""
+    note = Source("Heparin", "Heparin activates antithrombin. Protamine sulfate reverses its effect.")
+    found = candidates_of("Which substance reverses heparin?", [note, OTHER]).sentences
+    meant = next(one for one in found if "Protamine" in one.sentence.text)
+    assert (meant.subject, meant.compared) == ("Heparin", "Protamine sulfate reverses Heparin's effect.")
+    assert meant.covered == max(one.covered for one in found)
+    assert all(not one.subject for one in found if one.sentence.text.startswith(("Heparin", "Aspirin")))
+    paper = Source("Effects of heparin in 30 patients with sepsis", note.text)
+    assert all(not one.subject for one in candidates_of("What reverses heparin?", [paper]).sentences)
+
+
 def test_a_question_of_other_words_is_not_answered() -> None:
     """However near the passages are."""
     assert _lines("What is the half-life of heparin in dialysis?", HEPARIN, OTHER) == []

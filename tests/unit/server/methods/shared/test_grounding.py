@@ -24,6 +24,7 @@ from server.methods.base import (
 )
 from server.methods.shared.grounding import MARK, AnswerMarker, GroundedMethod
 from server.methods.shared.identifiers import EvidenceIndex
+from server.methods.shared.rewriting import FirstAnswer, SecondAnswer
 
 QUESTION = AnswerRequest(request_id="r", messages=(Message("user", "Which gene is LMP10?"),))
 DONE = Done(answer="", finish_reason="stop", stop_reason=None, usage=LoopUsage(), outcome="answered")
@@ -150,6 +151,75 @@ async def test_a_strictly_grounded_answer_that_stands_is_shown_whole() -> None:
     assert shown(events) == "It is PSMB10."
     assert any(isinstance(event, Evidence) for event in events)
     assert done(events).outcome == "answered"
+
+
+class Second:
+    """A rewriter with a given second answer, which keeps what it was asked."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.asked: list[FirstAnswer] = []
+
+    async def rewritten(self, ask: AnswerRequest, first: FirstAnswer) -> SecondAnswer:
+        self.asked.append(first)
+        return SecondAnswer(self.text, LoopUsage(sampled_tokens=7, segments=1))
+
+
+async def again(second: Second, *events: Event) -> list[Event]:
+    ask = replace(QUESTION, options={"grounded": "strict"})
+    return [event async for event in GroundedMethod(Recited(events), second).answer(ask)]
+
+
+LISTING = "\n\nReferences:\n[2] x"
+FIRST = (
+    EvidenceRead(("PSMB10 is a gene",)),
+    TranscriptDelta("[a reply]", "injected"),
+    TextDelta("It is TP53 [2]"),
+    TextDelta(" at 5 mg."),
+    TextDelta(LISTING, is_ours=True),
+    Evidence(
+        (Reference(2, "t", "u", len("It is TP53 [2] at 5 mg.\n\nReferences:\n"), len("It is TP53 [2] at 5 mg.") + 17),)
+    ),
+    replace(DONE, answer="It is TP53 at 5 mg."),
+)
+
+
+async def test_a_strictly_grounded_answer_is_written_once_more() -> None:
+    """The second answer replaces the first, says so, and keeps the sources, whose markers move; both are counted."""
+    second = Second("It is PSMB10 [2].")
+    events = await again(second, *FIRST)
+    (first,) = second.asked
+    assert first == FirstAnswer("It is TP53 [2] at 5 mg.", ("TP53", "5 mg"), ["PSMB10 is a gene", "[a reply]"])
+    assert shown(events).startswith("It is PSMB10 [2].\n\n(Written a second time, as the first answer had identifiers")
+    assert shown(events).endswith(LISTING) and "TP53" not in shown(events)
+    (reference,) = next(event for event in events if isinstance(event, Evidence)).references
+    assert shown(events)[reference.start : reference.end] == "[2]" and reference.start > 50
+    last = done(events)
+    assert (last.answer, last.outcome, last.usage.sampled_tokens) == ("It is PSMB10.", "partial", 7)
+    assert last.grounding is not None and (last.grounding.checked, last.grounding.unsupported) == (1, ())
+    assert last.details["first_unsupported"] == ["TP53", "5 mg"]
+
+
+@pytest.mark.parametrize("text", ["", "It is TP53.", "It is ABC9 and PSMB10."])
+async def test_a_second_answer_that_does_not_stand_is_withheld_too(text: str) -> None:
+    second = Second(text)
+    events = await again(second, *FIRST)
+    assert len(second.asked) == 1 and shown(events).startswith("The answer is withheld")
+    assert not any(isinstance(event, Evidence) for event in events)
+    assert (done(events).outcome, done(events).usage.sampled_tokens) == ("abstained", 7)
+
+
+@pytest.mark.parametrize("outcome", ["cut", "call_failed"])
+async def test_an_answer_that_is_not_whole_is_not_written_again(outcome: str) -> None:
+    second = Second("It is PSMB10.")
+    events = await again(second, TextDelta("It is TP53"), replace(DONE, outcome=outcome))  # type: ignore[arg-type]
+    assert second.asked == [] and done(events).outcome == "abstained"
+
+
+async def test_a_standing_answer_is_not_written_again() -> None:
+    second = Second("no")
+    events = await again(second, EvidenceRead(("TP53",)), TextDelta("It is TP53."), DONE)
+    assert (second.asked, shown(events), done(events).outcome) == ([], "It is TP53.", "answered")
 
 
 def test_an_unknown_mode_is_refused_by_name() -> None:

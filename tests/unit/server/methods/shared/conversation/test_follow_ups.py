@@ -34,6 +34,7 @@ SYMBOL = "What is the official gene symbol of LMP10?"
         ),
         ("Which drugs treat Parkinson disease?", "And Alzheimer's disease?", "Which drugs treat Alzheimer's disease?"),
         ("Is aspirin safe in pregnancy?", "What about ibuprofen?", "Is ibuprofen safe in pregnancy?"),
+        ("How does warfarin act?", "What reverses it quickly?", "What reverses warfarin quickly?"),
         ("What is asthma?", "how is it treated?", "How is asthma treated?"),
     ],
 )

@@ -1,0 +1,204 @@
+"""Send requests to one replica over HTTP and read its replies, within limits of time and size.
+
+Drives httpx's transport, not its client: no redirects, cookies, proxies of the environment or log lines. Only the
+replica's configured address is asked. Knows nothing of tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from models.engines.options import RemoteOptions, is_private
+from models.engines.remote_engine.wire import ReplicaLost
+from models.errors import EngineUnavailable
+
+_MAX_REPLY_BYTES: Final = 4 * 2**20
+# One event holds the tokens of one step; with 20 alternatives each some 2 KiB a token.
+_MAX_EVENT_BYTES: Final = 4 * 2**20
+_EVENT_END: Final = b"\n\n"
+# Below the 5 s after which vLLM closes an idle connection: one that it is just closing would look like its death.
+_KEEP_IDLE_S: Final = 2.0
+_WRITE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Hold a whole reply."""
+
+    status: int
+    body: bytes
+
+    def json(self) -> Any:
+        """Return the body as JSON.
+
+        Raises:
+            ReplicaLost: it is none.
+        """
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise ReplicaLost("the reply is no JSON") from error
+
+
+class Connection:
+    """Reach one replica; ``url`` has no path."""
+
+    def __init__(self, url: str, options: RemoteOptions) -> None:
+        self.url = url.rstrip("/")
+        self._options = options
+        self._transport = httpx.AsyncHTTPTransport(
+            verify=_certificates(options) if self.url.startswith("https") else True,
+            # The engine bounds its requests; a pool that makes one wait would look like a slow replica.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_KEEP_IDLE_S),
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        await self._transport.aclose()
+
+    async def get(self, path: str, timeout_s: float) -> Reply:
+        """Return the reply to a GET, whatever its status.
+
+        Raises:
+            ReplicaLost: there is none in ``timeout_s``.
+        """
+        return await self._whole("GET", path, None, timeout_s)
+
+    async def post(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Reply:
+        """Return the reply to a POST, whatever its status.
+
+        Raises:
+            ReplicaLost: there is none in ``timeout_s``.
+        """
+        return await self._whole("POST", path, body, timeout_s)
+
+    @asynccontextmanager
+    async def bounded(self, timeout_s: float) -> AsyncIterator[None]:
+        """Give up what the block does after ``timeout_s``.
+
+        Raises:
+            ReplicaLost: the block took longer.
+        """
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise ReplicaLost(f"no reply from {self.url} in {timeout_s:g} s") from error
+
+    def open(
+        self, path: str, body: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> AbstractAsyncContextManager[httpx.Response]:
+        """Post ``body`` and give the reply as its head arrives; leaving the block closes the connection.
+
+        Raises:
+            ReplicaLost: the replica cannot be reached, or the connection breaks, also inside the block.
+        """
+        return self._sent(self._request("POST", path, body, headers))
+
+    @asynccontextmanager
+    async def _sent(self, request: httpx.Request) -> AsyncIterator[httpx.Response]:
+        try:
+            response = await self._transport.handle_async_request(request)
+            try:
+                yield response
+            finally:
+                await response.aclose()
+        except (httpx.TransportError, httpx.StreamError) as error:
+            raise ReplicaLost(f"{type(error).__name__} at {self.url}") from error
+
+    async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> Reply:
+        async with self.bounded(timeout_s), self._sent(self._request(method, path, body)) as response:
+            return Reply(response.status_code, await read_whole(response))
+
+    def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> httpx.Request:
+        sent = [(b"accept-encoding", b"identity"), *headers]
+        if body is not None:
+            sent.append((b"content-type", b"application/json"))
+        if self._options.api_key is not None:
+            sent.append((b"authorization", f"Bearer {self._options.api_key}".encode()))
+        # Time spent on reading is bounded by the reader, which knows whether a reply may be silent.
+        limits = {"connect": self._options.connect_s, "read": None, "write": _WRITE_S, "pool": None}
+        content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        return httpx.Request(method, f"{self.url}{path}", headers=sent, content=content, extensions={"timeout": limits})
+
+
+async def read_whole(response: httpx.Response) -> bytes:
+    """Return the body of a reply.
+
+    Raises:
+        ReplicaLost: it is too long.
+    """
+    body = bytearray()
+    async for piece in response.stream:  # type: ignore[union-attr]  # of an asynchronous transport
+        body += piece
+        if len(body) > _MAX_REPLY_BYTES:
+            raise ReplicaLost("the reply is too long")
+    return bytes(body)
+
+
+async def events_of(response: httpx.Response) -> AsyncGenerator[Any, None]:
+    """Yield the JSON of each server-sent event up to ``[DONE]``.
+
+    Raises:
+        ReplicaLost: the stream ends before that, or holds something else.
+    """
+    buffer = b""
+    async for piece in response.stream:  # type: ignore[union-attr]  # of an asynchronous transport
+        *events, buffer = (buffer + piece).split(_EVENT_END)
+        for event in events:
+            data = event.strip()
+            if not data.startswith(b"data:"):
+                continue  # a comment
+            data = data[5:].strip()
+            if data == b"[DONE]":
+                return
+            try:
+                yield json.loads(data)
+            except ValueError as error:
+                raise ReplicaLost("an event is no JSON") from error
+        if len(buffer) > _MAX_EVENT_BYTES:
+            raise ReplicaLost("an event is too long")
+    raise ReplicaLost("the stream ended early")
+
+
+async def check_address(url: str, options: RemoteOptions) -> None:
+    """Check that prompts do not pass a public network in clear text.
+
+    Raises:
+        EngineUnavailable: the address is http, not private, and ``allow_http`` is off; or its name is not known.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "https" or options.allow_http:
+        return
+    host = parts.hostname or ""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, parts.port or 80, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise EngineUnavailable(f"model.urls: the name {host} is not known: {error}") from error
+    public = [str(address[4][0]) for address in found if not is_private(str(address[4][0]))]
+    if public:
+        raise EngineUnavailable(
+            f"model.urls: {url} would send prompts unencrypted to {public[0]}, which is no private address: "
+            "use https, or set model.allow_http"
+        )
+
+
+def _certificates(options: RemoteOptions) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=None if options.ca_file is None else str(options.ca_file))
+    except (OSError, ssl.SSLError) as error:
+        raise EngineUnavailable(f"model.ca_file: {options.ca_file} cannot be read: {error}") from error

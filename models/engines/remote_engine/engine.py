@@ -1,0 +1,218 @@
+"""Generate with vLLM replicas that run elsewhere: the interception loop stays here, tokens are made there.
+
+Owns the tokenizer, the bounds and the counts. Where the replicas are and which of them answer is in ``replicas``, one
+request's way in ``generation``. Imports neither torch nor vLLM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Final
+
+from models.catalog import ModelCard
+from models.engines.base import OpenAiLayer, ServesOpenAi, Tokenizer, check_request
+from models.engines.options import EngineOptions, RemoteOptions
+from models.engines.remote_engine.connection import Connection, check_address
+from models.engines.remote_engine.generation import Ask, Generation
+from models.engines.remote_engine.handshake import Expected, agree, model_vocabulary
+from models.engines.remote_engine.openai_layer import RemoteLayer
+from models.engines.remote_engine.replicas import ReplicaPool
+from models.engines.remote_engine.wire import Dialect, check_room
+from models.engines.text import HfTokenizer
+from models.engines.vllm_engine.sampling_fields import check_penalties
+from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
+from models.types import Delta, EngineStats, GenerateParams
+
+log = logging.getLogger(__name__)
+
+# What ``driver`` and ``Generations`` append to an answer's id for each of its generations.
+_OF_GENERATION: Final = re.compile(r"(?:\..*|-s\d+)$")
+# vLLM's smallest default on a GPU.
+_SLOTS_OF_REPLICA: Final = 256
+
+
+class RemoteEngine(ServesOpenAi):
+    """Implement ``Engine`` with vLLM replicas.
+
+    As with the vLLM engine, ``logprobs`` are taken after a grammar's mask and before temperature, top_p and top_k, and
+    requests without a seed are not reproducible. Belongs to the event loop that it was started on.
+    """
+
+    def __init__(self, card: ModelCard, options: EngineOptions) -> None:
+        if options.remote is None or not options.remote.urls:
+            raise EngineUnavailable("model.urls: the remote engine needs the addresses of its replicas")
+        self._card = card
+        self._options = options
+        self._remote: RemoteOptions = options.remote
+        self._tokenizer: HfTokenizer | None = None
+        self._pool: ReplicaPool | None = None
+        self._layer: RemoteLayer | None = None
+        self._max_model_len = 0
+        self._block_size = options.block_size
+        self._open: dict[str, Generation] = {}
+        self._finished = EngineStats()
+        self._starting = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._card.name
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise EngineUnavailable(f"{self.name} is not loaded")
+        return self._tokenizer
+
+    @property
+    def max_model_len(self) -> int:
+        self._running_pool()
+        return self._max_model_len
+
+    @property
+    def block_size(self) -> int:
+        return self._block_size
+
+    @property
+    def slots(self) -> int:
+        """Return how many sequences the replicas decode together: as set, or what vLLM does by default."""
+        return self._options.max_num_seqs or _SLOTS_OF_REPLICA * len(self._remote.urls)
+
+    def is_ready(self) -> bool:
+        return self._pool is not None and self._pool.seconds_without <= self._remote.wait_s
+
+    async def start(self) -> None:
+        async with self._starting:
+            if self._pool is None:
+                await self._start()
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        self._tokenizer = self._layer = None
+        for generation in list(self._open.values()):
+            generation.abort()
+        if pool is not None:
+            await pool.close()
+
+    def stats(self) -> EngineStats:
+        """Return the counters of this server's requests; ``waiting`` are those without a first token."""
+        started = [one.stream.started for one in self._open.values()]
+        totals = replace(self._finished, running=sum(started), waiting=len(started) - sum(started))
+        return totals if self._layer is None else totals.plus(self._layer.counted)
+
+    async def openai_layer(self) -> OpenAiLayer:
+        """Return the replicas' own layer, reached over HTTP."""
+        self._running_pool()
+        if self._layer is None:
+            raise EngineUnavailable(f"{self.name} is not loaded")
+        return self._layer
+
+    async def abort(self, request_id: str) -> None:
+        if request_id in self._open:
+            self._open[request_id].abort()
+
+    async def generate(
+        self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
+    ) -> AsyncIterator[Delta]:
+        generation = self._admit(prompt_ids, params, request_id)
+        try:
+            async with aclosing(generation.deltas()) as deltas:
+                async for delta in deltas:
+                    if delta.finish_reason == "abort" and self._pool is None:
+                        raise EngineUnavailable(f"{self.name} was stopped")
+                    num_cached = delta.num_cached_tokens
+                    if delta.finish_reason is not None:
+                        generation.stream.num_cached_tokens = num_cached
+                    yield delta
+        finally:
+            del self._open[request_id]
+            self._count(generation, len(prompt_ids))
+
+    async def _start(self) -> None:
+        for url in self._remote.urls:
+            await check_address(url, self._remote)
+        self._tokenizer = tokenizer = await self._load_tokenizer()
+        vocabulary = await asyncio.to_thread(model_vocabulary, self._card.source)
+        expected = Expected(
+            model=self._remote.model or served_name(self._card),
+            tokenizer=tokenizer,
+            model_vocabulary=vocabulary,
+            block_size=self._options.block_size,
+            max_model_len=self._options.max_model_len,
+        )
+
+        async def check(connection: Connection) -> Dialect:
+            dialect = await agree(connection, expected)
+            if dialect.max_model_len < self._max_model_len:
+                raise EngineUnavailable(
+                    f"model.urls: {connection.url}: its context has {dialect.max_model_len} tokens and that of the "
+                    f"others {self._max_model_len}: start all with the same --max-model-len, or set model.max_model_len"
+                )
+            return dialect
+
+        pool = ReplicaPool([Connection(url, self._remote) for url in self._remote.urls], self._remote, check)
+        try:
+            await pool.start()
+        except BaseException:
+            await pool.close()
+            raise
+        found = [one.dialect for one in pool.replicas if one.dialect is not None]
+        self._max_model_len = min(one.max_model_len for one in found)
+        self._block_size = max(one.block_size for one in found)
+        self._pool = pool
+        self._layer = RemoteLayer(pool, tokenizer, expected.model, self._remote.silence_s)
+        log.info("engine started model=%s replicas=%d of %d", self.name, len(found), len(pool.replicas))
+
+    async def _load_tokenizer(self) -> HfTokenizer:
+        if self._card.gguf is not None:
+            await asyncio.to_thread(self._card.prepare)
+        return await asyncio.to_thread(HfTokenizer.of_card, self._card, self._options.chat_template)
+
+    def _running_pool(self) -> ReplicaPool:
+        if self._pool is None:
+            raise EngineUnavailable(f"{self.name} is not running")
+        return self._pool
+
+    def _admit(self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str) -> Generation:
+        pool = self._running_pool()
+        check_request(prompt_ids, params, vocab_size=self.tokenizer.vocab_size, max_model_len=self.max_model_len)
+        check_penalties(params)
+        for dialect in {one.dialect for one in pool.replicas if one.dialect is not None}:
+            check_room(params, dialect)
+        if request_id in self._open:
+            raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
+        if len(self._open) >= self.slots + self._options.max_queue:
+            raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
+        ask = Ask(prompt_ids, params, session_of(request_id), request_id)
+        generation = self._open[request_id] = Generation(ask, pool, self.tokenizer, self._remote.silence_s)
+        return generation
+
+    def _count(self, generation: Generation, num_prompt_tokens: int) -> None:
+        total, stream = self._finished, generation.stream
+        cached = stream.num_cached_tokens
+        computed = num_prompt_tokens - cached if stream.started else 0
+        self._finished = replace(
+            total,
+            requests_finished=total.requests_finished + 1,
+            prompt_tokens_computed=total.prompt_tokens_computed + computed,
+            prompt_tokens_cached=total.prompt_tokens_cached + cached,
+            tokens_generated=total.tokens_generated + stream.num_sampled_tokens,
+        )
+
+
+def served_name(card: ModelCard) -> str:
+    """Return the name under which replicas serve the model of a card, with its adapter where it has one."""
+    return card.name if card.adapter is None else f"{card.name}+{card.adapter.name}"
+
+
+def session_of(request_id: str) -> str:
+    """Return what all generations of one answer have in common, as a header may hold it.
+
+    A digest: a router writes it to its log, and an id may be a client's own text.
+    """
+    return hashlib.blake2b(_OF_GENERATION.sub("", request_id).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,246 @@
+"""Check that a replica serves the same model with the same tokens, and learn what its requests need.
+
+A replica of another model, tokenizer or version would answer, and wrongly; it is refused by name instead. Weights
+cannot be compared over its API.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from models.engines.base import Tokenizer
+from models.engines.remote_engine.connection import Connection, Reply, events_of, read_whole
+from models.engines.remote_engine.wire import (
+    GENERATE,
+    PLACES,
+    Dialect,
+    Event,
+    ReplicaLost,
+    ReplicaRefused,
+    Usage,
+    read_event,
+)
+from models.errors import EngineUnavailable
+
+log = logging.getLogger(__name__)
+
+# Words, numbers, spaces, symbols and scripts that tokenizers split differently; nothing that spells a control token.
+_SAMPLE: Final = (
+    "PSMB10 (LMP10) lies at 16q22.1;  rs1217074595 \n\tβ-catenin, naïve T cells: 0.05 mg/kg → 基因 😀 ~`x_y`"
+)
+# A replica under load answers a request for one token late.
+_PROBE_S: Final = 120.0
+_ASK_S: Final = 15.0
+_BLOCK_SIZE: Final = re.compile(r'^vllm:cache_config_info\{[^}]*\bblock_size="(\d+)"', re.MULTILINE)
+# Entries of the bias table that are left for requests.
+_BIAS_OF_REQUESTS: Final = 512
+_HOW: Final = "start it with: vllm serve … --enable-scale-out --enable-prompt-tokens-details"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """Say what this server takes the replicas for.
+
+    ``model_vocabulary`` is the number of ids that the model's config has, None where it is not known. ``block_size``
+    and ``max_model_len`` apply where the replica does not say, or says more.
+    """
+
+    model: str
+    tokenizer: Tokenizer
+    model_vocabulary: int | None
+    block_size: int
+    max_model_len: int | None
+
+
+def model_vocabulary(source: str) -> int | None:
+    """Return the number of ids in the config of a local model folder, None where there is none."""
+    try:
+        config = json.loads((Path(source) / "config.json").read_text(encoding="utf-8"))
+        found = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
+        return int(found) if found else None
+    except (OSError, ValueError, AttributeError, TypeError):
+        return None
+
+
+async def agree(connection: Connection, expected: Expected) -> Dialect:
+    """Return what the replica takes.
+
+    Raises:
+        EngineUnavailable: it serves something else, or without what is needed; the message says what to do.
+        ReplicaLost: it does not answer.
+    """
+    served = await _max_model_len(connection, expected)
+    await _check_tokens(connection, expected)
+    try:
+        return Dialect(
+            model=expected.model,
+            max_model_len=min(served, expected.max_model_len or served),
+            block_size=await _block_size(connection, expected.block_size),
+            has_priorities=await _takes_tokens(connection, expected),
+            padded=await _padded(connection, expected),
+        )
+    except ReplicaRefused as error:
+        if error.status >= 500:
+            raise ReplicaLost(f"{connection.url} answered with {error.status}") from error
+        raise _refusal(connection, error.message) from error
+
+
+async def _max_model_len(connection: Connection, expected: Expected) -> int:
+    reply = await connection.get("/v1/models", _ASK_S)
+    if reply.status in (401, 403):
+        raise _refusal(
+            connection, "it refuses the key: set model.api_key to that of the replicas (vllm serve --api-key)"
+        )
+    models = {one["id"]: one for one in _members(reply, "data") if isinstance(one, dict) and "id" in one}
+    found = models.get(expected.model)
+    if found is None:
+        raise _refusal(
+            connection,
+            f"it serves {', '.join(sorted(models)) or 'no model'} and not {expected.model}: name the served model "
+            "with model.remote_name, or start it with --served-model-name",
+        )
+    length = found.get("max_model_len")
+    if not isinstance(length, int):
+        raise ReplicaLost(f"{connection.url} does not say how long its context is")
+    return length
+
+
+async def _check_tokens(connection: Connection, expected: Expected) -> None:
+    """Compare the tokens of a sample, where the replica's /tokenize can be reached; a router may not pass it on."""
+    body = {"model": expected.model, "prompt": _SAMPLE, "add_special_tokens": False}
+    reply = await connection.post("/tokenize", body, _ASK_S)
+    if reply.status in (404, 405, 501):
+        log.warning("tokenizer not compared: url=%s has no /tokenize", connection.url)
+        return
+    theirs, ours = _members(reply, "tokens"), expected.tokenizer.encode(_SAMPLE)
+    if theirs != ours:
+        raise _refusal(
+            connection,
+            f"its tokenizer is another one: a sample text has {len(theirs)} tokens there and {len(ours)} here, or "
+            "others; load the model that the replicas serve (model.name)",
+        )
+
+
+async def _takes_tokens(connection: Connection, expected: Expected) -> bool:
+    """Check the route, with a grammar, the last id and what is counted; return whether priorities are taken.
+
+    The grammar also lets the replica prepare its vocabulary, which takes seconds at the first one.
+    """
+    last = expected.tokenizer.vocab_size - 1
+    fields = {"structured_outputs": {"regex": "."}}
+    try:
+        has_priorities = True
+        _, usage = await _generate(connection, expected.model, last, fields, priority=-1)
+    except ReplicaRefused:
+        has_priorities = False
+        try:
+            _, usage = await _generate(connection, expected.model, last, fields)
+        except ReplicaRefused as error:
+            if error.status >= 500:
+                raise
+            if error.status in (403, 404):
+                raise _refusal(connection, f"its token-in, token-out route is off: {_HOW}") from error
+            raise _refusal(connection, f"it does not take token id {last}: {error.message}") from error
+    if usage is None or usage.num_cached_tokens is None:
+        raise _refusal(connection, f"it does not count cached tokens: {_HOW}")
+    size = expected.model_vocabulary
+    if size is not None and await _takes(connection, expected.model, size):
+        raise _refusal(connection, f"its vocabulary is larger than the {size} ids of the model's config here")
+    return has_priorities
+
+
+async def _padded(connection: Connection, expected: Expected) -> range:
+    """Return the ids without a token that the replica would sample."""
+    first, end = expected.tokenizer.vocab_size, expected.model_vocabulary or 0
+    if first >= end:
+        return range(0)
+    # With this bias the id is the likeliest by far, unless the replica masks it.
+    (sampled, *_), _ = await _generate(connection, expected.model, 0, {"logit_bias": {str(first): 100}})
+    if sampled != first:
+        return range(0)
+    if end - first > PLACES.logit_bias - _BIAS_OF_REQUESTS:
+        raise _refusal(
+            connection,
+            f"it samples {end - first} ids that have no token: start it where this package is installed, with "
+            "--logits-processors models.engines.vllm_engine.padding_mask:PaddingMask --additional-config "
+            f"'{{\"arrowhead_vocabulary\": {first}}}'",
+        )
+    return range(first, end)
+
+
+async def _block_size(connection: Connection, default: int) -> int:
+    reply = await connection.get("/metrics", _ASK_S)
+    found = _BLOCK_SIZE.search(reply.body.decode("utf-8", "replace")) if reply.status == 200 else None
+    return int(found[1]) if found else default
+
+
+async def _takes(connection: Connection, model: str, token_id: int) -> bool:
+    try:
+        await _generate(connection, model, token_id, {})
+    except ReplicaRefused as error:
+        if error.status >= 500:
+            raise
+        return False
+    return True
+
+
+async def _generate(
+    connection: Connection, model: str, token_id: int, fields: Mapping[str, Any], priority: int = 0
+) -> tuple[list[int], Usage | None]:
+    """Generate one token after ``token_id``.
+
+    Raises:
+        ReplicaRefused: the replica answers with an error.
+    """
+    body = {
+        "model": model,
+        "token_ids": [token_id],
+        "sampling_params": {"max_tokens": 1, "temperature": 0.0, **fields},
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "priority": priority,
+    }
+    sampled: list[int] = []
+    usage: Usage | None = None
+    async with connection.bounded(_PROBE_S), connection.open(GENERATE, body) as response:
+        if response.status_code != 200:
+            raise refusal_of(Reply(response.status_code, await read_whole(response)))
+        async for data in events_of(response):
+            found = read_event(data)
+            if isinstance(found, Event):
+                sampled += found.completion.token_ids
+            elif found is not None:
+                usage = found
+    return sampled or [-1], usage
+
+
+def refusal_of(reply: Reply) -> ReplicaRefused:
+    """Return the error that a reply with another status than 200 reports."""
+    try:
+        error = json.loads(reply.body)["error"]
+        return ReplicaRefused.of({**error, "code": reply.status})
+    except (ValueError, KeyError, TypeError):
+        return ReplicaRefused(reply.status, f"the replica answered with {reply.status}", None)
+
+
+def _members(reply: Reply, name: str) -> list[Any]:
+    """Return the list that a reply has under ``name``.
+
+    Raises:
+        ReplicaLost: it has none; the replica is not ready.
+    """
+    found = reply.json()
+    if reply.status != 200 or not isinstance(found, dict) or not isinstance(found.get(name), list):
+        raise ReplicaLost(f"the replica answered with {reply.status}")
+    members: list[Any] = found[name]
+    return members
+
+
+def _refusal(connection: Connection, reason: str) -> EngineUnavailable:
+    return EngineUnavailable(f"model.urls: {connection.url}: {reason}")

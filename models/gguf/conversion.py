@@ -1,0 +1,237 @@
+"""Convert a GGUF file to a model folder, once.
+
+A folder is written beside its place and then renamed, under a lock that the kernel releases when the process dies: a
+kill at any moment leaves no folder or a whole one, and two processes that start at once convert it once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, Final
+
+from models.errors import ModelNotFound
+from models.gguf.layout import ROPE_FREQS, Layout, layout_of
+
+log = logging.getLogger(__name__)
+SUFFIX: Final = ".gguf"
+CARD_FILE: Final = "arrowhead.json"
+_SAMPLE: Final = 2**20
+_ITEM_BYTES: Final = 2
+_SHARD_BYTES: Final = 2 * 2**30
+# Tokenizer, config and the file system's own.
+_MARGIN_BYTES: Final = 64 * 2**20
+_WAIT_S: Final = 900.0
+_POLL_S: Final = 0.2
+_DIGEST: Final = "0123456789abcdef"
+
+
+@dataclass(frozen=True, slots=True)
+class GgufFacts:
+    """Hold what a file says about its model; ``licence`` is "unknown" where it says nothing."""
+
+    architecture: str
+    context_length: int
+    licence: str
+
+
+def folder_for(file: Path, into: Path) -> Path:
+    """Return the folder below ``into`` that a file is converted to: named after the file, its size and its content.
+
+    Raises:
+        ModelNotFound: the file cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with file.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            digest.update(f"{size}\n".encode() + stream.read(_SAMPLE))
+            stream.seek(max(size - _SAMPLE, 0))
+            digest.update(stream.read(_SAMPLE))
+    except OSError as error:
+        raise ModelNotFound(f"{file} cannot be read: {error}") from error
+    return into / f"{file.name.removesuffix(SUFFIX)}-{digest.hexdigest()[:12]}"
+
+
+def facts_of(file: Path) -> GgufFacts:
+    """Read what a file says about its model.
+
+    Raises:
+        ModelNotFound: it is no GGUF file, or of a kind that is not converted.
+    """
+    metadata, layout = _layout(_reader(file))
+    return GgufFacts(
+        architecture=layout.config["model_type"],
+        context_length=layout.config["max_position_embeddings"],
+        licence=str(metadata.get("general.license", "unknown")),
+    )
+
+
+def convert(file: Path, target: Path, *, sha256: str | None = None, card: Mapping[str, Any] | None = None) -> None:
+    """Write the model of ``file`` to the folder ``target``, if it is not there.
+
+    ``card``: further facts for its ``arrowhead.json``. ``sha256``, where given, must be the file's.
+
+    Raises:
+        ModelNotFound: the file is damaged or of a kind that is not converted, or there is no room for the folder.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(target):
+            if target.is_dir():
+                return
+            for leftover in target.parent.glob(f".{target.name}.draft-*"):
+                shutil.rmtree(leftover, ignore_errors=True)
+            log.info("converting %s", file.name)
+            began = time.monotonic()
+            _build(file, target, sha256, dict(card or {}))
+            log.info("converted %s to %s in %.1f s", file.name, target, time.monotonic() - began)
+    except OSError as error:
+        raise ModelNotFound(f"{file.name} could not be converted into {target.parent}: {error}") from error
+
+
+def _build(file: Path, target: Path, sha256: str | None, card: dict[str, Any]) -> None:
+    found = _sha256(file)
+    if sha256 is not None and found != sha256:
+        raise ModelNotFound(f"{file} is damaged: sha256 {found}, expected {sha256}")
+    reader = _reader(file)
+    metadata, layout = _layout(reader)
+    needed = sum(prod(int(size) for size in one.shape) for one in reader.tensors) * _ITEM_BYTES + _MARGIN_BYTES
+    free = shutil.disk_usage(target.parent).free
+    if free < needed:
+        raise ModelNotFound(
+            f"{target.parent} has {free / 1e9:.1f} GB free, and the converted model needs {needed / 1e9:.1f} GB; make "
+            "room, or set model.data_dir to another folder"
+        )
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.draft-", dir=target.parent))
+    try:
+        _write(reader, metadata, layout, draft)
+        digests = {path.name: _sha256(path) for path in sorted(draft.glob("*.safetensors"))}
+        facts = {"converted_from": file.name, "gguf_sha256": found, "weights_sha256": digests}
+        _write_json(draft / CARD_FILE, card | facts)
+        _sync(draft)
+        draft.rename(target)
+        _sync(target.parent, only_folder=True)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write(reader: Any, metadata: Mapping[str, Any], layout: Layout, folder: Path) -> None:
+    from models.gguf.tokenizer import write_tokenizer
+
+    write_tokenizer(metadata, folder)
+    _write_json(folder / "config.json", layout.config)
+    ends = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
+    known = sorted({end for end in ends if end is not None})
+    _write_json(folder / "generation_config.json", {"eos_token_id": known} if known else {})
+    _write_weights(reader, layout, folder)
+
+
+def _write_weights(reader: Any, layout: Layout, folder: Path) -> None:
+    by_name = {tensor.name: tensor for tensor in reader.tensors}
+    shards: list[list[str]] = [[]]
+    size = total = 0
+    for name in layout.tensors:
+        more = prod(int(one) for one in by_name[layout.tensors[name]].shape) * _ITEM_BYTES
+        if size and size + more > _SHARD_BYTES:
+            shards.append([])
+            size = 0
+        shards[-1].append(name)
+        size, total = size + more, total + more
+    files: dict[str, str] = {}
+    for number, names in enumerate(shards, 1):
+        one = len(shards) == 1
+        file = "model.safetensors" if one else f"model-{number:05}-of-{len(shards):05}.safetensors"
+        _save({name: _tensor(by_name[layout.tensors[name]], layout) for name in names}, folder / file)
+        files |= dict.fromkeys(names, file)
+    if len(shards) > 1:
+        _write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": files})
+
+
+def _save(tensors: Mapping[str, Any], file: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file(dict(tensors), file, {"format": "pt"})
+    except SafetensorError as error:  # a full disk is no OSError here
+        raise OSError(str(error)) from error
+
+
+def _tensor(tensor: Any, layout: Layout) -> Any:
+    """Return a tensor of the file as bfloat16 in transformers' order of rows."""
+    import torch
+    from gguf import dequantize
+
+    values = dequantize(tensor.data, tensor.tensor_type)
+    heads = layout.rotary_heads(tensor.name)
+    if heads:
+        half = values.shape[0] // heads // 2
+        values = values.reshape(heads, half, 2, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+    return torch.from_numpy(values.copy()).to(torch.bfloat16)
+
+
+def _reader(file: Path) -> Any:
+    from gguf import GGUFReader
+
+    try:
+        return GGUFReader(file)
+    except (OSError, ValueError, IndexError, KeyError) as error:
+        raise ModelNotFound(f"{file} is no whole GGUF file: {str(error) or type(error).__name__}") from error
+
+
+def _layout(reader: Any) -> tuple[dict[str, Any], Layout]:
+    metadata = {name: field.contents() for name, field in reader.fields.items()}
+    # A file names the columns first.
+    shapes = {one.name: [int(size) for size in reversed(one.shape)] for one in reader.tensors}
+    factors = next(([float(value) for value in one.data] for one in reader.tensors if one.name == ROPE_FREQS), None)
+    return metadata, layout_of(metadata, shapes, factors)
+
+
+@contextlib.contextmanager
+def _lock(target: Path) -> Iterator[None]:
+    handle = os.open(target.parent / f".{target.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        until = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise ModelNotFound(
+                        f"another process has been converting {target.name} for {_WAIT_S:.0f} s"
+                    ) from None
+                time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _write_json(file: Path, value: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+
+
+def _sync(folder: Path, *, only_folder: bool = False) -> None:
+    for path in (folder,) if only_folder else (*folder.iterdir(), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,163 @@
+"""Withdraw candidates that are another word, or only part of a longer name, and say so.
+
+A graph that lacks "pulmonary arterial hypertension" has no node for it; that of "hypertension" is broader and brings
+other facts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from retrieval.graph.linking.dictionary_lookup.homonyms import is_abbreviation_meant, is_false_friend
+from retrieval.graph.linking.dictionary_lookup.matching import Candidate, Matcher
+from retrieval.graph.linking.dictionary_lookup.name_table import SYMBOL
+from retrieval.graph.linking.dictionary_lookup.normalize import gap_before, words_as_folded
+from retrieval.graph.linking.dictionary_lookup.symbols import TokenSpan, is_function_word, is_generic, is_kind_word
+from retrieval.graph.linking.dictionary_lookup.vocabulary import Vocabulary
+
+# Degree, course, age and state of treatment: severe asthma is asthma.
+_HARMLESS: Final = words_as_folded(
+    """
+    severe mild moderate serious chronic acute subacute early late advanced active inactive stable unstable progressive
+    persistent recurrent relapsing refractory resistant uncontrolled untreated treated suspected clinical subclinical
+    classical classic typical common comorbid underlying human maternal paternal symptomatic asymptomatic sporadic
+    familial hereditary genetic inherited metastatic pediatric paediatric geriatric childhood adult adolescent elderly
+    medical chemical original real general normal usual global initial final annual typical potential actual critical
+    historical biological pharmacological statistical additional several particular similar other different multiple
+    specific new old young male female major typical ongoing lifelong fatal terminal total local regional national
+    viral bacterial epidemic seasonal pandemic metastatic invasive existing previous prior possible definite probable
+    idiopathic treatable incurable curable therapeutic diagnostic public economic social political academic topical oral
+    systemic experimental empiric empirical basic plastic traumatic automatic electronic intrinsic unique positive
+    negative effective sensitive aggressive extensive inoperable mine thine online magic dynamic arctic atlantic pacific
+    """
+)
+_ADJECTIVE: Final = re.compile(r".{3,}(?:al|ar|ic|ary|ory|ous|oid|eal)$")
+# Organs and their like, which make a name narrower without an adjective's ending.
+_PLACES: Final = words_as_folded(
+    """
+    heart lung kidney liver brain skin bone eye ear nose throat stomach bowel bladder breast prostate uterus ovary
+    artery vein nerve muscle joint tendon blood marrow pancreas thyroid spleen colon rectum esophagus larynx heat sun
+    alcohol drug radiation pregnancy exercise cold altitude steroid virus plant animal neonatal juvenile gestational
+    white coat rebound borderline atypical
+    """
+)
+_JOINED: Final = words_as_folded("induced associated related linked dependent")
+# Heads of names whose first part is another disease: lupus nephritis, diabetes insipidus.
+_HEAD: Final = re.compile(
+    r"(?:.{2,}(?:itis|osis|opathy|oma|emia|uria|plegia|algia|plasia|trophy)|insipidus|syndrome|encephalopathy|dysgenesis)$"
+)
+# What a substance's name begins that is no substance.
+_OF_SUBSTANCES: Final = words_as_folded(
+    "receptor receptors channel channels deficiency transporter transporters battery batteries synthase kinase"
+)
+_HYPHENS: Final = frozenset("-‐‑–")
+_MOST: Final = 4
+_MOST_ABBREVIATION: Final = 3
+_SUBSTANCES: Final = ("compound", "drug", "chemical", "molecule")
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """Judge candidates of one text by the words beside them."""
+
+    matcher: Matcher
+    english: Vocabulary
+
+    def is_another_word(self, candidate: Candidate) -> bool:
+        """Return True for a false friend, and for an abbreviation of a disease that the context does not support."""
+        stretch, posting, _ = candidate
+        if is_false_friend(stretch):
+            return True
+        if not posting.flags & SYMBOL or not self.matcher.is_clinical(posting):
+            return False
+        raw = stretch.raw
+        if len(raw) > _MOST_ABBREVIATION and not (raw.islower() and self._is_english(raw)):
+            return False
+        return raw.isalpha() and not stretch.all_caps and not is_abbreviation_meant(stretch, name_is_upper=True)
+
+    def whole_names(self, candidates: Iterable[Candidate]) -> tuple[list[Candidate], list[str]]:
+        """Return the candidates that stand for themselves, and notes on the others."""
+        whole: list[Candidate] = []
+        notes: list[str] = []
+        for one in candidates:
+            longer = self._longer(one)
+            if longer:
+                name = one.stretch.raw
+                notes.append(f'"{name}" was not taken: "{longer}" is another name, which the graph does not have')
+            else:
+                whole.append(one)
+        return whole, notes
+
+    def _longer(self, candidate: Candidate) -> str:
+        stretch, posting, _ = candidate
+        is_disease = self.matcher.is_clinical(posting)
+        kind = self.matcher.table.kind_names[posting.kind].casefold()
+        is_substance = any(name in kind for name in _SUBSTANCES)
+        if not (is_disease or is_substance) or posting.flags & SYMBOL or is_generic(stretch.folded):
+            return ""
+        return enclosing_name(stretch, is_disease)
+
+    def _is_english(self, word: str) -> bool:
+        return self.english.has([word])[0] or self.english.has([word.removesuffix("s")])[0]
+
+
+def enclosing_name(stretch: TokenSpan, is_disease: bool) -> str:
+    """Return the longer name that the span is only a part of, as written, or "" if it stands for itself."""
+    if is_disease and (surnames := _joined_surnames(stretch)):
+        return surnames
+    last = stretch.last + 1 if _is_head(stretch, is_disease) else stretch.last
+    first = stretch.first
+    while is_disease and stretch.first - first < _MOST and first and _narrows(stretch, first - 1):
+        first -= 1
+    if (first, last) == (stretch.first, stretch.last):
+        return ""
+    return stretch.text[stretch.tokens[first].start : stretch.tokens[last - 1].end]
+
+
+def _joined_surnames(stretch: TokenSpan) -> str:
+    """Return the whole of "Wolff-Parkinson-White" for its middle, "" where no other surname is joined to the span."""
+    first, last = stretch.first, stretch.last
+    while first and _is_surname(stretch, first) and _is_surname(stretch, first - 1) and _has_hyphen(stretch, first):
+        first -= 1
+    while (
+        last < len(stretch.tokens)
+        and all(_is_surname(stretch, p) for p in (last - 1, last))
+        and _has_hyphen(stretch, last)
+    ):
+        last += 1
+    if (first, last) == (stretch.first, stretch.last):
+        return ""
+    return stretch.text[stretch.tokens[first].start : stretch.tokens[last - 1].end]
+
+
+def _is_surname(stretch: TokenSpan, place: int) -> bool:
+    raw = stretch.text[stretch.tokens[place].start : stretch.tokens[place].end]
+    return raw[:1].isupper() and raw[1:2].islower()
+
+
+def _has_hyphen(stretch: TokenSpan, place: int) -> bool:
+    return gap_before(stretch.text, stretch.tokens, place) in _HYPHENS
+
+
+def _is_head(stretch: TokenSpan, is_disease: bool) -> bool:
+    after = stretch.after()
+    if not after or gap_before(stretch.text, stretch.tokens, stretch.last).strip(" -‐‑–"):
+        return False
+    return bool(_HEAD.match(after)) if is_disease else after in _OF_SUBSTANCES
+
+
+def _narrows(stretch: TokenSpan, place: int) -> bool:
+    word, gap = stretch.tokens[place].text, gap_before(stretch.text, stretch.tokens, place + 1)
+    if gap.strip(" -‐‑–") or is_function_word(word):
+        return False
+    if word in _JOINED:
+        # "drug-induced lupus", but not "genes associated lupus".
+        return place > 0 and bool(_HYPHENS.intersection(gap_before(stretch.text, stretch.tokens, place)))
+    if place < stretch.first - 1 and _HYPHENS.intersection(gap):
+        return True
+    if word in _HARMLESS or is_kind_word((word,)):
+        return False
+    return word in _PLACES or bool(_ADJECTIVE.match(word))

@@ -1,0 +1,173 @@
+"""Write items as files of reference managers: RIS, BibTeX and CSL-JSON. Pure.
+
+RIS: https://refman.com, "RIS format", with the tags that PubMed's own export uses for PMID (AN) and PMCID (C2).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from retrieval.references.item import Item, date_parts, year_of
+
+_RIS_TYPES: Final[Mapping[str, str]] = {
+    "article-journal": "JOUR", "chapter": "CHAP", "book": "BOOK", "webpage": "ELEC", "document": "GEN",
+}  # fmt: skip
+_BIBTEX_TYPES: Final[Mapping[str, str]] = {"article-journal": "article", "chapter": "incollection", "book": "book"}
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_RANGE: Final = re.compile(r"([A-Za-z]*)([0-9]+)\s*[-–]\s*([A-Za-z]*)([0-9]+)")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_TEX: Final = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
+}  # fmt: skip
+_TEX_CHARACTERS: Final = re.compile(r"[\\{}$&#%_^~]")
+_WORD: Final = re.compile(r"[a-z][a-z0-9]+")
+_SMALL_WORDS: Final = frozenset(("a", "an", "the", "of", "in", "on", "and", "for", "with", "to", "is", "are", "do"))
+
+
+def csl_json(items: Sequence[Item]) -> str:
+    return json.dumps(list(items), ensure_ascii=False, indent=2) + "\n"
+
+
+def ris(items: Sequence[Item]) -> str:
+    """Return the records, each line ending in CR LF as the format wants it."""
+    return "".join(f"{tag}  - {_line(value)}\r\n" for item in items for tag, value in _ris_fields(item))
+
+
+def _ris_fields(item: Item) -> Iterator[tuple[str, str]]:
+    """Yield (tag, value) of one record from TY to ER, without those that have no value."""
+    yield "TY", _RIS_TYPES.get(str(item.get("type")), "GEN")
+    yield from (("AU", _inverted(name)) for name in item.get("author", ()))
+    yield from (("A2", _inverted(name)) for name in item.get("editor", ()))
+    first, last = page_range(str(item.get("page") or item.get("number") or ""))
+    parts = [f"{part:02d}" for part in date_parts(item)]
+    fields = {
+        "TI": item.get("title"),
+        "T2": item.get("container-title"),
+        "J2": item.get("container-title-short"),
+        "PY": year_of(item),
+        "DA": "/".join([*parts, "", "", ""][:3]) + "/" if parts else "",
+        "VL": item.get("volume"),
+        "IS": item.get("issue"),
+        "SP": first,
+        "EP": last,
+        "ET": item.get("edition"),
+        "PB": item.get("publisher"),
+        "CY": item.get("publisher-place"),
+        "SN": item.get("ISSN") or item.get("ISBN"),
+        "LA": item.get("language"),
+        "DO": item.get("DOI"),
+        "AN": item.get("PMID"),
+        "C2": item.get("PMCID"),
+        "DB": "PubMed" if item.get("PMID") else "",
+        "UR": item.get("URL"),
+        "N1": item.get("note"),
+    }
+    yield from ((tag, str(value)) for tag, value in fields.items() if value)
+    yield "ER", ""
+
+
+def page_range(pages: str) -> tuple[str, str]:
+    """Return first and last page, the last one written out: ("1507", "1508") for "1507-8"."""
+    found = _RANGE.fullmatch(pages.strip())
+    if found is None:
+        return pages.strip(), ""
+    prefix, first, own_prefix, last = found.groups()
+    if not own_prefix and len(last) < len(first):
+        last = first[: len(first) - len(last)] + last
+    return prefix + first, (own_prefix or prefix) + last
+
+
+def bibtex(items: Sequence[Item]) -> str:
+    """Return the entries in UTF-8, each under a key of its own."""
+    entries = [_entry(key, item) for key, item in zip(_keys(items), items, strict=True)]
+    return "\n".join(entries)
+
+
+def _entry(key: str, item: Item) -> str:
+    kind = _BIBTEX_TYPES.get(str(item.get("type")), "misc")
+    lines = "".join(f"  {name} = {{{value}}},\n" for name, value in _bibtex_fields(item) if value)
+    return f"@{kind}{{{key},\n{lines}}}\n"
+
+
+def _bibtex_fields(item: Item) -> Iterator[tuple[str, str]]:
+    parts = date_parts(item)
+    first, last = page_range(str(item.get("page") or item.get("number") or ""))
+    container = "journal" if item.get("type") == "article-journal" else "booktitle"
+    # A second pair of braces keeps the capitals of gene symbols.
+    yield "title", f"{{{title}}}" if (title := _tex(item.get("title"))) else ""
+    yield "author", " and ".join(_tex_name(name) for name in item.get("author", ()))
+    yield "editor", " and ".join(_tex_name(name) for name in item.get("editor", ()))
+    yield container, _tex(item.get("container-title"))
+    yield "year", year_of(item)
+    yield "month", _MONTHS[parts[1] - 1] if len(parts) > 1 and 1 <= parts[1] <= 12 else ""
+    yield "volume", _tex(item.get("volume"))
+    yield "number", _tex(item.get("issue"))
+    yield "pages", _tex("--".join(filter(None, (first, last))))
+    for name in ("edition", "publisher", "note"):
+        yield name, _tex(item.get(name))
+    yield "address", _tex(item.get("publisher-place"))
+    yield "issn", _tex(item.get("ISSN"))
+    yield "isbn", _tex(item.get("ISBN"))
+    for name in ("DOI", "PMID", "PMCID", "URL"):
+        yield name.lower(), _verbatim(item.get(name))
+
+
+def _keys(items: Sequence[Item]) -> Iterator[str]:
+    """Yield a key for each item as in "horby2021dexamethasone", with a letter where two are alike."""
+    used: dict[str, int] = {}
+    for item in items:
+        authors = item.get("author") or [{}]
+        name = authors[0].get("family") or authors[0].get("literal") or ""
+        names, titled = _WORD.findall(_ascii(name))[:1], _title_words(item)[:1]
+        pmid = re.sub("[^0-9]", "", str(item.get("PMID", "")))
+        first, *rest = [*names, *titled] or [f"pmid{pmid}" if pmid else "source"]
+        key = "".join((first, year_of(item), *rest))
+        used[key] = used.get(key, 0) + 1
+        yield key if used[key] == 1 else f"{key}-{used[key]}"
+
+
+def _title_words(item: Item) -> list[str]:
+    return [word for word in _WORD.findall(_ascii(item.get("title"))) if word not in _SMALL_WORDS]
+
+
+def _ascii(text: Any) -> str:
+    decomposed = unicodedata.normalize("NFKD", str(text or ""))
+    return decomposed.encode("ascii", "ignore").decode().lower()
+
+
+def _line(value: Any) -> str:
+    """Return a value on one line, so that none can begin a field or a record."""
+    return " ".join(_CONTROL.sub(" ", str(value)).split())
+
+
+def _tex(value: Any) -> str:
+    return _TEX_CHARACTERS.sub(lambda found: _TEX[found[0]], _line(value or ""))
+
+
+def _verbatim(value: Any) -> str:
+    """Return an address or identifier, of which BibTeX reads only braces as its own."""
+    return quote(_line(value or ""), safe="!#$&'()*+,/:;=?@[]~_-.%<>")
+
+
+def _inverted(name: Mapping[str, str]) -> str:
+    """Return "Family, Given, Suffix", or the literal name of a group, which a comma at its end keeps whole."""
+    if literal := name.get("literal"):
+        return f"{_line(literal)},"
+    parts = [name.get("family", ""), name.get("given", ""), name.get("suffix", "")]
+    return ", ".join(_line(part) for part in parts if part)
+
+
+def _tex_name(name: Mapping[str, str]) -> str:
+    if literal := name.get("literal"):
+        return f"{{{_tex(literal)}}}"
+    parts = [name.get("family", ""), name.get("suffix", ""), name.get("given", "")]
+    family = _tex(parts[0])
+    # "and" in a name would part it in two.
+    shown = f"{{{family}}}" if " and " in f" {family.lower()} " or "," in family else family
+    return ", ".join([shown, *(_tex(part) for part in parts[1:] if part)])

@@ -1,0 +1,76 @@
+"""Mix the tasks: which groups of samples a step of training has, by its number alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from scripts.training.packing import Encoded
+from scripts.training.tasks.bioasq import read_questions
+from scripts.training.tasks.bioasq_tasks import BioasqTasks
+from scripts.training.tasks.dialogue import DialogueTasks
+from scripts.training.tasks.graph_tasks import GraphTasks
+from scripts.training.tasks.reading import ReadingTasks
+from scripts.training.tasks.samples import Sample, Writer
+from scripts.training.tasks.statement_tasks import StatementTasks
+from scripts.training.tasks.transcripts import TranscriptTasks
+
+# Two groups a step, each from its list in turn. What held-out questions say is weakest has the largest share.
+FIRST: Final = ("bioasq", "multiple_choice", "bioasq")
+SECOND: Final = (
+    "multiple_choice",
+    "bioasq",
+    "true_false",
+    "genegpt",
+    "statements",
+    "multiple_choice",
+    "bioasq",
+    "general",
+    "genegpt",
+    "dialogue",
+)
+TASKS: Final = frozenset({*FIRST, *SECOND})
+_TRANSCRIPTS: Final = 2
+_MAX_TRANSCRIPT: Final = 1000
+
+
+class Mixture:
+    """Draw the samples of each step from the seed and the step's number.
+
+    ``without`` names tasks to leave out. Without BioASQ's files, generated statements take the place of its questions.
+    """
+
+    def __init__(self, writer: Writer, seed: int, bioasq: Path | None, without: Sequence[str] = ()) -> None:
+        if unknown := set(without) - TASKS:
+            raise ValueError(f"no such tasks: {', '.join(sorted(unknown))}; there are {', '.join(sorted(TASKS))}")
+        self.writer, self.seed = writer, seed
+        reading = ReadingTasks(writer)
+        self._bioasq = BioasqTasks(reading, read_questions(bioasq, held_out=False), seed) if bioasq else None
+        self._statements = StatementTasks(reading)
+        self._graph = GraphTasks(writer)
+        self._transcripts = TranscriptTasks(writer)
+        self._dialogue = DialogueTasks(writer)
+        self._turns = tuple(tuple(kind for kind in kinds if kind not in without) for kinds in (FIRST, SECOND))
+
+    def samples(self, step: int) -> list[list[Sample]]:
+        return [self._group(kind, step, place) for place, kind in enumerate(self.kinds(step))]
+
+    def encoded(self, step: int) -> Sequence[Sequence[Encoded]]:
+        return [[self.writer.encoded(sample) for sample in group] for group in self.samples(step)]
+
+    def kinds(self, step: int) -> list[str]:
+        return [turns[step % len(turns)] for turns in self._turns if turns]
+
+    def _group(self, kind: str, step: int, place: int) -> list[Sample]:
+        seed = f"{self.seed}:{step}:{place}"
+        if kind == "bioasq" and self._bioasq is not None:
+            before = sum(self.kinds(earlier).count(kind) for earlier in range(step))
+            return self._bioasq.group(before + self.kinds(step)[:place].count(kind))
+        if kind in ("bioasq", "statements"):
+            return self._statements.group(seed)
+        if kind == "genegpt":
+            return self._transcripts.group(seed, _TRANSCRIPTS, _MAX_TRANSCRIPT)
+        if kind == "dialogue":
+            return self._dialogue.group(seed)
+        return self._graph.group(seed, kind)

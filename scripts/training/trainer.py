@@ -1,0 +1,149 @@
+"""Train an adapter: seeded, resumable at any checkpoint, on CPU or GPU.
+
+A run's folder holds ``state.json``, which names the files of the last checkpoint and is replaced last, so that a kill
+leaves the old or the new state whole. Equal seeds, steps and machine give equal weights, interrupted or not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.nn import functional
+
+from scripts.training.lora import adapter_parameters, restore
+from scripts.training.packing import Encoded, Packed
+from scripts.training.workers import Workers
+
+Groups = Callable[[int], Sequence[Sequence[Encoded]]]
+_BETAS: Final = (0.9, 0.98)
+_CLIP: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Set everything that determines a run, besides its data.
+
+    The rate rises over ``warm_up`` steps, stays, and falls by a cosine over the last ``decay`` of ``steps`` steps.
+    """
+
+    steps: int
+    seed: int = 7
+    rate: float = 8e-4
+    warm_up: int = 10
+    decay: int = 100
+    workers: int = 2
+
+    def rate_at(self, step: int) -> float:
+        rise = min(1.0, (step + 1) / max(1, self.warm_up))
+        left = min(1.0, (self.steps - step) / max(1, self.decay))
+        return self.rate * rise * (0.5 - 0.5 * math.cos(math.pi * max(0.0, left)))
+
+
+class Run:
+    """Hold one training run: its state on disk and in memory."""
+
+    def __init__(self, model: nn.Module, plan: Plan, groups: Groups, folder: Path, device: str = "cpu") -> None:
+        self.model, self.plan, self.groups, self.folder, self.device = model, plan, groups, folder, device
+        self.parameters = adapter_parameters(model)
+        self.optimizer = torch.optim.AdamW(
+            [{"params": list(self.parameters.values())}], lr=plan.rate, betas=_BETAS, weight_decay=0.0
+        )
+        self.step = 0
+        self.tokens = 0
+        self.log: list[dict[str, Any]] = []
+        self.plans: list[dict[str, Any]] = []
+        # What else made this run, for its record.
+        self.notes: dict[str, Any] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def resume(self) -> None:
+        """Go on from the last checkpoint of the folder; raises FileNotFoundError where there is none."""
+        state = json.loads((self.folder / "state.json").read_text(encoding="utf-8"))
+        restore(self.parameters, load_file(self.folder / f"adapter-{state['step']}.safetensors"))
+        self._restore_optimizer(load_file(self.folder / f"optimizer-{state['step']}.safetensors"))
+        self.step, self.tokens, self.log = state["step"], state["tokens"], state["log"]
+        self.plans = state["plans"]
+
+    def save(self) -> None:
+        save_file({k: v.detach().contiguous() for k, v in self.parameters.items()},
+                  self.folder / f"adapter-{self.step}.safetensors")  # fmt: skip
+        save_file(self._optimizer_tensors(), self.folder / f"optimizer-{self.step}.safetensors")
+        state = {"step": self.step, "tokens": self.tokens, "plans": self.plans, "log": self.log}
+        new = self.folder / "state.json.new"
+        new.write_text(json.dumps(state), encoding="utf-8")
+        new.replace(self.folder / "state.json")
+        for old in self.folder.glob("*-*.safetensors"):
+            if not old.stem.endswith(f"-{self.step}"):
+                old.unlink()
+
+    def train(self, every_s: float, until: int | None = None) -> None:
+        """Run to the plan's last step, or to step ``until``; save every ``every_s`` seconds and at the end."""
+        end = self.plan.steps if until is None else min(until, self.plan.steps)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self.plans.append({"from_step": self.step, **asdict(self.plan), **self.notes})
+        saved = begun = time.monotonic()
+        workers = Workers(self.plan.workers, list(self.parameters.values()), self._gradients)
+        with Progress(*columns, refresh_per_second=0.5) as progress, workers:
+            bar = progress.add_task("training", total=end, completed=self.step)
+            while self.step < end:
+                loss, tokens = self._step(workers)
+                seconds = round(time.monotonic() - begun, 1)
+                self.log.append({"step": self.step, "loss": round(loss, 4), "tokens": tokens, "seconds": seconds})
+                print(f"step {self.step} loss {loss:.4f} tokens {tokens} seconds {seconds}", flush=True)
+                progress.update(bar, completed=self.step, description=f"loss {loss:.4f}")
+                if time.monotonic() - saved > every_s:
+                    self.save()
+                    saved = time.monotonic()
+        self.save()
+
+    def _step(self, workers: Workers) -> tuple[float, int]:
+        groups = [group for group in self.groups(self.step) if group]
+        loss = workers.step(groups)
+        torch.nn.utils.clip_grad_norm_(self.parameters.values(), _CLIP)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.plan.rate_at(self.step)
+        self.optimizer.step()
+        self.step += 1
+        tokens = sum(len(one.ids) for group in groups for one in group)
+        self.tokens += tokens
+        if not math.isfinite(loss):
+            raise SystemExit(f"the run diverged at step {self.step}; its last checkpoint is whole")
+        return loss, tokens
+
+    def _gradients(self, packed: Packed, whole: float) -> tuple[float, tuple[torch.Tensor, ...]]:
+        loss = (token_losses(self.model, packed, self.device) * packed.weights.to(self.device)).sum() / whole
+        return float(loss.detach()), torch.autograd.grad(loss, list(self.parameters.values()))
+
+    def _optimizer_tensors(self) -> dict[str, torch.Tensor]:
+        """Return all state as named tensors, so that no pickle is needed."""
+        state = self.optimizer.state_dict()["state"]
+        return {f"{at}.{key}": value.contiguous() for at, values in state.items() for key, value in values.items()}
+
+    def _restore_optimizer(self, tensors: dict[str, torch.Tensor]) -> None:
+        whole = self.optimizer.state_dict()
+        for name, tensor in tensors.items():
+            at, key = name.split(".", 1)
+            whole["state"].setdefault(int(at), {})[key] = tensor
+        self.optimizer.load_state_dict(whole)
+
+
+def token_losses(model: Any, packed: Packed, device: str = "cpu") -> torch.Tensor:
+    """Return the cross-entropy of each learned token, float32 [m]."""
+    hidden = model.model(
+        input_ids=packed.ids.to(device),
+        attention_mask=packed.mask.to(device),
+        position_ids=packed.positions.to(device),
+        use_cache=False,
+    ).last_hidden_state
+    logits = model.lm_head(hidden[0, packed.sources.to(device)]).float()
+    return functional.cross_entropy(logits, packed.targets.to(device), reduction="none")

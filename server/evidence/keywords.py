@@ -1,0 +1,401 @@
+"""Rank passages by keywords and by text for WeiseEule, in the namespaces that a request may read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
+from retrieval.corpus.namespaces.namespace import Namespace
+from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.search.ranking import RankedPassage, Retriever
+from retrieval.corpus.search.searcher import SearchOptions
+from retrieval.corpus.store.base import PassageFilter, PassageStore
+from retrieval.index.base import Ids
+from retrieval.index.errors import IndexDamaged
+from retrieval.lexical.keyword_frequency.exact import ExactIndex
+from retrieval.lexical.keyword_frequency.index import KeywordIndex
+from retrieval.lexical.keyword_frequency.pes2 import KeywordRanking, KeywordTable, rank_by_keywords
+from retrieval.lexical.keyword_frequency.segment import keyword_forms
+from retrieval.lexical.keyword_frequency.variants import Spelling, mentions_in, spellings_of
+from retrieval.lexical.question_keywords import Keyword, distinct_keywords, proposed_keywords
+from retrieval.passages import Hit
+from server.evidence.passages import PassageService, Retrieval
+from server.methods.base import AnswerRequest
+from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
+from server.methods.weiseeule.library import (
+    AskedKeyword,
+    CountedKeyword,
+    CountedSpelling,
+    KeywordPassage,
+    KeywordSearch,
+    KeywordsRanked,
+    Matching,
+    Restriction,
+    TextSearch,
+)
+
+_EXACT_AT_ONCE: Final = 2
+_MARGIN: Final = 100  # further rows, for passages that the index has and the store no longer
+_MAX_MENTIONS: Final = 200
+_MAX_WAYS: Final = 20
+_RETRIEVERS: Final[dict[str, Retriever]] = {"pes2": "pes2", "pes1": "dense", "bm25": "bm25", "hybrid": "hybrid"}
+
+
+class GeneNames(Protocol):
+    """Know the other names of genes."""
+
+    def synonyms(self, name: str) -> tuple[str, ...]:
+        """Return the other names of the gene that ``name`` means without doubt, () for none."""
+        ...
+
+    def is_gene(self, name: str) -> bool: ...
+
+
+class KeywordService:
+    """Rank passages by keywords for the methods; one instance per process.
+
+    Safe for concurrent tasks of one event loop.
+    """
+
+    def __init__(self, retrieval: Retrieval, passages: PassageService, genes: GeneNames) -> None:
+        self._retrieval = retrieval
+        self._passages = passages
+        self._genes = genes
+        self._exact = _ExactIndexes()
+        self._orders = _Orders()
+
+    def open(self, ask: AnswerRequest) -> AllowedLibrary:
+        return AllowedLibrary(self, self._passages, ask.namespaces)
+
+    async def rank(self, search: KeywordSearch, allowed: frozenset[str] | None) -> KeywordsRanked:
+        names = self._passages.check(PassageQuery(namespaces=search.namespaces, k=search.k), allowed)
+        began = time.monotonic()
+        namespaces = await self._passages.notes()
+        ranked = await self._retrieval.run(lambda: self._ranked(namespaces, names, search))
+        return replace(ranked, seconds=time.monotonic() - began)
+
+    def _ranked(self, namespaces: Namespaces, names: Sequence[str], search: KeywordSearch) -> KeywordsRanked:
+        keywords = [Keyword(one.text, one.fixed) for one in search.keywords]
+        distinct = distinct_keywords(keywords) if search.matching == "variants" else _as_written(keywords)
+        with ExitStack() as stack:
+            opened = [stack.enter_context(namespaces.using(name)) for name in names]
+            counting = _Counting(opened, distinct, search.matching, (self._exact, self._orders, self._genes))
+            tables = [counting.table(namespace, _filter_of(namespace, search.where)) for namespace in opened]
+            ranking = _ranking_of(tables, distinct, search)
+            rows = tuple(_rows(ranking, opened, counting.spellings))[: search.k]
+            counted = tuple(replace(one, written=_written(rows, at)) for at, one in enumerate(counting.counted()))
+        return KeywordsRanked(
+            namespaces=tuple(names),
+            keywords=counted,
+            rows=rows,
+            num_found=ranking.num_found,
+            num_with_fixed=ranking.num_with_fixed,
+        )
+
+    async def search(self, search: TextSearch, allowed: frozenset[str] | None) -> Gathered:
+        names = self._passages.check(
+            PassageQuery(namespaces=search.namespaces, k=search.k, rerank=search.rerank), allowed
+        )
+        retriever = _RETRIEVERS[search.retriever]
+        if not names:
+            return Gathered(namespaces=(), retriever=retriever, lists=((),))
+        began = time.monotonic()
+        namespaces = await self._passages.notes()
+        found = await self._retrieval.run(lambda: self._searched(namespaces, names, search))
+        seconds = time.monotonic() - began
+        return Gathered(namespaces=names, retriever=retriever, lists=(tuple(found),), seconds=seconds)
+
+    def _searched(self, namespaces: Namespaces, names: Sequence[str], search: TextSearch) -> list[RankedPassage]:
+        with ExitStack() as stack:
+            opened = [stack.enter_context(namespaces.using(name)) for name in names]
+            where = _joined_filter(opened, search.where)
+        options = SearchOptions(
+            k=search.k, retriever=_RETRIEVERS[search.retriever], where=where, rerank=min(search.rerank, search.k)
+        )
+        return self._retrieval.searcher.over(namespaces).search(search.query, names, options)
+
+    async def judge(self, question: str, found: Sequence[RankedPassage], rerank: int) -> tuple[RankedPassage, ...]:
+        if not rerank or not found:
+            return tuple(found)
+        options = SearchOptions(k=len(found), rerank=min(rerank, len(found)))
+        searcher = self._retrieval.searcher
+        return tuple(await self._retrieval.run(lambda: searcher.finish(question, list(found), options)))
+
+    async def suggest(
+        self, question: str, wanted: Sequence[str], allowed: frozenset[str] | None
+    ) -> tuple[AskedKeyword, ...]:
+        names = self._passages.check(PassageQuery(namespaces=tuple(wanted)), allowed)
+        namespaces = await self._passages.notes()
+        found = await self._retrieval.run(lambda: self._suggested(namespaces, names, question))
+        return tuple(AskedKeyword(one.text, one.fixed) for one in found)
+
+    def _suggested(self, namespaces: Namespaces, names: Sequence[str], question: str) -> tuple[Keyword, ...]:
+        with ExitStack() as stack:
+            opened = [stack.enter_context(namespaces.using(name)) for name in names]
+            total = sum(namespace.store.counts().passages for namespace in opened)
+
+            def counts(keywords: Sequence[str]) -> list[int]:
+                forms = [keyword_forms(keyword) for keyword in keywords]
+                tables = [_index_table(namespace, keywords, forms, None) for namespace in opened]
+                return [sum(int((one.counts[:, at] > 0).sum()) for one in tables) for at in range(len(keywords))]
+
+            return proposed_keywords(question, counts, total, self._genes.is_gene)
+
+
+class _Counting:
+    """Count keywords in namespaces, and remember the spellings that were counted."""
+
+    def __init__(
+        self,
+        opened: Sequence[Namespace],
+        keywords: Sequence[Keyword],
+        matching: Matching,
+        known: tuple[_ExactIndexes, _Orders, GeneNames],
+    ) -> None:
+        self._exact, self._orders, genes = known
+        self._keywords = [one.text for one in keywords]
+        self._fixed = [one.fixed for one in keywords]
+        self._matching = matching
+        self._totals: list[dict[tuple[str, str], int]] = [{} for _ in keywords]
+        self.spellings: list[tuple[Spelling, ...]] = []
+        if matching == "variants":
+            vocabulary = _Vocabulary([index for one in opened if (index := _keyword_index(one)) is not None])
+            self.spellings = [spellings_of(one, vocabulary, genes.synonyms(one)) for one in self._keywords]
+
+    def table(self, namespace: Namespace, where: PassageFilter) -> KeywordTable:
+        """Count in one namespace, in the order of its passages."""
+        if self._matching == "exact":
+            rows = namespace.store.row_filter(where)
+            found = self._exact.of(namespace.store).count(self._keywords, rows)
+            for at, name in enumerate(self._keywords):
+                self._add(at, (name, "spelling"), int(found.counts[:, at].sum()))
+            return found
+        for at, ways in enumerate(self.spellings):
+            one = _index_table(namespace, [way.text for way in ways], [way.forms for way in ways], where)
+            for place, way in enumerate(ways):
+                self._add(at, (way.text, way.kind), int(one.counts[:, place].sum()))
+        forms = [[form for way in ways for form in way.forms] for ways in self.spellings]
+        found = _index_table(namespace, self._keywords, forms, where)
+        # An index has its passages in the order in which they reached it; equal ones are ranked in that of the texts.
+        order = np.argsort(self._orders.places(namespace.store, found.ids), kind="stable")
+        return KeywordTable(found.keywords, found.ids[order], found.counts[order])
+
+    def _add(self, at: int, way: tuple[str, str], number: int) -> None:
+        self._totals[at][way] = self._totals[at].get(way, 0) + number
+
+    def counted(self) -> tuple[CountedKeyword, ...]:
+        """Return the keywords with their spellings that occur, each keyword's own one first."""
+        return tuple(
+            CountedKeyword(
+                text,
+                self._fixed[at],
+                tuple(
+                    CountedSpelling(way, kind, number)
+                    for place, ((way, kind), number) in enumerate(self._totals[at].items())
+                    if number or not place
+                ),
+            )
+            for at, text in enumerate(self._keywords)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Vocabulary:
+    """Count the words of several namespaces."""
+
+    indices: Sequence[KeywordIndex]
+
+    def occurrences(self, term: str) -> int:
+        return sum(index.occurrences(term) for index in self.indices)
+
+
+class _ExactIndexes:
+    """Build the index for exact counting of a store at its first use, and keep those of the last few stores.
+
+    Thread-safe. The index of a store that has changed is built again; a closed store's goes with it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._built: WeakKeyDictionary[PassageStore, tuple[int, ExactIndex]] = WeakKeyDictionary()
+
+    def of(self, store: PassageStore) -> ExactIndex:
+        with self._lock:
+            generation = store.generation()
+            known = self._built.pop(store, None)
+            if known is None or known[0] != generation:
+                while len(self._built) >= _EXACT_AT_ONCE:
+                    self._built.pop(next(iter(self._built)))
+                known = (generation, ExactIndex(store.passages()))
+            self._built[store] = known
+            return known[1]
+
+
+class _Orders:
+    """Know the order of a store's passages, read once in each generation.
+
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: WeakKeyDictionary[PassageStore, tuple[int, Ids, Ids]] = WeakKeyDictionary()
+
+    def places(self, store: PassageStore, ids: Ids) -> Ids:
+        """Return the place of each passage; those that the store no longer has come last."""
+        with self._lock:
+            generation = store.generation()
+            known = self._known.get(store)
+            if known is None or known[0] != generation:
+                every = store.passage_ids()
+                by_id = np.argsort(every)
+                known = self._known[store] = (generation, every[by_id], by_id)
+        _, ordered, places = known
+        at = np.minimum(np.searchsorted(ordered, ids), max(len(ordered) - 1, 0))
+        if not len(ordered):
+            return np.zeros(len(ids), dtype=np.int64)
+        return np.where(ordered[at] == ids, places[at], len(ordered)).astype(np.int64)
+
+
+def _as_written(keywords: Sequence[Keyword]) -> tuple[Keyword, ...]:
+    """Return each keyword once, whatever its case, and fixed if any of its occurrences is."""
+    found: dict[str, Keyword] = {}
+    for one in keywords:
+        known = found.get(one.text.lower(), one)
+        found[one.text.lower()] = Keyword(known.text, known.fixed or one.fixed)
+    return tuple(found.values())
+
+
+def _keyword_index(namespace: Namespace) -> KeywordIndex | None:
+    """Return the index of keywords, None where there is no passage yet.
+
+    Raises:
+        NamespaceInvalid: the namespace was made without one.
+    """
+    if "keywords" not in namespace.settings.targets:
+        raise NamespaceInvalid(
+            f"namespace {namespace.name} has no index of keywords: ask with matching exact, or another retriever",
+            param="arrowhead.namespaces",
+        )
+    try:
+        index = namespace.keywords
+    except (NamespaceDamaged, IndexDamaged):
+        if namespace.store.waiting("keywords", 1):
+            return None  # it is being built at this moment
+        raise
+    return index if isinstance(index, KeywordIndex) else None
+
+
+def _index_table(
+    namespace: Namespace, names: Sequence[str], forms: Sequence[Sequence[tuple[str, ...]]], where: PassageFilter | None
+) -> KeywordTable:
+    index = _keyword_index(namespace) if namespace.store.counts().passages else None
+    if index is None or not names:
+        return KeywordTable(tuple(names), np.zeros(0, np.int64), np.zeros((0, len(names)), np.int64))
+    return index.count_forms(names, forms, namespace.store.row_filter(where) if where else None)
+
+
+def _ranking_of(tables: Sequence[KeywordTable], keywords: Sequence[Keyword], search: KeywordSearch) -> KeywordRanking:
+    """Rank the passages of all namespaces together: counts are on one scale."""
+    names = tuple(one.text for one in keywords)
+    none = KeywordTable(names, np.zeros(0, np.int64), np.zeros((0, len(names)), np.int64))
+    every = [none, *tables]
+    ids, counts = np.concatenate([one.ids for one in every]), np.concatenate([one.counts for one in every])
+    fixed = [one.fixed for one in keywords]
+    return rank_by_keywords(KeywordTable(names, ids, counts), fixed, search.k + _MARGIN, search.only_fixed)
+
+
+def _rows(
+    ranking: KeywordRanking, opened: Sequence[Namespace], spellings: Sequence[Sequence[Spelling]]
+) -> Iterator[KeywordPassage]:
+    ids = [int(number) for number in ranking.ids]
+    stored = {
+        passage.passage_id: (passage, document, namespace.name)
+        for namespace in opened
+        for passage, document in namespace.store.get(ids)
+    }
+    scores: list[Hit] = ranking.hits()
+    for rank, (number, hit) in enumerate(zip(ids, scores, strict=True), 1):
+        if number not in stored:
+            continue
+        passage, document, name = stored[number]
+        found = RankedPassage(passage=passage, document=document, hit=hit, namespace=name, ranks={"pes2": rank})
+        mentions = mentions_in(passage.text, spellings, _MAX_MENTIONS) if spellings else ()
+        yield KeywordPassage(
+            found,
+            tuple(int(count) for count in ranking.counts[rank - 1]),
+            bool(ranking.has_fixed[rank - 1]),
+            tuple((one.keyword, one.start, one.end) for one in mentions),
+        )
+
+
+def _written(rows: Sequence[KeywordPassage], keyword: int) -> tuple[tuple[str, int], ...]:
+    """Return how passages write a keyword, in small letters, the most frequent way first."""
+    ways = Counter(
+        " ".join(row.found.passage.text[start:end].lower().split())
+        for row in rows
+        for number, start, end in row.mentions
+        if number == keyword
+    )
+    return tuple(ways.most_common(_MAX_WAYS))
+
+
+def _filter_of(namespace: Namespace, where: Restriction) -> PassageFilter:
+    return _joined_filter([namespace], where)
+
+
+def _joined_filter(opened: Sequence[Namespace], where: Restriction) -> PassageFilter:
+    """Return the filter of a restriction; a paper's documents are its record and its full text."""
+    papers = [f"PMID:{pmid}" for pmid in where.papers]
+    find: Callable[[Namespace], list[str]] = lambda one: one.store.documents_of(papers)  # noqa: E731
+    documents = frozenset(number for one in opened for number in find(one)) if papers else None
+    return PassageFilter(
+        date_from=where.date_from,
+        date_to=where.date_to,
+        types=where.types,
+        without_types=where.without_types,
+        documents=documents,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedLibrary:
+    """Restrict the service to the namespaces that one request may read."""
+
+    service: KeywordService
+    passages: PassageService
+    allowed: frozenset[str] | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.passages.names(self.allowed)
+
+    def check(self, passage_query: PassageQuery) -> None:
+        self.passages.check(passage_query, self.allowed)
+
+    async def find(self, queries: Sequence[str], passage_query: PassageQuery) -> Gathered:
+        return await self.passages.find(queries, passage_query, self.allowed)
+
+    async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
+        return await self.passages.compare(question, sentences, names)
+
+    async def rank(self, search: KeywordSearch) -> KeywordsRanked:
+        return await self.service.rank(search, self.allowed)
+
+    async def search(self, search: TextSearch) -> Gathered:
+        return await self.service.search(search, self.allowed)
+
+    async def judge(self, question: str, found: Sequence[RankedPassage], rerank: int) -> tuple[RankedPassage, ...]:
+        return await self.service.judge(question, found, rerank)
+
+    async def suggest(self, question: str, namespaces: Sequence[str]) -> tuple[AskedKeyword, ...]:
+        return await self.service.suggest(question, namespaces, self.allowed)

@@ -1,0 +1,340 @@
+"""Search and fetch PubMed records for one answer: at the gateway, at PubMed, or first here and then there.
+
+``server.egress.router`` decides where calls may go; search terms are free text to it. Articles are compared with
+questions by the default encoder, whose vectors are cached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree
+
+import numpy as np
+
+from models.encoders.base import Encoder, Floats, PassageText
+from models.errors import ModelError
+from retrieval.corpus.errors import DocumentUnreadable
+from retrieval.corpus.ingest.sample import NOTES
+from retrieval.corpus.items import ParsedDocument
+from retrieval.corpus.readers import pmc
+from retrieval.errors import ImportFileError, NcbiError, NcbiMalformed
+from retrieval.formats import pubmed_xml
+from retrieval.formats import records as formats
+from retrieval.formats.items import Bad
+from retrieval.formats.sources import Source
+from retrieval.formats.xml_prolog import DeclaredXml, refuse_declared
+from retrieval.gateway.citations.csl import article_item
+from retrieval.gateway.errors import GatewayDataError
+from retrieval.ncbi.replies.parse import parse_reply
+from retrieval.ncbi.replies.records import IdList
+from retrieval.references.item import item_of_link
+from retrieval.types import Endpoint, NcbiCall, RawReply
+from server.egress.policy import EgressContext
+from server.egress.router import Egress
+from server.evidence.encoders import EncoderPool
+from server.evidence.graph import StatementVectors
+from server.evidence.passages import PassageService
+from server.methods.base import AnswerRequest, OptionInvalid
+from server.methods.clinfo.literature import Article, Fetched, Hits, Link, Section
+from server.methods.clinfo.options import ClinfoOptions, SourceName
+from server.methods.shared.passages import SentenceScores
+from server.types import EgressMode
+
+log = logging.getLogger(__name__)
+_BATCH: Final = 200
+# Of these, a strict egress policy recognizes no more in one call.
+_STRICT_BATCH: Final = 10
+_AT_ONCE: Final = 3
+_PAGES: Final = (20, 50, 100)
+_REF_TYPE: Final = re.compile(r'RefType="(\w+)"')
+_LABELLED: Final = re.compile(r"([A-Z][A-Z0-9 /,&()-]{2,60}): (.+)")
+_OPEN: Final = re.compile(r"creative\s?commons|\bCC[ -]?(?:BY|0)\b|public domain|open access", re.IGNORECASE)
+_NOT_OWN: Final = re.compile(
+    r"(?:\d+[. ]*)?(?:abstract|introduction|background|acknowledge?ments?|funding|references|supplement|authors?|"
+    r"conflicts?|competing|abbreviations|data availability)",
+    re.IGNORECASE,
+)
+_LINKS: Final[dict[Link, str]] = {"citedin": "pubmed_pubmed_citedin", "refs": "pubmed_pubmed_refs"}
+
+
+class LiteratureService:
+    """Open the places of answers and compare articles with questions; one instance per process."""
+
+    def __init__(self, egress: Egress, passages: PassageService, encoders: EncoderPool) -> None:
+        self._egress = egress
+        self._passages = passages
+        self._encoders = encoders
+        self._vectors: StatementVectors | None = None
+
+    def check(self, ask: AnswerRequest, options: ClinfoOptions) -> None:
+        mode = self._egress.admit(ask.request_id, ask.key_id, options.egress).mode
+        if "pubmed" in options.sources and mode == "off":
+            raise OptionInvalid(
+                "arrowhead.sources: pubmed is another machine and egress is off for this request; ask for gateway or "
+                "namespaces, or have the operator set egress.mode to local-first or ncbi",
+                param="arrowhead.sources",
+            )
+        if options.sources == ("namespaces",) and not self.namespaces(ask, options):
+            raise OptionInvalid(
+                "arrowhead.sources: this server has no namespace that this request may read", param="arrowhead.sources"
+            )
+
+    def open(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[EntrezPlace, ...]:
+        requested = self._egress.admit(ask.request_id, ask.key_id, options.egress)
+        usual: tuple[SourceName, ...] = ("gateway",) if requested.mode == "off" else ("pubmed",)
+        names = [name for name in options.sources or usual if name != "namespaces"]
+        modes: dict[SourceName, EgressMode] = {"gateway": "off", "pubmed": requested.mode}
+        return tuple(
+            EntrezPlace(self._egress, EgressContext(ask.request_id, ask.key_id, modes[name])) for name in names
+        )
+
+    def namespaces(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[str, ...]:
+        if options.sources and "namespaces" not in options.sources:
+            return ()
+        names = self._passages.names(ask.namespaces)
+        readable = tuple(name for name in names if name != NOTES)
+        return options.namespaces or readable
+
+    async def compare(self, question: str, texts: Sequence[str]) -> SentenceScores:
+        if not texts:
+            return SentenceScores()
+        name, cosines, cross = "", tuple[float, ...](), tuple[float, ...]()
+        try:
+            encoder = await self._encoders.run(self._encoders.encoder)
+            asked = await self._encoders.run(lambda: encoder.encode_queries([question])[0])
+            name, cosines = encoder.name, _cosines(asked, await self._cached(encoder).of(list(texts)))
+            if self._encoders.cross_encoder_name is not None:
+                passages = [PassageText("", text) for text in texts]
+                scores = await self._encoders.run(lambda: self._encoders.cross_encoder().score(question, passages))
+                cross = tuple(map(float, scores))
+        except ModelError as error:
+            log.warning("articles are compared without all encoders: cause=%s", error.message)
+        return SentenceScores(encoder=name, cosines=cosines, cross=cross)
+
+    def _cached(self, encoder: Encoder) -> StatementVectors:
+        if self._vectors is None:
+
+            async def encode(texts: Sequence[str]) -> Floats:
+                passages = [PassageText("", text) for text in texts]
+                return await self._encoders.run(lambda: encoder.encode_passages(passages))
+
+            self._vectors = StatementVectors({"encoder": encoder.name}, encode)
+        return self._vectors
+
+
+def _cosines(asked: Floats, read: Floats) -> tuple[float, ...]:
+    lengths = np.linalg.norm(read, axis=1) * np.linalg.norm(asked)
+    return tuple(float(value) for value in (read @ asked) / np.maximum(lengths, np.float32(1e-12)))
+
+
+@dataclass(frozen=True, slots=True)
+class EntrezPlace:
+    """Search and fetch PubMed's records under one egress mode; implements ``Place``."""
+
+    egress: Egress
+    context: EgressContext
+
+    @property
+    def name(self) -> str:
+        return {"off": "gateway", "local-first": "gateway, then PubMed", "ncbi": "PubMed"}[self.context.mode]
+
+    async def search(self, term: str, most: int) -> Hits:
+        size = next((page for page in _PAGES if page >= most), _PAGES[-1])
+        reply, found = await self._ids("esearch", {"term": term, "retmax": str(size), "sort": "relevance"})
+        return Hits(found.count, found.ids[:most], note_of(reply), found.not_found)
+
+    async def count(self, term: str) -> int:
+        _, found = await self._ids("esearch", {"term": term, "retmax": "1"})
+        return found.count
+
+    async def spelled(self, words: Sequence[str]) -> dict[str, str]:
+        call = NcbiCall("espell", "pubmed", {"db": "pubmed", "term": " ".join(words)})
+        return read_spellings((await self.egress.fetch(call, self.context)).body, words)
+
+    async def linked(self, pmids: Sequence[str], link: Link) -> tuple[str, ...]:
+        ids = ",".join(pmids[: self._batch])
+        _, found = await self._ids("elink", {"dbfrom": "pubmed", "linkname": _LINKS[link], "id": ids})
+        return found.ids
+
+    async def full_texts(self, pmcs: Sequence[str]) -> dict[str, tuple[Section, ...]]:
+        ids = ",".join(name.removeprefix("PMC") for name in pmcs[:_STRICT_BATCH])
+        call = NcbiCall("efetch", "pmc", {"db": "pmc", "id": ids, "retmode": "xml"})
+        reply = await self.egress.fetch(call, self.context)
+        found = await asyncio.to_thread(read_full_texts, reply.body)
+        return {name: found[name] for name in pmcs if name in found}
+
+    async def fetch(self, pmids: Sequence[str]) -> Fetched:
+        batches = [pmids[first : first + self._batch] for first in range(0, len(pmids), self._batch)]
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(batch: Sequence[str]) -> Fetched | NcbiError:
+            async with slots:
+                try:
+                    return await self._fetched(batch)
+                except NcbiError as error:
+                    return error
+
+        results = await asyncio.gather(*map(one, batches))
+        errors = [result for result in results if isinstance(result, NcbiError)]
+        if errors and len(errors) == len(results):
+            raise errors[0]
+        articles = tuple(one for result in results if isinstance(result, Fetched) for one in result.articles)
+        unread = [reason for result in results if isinstance(result, Fetched) for reason in result.unread]
+        return Fetched(articles, (*unread, *(error.message for error in errors)))
+
+    @property
+    def _batch(self) -> int:
+        strict = self.egress.policy.is_strict and self.context.mode != "off"
+        return _STRICT_BATCH if strict else _BATCH
+
+    async def _fetched(self, pmids: Sequence[str]) -> Fetched:
+        reply = await self.egress.fetch(
+            NcbiCall("efetch", "pubmed", {"db": "pubmed", "id": ",".join(pmids), "retmode": "xml"}), self.context
+        )
+        # On a thread, since 200 records take longer than the event loop should be blocked.
+        return await asyncio.to_thread(read_articles, reply.body, self.name, pmids)
+
+    async def _ids(self, endpoint: Endpoint, params: dict[str, str]) -> tuple[RawReply, IdList]:
+        call = NcbiCall(endpoint, "pubmed", {"db": "pubmed", **params, "retmode": "json"})
+        reply = await self.egress.fetch(call, self.context)
+        try:
+            parsed = parse_reply(call, reply)
+        except NcbiError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise NcbiMalformed(f"the reply of {endpoint} has an unknown shape") from error
+        if not isinstance(parsed, IdList):
+            raise NcbiMalformed(f"{endpoint} sent no list of ids")
+        return reply, parsed
+
+
+def note_of(reply: RawReply) -> str:
+    """Return what has to be told of a call's way: that it was kept here, or what failed outside; "" for nothing."""
+    route = reply.route
+    if route is None:
+        return ""
+    if route.withheld:
+        return f"PubMed was not asked, as egress keeps {', '.join(route.withheld)} on this machine"
+    return route.note
+
+
+def read_articles(body: str, place: str, asked: Sequence[str]) -> Fetched:
+    """Parse an efetch reply; records that cannot be read are reported and affect no other.
+
+    Raises:
+        NcbiMalformed: no record can be read.
+    """
+    found: dict[str, Article] = {}
+    unread: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="arrowhead-") as folder:
+        path = Path(folder) / "articles.xml"
+        path.write_text(body, encoding="utf-8", errors="replace")
+        try:
+            for item in pubmed_xml.read(Source(path)):
+                if isinstance(item, Bad):
+                    unread.append(item.reason)
+                elif isinstance(item.entry, formats.Article):
+                    found.setdefault(str(item.entry.pmid), article_of(item.entry, place))
+        except ImportFileError as error:
+            unread.append(error.reason)
+    if unread and not found:
+        raise NcbiMalformed(f"no article could be read: {unread[0]}")
+    ordered = [found[pmid] for pmid in dict.fromkeys(asked) if pmid in found]
+    return Fetched(tuple(ordered), tuple(unread))
+
+
+def read_spellings(body: str, words: Sequence[str]) -> dict[str, str]:
+    """Return the words that an espell reply to a query of these words corrects, with their correction.
+
+    A reply that joins or parts words is none.
+
+    Raises:
+        NcbiMalformed: the body is no reply of espell.
+    """
+    try:
+        refuse_declared(body)
+        root = ElementTree.fromstring(body)
+    except (DeclaredXml, ElementTree.ParseError) as error:
+        raise NcbiMalformed("espell sent no XML that can be read") from error
+    if root.tag != "eSpellResult":
+        raise NcbiMalformed(f"espell sent XML of an unknown kind: <{root.tag[:40]}>")
+    corrected = (root.findtext("CorrectedQuery") or "").split()
+    if len(corrected) != len(words):
+        return {}
+    pairs = zip(words, corrected, strict=True)
+    return {word: better for word, better in pairs if better.casefold() != word.casefold() and better.isalnum()}
+
+
+def read_full_texts(body: str) -> dict[str, tuple[Section, ...]]:
+    """Return the sections of each full text of an efetch reply whose licence is open, by PMC id.
+
+    Abstract and introduction are left out: the one is in PubMed's record, the other tells what others found.
+
+    Raises:
+        NcbiMalformed: the reply is no set of full texts.
+    """
+    found: dict[str, tuple[Section, ...]] = {}
+    with tempfile.TemporaryDirectory(prefix="arrowhead-") as folder:
+        path = Path(folder) / "texts.xml"
+        path.write_text(body, encoding="utf-8", errors="replace")
+        try:
+            for item in pmc.read(path):
+                if isinstance(item, ParsedDocument) and _OPEN.search(item.document.licence):
+                    parts = [Section(span.section, item.text[span.start : span.end]) for span in item.spans]
+                    kept = tuple(part for part in parts if part.text.strip() and not _NOT_OWN.match(part.label))
+                    found[item.document.document_id.replace("PMC:", "PMC")] = kept
+        except DocumentUnreadable as error:
+            raise NcbiMalformed(f"no full text could be read: {error.message}") from error
+    return {name: sections for name, sections in found.items() if sections}
+
+
+def article_of(record: formats.Article, place: str) -> Article:
+    """Convert a PubMed record; books' own types and the kinds of notices are taken from its element."""
+    notices = {kind for kind in _REF_TYPE.findall(record.xml) if kind.endswith("In")}
+    if record.retracted_by:
+        notices.add("RetractionIn")
+    is_book = record.xml.lstrip().startswith("<PubmedBookArticle")
+    types = tuple(dict.fromkeys([*(name.lower() for name in record.types), *(["book chapter"] if is_book else [])]))
+    return Article(
+        key=f"PMID:{record.pmid}",
+        title=" ".join(record.title.split()),
+        sections=tuple(_section(line) for line in record.abstract.split("\n") if line.strip()),
+        pmid=str(record.pmid),
+        doi=record.doi.lower(),
+        pmc=record.pmc,
+        journal=record.journal[0] if record.journal else "",
+        journal_names=tuple(name.lower() for name in record.journal),
+        date=_day(record.date),
+        authors=record.authors,
+        types=types,
+        mesh=tuple(name.lower() for name in record.mesh),
+        notices=frozenset(notices),
+        item=_item(record),
+        url=f"https://pubmed.ncbi.nlm.nih.gov/{record.pmid}/",
+        place=place,
+    )
+
+
+def _item(record: formats.Article) -> dict[str, Any]:
+    """Return the record's own CSL-JSON; of an element that cannot be read, title and address alone."""
+    try:
+        return article_item(record)
+    except GatewayDataError:
+        return item_of_link(record.title, f"https://pubmed.ncbi.nlm.nih.gov/{record.pmid}/")
+
+
+def _section(line: str) -> Section:
+    found = _LABELLED.fullmatch(line.strip())
+    return Section(found[1], found[2]) if found else Section("", line.strip())
+
+
+def _day(date: str) -> int:
+    parts = [*date.split("-"), "", ""]
+    return int(f"{parts[0]}{parts[1] or '00'}{parts[2] or '00'}") if parts[0] else 0

@@ -1,0 +1,1 @@
+"""Write the record of an answer as files for reference managers, spreadsheets and word processors."""

@@ -1,0 +1,1 @@
+"""Clinfo.ai: a literature review for one question."""

@@ -1,0 +1,264 @@
+"""Let the model write the queries, fill the evidence table, choose quotes, or write the synthesis.
+
+Queries and rows are data under a grammar. The synthesis is bounded by the model's context: the best articles that fit
+are read, in their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from models.errors import ArrowheadError
+from models.types import GenerateParams, Grammar
+from server.methods.clinfo.conclusion import Claim, Conclusion
+from server.methods.clinfo.judging import AT_ONCE, Judge
+from server.methods.clinfo.literature import Article
+from server.methods.clinfo.prompts import shown
+from server.methods.clinfo.queries import MAX_CLAUSES, Clause, Query, clean_name, plain_words
+from server.methods.clinfo.screening import Screened
+from server.methods.clinfo.statements import is_verbatim, statements_of
+from server.methods.clinfo.verification import sentences_of, verified
+from server.methods.shared.abstentions import says_nothing
+from server.methods.shared.evidence_table import FINDINGS, Finding
+from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
+from server.methods.shared.outcomes import why_cut
+from server.methods.shared.quoted import QuoteTask, Quoting
+
+NO_ANSWER: Final = "The articles do not answer this question."
+_OPENING: Final = "TL;DR:"
+_TABLE_TOKENS: Final = 400
+_MAX_NAMES: Final = 6
+_QUERY_TOKENS: Final = 700
+_MAX_ROWS: Final = 12
+_SLACK: Final = 32
+_DENIES: Final = 0.6
+_MAX_DENYING: Final = 3
+_MAX_VALUE: Final = 160
+_TLDR: Final = re.compile(r"^\W*TL;?DR\W*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Read articles with the model; ``params`` are those of the synthesis, ``judge`` has the engine's calls."""
+
+    judge: Judge
+    params: GenerateParams
+
+    async def queries(self, question: str, most: int) -> tuple[Query, ...]:
+        """Return the queries that the model writes, () where it writes none that can be read or its engine fails."""
+        judge = self.judge
+        prompt = judge.layout.ids(judge.prompts.system, judge.prompts.queries(question, most), "JSON: ")
+        params = GenerateParams(
+            max_tokens=_QUERY_TOKENS, grammar=query_grammar(most), cache_salt=judge.cache_salt, stop_on_repetition=True
+        )
+        try:
+            written = await judge.generations.write(prompt, params)
+            return read_queries(json.loads(written.text), most)
+        except (ArrowheadError, ValueError):
+            return ()
+
+    async def table(self, question: str, kept: Sequence[Screened]) -> dict[str, dict[str, Finding]]:
+        """Return the cells that the model fills for the best articles, by key; a quote that is not verbatim is none."""
+        slots = asyncio.Semaphore(AT_ONCE)
+        read = [one.article for one in kept[:_MAX_ROWS]]
+
+        async def one(article: Article) -> dict[str, Finding]:
+            async with slots:
+                return await self._row(question, article)
+
+        rows = await asyncio.gather(*map(one, read))
+        return {article.key: row for article, row in zip(read, rows, strict=True)}
+
+    async def _row(self, question: str, article: Article) -> dict[str, Finding]:
+        judge = self.judge
+        prompt = judge.layout.ids(judge.prompts.system, judge.prompts.about("table", question, article), "JSON: ")
+        params = GenerateParams(
+            max_tokens=_TABLE_TOKENS, grammar=table_grammar(), cache_salt=judge.cache_salt, stop_on_repetition=True
+        )
+        try:
+            written = await judge.generations.write(prompt, params)
+            return read_row(json.loads(written.text), article)
+        except (ArrowheadError, ValueError):
+            return {}
+
+    async def quoted(self, question: str, kept: Sequence[Screened], most: int) -> Conclusion:
+        """Let the model choose verbatim sentences under a grammar.
+
+        Raises:
+            ModelError: the engine failed.
+        """
+        articles = [one.article for one in kept]
+        texts = ["\n\n".join(one.line for one in statements_of(article)) for article in articles]
+        passages = [(number, text) for number, text in enumerate(texts, 1) if text]
+        titles = {number: article.title for number, article in enumerate(articles, 1)}
+        task = QuoteTask(question, passages, max_quotes=most, titles=titles)
+        answer = await Quoting(self.judge.generations, self.judge.layout, self.params).whole(task)
+        claims = tuple(Claim(one.text, (articles[one.number - 1].key,)) for one in answer.quotes)
+        return Conclusion(
+            claims=claims,
+            results={one.keys[0]: Finding(one.text, one.text) for one in reversed(claims)},
+            lack="" if claims else answer.reason,
+            limit=answer.reason if claims else "",
+            outcome=answer.outcome,
+            step=f"{answer.num_read} articles read, {len(claims)} sentences quoted by the model",
+            record={"quoted": answer.record},
+        )
+
+    async def written(self, question: str, kept: Sequence[Screened]) -> Conclusion:
+        """Let the model write the synthesis, and hold each sentence against what it cites.
+
+        Raises:
+            ModelError: the engine failed.
+        """
+        judge = self.judge
+        text, read = self.entries(question, [one.article for one in kept])
+        if not read:
+            return Conclusion(lack="The model has no room to read any of the articles.", outcome="abstained")
+        prompt = judge.layout.ids(judge.prompts.system, judge.prompts.synthesis(question, text), _OPENING)
+        found = await judge.generations.write(prompt, self.params)
+        limit = why_cut(found.finish_reason, found.stop_reason)
+        if NO_ANSWER.rstrip(".").lower() in found.text.lower() or says_nothing(found.text) == "whole":
+            return Conclusion(
+                lack=NO_ANSWER, outcome="abstained", written=found.text, step=f"{len(read)} articles read"
+            )
+        sentences = sentences_of(_TLDR.sub("", f"{_OPENING}{found.text}"))
+        if limit and sentences and not found.text.rstrip().endswith((".", "!", "?", "]")):
+            sentences = sentences[:-1]
+        checked = await verified(sentences, read, judge)
+        denying = await self._denying(checked.claims[0], list(read.values())) if checked.claims else ()
+        lack = "" if checked.claims else "No sentence that the model wrote is supported by the articles that it cites."
+        return Conclusion(
+            claims=checked.claims,
+            disagreeing=denying,
+            struck=checked.struck,
+            rewritten=checked.rewritten,
+            lack=lack,
+            limit=limit,
+            outcome="abstained" if lack else "cut" if limit else "answered",
+            step=_step(len(read), len(sentences), len(checked.struck), checked.rewritten),
+            written=found.text,
+            record={"articles_read": [article.key for article in read.values()]},
+        )
+
+    async def _denying(self, claim: Claim, read: Sequence[Article]) -> tuple[tuple[str, str], ...]:
+        """Return the articles that state the contrary of a claim, each with the first one that the claim cites."""
+        others = [article for article in read[:_MAX_ROWS] if article.key not in claim.keys]
+        found = await self.judge.all([self.judge.prompts.contradicts(claim.text, article) for article in others])
+        pairs = [(claim.keys[0], a.key) for a, p in zip(others, found, strict=True) if p is not None and p >= _DENIES]
+        return tuple(pairs[:_MAX_DENYING])
+
+    def entries(self, question: str, articles: Sequence[Article]) -> tuple[str, dict[int, Article]]:
+        """Return the text of the articles that fit into the context, numbered from 1, and these by number."""
+        engine = self.judge.generations.engine
+        around = self.judge.layout.ids(self.judge.prompts.system, self.judge.prompts.synthesis(question, ""), _OPENING)
+        room = engine.max_model_len - len(around) - self.params.max_tokens - _SLACK
+        entries: list[str] = []
+        read: dict[int, Article] = {}
+        for article in articles:
+            number = len(read) + 1
+            about = ", ".join(filter(None, (article.level if article.level != "other" else "", article.year)))
+            entry = f"[{number}] {f'({about}) ' if about else ''}{shown(article)}\n"
+            room -= len(engine.tokenizer.encode(entry))
+            if room < 0:
+                break
+            entries.append(entry)
+            read[number] = article
+        return "".join(entries), read
+
+
+def _step(read: int, written: int, struck: int, rewritten: int) -> str:
+    return f"{read} articles read; {written} sentences written, {rewritten} written again, {struck} struck out"
+
+
+def table_grammar() -> Grammar:
+    """Return the schema of one row: each cell a value and its quote."""
+    text = {"type": "string", "maxLength": _MAX_VALUE}
+    cell = {
+        "type": "object",
+        "properties": {"value": text, "quote": {"type": "string", "maxLength": 400}},
+        "required": ["value", "quote"],
+        "additionalProperties": False,
+    }
+    schema = {
+        "type": "object",
+        "properties": dict.fromkeys(FINDINGS, cell),
+        "required": list(FINDINGS),
+        "additionalProperties": False,
+    }
+    return Grammar("json_schema", json.dumps(schema))
+
+
+def read_row(read: Any, article: Article) -> dict[str, Finding]:
+    """Return the cells whose quote stands in the article, letter for letter, and has the numbers of its value."""
+    found: dict[str, Finding] = {}
+    for name in FINDINGS:
+        cell = read.get(name) if isinstance(read, dict) else None
+        value, quote = _text(cell, "value"), _text(cell, "quote")
+        if value and quote and is_verbatim(quote, article) and _has_numbers(value, quote):
+            section = next((one.label for one in article.sections if quote in " ".join(one.text.split())), "")
+            found[name] = Finding(value, quote, section)
+    # What stands in several cells was copied into them, as it cannot be the population and the risk of bias.
+    values = Counter(cell.value for cell in found.values())
+    return {name: cell for name, cell in found.items() if values[cell.value] == 1}
+
+
+def _text(cell: Any, name: str) -> str:
+    value = cell.get(name) if isinstance(cell, Mapping) else None
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def _has_numbers(value: str, quote: str) -> bool:
+    index = EvidenceIndex()
+    index.add(quote)
+    return all(index.has(one) for one in identifiers_in(value))
+
+
+def query_grammar(most: int) -> Grammar:
+    """Return the schema of up to ``most`` searches: concepts of names, and whether the first name is a heading."""
+    name = {"type": "string", "minLength": 2, "maxLength": 60, "pattern": "^[A-Za-z0-9][A-Za-z0-9 ,'/+-]*$"}
+    concept = {
+        "type": "object",
+        "properties": {
+            "names": {"type": "array", "items": name, "minItems": 1, "maxItems": _MAX_NAMES},
+            "heading": {"type": "boolean"},
+        },
+        "required": ["names", "heading"],
+        "additionalProperties": False,
+    }
+    search = {"type": "array", "items": concept, "minItems": 1, "maxItems": MAX_CLAUSES}
+    schema = {
+        "type": "object",
+        "properties": {"searches": {"type": "array", "items": search, "minItems": 1, "maxItems": most}},
+        "required": ["searches"],
+        "additionalProperties": False,
+    }
+    return Grammar("json_schema", json.dumps(schema))
+
+
+def read_queries(read: Any, most: int) -> tuple[Query, ...]:
+    """Return the searches of parsed JSON as queries; what is no list of names is left out."""
+    searches = read.get("searches") if isinstance(read, dict) else None
+    found: dict[str, Query] = {}
+    for search in searches if isinstance(searches, list) else ():
+        clauses: dict[str, Clause] = {}
+        for concept in search:
+            if (clause := _clause(concept)) is not None:
+                # A concept that is named again asks for nothing more.
+                clauses.setdefault(clause.words.casefold(), clause)
+        if clauses:
+            query = Query(tuple(clauses.values())[:MAX_CLAUSES], "model")
+            found.setdefault(query.term, query)
+    return tuple(found.values())[:most]
+
+
+def _clause(concept: Any) -> Clause | None:
+    named = concept.get("names") if isinstance(concept, dict) else None
+    texts = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    names = tuple(dict.fromkeys(name for name in map(clean_name, texts) if plain_words(name)))[:_MAX_NAMES]
+    return Clause(names, linked=True, heading=concept.get("heading") is True) if names else None

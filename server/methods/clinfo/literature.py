@@ -1,0 +1,232 @@
+"""Define the articles of a review, and the places where a method searches and fetches them.
+
+Knows nothing of calls, stores and egress: ``server.evidence.literature`` implements the places.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+from retrieval.references.item import Item
+from retrieval.references.styles import Style
+from server.methods.base import AnswerRequest
+from server.methods.clinfo.options import ClinfoOptions
+from server.methods.shared.passages import SentenceScores
+
+Link = Literal["citedin", "refs"]
+Flag = Literal["retracted", "expression of concern", "erratum", "preprint", "retraction notice"]
+Level = Literal["synthesis", "trial", "cohort", "case", "other"]
+# From the strongest kind of evidence to the weakest; reports name them so.
+LEVELS: Final[tuple[Level, ...]] = ("synthesis", "trial", "cohort", "case", "other")
+_LEVEL_OF: Final[dict[Level, frozenset[str]]] = {
+    "synthesis": frozenset(
+        {"systematic review", "meta-analysis", "network meta-analysis", "practice guideline", "guideline"}
+    ),
+    "trial": frozenset(
+        {
+            "randomized controlled trial",
+            "controlled clinical trial",
+            "clinical trial",
+            "clinical trial, phase i",
+            "clinical trial, phase ii",
+            "clinical trial, phase iii",
+            "clinical trial, phase iv",
+            "pragmatic clinical trial",
+            "equivalence trial",
+            "adaptive clinical trial",
+        }
+    ),
+    "cohort": frozenset(
+        {"observational study", "comparative study", "multicenter study", "twin study", "validation study"}
+    ),
+    "case": frozenset({"case reports"}),
+}
+_TITLED: Final[tuple[tuple[Level, re.Pattern[str]], ...]] = (
+    ("synthesis", re.compile(r"\b(?:systematic review|meta-?analys[ei]s)\b", re.IGNORECASE)),
+    ("trial", re.compile(r"\b(?:randomi[sz]ed|placebo-controlled)\b(?!.*\b(?:protocol)\b)", re.IGNORECASE)),
+    ("cohort", re.compile(r"\b(?:cohort|case-control|cross-sectional|population-based)\b", re.IGNORECASE)),
+    ("case", re.compile(r"\bcase (?:report|series)\b|\ba case of\b", re.IGNORECASE)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Hold one part of an article's text as it was read; ``label`` is its heading, "" for none."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Article:
+    """Hold one article, book chapter or document.
+
+    ``key`` is stable over searches: "PMID:123", else the document's id. ``date`` is yyyymmdd with zeros where unknown,
+    0 for no date. ``types`` and ``mesh`` are in lower case. ``notices`` are the kinds of notices about the article, as
+    PubMed names them ("ErratumIn"). ``item`` is the article's own CSL-JSON. ``place`` is where it was fetched,
+    ``namespace`` "" outside of namespaces.
+    """
+
+    key: str
+    title: str
+    sections: tuple[Section, ...] = ()
+    pmid: str = ""
+    doi: str = ""
+    pmc: str = ""
+    journal: str = ""
+    journal_names: tuple[str, ...] = ()
+    date: int = 0
+    authors: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    mesh: tuple[str, ...] = ()
+    notices: frozenset[str] = frozenset()
+    item: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    url: str = ""
+    place: str = ""
+    namespace: str = ""
+    has_full_text: bool = False
+
+    @property
+    def year(self) -> str:
+        return str(self.date // 10000) if self.date else ""
+
+    @property
+    def text(self) -> str:
+        """Return the abstract, or the passages that were found, one paragraph each."""
+        return "\n".join(f"{one.label}: {one.text}" if one.label else one.text for one in self.sections)
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """Return what a reader has to know of the record."""
+        found: list[Flag] = []
+        if "retracted publication" in self.types or self.notices & {"RetractionIn", "RetractedandRepublishedIn"}:
+            found.append("retracted")
+        if "retraction of publication" in self.types or "retraction notice" in self.types:
+            found.append("retraction notice")
+        if "ExpressionOfConcernIn" in self.notices or "expression of concern" in self.types:
+            found.append("expression of concern")
+        if self.notices & {"ErratumIn", "CorrectedandRepublishedIn", "UpdateIn"} or "published erratum" in self.types:
+            found.append("erratum")
+        if "preprint" in self.types:
+            found.append("preprint")
+        return tuple(found)
+
+    @property
+    def level(self) -> Level:
+        """Return the level of evidence by publication types, else by the title's own words."""
+        for level, types in _LEVEL_OF.items():
+            if types.intersection(self.types):
+                return level
+        return next((level for level, pattern in _TITLED if pattern.search(self.title)), "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Hold the reply to one search: ``count`` in all, and the PMIDs returned, best first.
+
+    ``note`` says what kept a part of the search on this machine or went wrong beside it, "" for nothing. ``missing``
+    are words that stand in no record, which the search has ignored.
+    """
+
+    count: int
+    pmids: tuple[str, ...]
+    note: str = ""
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Hold fetched articles in the order asked for; ``unread`` are reasons for records that could not be read."""
+
+    articles: tuple[Article, ...]
+    unread: tuple[str, ...] = ()
+
+
+class Place(Protocol):
+    """Search and fetch PubMed records at one place, for one answer."""
+
+    @property
+    def name(self) -> str:
+        """Return the name for reports: "gateway", or "PubMed"."""
+        ...
+
+    async def search(self, term: str, most: int) -> Hits:
+        """Search by relevance.
+
+        Raises:
+            NcbiError: the search failed, or may not leave this machine.
+        """
+        ...
+
+    async def count(self, term: str) -> int:
+        """Return how many records a term finds.
+
+        Raises:
+            NcbiError: as ``search``.
+        """
+        ...
+
+    async def spelled(self, words: Sequence[str]) -> Mapping[str, str]:
+        """Return how the place spells those of the words that it does not know, by the word; {} for none.
+
+        Raises:
+            NcbiError: as ``search``.
+        """
+        ...
+
+    async def linked(self, pmids: Sequence[str], link: Link) -> tuple[str, ...]:
+        """Return the articles that cite these, or that these cite.
+
+        Raises:
+            NcbiError: as ``search``.
+        """
+        ...
+
+    async def full_texts(self, pmcs: Sequence[str]) -> Mapping[str, tuple[Section, ...]]:
+        """Return the sections of the full texts that are there and open, by PMC id, without abstract and introduction.
+
+        Raises:
+            NcbiError: as ``search``.
+        """
+        ...
+
+    async def fetch(self, pmids: Sequence[str]) -> Fetched:
+        """Fetch records, 200 in one call; what is not there is left out.
+
+        Raises:
+            NcbiError: the call failed; articles of earlier calls are lost with it.
+        """
+        ...
+
+
+class Literature(Protocol):
+    """Open the places of a request, and compare texts with the default encoder."""
+
+    def check(self, ask: AnswerRequest, options: ClinfoOptions) -> None:
+        """Validate sources and egress.
+
+        Raises:
+            OptionInvalid, EgressRaised
+        """
+        ...
+
+    def open(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[Place, ...]: ...
+
+    def namespaces(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[str, ...]:
+        """Return the namespaces to search, () for none; the notes of the package are no literature."""
+        ...
+
+    async def compare(self, question: str, texts: Sequence[str]) -> SentenceScores:
+        """Compare texts with a question; a part that is not there or fails is left out."""
+        ...
+
+
+class Citations(Protocol):
+    """Write references in a citation style; a library does it, never a model."""
+
+    def text(self, item: Item, style: Style) -> str:
+        """Return the reference of a CSL-JSON item on one line of plain text, without number."""
+        ...

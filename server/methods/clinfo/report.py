@@ -1,0 +1,295 @@
+"""Build the text and the record of a review: steps with PRISMA's counts, references, abstention, the trace. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from models.decoding.types import LoopUsage
+from server.methods.base import (
+    AnswerOutcome,
+    Done,
+    Event,
+    Evidence,
+    Reference,
+    TextDelta,
+    TranscriptDelta,
+)
+from server.methods.clinfo.conclusion import Conclusion
+from server.methods.clinfo.literature import LEVELS, Article, Citations, Level
+from server.methods.clinfo.options import ClinfoOptions
+from server.methods.clinfo.screening import REASONS, Screened
+from server.methods.clinfo.search import SearchRun
+from server.methods.clinfo.statements import design_of, population_of, risk_of_bias_of, sample_size_of
+from server.methods.shared.call_lines import HEADING
+from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Query, Review, Sentence
+from server.methods.shared.outcomes import notice
+
+NO_USAGE: Final = LoopUsage()
+# References stand under the text; the trace and the exports have all.
+MAX_LISTED: Final = 20
+_MAX_EXCLUDED: Final = 400
+_MAX_NAMED: Final = 5
+_LEVEL_NAMES: Final[Mapping[Level, str]] = {
+    "synthesis": "systematic review or guideline",
+    "trial": "clinical trial",
+    "cohort": "cohort or observational study",
+    "case": "case report",
+    "other": "other",
+}
+
+
+@dataclass(slots=True)
+class Flow:
+    """Count what happens to the articles of one review, as a PRISMA flow does, and collect what went wrong.
+
+    ``left_out`` are candidates beyond ``max_articles``, ``missing`` those that could not be fetched.
+    """
+
+    found: int = 0
+    duplicates: int = 0
+    left_out: int = 0
+    missing: int = 0
+    screened: int = 0
+    excluded: Counter[str] = field(default_factory=Counter)
+    included: int = 0
+    cited: int = 0
+    struck: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {
+            "found": self.found,
+            "duplicates": self.duplicates,
+            "left_out": self.left_out,
+            "missing": self.missing,
+            "screened": self.screened,
+            "excluded": sum(self.excluded.values()),
+            "included": self.included,
+            "cited": self.cited,
+        }
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def searched_step(run: SearchRun) -> str:
+    if run.error:
+        return f"search at {run.place} failed: {run.error}; query: {run.query}"
+    repaired = ", repaired" if run.repaired else ""
+    note = f"; {run.note}" if run.note else ""
+    return f"{counted(run.hits, 'record')} at {run.place} ({len(run.keys)} taken{repaired}){note}: {run.query}"
+
+
+def found_step(flow: Flow) -> str:
+    distinct = flow.found - flow.duplicates
+    more = f"; {flow.left_out} beyond max_articles" if flow.left_out else ""
+    return f"found {flow.found}, duplicates {flow.duplicates}, different articles {distinct}{more}"
+
+
+def screened_step(flow: Flow, screened: Sequence[Screened]) -> str:
+    """Return the counts of the screening, with the retracted articles by name."""
+    reasons = ", ".join(f"{REASONS[reason]} {number}" for reason, number in _by_number(flow.excluded))
+    excluded = f"excluded {sum(flow.excluded.values())}{f' ({reasons})' if reasons else ''}"
+    retracted = [one.article.key for one in screened if one.reason == "retracted"][:_MAX_NAMED]
+    named = f"; retracted, so no evidence: {', '.join(retracted)}" if retracted else ""
+    return f"screened {flow.screened}, {excluded}, included {flow.included}{named}"
+
+
+def _by_number(reasons: Counter[str]) -> list[tuple[Any, int]]:
+    return sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def included_step(kept: Sequence[Screened]) -> str:
+    levels = Counter(one.article.level for one in kept)
+    parts = [f"{_LEVEL_NAMES[level]} {levels[level]}" for level in LEVELS if levels[level]]
+    flagged = [f"{one.article.key} ({', '.join(one.article.flags)})" for one in kept if one.article.flags]
+    noted = f"; noted: {', '.join(flagged[:_MAX_NAMED])}" if flagged else ""
+    return f"evidence: {', '.join(parts)}{noted}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Hold all of a review that its end is built from.
+
+    ``kept`` is in the order of evidence. ``numbers`` has the number of each cited article by its key, in the order of
+    citation. ``results`` is the best sentence of an article, by key.
+    """
+
+    question: str
+    options: ClinfoOptions
+    synthesis: str
+    runs: Sequence[SearchRun]
+    screened: Sequence[Screened]
+    kept: Sequence[Screened]
+    flow: Flow
+    tldr: str = ""
+    sentences: tuple[Sentence, ...] = ()
+    contradictions: tuple[str, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    results: Mapping[str, Finding] = field(default_factory=dict)
+    cells: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def concluded(self, conclusion: Conclusion) -> Report:
+        """Return the report with what the synthesis ended in."""
+        numbers = conclusion.numbers
+        claims = conclusion.claims
+        return replace(
+            self,
+            tldr=claims[0].shown(numbers) if claims else "",
+            sentences=tuple(
+                Sentence(claim.text, tuple(sorted(numbers[key] for key in claim.keys)), True) for claim in claims
+            ),
+            contradictions=disagreements(conclusion),
+            numbers=numbers,
+            results=conclusion.results,
+            cells=conclusion.cells,
+            more={
+                **conclusion.record,
+                "struck_sentences": list(conclusion.struck),
+                "rewritten": conclusion.rewritten,
+                **({"written": conclusion.written} if conclusion.written else {}),
+            },
+        )
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Return the record for the trace."""
+        review = Review(
+            question=self.question,
+            queries=tuple(_query(run) for run in self.runs),
+            counts=self.flow.counts,
+            excluded=tuple(_exclusion(one) for one in self.screened if not one.is_kept)[:_MAX_EXCLUDED],
+            rows=tuple(self._row(one) for one in self.kept),
+            tldr=self.tldr,
+            sentences=self.sentences,
+            contradictions=self.contradictions,
+            style=self.options.style,
+        )
+        return {
+            "method": "clinfo",
+            "synthesis": self.synthesis,
+            "options": asdict(self.options),
+            "searches": [run.record for run in self.runs],
+            "screening": [one.record for one in self.screened],
+            "excluded_by_reason": dict(self.flow.excluded),
+            "struck": self.flow.struck,
+            "faults": list(self.flow.faults),
+            **review.details,
+            **self.more,
+        }
+
+    def _row(self, one: Screened) -> EvidenceRow:
+        article = one.article
+        cells = {
+            "population": population_of(article),
+            "design": design_of(article),
+            "sample_size": sample_size_of(article),
+            "result": self.results.get(article.key, Finding()),
+            "risk_of_bias": risk_of_bias_of(article),
+        } | {name: cell for name, cell in self.cells.get(article.key, {}).items() if cell.value}
+        return EvidenceRow(
+            number=self.numbers.get(article.key, 0),
+            uid=article.pmid or article.key,
+            title=article.title,
+            url=article.url,
+            item=article.item,
+            level=_LEVEL_NAMES[article.level],
+            score=round(one.score, 4),
+            found_by=tuple(self.runs[run].place for run in one.candidate.found_by if run < len(self.runs)),
+            source="full text" if article.has_full_text else "passages" if article.namespace else "abstract",
+            notices=article.flags,
+            **cells,
+        )
+
+
+def disagreements(conclusion: Conclusion) -> tuple[str, ...]:
+    numbers = conclusion.numbers
+    return tuple(
+        f"Articles [{numbers[one]}] and [{numbers[other]}] seem to disagree." for one, other in conclusion.disagreeing
+    )
+
+
+def _query(run: SearchRun) -> Query:
+    return Query(run.query, run.place, None if run.error else run.hits, run.error)
+
+
+def _exclusion(one: Screened) -> Exclusion:
+    stage = "retracted" if one.reason == "retracted" else "screening"
+    return Exclusion(one.article.pmid or one.article.key, one.article.title, stage, REASONS[one.reason])
+
+
+def listed_references(
+    cited: Sequence[Article], citations: Citations, options: ClinfoOptions, offset: int
+) -> tuple[str, tuple[Reference, ...]]:
+    """Return the reference list for an answer of ``offset`` characters; ``cited`` are numbered from 1."""
+    if not cited:
+        return "", ()
+    text, references = HEADING, []
+    for number, article in enumerate(cited[:MAX_LISTED], 1):
+        marker, start = f"[{number}]", offset + len(text)
+        shown = _plain(citations.text(article.item, options.style))
+        flags = f" ({', '.join(article.flags).upper()})" if article.flags else ""
+        label = f"PMID {article.pmid}" if article.pmid else article.namespace or "source"
+        evidence = f"{article.title}\n{article.text}".strip()
+        references.append(Reference(number, title_of(article), article.url, start, start + len(marker), evidence))
+        text += f"{marker} {shown}{flags} [{label}]({article.url})\n"
+    return text.rstrip("\n"), tuple(references)
+
+
+def title_of(article: Article) -> str:
+    """Return title, journal and year without brackets, which could end the text of a Markdown link."""
+    parts = ", ".join(filter(None, (article.journal, article.year)))
+    flags = f"; {', '.join(article.flags).upper()}" if article.flags else ""
+    return _plain(f"{article.title or article.key}{f' ({parts}{flags})' if parts or flags else ''}")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace("[", "(").replace("]", ")").split())
+
+
+def searched_where(runs: Sequence[SearchRun], flow: Flow) -> str:
+    """Return the sentence on what was searched, for an abstention."""
+    by_place: dict[str, list[SearchRun]] = {}
+    for run in runs:
+        by_place.setdefault(run.place, []).append(run)
+    parts = [f"{place} ({counted(len(of), 'query').replace('querys', 'queries')})" for place, of in by_place.items()]
+    screened = f"{counted(flow.screened, 'article')} screened, {flow.included} of them relevant"
+    return f"Searched: {', '.join(parts)}; found {flow.found}, {screened}." if parts else "Nothing was searched."
+
+
+def queries_told(runs: Sequence[SearchRun]) -> str:
+    """Return the queries as a list for people, each once."""
+    lines = dict.fromkeys(f"- {run.query} ({'failed' if run.error else run.hits})" for run in runs)
+    return "Queries and their hits:\n" + "\n".join(lines) if lines else ""
+
+
+def abstention(report: Report, reason: str, outcome: AnswerOutcome, usage: LoopUsage) -> Iterator[Event]:
+    """Yield a whole answer without evidence: why, and what was searched."""
+    parts = [reason, searched_where(report.runs, report.flow)]
+    parts += [
+        f"{remark[:1].upper()}{remark[1:]}." for remark in dict.fromkeys(run.note for run in report.runs) if remark
+    ]
+    parts += [f"Not all went well: {'; '.join(report.flow.faults)}."] if report.flow.faults else []
+    told = " ".join(parts)
+    if queries := queries_told(report.runs):
+        told = f"{told}\n\n{queries}"
+    yield TranscriptDelta(told, "injected")
+    yield notice(told, "")
+    details = report.details | {"abstained": True, "reason": reason}
+    yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=details, outcome=outcome)
+
+
+def ending(report: Report, told: str, cited: Sequence[Article], citations: Citations, done: Done) -> Iterator[Event]:
+    """Yield the reference list behind the text ``told``, and ``done`` with the record."""
+    if report.options.references:
+        text, references = listed_references(cited, citations, report.options, len(told))
+        if references:
+            yield TextDelta(text, is_ours=True)
+            yield Evidence(references)
+    yield done

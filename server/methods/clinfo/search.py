@@ -1,0 +1,353 @@
+"""Search all places with all queries and merge the results into one stable list of candidates.
+
+Rankings are fused by reciprocal ranks. An article that several searches find is one candidate: the same PMID, and once
+fetched the same DOI.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from models.errors import ArrowheadError, ModelError
+from retrieval.corpus.search.ranking import RankedPassage
+from retrieval.errors import NcbiError, RetrievalError
+from retrieval.references.item import item_of_link
+from server.methods.clinfo.literature import Article, Hits, Link, Place, Section
+from server.methods.clinfo.options import Expansion
+from server.methods.clinfo.queries import (
+    MAX_HITS,
+    Query,
+    broadened,
+    fault_of,
+    narrowed,
+    respelled,
+    without_rarest,
+    words_to_spell,
+)
+from server.methods.shared.passages import PassageQuery, Passages
+
+_T = TypeVar("_T")
+RRF_K: Final = 60
+# A search for any of the words ranks by all of them; one for all words alone has few hits, in a rougher order.
+RANKED_WEIGHT: Final = 4.0
+PER_QUERY: Final = 100
+PASSAGES: Final = 100
+_MAX_REPAIRS: Final = 3
+# Citations of so many of the best candidates are followed, and so many of them taken.
+_SEEDS: Final = 10
+_LINKED: Final = 100
+_PMID: Final = "PMID:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRun:
+    """Record one search for the report: what was asked where, and what came of it.
+
+    ``hits`` is the number of records in all, -1 where the search failed; ``keys`` are those returned, best first.
+    ``weight`` is what the ranking counts when it is fused with others.
+    """
+
+    place: str
+    query: str
+    writer: str
+    hits: int = -1
+    keys: tuple[str, ...] = ()
+    weight: float = 1.0
+    repaired: bool = False
+    note: str = ""
+    error: str = ""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        told = {"place": self.place, "query": self.query, "writer": self.writer, "hits": self.hits}
+        told |= {"returned": len(self.keys), "repaired": self.repaired}
+        return told | {name: text for name, text in (("note", self.note), ("error", self.error)) if text}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Hold one article that was found: the ranks of the searches that found it, by their number, and the fused score.
+
+    ``article`` is None until it is fetched; ``place`` is the number of the place to fetch it from, -1 for none.
+    """
+
+    key: str
+    score: float
+    found_by: Mapping[int, int]
+    place: int = -1
+    article: Article | None = None
+
+    @property
+    def pmid(self) -> str:
+        return self.key.removeprefix(_PMID) if self.key.startswith(_PMID) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Hold the candidates, best first, and how many hits were the same as another one."""
+
+    candidates: tuple[Candidate, ...]
+    num_found: int
+    num_duplicates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """Hold all searches, and the articles of namespaces by key."""
+
+    runs: tuple[SearchRun, ...] = ()
+    homes: Mapping[str, int] = field(default_factory=dict)
+    local: Mapping[str, Article] = field(default_factory=dict)
+
+    def plus(self, other: Searched) -> Searched:
+        return Searched((*self.runs, *other.runs), {**other.homes, **self.homes}, {**other.local, **self.local})
+
+
+async def search_place(number: int, place: Place, query: Query) -> Searched:
+    """Search one place; a query that finds nothing, or far too much, is repaired.
+
+    An error of the search becomes the record of a search that failed.
+    """
+    if fault := fault_of(query):
+        return Searched((SearchRun(place=place.name, query=query.term, writer=query.writer, error=fault),))
+    try:
+        tried, hits, notes = await _repaired(place, query)
+    except NcbiError as error:
+        return Searched((SearchRun(place=place.name, query=query.term, writer=query.writer, error=_told(error)),))
+    keys = tuple(f"{_PMID}{pmid}" for pmid in hits.pmids) if hits.count <= MAX_HITS else ()
+    if hits.count > MAX_HITS:
+        notes.append(f"more than {MAX_HITS} records, left out as too broad")
+    note = "; ".join(dict.fromkeys(filter(None, notes)))
+    run = SearchRun(
+        place=place.name,
+        query=tried.term,
+        writer=query.writer,
+        hits=hits.count,
+        keys=keys,
+        weight=RANKED_WEIGHT if query.any_of else 1.0,
+        repaired=tried != query,
+        note=note,
+    )
+    return Searched((run,), dict.fromkeys(keys, number))
+
+
+def _told(error: ArrowheadError) -> str:
+    return f"{type(error).__name__}: {error.message}"
+
+
+async def _repaired(place: Place, query: Query) -> tuple[Query, Hits, list[str]]:
+    """Search by a query, repaired as often as it needs and may be; return the last one, its hits and what to tell."""
+    hits = await place.search(query.term, PER_QUERY)
+    notes = [hits.note]
+    if not hits.count or hits.missing:
+        spellings = await _spelled(place, query)
+        if (corrected := respelled(query, spellings)) is not None:
+            try:
+                found = await place.search(corrected.term, PER_QUERY)
+            except NcbiError:
+                found = Hits(0, ())  # what the query itself has found stays
+            if found.count or not hits.count:
+                notes.append(", ".join(f'"{word}" searched for as "{better}"' for word, better in spellings.items()))
+                query, hits = corrected, found
+    for _ in range(_MAX_REPAIRS):
+        changed = await _changed(place, query, hits.count)
+        if changed is None:
+            break
+        query, hits = changed, await place.search(changed.term, PER_QUERY)
+        notes.append(hits.note)
+    return query, hits, notes
+
+
+async def _spelled(place: Place, query: Query) -> dict[str, str]:
+    """Return the words of a query that the place spells otherwise; without an answer, none, and nothing is lost."""
+    words = words_to_spell(query)
+    try:
+        return dict(await place.spelled(words)) if words else {}
+    except NcbiError:
+        return {}
+
+
+async def _changed(place: Place, query: Query, count: int) -> Query | None:
+    """Return the query to try next, None where this one is good or cannot be changed.
+
+    One that finds far too much asks for more words; one that finds nothing loses its fields, then its rarest clause.
+    """
+    if count:
+        return narrowed(query) if count > MAX_HITS else None
+    if (broad := broadened(query)) is not None:
+        return broad
+    if len(query.clauses) < 2:
+        return None
+    counts = await asyncio.gather(*(place.count(one.term) for one in query.clauses))
+    return without_rarest(query, counts)
+
+
+async def search_passages(passages: Passages, names: Sequence[str], queries: Sequence[str]) -> Searched:
+    """Search namespaces by all queries; passages of one document are one article with these passages."""
+    query = PassageQuery(namespaces=tuple(names), k=PASSAGES)
+    where = ", ".join(names)
+    try:
+        gathered = await passages.find(queries, query)
+    except (RetrievalError, ModelError) as error:
+        return Searched(tuple(SearchRun(place=where, query=one, writer="rules", error=_told(error)) for one in queries))
+    found: dict[str, list[RankedPassage]] = {}
+    runs: list[SearchRun] = []
+    for text, ranked in zip(queries, gathered.lists, strict=True):
+        keys = tuple(dict.fromkeys(one.passage.document_id for one in ranked))
+        runs.append(SearchRun(place=where, query=text, writer=gathered.retriever, hits=len(keys), keys=keys))
+        for one in ranked:
+            found.setdefault(one.passage.document_id, []).append(one)
+    return Searched(tuple(runs), {}, {key: _document(key, ranked) for key, ranked in found.items()})
+
+
+def _document(key: str, ranked: Sequence[RankedPassage]) -> Article:
+    document = ranked[0].document
+    pieces = {one.passage.start: one.passage for one in ranked}
+    sections = tuple(Section(pieces[start].section, pieces[start].text) for start in sorted(pieces))
+    notices = {"RetractionIn"} if document.is_retracted else set()
+    first = ranked[0]
+    address = document.url or f"/v1/passages/{first.namespace}/{first.passage.passage_id}"
+    item = item_of_link(document.title or key, address)
+    return Article(
+        key=key,
+        title=" ".join(document.title.split()),
+        sections=sections,
+        pmid=key.removeprefix(_PMID) if key.startswith(_PMID) else "",
+        journal=document.journal,
+        journal_names=(document.journal.lower(),) if document.journal else (),
+        date=document.date,
+        authors=document.authors,
+        types=document.types,
+        notices=frozenset({*notices, *(["ErratumIn"] if document.corrected_by else [])}),
+        item=item | ({"container-title": document.journal} if document.journal else {}) | _issued(document.date),
+        url=address,
+        place=first.namespace,
+        namespace=first.namespace,
+    )
+
+
+def _issued(day: int) -> dict[str, Any]:
+    parts = [part for part in (day // 10000, day // 100 % 100, day % 100) if part]
+    return {"issued": {"date-parts": [parts]}} if day else {}
+
+
+def merge(searched: Searched, excluded: frozenset[str]) -> Merged:
+    """Fuse the rankings by reciprocal ranks; ties go to the better rank, then to the earlier search."""
+    sums: dict[str, float] = {}
+    ranks: dict[str, dict[int, int]] = {}
+    asked: set[tuple[str, str]] = set()
+    for number, run in enumerate(searched.runs):
+        if (run.place, run.query) in asked:
+            continue  # a repaired query may be the same as another one
+        asked.add((run.place, run.query))
+        for rank, key in enumerate(run.keys, 1):
+            sums[key] = sums.get(key, 0.0) + run.weight / (RRF_K + rank)
+            ranks.setdefault(key, {})[number] = rank
+    ordered = sorted(sums, key=lambda key: (-sums[key], min(ranks[key].values()), min(ranks[key]), key))
+    found = sum(map(len, ranks.values()))
+    candidates = tuple(
+        Candidate(key, sums[key], ranks[key], searched.homes.get(key, -1), searched.local.get(key))
+        for key in ordered
+        if key.removeprefix(_PMID) not in excluded
+    )
+    return Merged(candidates, found, found - len(sums))
+
+
+async def expanded(places: Sequence[Place], merged: Merged, kind: Expansion) -> Searched:
+    """Follow the citations of the best candidates; each kind of link is one more ranking."""
+    links: dict[Expansion, tuple[Link, ...]] = {
+        "none": (),
+        "cited_by": ("citedin",),
+        "references": ("refs",),
+        "both": ("citedin", "refs"),
+    }
+    found = Searched()
+    for number, place in enumerate(places):
+        seeds = [one.pmid for one in merged.candidates if one.pmid and one.place == number][:_SEEDS]
+        for link in links[kind] if seeds else ():
+            run = SearchRun(place=place.name, query=f"{link} of {len(seeds)} articles", writer="links")
+            try:
+                pmids = (await place.linked(seeds, link))[:_LINKED]
+            except NcbiError as error:
+                found = found.plus(Searched((replace(run, error=_told(error)),)))
+                continue
+            keys = tuple(f"{_PMID}{pmid}" for pmid in pmids if pmid not in seeds)
+            found = found.plus(Searched((replace(run, hits=len(keys), keys=keys),), dict.fromkeys(keys, number)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedCandidates:
+    """Hold the candidates that could be fetched, and what went wrong with the others.
+
+    ``num_same_doi`` counts records that another one's DOI stands for.
+    """
+
+    candidates: tuple[Candidate, ...]
+    missing: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    num_same_doi: int = 0
+
+
+async def fetch(places: Sequence[Place], wanted: Sequence[Candidate]) -> FetchedCandidates:
+    """Fetch the records of the candidates, each from the place that found it, all places at once."""
+    pmids = [[one.pmid for one in wanted if one.place == number] for number in range(len(places))]
+    results = await asyncio.gather(
+        *(_attempt(place.fetch(ids)) for place, ids in zip(places, pmids, strict=True) if ids)
+    )
+    errors = [_told(result) for result in results if isinstance(result, NcbiError)]
+    fetched: dict[str, Article] = {}
+    for result in results:
+        if not isinstance(result, NcbiError):
+            errors += result.unread
+            fetched |= {article.key: article for article in result.articles}
+    whole = [replace(one, article=_joined(fetched.get(one.key), one.article)) for one in wanted]
+    missing = tuple(one.key for one in whole if one.article is None)
+    seen: dict[str, Candidate] = {}
+    for one in whole:
+        if one.article is not None:
+            seen.setdefault(one.article.doi or one.key, one)
+    num_read = len(whole) - len(missing)
+    return FetchedCandidates(tuple(seen.values()), missing, tuple(errors), num_read - len(seen))
+
+
+async def with_full_texts(places: Sequence[Place], found: Sequence[Candidate]) -> tuple[dict[str, Article], list[str]]:
+    """Return those of the articles that have an open full text, with its sections after the abstract, by key.
+
+    What went wrong is told beside them.
+    """
+    articles: dict[str, Article] = {}
+    errors: list[str] = []
+    for number, place in enumerate(places):
+        by_pmc = {one.article.pmc: one.article for one in found if one.place == number and one.article}
+        by_pmc.pop("", None)
+        texts = await _attempt(place.full_texts(list(by_pmc))) if by_pmc else {}
+        if isinstance(texts, NcbiError):
+            errors.append(f"full texts: {_told(texts)}")
+            continue
+        for pmc, sections in texts.items():
+            article = by_pmc[pmc]
+            articles[article.key] = replace(article, sections=(*article.sections, *sections), has_full_text=True)
+    return articles, errors
+
+
+async def _attempt(call: Awaitable[_T]) -> _T | NcbiError:
+    try:
+        return await call
+    except NcbiError as error:
+        return error
+
+
+def _joined(fetched: Article | None, local: Article | None) -> Article | None:
+    """Return the fetched record, with the passages of the namespace where the record has no abstract."""
+    if fetched is None or local is None or fetched.sections:
+        return fetched or local
+    return replace(fetched, sections=local.sections, namespace=local.namespace)
+
+
+def all_failed(runs: Iterable[SearchRun]) -> bool:
+    listed = list(runs)
+    return bool(listed) and all(run.error for run in listed)

@@ -1,0 +1,177 @@
+"""Define what a literature review found, as dataclasses for its method and as plain data for its trace. Pure.
+
+A method puts ``Review.details`` into ``Done.details``; an export reads it back with ``review_of``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final, TypeVar
+
+# The keys of Done.details, and so of a choice's ``details`` in a trace.
+TABLE: Final = "evidence_table"
+REVIEW: Final = "review"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Hold one cell of the table: what is told, and the verbatim quote that it rests on.
+
+    ``section`` is the label of the quote's section ("RESULTS"), "" where there is none. An unknown value is "" and has
+    no quote.
+    """
+
+    value: str = ""
+    quote: str = ""
+    section: str = ""
+
+
+# The cells of a row, in the order of columns, with their headings.
+FINDINGS: Final[Mapping[str, str]] = {
+    "population": "Population",
+    "design": "Design",
+    "sample_size": "Sample size",
+    "result": "Result",
+    "risk_of_bias": "Risk of bias",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceRow:
+    """Hold one article that was kept as evidence.
+
+    ``number`` is its ``[n]``, 0 where the answer does not cite it. ``uid`` is its PMID, or an address of a document of
+    a namespace. ``item`` is its CSL-JSON item (retrieval.references.item). ``level`` is the kind of its evidence
+    ("systematic review", "trial", "cohort", "case", …), ``score`` what screening gave it. ``notices`` tells what is
+    known against it ("retracted", "expression of concern", "preprint").
+    """
+
+    number: int
+    uid: str
+    title: str
+    url: str
+    item: Mapping[str, Any] = field(default_factory=dict)
+    level: str = ""
+    score: float | None = None
+    found_by: tuple[str, ...] = ()
+    source: str = "abstract"
+    notices: tuple[str, ...] = ()
+    population: Finding = Finding()
+    design: Finding = Finding()
+    sample_size: Finding = Finding()
+    result: Finding = Finding()
+    risk_of_bias: Finding = Finding()
+
+    @property
+    def findings(self) -> dict[str, Finding]:
+        """Return the cells by name, in the order of columns."""
+        return {name: getattr(self, name) for name in FINDINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """Hold one article that was not kept: at which ``stage`` ("duplicate", "screening", "retracted"), and why."""
+
+    uid: str
+    title: str
+    stage: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Hold one query of the review.
+
+    ``source`` is where it was asked ("pubmed", "gateway", a namespace), ``hits`` how many records it has there, None
+    where that is unknown; ``fault`` is why it was not used, "" for one that was.
+    """
+
+    text: str
+    source: str
+    hits: int | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """Hold one sentence of the report with the numbers that it cites; ``supported`` None means it was not checked."""
+
+    text: str
+    cites: tuple[int, ...] = ()
+    supported: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """Hold what a review searched, found, kept and says.
+
+    ``counts`` are those of a PRISMA flow in its order: found, duplicates, screened, excluded, included, cited.
+    """
+
+    question: str = ""
+    queries: tuple[Query, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    excluded: tuple[Exclusion, ...] = ()
+    rows: tuple[EvidenceRow, ...] = ()
+    tldr: str = ""
+    sentences: tuple[Sentence, ...] = ()
+    contradictions: tuple[str, ...] = ()
+    style: str = ""
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Return the JSON-able entries for ``Done.details``: the rows under ``TABLE``, the rest under ``REVIEW``."""
+        told = asdict(self)
+        rows = told.pop("rows")
+        return {TABLE: list(rows), REVIEW: told}
+
+
+def review_of(details: Mapping[str, Any]) -> Review | None:
+    """Return the review of a trace's ``details``, None where there is none.
+
+    Unknown keys are left out, missing ones have their defaults, so that traces of other versions can be read.
+    """
+    told = details.get(REVIEW)
+    rows = details.get(TABLE)
+    if not isinstance(told, Mapping) and not rows:
+        return None
+    told = told if isinstance(told, Mapping) else {}
+    return Review(
+        question=str(told.get("question", "")),
+        queries=_all(Query, told.get("queries")),
+        counts={str(name): int(count) for name, count in (told.get("counts") or {}).items()},
+        excluded=_all(Exclusion, told.get("excluded")),
+        rows=tuple(_row(row) for row in _mappings(rows)),
+        tldr=str(told.get("tldr", "")),
+        sentences=_all(Sentence, told.get("sentences"), cites=tuple),
+        contradictions=tuple(map(str, told.get("contradictions") or ())),
+        style=str(told.get("style", "")),
+    )
+
+
+_T = TypeVar("_T", Query, Exclusion, Sentence, EvidenceRow, Finding)
+
+
+def _all(kind: type[_T], told: Any, **convert: Any) -> tuple[_T, ...]:
+    return tuple(_known(kind, one, **convert) for one in _mappings(told))
+
+
+def _row(told: Mapping[str, Any]) -> EvidenceRow:
+    cells = {name: _known(Finding, told[name]) for name in FINDINGS if isinstance(told.get(name), Mapping)}
+    rest = {name: value for name, value in told.items() if name not in FINDINGS}
+    named = {"number": 0, "uid": "", "title": "", "url": "", **rest, **cells}
+    return _known(EvidenceRow, named, found_by=tuple, notices=tuple)
+
+
+def _known(kind: type[_T], told: Mapping[str, Any], **convert: Any) -> _T:
+    names = {one.name for one in fields(kind)}
+    return kind(**{name: convert.get(name, _same)(value) for name, value in told.items() if name in names})
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _mappings(told: Any) -> Sequence[Mapping[str, Any]]:
+    return [one for one in told if isinstance(one, Mapping)] if isinstance(told, list | tuple) else []

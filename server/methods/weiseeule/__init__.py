@@ -1,0 +1,1 @@
+"""Answer from own literature, steered by keywords: WeiseEule."""

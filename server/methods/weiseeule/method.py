@@ -1,0 +1,312 @@
+"""Implement WeiseEule: answers from own literature, steered by keywords that the user sees and can fix.
+
+Aftab W, Apostolou Z, Bouazoune K, Straub T. Optimizing biomedical information retrieval with a keyword frequency-driven
+prompt enhancement strategy. BMC Bioinformatics 25:281 (2024):
+
+1. keywords of the question: marked by hand, else chosen for it    ``_keywords``
+2. passages ranked by them (PES2) or by vectors (PES1)             ``_found``
+3. the best of them, by paper and in its order, are the context    ``_generated``
+4. the model answers from the context, or does not know
+
+Differences from the published program: keywords are counted in all spellings of a namespace, which are told, unless
+``matching`` is "exact"; words (BM25) and their fusion with vectors, and a cross-encoder, can be chosen; each sentence
+has the numbers of its passages; quotes (``quoted``, ``extractive``) are served too, the latter without a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from models.engines.base import Engine
+from models.errors import ArrowheadError
+from retrieval.corpus.search.ranking import RankedPassage
+from retrieval.errors import RetrievalError
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest, Done, Event, EvidenceRead, OptionInvalid, Step
+from server.methods.medrag import report as medrag_report
+from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
+from server.methods.medrag.context import Context, evidence_of
+from server.methods.medrag.extractive import Extraction
+from server.methods.medrag.method import ANSWER_TOKENS, SLACK, params_of, read_passages, refuse_logprobs
+from server.methods.medrag.options import MedRagOptions
+from server.methods.medrag.question import ParsedQuestion
+from server.methods.medrag.quoted import Quotation
+from server.methods.medrag.report import Closing
+from server.methods.shared.generation import Generations, PromptFormatter, answer_limit
+from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
+from server.methods.shared.quoted import Quoting
+from server.methods.shared.synthesis import Synthesis, choose_synthesis, unable
+from server.methods.weiseeule import report
+from server.methods.weiseeule.keywords import written_keywords
+from server.methods.weiseeule.library import (
+    RETRIEVERS,
+    AskedKeyword,
+    KeywordSearch,
+    KeywordsRanked,
+    Library,
+    LibrarySource,
+    TextSearch,
+    WeiseRetriever,
+)
+from server.methods.weiseeule.options import WeiseOptions, parse_options
+from server.methods.weiseeule.prompts import Prompts
+from server.methods.weiseeule.question import AskedQuestion, read_question, with_fixed
+from server.methods.weiseeule.recommend import Recommendation
+from server.methods.weiseeule.summaries import Summarizer
+
+
+class WeiseEule:
+    """Answer from the literature of the server's namespaces by keywords."""
+
+    name = "weiseeule"
+    description = "WeiseEule: answers from your own literature by keywords that you can see and fix, cited per sentence"
+
+    def __init__(self, lifecycle: EngineLifecycle, library: LibrarySource, max_answer_tokens: int) -> None:
+        self._lifecycle = lifecycle
+        self._library = library
+        self._max_answer_tokens = max_answer_tokens
+        self._prompts = Prompts.load()
+
+    def check(self, ask: AnswerRequest) -> None:
+        options = parse_options(ask.options)
+        read_question(ask.question, options)
+        self._synthesis(options)
+        if options.extractor == "model" and not self._lifecycle.card.writes(self.name):
+            raise OptionInvalid(
+                f"arrowhead.extractor: {unable(self.name, self._lifecycle.card)}", param="arrowhead.extractor"
+            )
+        self._library.open(ask).check(options.passage_query)
+        refuse_logprobs(ask)
+
+    def _synthesis(self, options: WeiseOptions) -> Synthesis:
+        return choose_synthesis(options.synthesis, self.name, self._lifecycle.card, quotes=options.quotes)
+
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+        options = parse_options(ask.options)
+        question = read_question(ask.question, options)
+        library = self._library.open(ask)
+        asked = _Asked(ask, options, question, library)
+        if question.recommend:
+            summarizer = self._summarizer(asked)
+            events: AsyncIterator[Event] = Recommendation(self.name, question, options, library, summarizer).events()
+        else:
+            events = self._answered(asked)
+        async with aclosing(events) as answering:  # type: ignore[type-var]
+            async for event in answering:
+                yield event
+
+    async def _answered(self, asked: _Asked) -> AsyncGenerator[Event, None]:
+        writing = None if self._synthesis(asked.options) == "extractive" else self._writing(asked)
+        keywords, source, step = await self._keywords(asked)
+        yield Step(step)
+        found = await _found(asked, keywords)
+        for line in found.steps:
+            yield Step(line)
+        details = report.details_of(asked.options, source, found)
+        stem = ParsedQuestion(asked.question.text, "open")
+        if writing is None or not found.gathered.lists[0]:
+            inner = replace(_MEDRAG, sentences=asked.options.sentences, references=asked.options.references)
+            reading = _Given(asked.library, found.gathered)
+            events = Extraction(self.name, stem, inner, reading, by_paper=True).events([asked.question.text])
+        else:
+            events = self._written(asked, writing, found.gathered)
+        async with aclosing(events) as answering:
+            async for event in answering:
+                yield _with_details(event, details)
+
+    def _summarizer(self, asked: _Asked) -> Summarizer | None:
+        """Return what summarizes the articles that the request names, None where it names none or no model can."""
+        options, synthesis = asked.options, self._synthesis(asked.options)
+        if synthesis == "extractive" or not options.where.papers:
+            return None
+        quotes = synthesis == "quoted"
+        return Summarizer(self._writing(asked), self._prompts, options.sentences, options.context_tokens, quotes)
+
+    def _writing(self, asked: _Asked) -> Chains:
+        """Return what the model writes with.
+
+        Raises:
+            EngineUnavailable: there is no model now.
+        """
+        engine: Engine = self._lifecycle.get()
+        limit = answer_limit(asked.ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
+        params = params_of(asked.ask, min(limit, engine.max_model_len // 2))
+        layout = PromptFormatter(engine, self._lifecycle.card, asked.ask.instruction)
+        generations = Generations(engine, asked.ask.request_id)
+        return Chains(generations, layout, ParsedQuestion(asked.question.text, "open"), params, reasoned=False)
+
+    async def _keywords(self, asked: _Asked) -> tuple[tuple[AskedKeyword, ...], str, str]:
+        """Return the keywords, who chose them, and the step that tells it."""
+        given, options, fault = asked.question, asked.options, ""
+        if given.keywords:
+            return given.keywords, given.source, report.named(given.keywords, given.source)
+        wants_model = options.extractor == "model" or (options.extractor == "auto" and self._is_able)
+        if wants_model:
+            chains = self._writing(asked)
+            prompts = (self._prompts.keywords_system, self._prompts.keywords)
+            written = await written_keywords(
+                chains.generations, chains.layout, prompts, given.text, asked.ask.cache_salt
+            )
+            if written.keywords:
+                keywords = with_fixed(written.keywords, options)
+                return keywords, "model", report.named(keywords, "model")
+            fault = f" (the model chose none: {written.fault})"
+        keywords = with_fixed(await asked.library.suggest(given.text, options.namespaces), options)
+        return keywords, "terms", report.named(keywords, "terms") + fault
+
+    @property
+    def _is_able(self) -> bool:
+        return self._lifecycle.card.writes(self.name)
+
+    async def _written(self, asked: _Asked, chains: Chains, gathered: Gathered) -> AsyncGenerator[Event, None]:
+        """Let the model write the answer, or choose its quotes, from the passages that fit its context."""
+        options, prompts = asked.options, self._prompts
+        around = chains.layout.ids(prompts.system, prompts.user(asked.question.text, "-"))
+        room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
+        usable = [one for one in gathered.lists[0] if not one.document.is_retracted]
+        context = await read_passages(chains.generations.engine, usable, room, options.context_tokens)
+        yield Step(medrag_report.searched(gathered))
+        yield medrag_report.retrieved([asked.question.text], context.passages)
+        yield EvidenceRead(evidence_of(context.passages))
+        yield Step(medrag_report.read(context))
+        details = {"context_tokens": context.tokens, "left_out": context.left_out, "too_long": context.too_long}
+        if not context.passages:
+            reason = medrag_report.why_none(gathered, context)
+            for event in medrag_report.abstention(reason, details):
+                yield event
+            return
+        numbered = {number: context.passages[number - 1] for number in context.best_first}
+        if self._synthesis(options) == "quoted":
+            inner = replace(_MEDRAG, sentences=options.sentences, references=options.references)
+            quoting = Quoting(chains.generations, chains.layout, chains.params)
+            events = Quotation(chains.question, inner, quoting).events(numbered, details | {"synthesis": "quoted"})
+        else:
+            events = self._generated(chains, context, (asked, details | {"synthesis": "generated"}))
+        async with aclosing(events) as answering:
+            async for event in answering:
+                yield event
+
+    async def _generated(
+        self, chains: Chains, context: Context, what: tuple[_Asked, Mapping[str, Any]]
+    ) -> AsyncGenerator[Event, None]:
+        asked, details = what
+        inputs = PromptInputs(self._prompts.system, self._prompts.user(asked.question.text, context.text))
+        chain: Chain | None = None
+        async with aclosing(chains.events(inputs)) as events:
+            async for event in events:
+                if isinstance(event, Chain):
+                    chain = event
+                else:
+                    yield event
+        if chain is None:
+            return
+        passages = dict(enumerate(context.passages, 1))
+        closing = Closing(chains.question, passages, context.best_first, asked.options.references, "", details)
+        for final_event in await medrag_report.closing_events(closing, chain, chains.generations.usage):
+            yield final_event
+
+
+_MEDRAG: Final = MedRagOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Hold one request with what was read from it."""
+
+    ask: AnswerRequest
+    options: WeiseOptions
+    question: AskedQuestion
+    library: Library
+
+
+async def _found(asked: _Asked, keywords: Sequence[AskedKeyword]) -> report.Found:
+    """Rank by the chosen retriever, count the keywords, and compare with the other retrievers where asked."""
+    options = asked.options
+    ranked, lack = await _ranked(asked, keywords)
+    if options.retriever == "pes2":
+        if ranked is None:
+            raise lack or RetrievalError("there is no ranking by keywords")
+        rows = [row.found for row in ranked.rows]
+        judged = await asked.library.judge(asked.question.text, rows, options.rerank)
+        gathered = Gathered(namespaces=ranked.namespaces, retriever="pes2", lists=(judged,), seconds=ranked.seconds)
+    else:
+        gathered = await asked.library.search(_text_search(asked, options.retriever))
+    compared = await _compared(asked, ranked) if options.compare else {}
+    return report.Found(gathered, ranked, "" if lack is None else lack.message, compared)
+
+
+async def _ranked(
+    asked: _Asked, keywords: Sequence[AskedKeyword]
+) -> tuple[KeywordsRanked | None, ArrowheadError | None]:
+    """Return the ranking by keywords, or why there is none."""
+    options = asked.options
+    search = KeywordSearch(
+        keywords=tuple(keywords),
+        namespaces=options.namespaces,
+        only_fixed=asked.question.only_fixed,
+        matching=options.matching,
+        k=max(options.k, options.rerank),
+        where=options.where,
+    )
+    try:
+        return await asked.library.rank(search), None
+    except RetrievalError as error:
+        if options.retriever == "pes2":
+            raise
+        return None, error
+
+
+def _text_search(asked: _Asked, retriever: WeiseRetriever, rerank: int | None = None) -> TextSearch:
+    options = asked.options
+    return TextSearch(
+        query=asked.question.text,
+        retriever=retriever,
+        namespaces=options.namespaces,
+        k=max(options.k, options.rerank),
+        rerank=options.rerank if rerank is None else rerank,
+        where=options.where,
+    )
+
+
+async def _compared(asked: _Asked, ranked: KeywordsRanked | None) -> dict[str, tuple[RankedPassage, ...] | str]:
+    """Return the hits of each retriever by its name, or why it has none."""
+    found: dict[str, tuple[RankedPassage, ...] | str] = {}
+    for retriever in RETRIEVERS:
+        if retriever == "pes2" and ranked is not None:
+            found[retriever] = tuple(row.found for row in ranked.rows)
+            continue
+        try:
+            found[retriever] = (await asked.library.search(_text_search(asked, retriever, 0))).lists[0]
+        except ArrowheadError as error:
+            found[retriever] = error.message
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Be the ``Passages`` of an answer whose passages are found already."""
+
+    library: Library
+    gathered: Gathered
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.library.names
+
+    def check(self, passage_query: PassageQuery) -> None:
+        self.library.check(passage_query)
+
+    async def find(self, queries: Sequence[str], passage_query: PassageQuery) -> Gathered:
+        return self.gathered
+
+    async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
+        return await self.library.compare(question, sentences, names)
+
+
+def _with_details(event: Event, details: Mapping[str, Any]) -> Event:
+    if not isinstance(event, Done):
+        return event
+    return replace(event, details={**event.details, **details})

@@ -1,0 +1,193 @@
+"""Connect to the PostgreSQL database of shared state, and bring its tables up to date.
+
+psycopg and yoyo are imported here and in this package's stores alone. No error that a client sees names the address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from server.errors import StateUnavailable
+from server.settings.loading import SettingsInvalid
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
+    from psycopg_pool import AsyncConnectionPool
+
+log = logging.getLogger(__name__)
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+# The number of the advisory lock under which one of several servers that start changes the tables.
+_MIGRATION_LOCK: Final = 0x41726F77
+_MIGRATION_WAIT_S: Final = 60
+
+
+class Database:
+    """Give connections to one database; one instance per process.
+
+    ``url`` as libpq takes it. A statement, and the wait for a connection, take at most ``timeout_s`` each.
+    """
+
+    def __init__(self, url: str, *, connections: int = 8, timeout_s: float = 5.0) -> None:
+        """Describe the database; nothing is connected yet.
+
+        Raises:
+            SettingsInvalid: the libraries are not installed, or the address cannot be read.
+        """
+        if find_spec("psycopg") is None or find_spec("psycopg_pool") is None or find_spec("yoyo") is None:
+            raise SettingsInvalid("state.url: needs the extra postgres: pip install 'arrowhead[postgres]'")
+        self._parameters = _parameters(url)
+        self._connections = connections
+        self._timeout_s = timeout_s
+        self._pool: AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]] | None = None
+        self._opening = asyncio.Lock()
+
+    def migrate(self) -> None:
+        """Create the tables, or bring those of an earlier version up to date; safe from several processes at once.
+
+        Raises:
+            StateUnavailable: the database cannot be reached, or refuses.
+        """
+        from yoyo import read_migrations
+        from yoyo.connections import parse_uri
+
+        # yoyo's own lock is a row, which a killed process would leave behind; a session's lock ends with it.
+        with self.connection(statement_timeout_s=_MIGRATION_WAIT_S) as connection, _translated():
+            connection.execute("SELECT pg_advisory_lock(%s)", (_MIGRATION_LOCK,))
+            backend = _backend_class()(parse_uri(self._yoyo_uri()), "arrowhead_migrations")
+            try:
+                backend.init_database()
+                migrations = read_migrations(str(_MIGRATIONS))
+                backend.apply_migrations(backend.to_apply(migrations))
+            finally:
+                backend.connection.close()
+
+    @contextmanager
+    def connection(self, statement_timeout_s: float | None = None) -> Iterator[Connection[tuple[Any, ...]]]:
+        """Open a connection of its own, in autocommit mode; blocks.
+
+        Raises:
+            StateUnavailable: the database cannot be reached, or refuses.
+        """
+        import psycopg
+
+        with _translated():
+            connection = psycopg.connect(**self._arguments(statement_timeout_s or self._timeout_s), autocommit=True)
+        with connection, _translated():
+            yield connection
+
+    @asynccontextmanager
+    async def pooled(self) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:
+        """Lend a connection of the pool for one transaction, which an exception rolls back.
+
+        Raises:
+            StateUnavailable: the database cannot be reached, or refuses, or every connection is lent for too long.
+        """
+        pool = await self._opened()
+        with _translated():
+            async with pool.connection() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def listening(self, channel: str) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:
+        """Open a connection of its own that receives the notices of a channel, in autocommit mode.
+
+        Raises:
+            StateUnavailable: the database cannot be reached, or refuses.
+        """
+        import psycopg
+        from psycopg import sql
+
+        with _translated():
+            connection = await psycopg.AsyncConnection.connect(**self._arguments(self._timeout_s), autocommit=True)
+            async with connection:
+                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+                yield connection
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
+
+    async def _opened(self) -> AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]:
+        from psycopg_pool import AsyncConnectionPool
+
+        async with self._opening:
+            if self._pool is None:
+                pool = AsyncConnectionPool(
+                    kwargs=self._arguments(self._timeout_s),
+                    min_size=1,
+                    max_size=self._connections,
+                    timeout=self._timeout_s,
+                    # Beyond it the library waits longer and longer, also when the database is back.
+                    reconnect_timeout=self._timeout_s,
+                    open=False,
+                    check=AsyncConnectionPool.check_connection,
+                )
+                await pool.open()
+                self._pool = pool
+        return self._pool
+
+    def _arguments(self, statement_timeout_s: float) -> dict[str, Any]:
+        return self._parameters | {
+            "connect_timeout": max(2, round(self._timeout_s)),
+            "options": f"-c statement_timeout={round(statement_timeout_s * 1000)}",
+            "application_name": "arrowhead",
+        }
+
+    def _yoyo_uri(self) -> str:
+        arguments = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in self._parameters.items())
+        return f"postgresql+psycopg:///{quote(str(self._parameters.get('dbname', '')), safe='')}?{arguments}"
+
+
+def _backend_class() -> type[Any]:
+    from yoyo.backends.core.postgresql import PostgresqlPsycopgBackend
+
+    class Backend(PostgresqlPsycopgBackend):  # type: ignore[misc]
+        """Log migrations without asking a name server for this machine's name."""
+
+        def get_log_data(self, migration: Any = None, operation: str = "apply") -> dict[str, Any]:
+            return {
+                "id": str(uuid.uuid4()),
+                "migration_id": migration.id if migration else None,
+                "migration_hash": migration.hash if migration else None,
+                "username": "arrowhead",
+                "hostname": "",
+                "created_at_utc": datetime.now(UTC).replace(tzinfo=None),
+                "operation": operation,
+            }
+
+    return Backend
+
+
+def _parameters(url: str) -> dict[str, Any]:
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        return dict(conninfo_to_dict(url))
+    except ProgrammingError:
+        # libpq's message cites the address.
+        raise SettingsInvalid("state.url: is no address of PostgreSQL: postgresql://user@host/database") from None
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise ``StateUnavailable`` for the library's errors."""
+    import psycopg
+    from psycopg_pool import PoolClosed, PoolTimeout
+
+    try:
+        yield
+    except (psycopg.Error, PoolTimeout, PoolClosed) as error:
+        # Its text may cite a row or the address: the log has the kind alone.
+        log.error("database of shared state: %s %s", type(error).__name__, getattr(error, "sqlstate", None) or "")
+        raise StateUnavailable("the database of shared state does not answer") from error

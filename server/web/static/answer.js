@@ -1,0 +1,235 @@
+// One turn of a chat: the question, the steps while it works, the answer with its citations, and what it rests on.
+
+import { render } from "./api.js";
+import { button, foreign, h, icon, plain, seconds, setRendered, toast, webAddress } from "./dom.js";
+import { showDetails } from "./details.js";
+import { answerText, exportMenu } from "./export.js";
+import { session } from "./keys.js";
+import { methodName } from "./composer.js";
+import { isRetracted } from "./sources.js";
+import { t, tn } from "./texts.js";
+
+const GOOD = new Set(["answered"]);
+const BAD = new Set(["call_failed", "cut"]);
+
+/** Shows a turn; `actions`: retry, edit, source(number). */
+export class AnswerView {
+  constructor(turn, actions) {
+    this.turn = turn;
+    this.actions = actions;
+    const model = session.models.find((one) => one.id === turn.model);
+    this.steps = h("details", { class: "steps", hidden: true, open: turn.state === "running" });
+    this.content = h("div", { class: "content", dir: "auto" });
+    this.references = h("div", { class: "references" });
+    this.foot = h("div", { class: "answer-foot" });
+    this.body = h("div", { class: "answer", "aria-busy": String(turn.state === "running") }, this.steps, this.content, this.references, this.foot);
+    this.node = h(
+      "article",
+      { class: "turn", "aria-label": t("turn.label") },
+      h(
+        "header",
+        { class: "question" },
+        h("h2", { dir: "auto" }, plain(turn.question)),
+        button(t("turn.edit"), { icon: "edit", bare: true, kind: "quiet", onclick: actions.edit }),
+      ),
+      h("p", { class: "byline" }, model ? methodName(model) : plain(turn.model)),
+      this.body,
+    );
+    this.shown = 0;
+    if (turn.state === "running") this.update();
+    else this.finish();
+  }
+
+  /** Shows what came since the last time. */
+  update() {
+    this.showSteps();
+    const text = answerText(this.turn);
+    if (text.length !== this.shown) {
+      this.shown = text.length;
+      this.content.textContent = plain(text);
+      this.content.classList.add("plain");
+    }
+  }
+
+  tick() {
+    const clock = this.steps.querySelector(".clock");
+    if (clock) clock.textContent = seconds(this.turn.seconds);
+    else this.showSteps();
+  }
+
+  /** Shows the answer as it is kept: rendered, with citations, references and what it rests on. */
+  async finish() {
+    this.body.setAttribute("aria-busy", "false");
+    this.showSteps();
+    this.steps.open = false;
+    this.showReferences();
+    this.showFoot();
+    const text = answerText(this.turn);
+    this.content.textContent = plain(text);
+    this.content.classList.add("plain");
+    if (!text) return;
+    try {
+      setRendered(this.content, await render(text));
+      this.content.classList.remove("plain");
+    } catch {
+      // the text stays as it came
+    }
+    this.decorate();
+  }
+
+  // Steps
+
+  showSteps() {
+    const { turn } = this;
+    const running = turn.state === "running";
+    const steps = turn.trace ? stepsOfTrace(turn) : turn.steps;
+    this.steps.hidden = !steps.length && !turn.thinking && !running;
+    const calls = steps.filter((step) => step.url).length;
+    const sum = running
+      ? [h("span", { class: "spinner", "aria-hidden": "true" }), h("span", {}, steps.length ? plain(steps.at(-1).text) : t("steps.working")), h("span", { class: "clock" }, seconds(turn.seconds))]
+      : [icon("list"), h("span", {}, [calls ? tn("steps.calls", calls) : "", steps.length > calls ? tn("steps.steps", steps.length - calls) : ""].filter(Boolean).join(", ") || t("steps.thought")), h("span", { class: "clock" }, seconds(turn.seconds))];
+    const list = h("ol", { class: "step-list" }, steps.map((step) => stepItem(step)));
+    const thinking = turn.thinking.trim() ? foreign(turn.thinking.trim(), "p", { class: "thinking" }) : null;
+    const open = this.steps.open;
+    this.steps.replaceChildren(h("summary", {}, sum), list, ...(thinking ? [thinking] : []));
+    this.steps.open = open;
+  }
+
+  // The answer
+
+  decorate() {
+    const numbers = new Map(this.turn.references.map((one) => [one.number, one]));
+    const walker = document.createTreeWalker(this.content, NodeFilter.SHOW_TEXT);
+    const nodes = [];
+    while (walker.nextNode()) if (/\[(?:\d|unverified\])/.test(walker.currentNode.data)) nodes.push(walker.currentNode);
+    for (const node of nodes) if (!node.parentElement.closest("a, code, button")) node.replaceWith(...this.pieces(node.data, numbers));
+    for (const link of this.content.querySelectorAll("a")) if (!webAddress(link.getAttribute("href"))) link.replaceWith(...link.childNodes);
+    for (const table of this.content.querySelectorAll("table")) {
+      const box = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.label") });
+      table.replaceWith(box);
+      box.append(table);
+    }
+  }
+
+  pieces(text, numbers) {
+    const out = [];
+    let from = 0;
+    for (const found of text.matchAll(/ ?\[(\d{1,3}(?:, ?\d{1,3})*|unverified)\]/g)) {
+      const named = found[1] === "unverified" ? [] : found[1].split(",").map(Number);
+      if (named.length && !named.every((number) => numbers.has(number))) continue;
+      out.push(text.slice(from, found.index));
+      if (!named.length) out.push(" ", h("mark", { class: "unverified", title: t("unverified.about") }, t("unverified")));
+      for (const number of named) out.push(this.cite(numbers.get(number)));
+      from = found.index + found[0].length;
+    }
+    out.push(text.slice(from));
+    return out;
+  }
+
+  cite(reference) {
+    const label = t("cite.label", { n: reference.number, title: plain(reference.title).slice(0, 120) });
+    return h("button", { type: "button", class: "cite", "aria-label": label, title: plain(reference.title), onclick: () => this.actions.source(reference.number) }, String(reference.number));
+  }
+
+  showReferences() {
+    const { references } = this.turn;
+    if (!references.length) {
+      this.references.replaceChildren();
+      return;
+    }
+    const items = references.map((one) =>
+      h(
+        "li",
+        {},
+        h(
+          "button",
+          { type: "button", class: "reference", onclick: () => this.actions.source(one.number) },
+          h("span", { class: "number" }, String(one.number)),
+          h("span", { class: "reference-text" }, foreign(one.title), isRetracted(this.turn, one.number) ? h("span", { class: "badge bad" }, t("retracted")) : null),
+          icon("right"),
+        ),
+      ),
+    );
+    this.references.replaceChildren(h("h3", { class: "label" }, tn("references.title", references.length)), h("ol", { class: "reference-list" }, items));
+  }
+
+  showFoot() {
+    const { turn } = this;
+    const facts = [];
+    if (turn.error) facts.push(this.problem());
+    const outcome = turn.told?.outcome;
+    if (outcome) facts.push(fact(GOOD.has(outcome) ? "check" : BAD.has(outcome) ? "warn" : "info", t(`outcome.${outcome}`), t(`outcome.${outcome}.about`), GOOD.has(outcome) ? "good" : BAD.has(outcome) ? "bad" : "warn"));
+    if (turn.state === "done" && turn.method === "direct") facts.push(fact("info", t("outcome.direct"), t("outcome.direct.about"), "warn"));
+    if (turn.told?.grounding) facts.push(grounding(turn.told.grounding));
+    if (turn.told) facts.push(leaving(turn.told.egress));
+    const tools = [
+      turn.content ? button(t("turn.copy"), { icon: "copy", bare: true, kind: "quiet", onclick: () => copy(turn) }) : null,
+      button(t("turn.retry"), { icon: "retry", bare: true, kind: "quiet", onclick: () => this.actions.retry() }),
+      turn.trace ? button(t("turn.details"), { icon: "list", kind: "quiet", onclick: () => showDetails(turn, this.actions) }) : null,
+      turn.state === "done" ? exportMenu(turn) : null,
+    ];
+    this.foot.replaceChildren(h("div", { class: "facts" }, facts), h("div", { class: "tools" }, tools));
+  }
+
+  problem() {
+    const { error, state } = this.turn;
+    if (state === "stopped") return fact("stop", t("turn.stopped"), t("turn.stopped.about"), "warn");
+    const remedy = { offline: t("remedy.offline"), rate_limit_exceeded: t("remedy.wait", { n: error.retryAfter || 1 }), context_length_exceeded: t("remedy.shorter") }[error.code];
+    return h("div", { class: "problem", role: "alert" }, icon("warn"), h("div", {}, h("p", {}, foreign(error.message)), h("p", { class: "muted small" }, remedy || t("remedy.retry"))));
+  }
+}
+
+function fact(name, text, about, kind) {
+  return h("span", { class: `fact ${kind}`, title: about }, icon(name), h("span", {}, text));
+}
+
+function grounding({ checked, supported, unsupported }) {
+  if (!checked) return fact("info", t("grounding.none"), t("grounding.about"), "");
+  if (supported === checked) return fact("check", tn("grounding.all", checked), t("grounding.about"), "good");
+  const names = unsupported.slice(0, 5).map(plain).join(", ");
+  return fact("warn", t("grounding.some", { n: checked - supported, of: checked, names }), t("grounding.about"), "warn");
+}
+
+function leaving(text) {
+  const nothing = !text || text === "no data left this machine";
+  return fact(nothing ? "shield" : "leave", nothing ? t("left.nothing") : plain(text), t("left.about"), nothing ? "" : "warn");
+}
+
+async function copy(turn) {
+  try {
+    await navigator.clipboard.writeText(answerText(turn));
+    toast(t("copied"), "good");
+  } catch {
+    toast(t("copy_failed"), "bad");
+  }
+}
+
+/** Returns the steps of an answer's record: searches and calls in the words of the stream, with addresses and times. */
+export function stepsOfTrace(turn) {
+  const calls = [...turn.trace.calls];
+  const steps = turn.steps.map((step) => ({ ...step }));
+  for (const step of steps) {
+    if (!step.url || !calls.length) continue;
+    const call = calls.shift();
+    Object.assign(step, { url: call.url, seconds: call.seconds, status: call.status, where: whereOf(call) });
+  }
+  return steps;
+}
+
+function whereOf(call) {
+  const { record = {} } = call;
+  if (record.from_cache) return t("where.cache");
+  const place = record.egress?.went_to;
+  if (!place) return "";
+  return record.egress.left ? t("where.left", { host: plain(place) }) : t("where.here");
+}
+
+function stepItem(step) {
+  const failed = step.status === "error" || step.status === "refused";
+  return h(
+    "li",
+    { class: failed ? "step bad" : "step" },
+    h("div", { class: "step-line" }, foreign(step.text, "span", { class: "step-text" }), step.reply === null ? null : [h("span", { class: "arrow", "aria-hidden": "true" }, "→"), foreign(step.reply, "span", { class: "step-reply" })], step.where ? h("span", { class: "badge" }, step.where) : null, step.seconds === undefined ? null : h("span", { class: "clock" }, seconds(step.seconds))),
+    step.url ? foreign(step.url, "code", { class: "step-url" }) : null,
+  );
+}

@@ -1,0 +1,129 @@
+// How an answer was made: the transcript, the calls, the graph, what left the machine, and how to ask again.
+
+import { dialog, foreign, h, plain, save, button, seconds, tabs } from "./dom.js";
+import { graphOf, graphView } from "./graph.js";
+import { t, tn } from "./texts.js";
+
+/** Opens the record of a turn. */
+export function showDetails(turn, actions) {
+  const entries = [{ label: t("details.transcript"), make: () => transcript(turn.trace.spans) }];
+  if (turn.trace.calls.length || turn.trace.searches.length) entries.push({ label: t("details.calls"), make: () => calls(turn.trace) });
+  if (graphOf(turn).edges.length) entries.push({ label: t("details.graph"), make: () => graphView(turn) });
+  const keywords = turn.trace.details?.keyword_table;
+  let node = null;
+  const again_ = (options) => {
+    node.close();
+    actions.retry(options);
+  };
+  const compared = turn.trace.details?.compared;
+  if (compared) entries.push({ label: t("details.compared"), make: () => comparison(compared) });
+  if (keywords?.rows) entries.push({ label: t("details.keywords"), make: () => keywordTable(keywords, again_) });
+  entries.push({ label: t("details.left"), make: () => left(turn) });
+  entries.push({ label: t("details.again"), make: () => again(turn) });
+  node = dialog(t("details.title"), tabs(t("details.title"), entries), { wide: true });
+}
+
+function transcript(spans) {
+  const blocks = spans.map(({ kind, text }) =>
+    h("div", { class: `span ${kind}` }, h("span", { class: "span-kind" }, t(`span.${kind}`)), h("pre", { dir: "auto", tabindex: "0" }, plain(text))),
+  );
+  return h("div", { class: "transcript" }, h("p", { class: "muted" }, t("details.transcript.about")), blocks.length ? blocks : h("p", {}, t("details.transcript.none")));
+}
+
+function calls(trace) {
+  const rows = trace.calls.map((call) =>
+    h(
+      "tr",
+      {},
+      h("td", {}, foreign(call.url, "code")),
+      h("td", {}, foreign(call.summary)),
+      h("td", { class: "number-cell" }, seconds(call.seconds)),
+      h("td", {}, call.record?.from_cache ? t("where.cache") : call.record?.egress?.left ? t("where.left", { host: plain(call.record.egress.went_to) }) : t("where.here")),
+    ),
+  );
+  const searches = trace.searches.map(({ queries, sources }) => h("li", {}, foreign(queries.join("; ")), h("span", { class: "muted" }, ` · ${tn("details.sources", sources.length)}`)));
+  return h(
+    "div",
+    {},
+    rows.length ? table([t("details.call"), t("details.reply"), t("details.time"), t("details.where")], rows) : null,
+    searches.length ? h("div", {}, h("h3", { class: "label" }, t("details.searches")), h("ul", { class: "plain-list" }, searches)) : null,
+  );
+}
+
+/** Returns how often each keyword stands in each passage, with the spellings that count; fixed ones can be changed. */
+function keywordTable({ keywords, rows }, again_) {
+  const fixed = new Set(keywords.filter((one) => one.fixed).map((one) => one.text));
+  const chips = keywords.map(({ text, spellings = [] }) => {
+    const others = spellings.map((one) => one.text).filter((one) => one !== text);
+    const chip = h("button", { type: "button", class: "chip", "aria-pressed": String(fixed.has(text)), title: others.map(plain).join(", ") }, foreign(text));
+    chip.addEventListener("click", () => {
+      if (!fixed.delete(text)) fixed.add(text);
+      chip.setAttribute("aria-pressed", String(fixed.has(text)));
+    });
+    return chip;
+  });
+  const also = keywords.flatMap(({ text, spellings = [] }) => spellings.filter((one) => one.text !== text && one.occurrences).map((one) => h("li", {}, foreign(text), " → ", foreign(one.text), h("span", { class: "muted" }, ` · ${plain(one.kind)} · ${one.occurrences}`))));
+  const body = rows.map((row) => h("tr", {}, h("td", {}, foreign(row.title || row.document_id), row.page ? h("span", { class: "muted small" }, ` ${t("source.page", { n: row.page })}`) : null), row.counts.map((number) => h("td", { class: number ? "number-cell some" : "number-cell" }, String(number)))));
+  const ask = button(t("keywords.again"), { icon: "retry", onclick: () => again_({ keywords: keywords.map((one) => one.text), fixed: fixed.size ? [...fixed] : "none" }) });
+  return h(
+    "div",
+    {},
+    h("div", { class: "row keywords" }, h("span", { class: "muted small" }, t("search.fixed")), chips, ask),
+    table([t("search.passage"), ...keywords.map((one) => plain(one.text))], body),
+    also.length ? h("details", { class: "more" }, h("summary", {}, t("keywords.spellings")), h("ul", { class: "plain-list" }, also)) : null,
+  );
+}
+
+/** Returns the hits of each retriever beside one another; what several of them found is said to be. */
+function comparison(compared) {
+  const names = Object.keys(compared);
+  const times = new Map();
+  for (const hits of Object.values(compared)) if (Array.isArray(hits)) for (const one of hits) times.set(one.passage_id, (times.get(one.passage_id) || 0) + 1);
+  const columns = names.map((name) => {
+    const hits = compared[name];
+    const items = Array.isArray(hits) ? hits.map((one) => comparedHit(one, times.get(one.passage_id))) : [h("li", { class: "error-text" }, foreign(hits))];
+    return h("section", { class: "retriever" }, h("h3", {}, t(`compared.${name}`)), h("p", { class: "muted small" }, t(`compared.${name}.about`)), h("ol", { class: "hits" }, items.length ? items : h("li", { class: "muted" }, t("search.nothing"))));
+  });
+  return h("div", { class: "form" }, h("p", { class: "muted" }, t("compared.about")), h("div", { class: "retrievers" }, columns));
+}
+
+function comparedHit(one, number) {
+  const where = [one.section, one.page ? t("source.page", { n: one.page }) : "", one.namespace].filter(Boolean).join(" · ");
+  return h("li", { class: "hit" }, h("span", { class: "hit-title" }, foreign(one.title || one.document_id)), one.retracted ? h("span", { class: "badge bad" }, t("retracted")) : null, h("p", { class: "muted small" }, foreign(where)), number > 1 ? h("span", { class: "badge" }, t("compared.by", { n: number })) : null);
+}
+
+/** Returns a table that scrolls by itself. */
+export function table(heads, rows, properties = {}) {
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.label") },
+    h("table", properties, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows)),
+  );
+}
+
+function left(turn) {
+  const gone = turn.trace.calls.filter((call) => call.record?.egress?.left);
+  const kept = turn.trace.calls.filter((call) => call.record?.egress?.withheld?.length || call.record?.egress?.note);
+  const rows = gone.map((call) => h("tr", {}, h("td", {}, foreign(call.record.egress.went_to)), h("td", {}, foreign((call.record.egress.classes || []).join(", "))), h("td", {}, foreign(call.url, "code"))));
+  return h(
+    "div",
+    {},
+    h("p", { class: "lead" }, turn.trace.egress === "no data left this machine" ? t("left.nothing") : plain(turn.trace.egress)),
+    h("p", { class: "muted" }, t("left.about")),
+    rows.length ? table([t("left.host"), t("left.kinds"), t("details.call")], rows) : null,
+    kept.length ? h("ul", { class: "plain-list" }, kept.map((call) => h("li", {}, foreign(call.record.egress.note || call.record.egress.withheld.join(", "))))) : null,
+  );
+}
+
+function again(turn) {
+  const body = { model: turn.model, messages: [{ role: "user", content: turn.question }], ...(Object.keys(turn.options || {}).length ? { arrowhead: turn.options } : {}) };
+  const quoted = JSON.stringify(body).replaceAll("'", "'\\''");
+  const command = `curl ${location.origin}/v1/chat/completions -H 'Content-Type: application/json' -H "Authorization: Bearer $KEY" -d '${quoted}'`;
+  return h(
+    "div",
+    { class: "form" },
+    h("dl", { class: "facts-list" }, h("dt", {}, t("details.model")), h("dd", {}, foreign(turn.model)), h("dt", {}, t("details.id")), h("dd", {}, foreign(turn.id || "")), h("dt", {}, t("details.when")), h("dd", {}, new Date(turn.created).toLocaleString())),
+    h("pre", { class: "code", tabindex: "0", dir: "ltr" }, plain(command)),
+    h("div", { class: "row" }, button(t("details.save"), { icon: "download", onclick: () => save("arrowhead-record.json", "application/json", JSON.stringify(turn.trace, null, 2)) })),
+  );
+}

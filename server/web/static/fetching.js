@@ -1,0 +1,223 @@
+// Fills a namespace from PubMed, and shows the jobs that change it: how far they are, and how they ended.
+
+import { get, post, send } from "./api.js";
+import { announce, button, count, foreign, h, icon, plain, toast } from "./dom.js";
+import { session } from "./keys.js";
+import { t, tn } from "./texts.js";
+
+const EVERY_MS = 1000;
+const FIRST_MS = 250;
+const ENDED = ["done", "failed", "cancelled"];
+const MOST = 10_000;
+const KEPT = 20;
+
+/** Watches a job until it ends, and returns it; null where `signal` aborts before. */
+export async function follow(job, item, signal) {
+  item.cancellable(() => send(`/v1/jobs/${job.id}`, { method: "DELETE" }));
+  let found = job;
+  while (!ENDED.includes(found.state)) {
+    item.show(found);
+    await new Promise((resolve) => setTimeout(resolve, found === job ? FIRST_MS : EVERY_MS));
+    if (signal.aborted) return null;
+    try {
+      found = await get(`/v1/jobs/${job.id}`);
+    } catch (error) {
+      // A server that ended keeps no jobs; what was stored is there, and the fetch goes on where it is run again.
+      item.fail(error.status === 404 ? t("fetch.gone") : error.message);
+      return null;
+    }
+  }
+  item.end(found);
+  announce(item.text.textContent);
+  return found;
+}
+
+/** The form that asks PubMed, the queries that the namespace keeps, and the jobs that run since before. */
+export class Fetching {
+  constructor(address, name, begin) {
+    this.address = address;
+    this.begin = begin;
+    this.kept = h("div", {});
+    this.node = h("div", { class: "form" }, this.form(), this.kept);
+    this.showKept();
+    this.takeUp(name);
+  }
+
+  form() {
+    this.by = h("select", { id: "q-by" }, ["keywords", "term"].map((one) => h("option", { value: one }, t(`fetch.by.${one}`))));
+    this.words = h("input", { type: "search", id: "q-term", required: true, spellcheck: "false", maxlength: 2000, "aria-describedby": "q-about" });
+    this.from = h("input", { type: "date", id: "q-from" });
+    this.to = h("input", { type: "date", id: "q-to" });
+    this.limit = h("input", { type: "number", id: "q-limit", min: 1, max: MOST, value: 200 });
+    this.full = h("input", { type: "checkbox" });
+    this.noReviews = h("input", { type: "checkbox" });
+    this.error = h("p", { class: "error-text", role: "alert" });
+    const label = h("label", { for: "q-term" });
+    const about = h("p", { class: "muted small", id: "q-about" });
+    const showBy = () => {
+      label.textContent = t(`fetch.${this.by.value}`);
+      about.textContent = t(`fetch.${this.by.value}.about`);
+      this.words.placeholder = this.by.value === "term" ? "asthma AND mepolizumab" : "asthma, mepolizumab/reslizumab";
+    };
+    this.by.addEventListener("change", showBy);
+    showBy();
+    const form = h(
+      "form",
+      { class: "card form" },
+      h("h3", {}, t("fetch.title")),
+      session.permissions.egress === "off" ? h("p", { class: "muted small" }, t("fetch.off")) : null,
+      h("div", { class: "field" }, h("label", { for: "q-by" }, t("fetch.by")), this.by),
+      h("div", { class: "field" }, label, this.words, about),
+      h("div", { class: "fields" }, dated("q-from", "fetch.from", this.from), dated("q-to", "fetch.to", this.to), dated("q-limit", "fetch.limit", this.limit)),
+      h("label", { class: "check" }, this.full, h("span", {}, t("fetch.full"))),
+      h("label", { class: "check" }, this.noReviews, h("span", {}, t("fetch.no_reviews"))),
+      this.error,
+      h("div", { class: "row" }, button(t("fetch.go"), { kind: "primary", type: "submit" })),
+    );
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const body = this.body();
+      this.submit(`${this.address}/queries`, body, body.term || body.keywords.join(", "));
+    });
+    return form;
+  }
+
+  body() {
+    const written = this.words.value.trim();
+    const what = this.by.value === "term" ? { term: written } : { keywords: written.split(/[,;]/).map((one) => one.trim()).filter(Boolean) };
+    return { ...what, with_reviews: !this.noReviews.checked, limit: Number(this.limit.value) || 200, full_text: this.full.checked, ...(this.from.value && { date_from: this.from.value }), ...(this.to.value && { date_to: this.to.value }) };
+  }
+
+  async submit(path, body, name) {
+    this.error.textContent = "";
+    try {
+      const job = await post(path, body);
+      await this.begin(job, new JobItem(name, t("fetch.title")));
+      await this.showKept();
+    } catch (failure) {
+      this.error.textContent = failure.message;
+    }
+  }
+
+  /** Shows the queries that the namespace keeps; run again, one fetches what is new, revised or was not fetched. */
+  async showKept() {
+    let queries = [];
+    try {
+      queries = (await get(this.address)).queries || [];
+    } catch {
+      // the documents' list tells the fault
+    }
+    if (!queries.length) {
+      this.kept.replaceChildren();
+      return;
+    }
+    const items = queries.slice(-KEPT).map((one) => {
+      const facts = [one.date_from && t("fetch.since", { day: plain(one.date_from) }), one.date_to && t("fetch.until", { day: plain(one.date_to) }), one.limit ? t("fetch.at_most", { n: count(one.limit) }) : "", one.full_text ? t("fetch.full_short") : "", t("fetch.last", { day: plain(one.day), n: count(one.count) })];
+      return h("li", {}, foreign(one.term, "code"), h("p", { class: "muted small" }, facts.filter(Boolean).join(" · ")));
+    });
+    const again = button(t("fetch.update"), { icon: "retry", onclick: () => this.submit(`${this.address}/update`, {}, t("fetch.update")) });
+    this.kept.replaceChildren(h("section", { class: "card form" }, h("h3", {}, t("fetch.kept")), h("ul", { class: "plain-list" }, items), h("div", { class: "row" }, again)));
+  }
+
+  /** Shows the namespace's jobs that were begun before this screen was opened. */
+  async takeUp(name) {
+    try {
+      const { data } = await get("/v1/jobs");
+      for (const job of data) {
+        if (job.namespace !== name || ENDED.includes(job.state)) continue;
+        this.begin(job, new JobItem(t(`job.${job.kind}`), "")).then(() => this.showKept());
+      }
+    } catch {
+      // a server without jobs: nothing to take up
+    }
+  }
+}
+
+function dated(id, label, node) {
+  return h("div", { class: "field" }, h("label", { for: id }, t(label)), node);
+}
+
+/** Shows one upload or fetch: its name, how far it is, and how it ended. */
+export class JobItem {
+  constructor(name, about) {
+    this.bar = h("progress", { max: 1, "aria-label": t("add.progress", { name: plain(name) }) });
+    this.text = h("span", { class: "muted small" }, about);
+    this.stop = h("span", {});
+    this.node = h("li", { class: "job" }, h("div", { class: "job-head" }, foreign(name, "span", { class: "job-name" }), this.stop), this.bar, this.text);
+  }
+
+  progress(share, text) {
+    this.bar.value = share;
+    this.text.textContent = text;
+  }
+
+  cancellable(stop) {
+    this.stop.replaceChildren(button(t("add.cancel"), { icon: "close", bare: true, kind: "quiet", onclick: () => stop().catch((error) => toast(error.message, "bad")) }));
+  }
+
+  show({ state, cancelling, progress: told }) {
+    const progress = told || {};
+    const total = (progress.indexed || 0) + (progress.waiting || 0);
+    if (progress.expected) this.bar.value = progress.arrived / progress.expected;
+    else if (total) this.bar.value = progress.indexed / total;
+    else this.bar.removeAttribute("value");
+    const parts = [
+      progress.expected ? t("add.arrived", { n: count(progress.arrived), of: count(progress.expected) }) : tn("library.documents", progress.read || 0),
+      t("add.indexed", { n: count(progress.indexed || 0), of: count(total) }),
+      progress.documents_per_s ? t("add.rate", { n: count(progress.documents_per_s) }) : "",
+      progress.remaining_s ? leftOf(progress.remaining_s) : "",
+    ];
+    this.text.textContent = cancelling ? t("add.cancelling") : state === "queued" ? t("add.queued") : parts.filter(Boolean).join(" · ");
+  }
+
+  end({ state, result, error, progress }) {
+    this.stop.replaceChildren();
+    if (state === "failed") {
+      this.fail(error?.message || t("add.failed"));
+      return;
+    }
+    this.bar.remove();
+    if (result?.already) {
+      this.text.replaceChildren(icon("check"), " ", t("add.already"));
+      return;
+    }
+    const sums = sumsOf(result || {});
+    const parts = [
+      tn("add.added", sums.added),
+      ...["changed", "unchanged", "known", "full_texts", "missing", "passed"].map((name) => (sums[name] ? tn(`add.${name}`, sums[name]) : "")),
+    ];
+    const notes = sums.notes.length ? ` – ${sums.notes.join("; ")}` : "";
+    const cancelled = state === "cancelled" ? `${t("add.cancelled")}${result ? ": " : ""}` : "";
+    const whole = sums.added || sums.changed || sums.unchanged || sums.known;
+    this.text.replaceChildren(icon(whole && !cancelled ? "check" : "warn"), ` ${cancelled}`, result || !cancelled ? parts.filter(Boolean).join(", ") : "", foreign(notes));
+    const left = result?.left || progress?.left;
+    if (left) this.node.append(h("span", { class: "muted small" }, left === "no data left this machine" ? t("left.nothing") : plain(left)));
+  }
+
+  fail(text) {
+    this.bar.remove();
+    this.stop.replaceChildren();
+    this.node.classList.add("bad");
+    this.text.replaceChildren(icon("warn"), " ", foreign(text));
+  }
+}
+
+/** Returns what a job changed: of a file, or of all its queries together. */
+function sumsOf(result) {
+  const queries = result.queries || [];
+  const changes = [...(result.added === undefined ? [] : [result]), ...queries.map((one) => one.added)];
+  const sum = (rows, name) => rows.reduce((number, one) => number + (one[name] || 0), 0);
+  const sums = Object.fromEntries(["added", "changed", "unchanged", "passed"].map((name) => [name, sum(changes, name)]));
+  for (const name of ["known", "full_texts", "missing"]) sums[name] = sum(queries, name);
+  const reasons = changes.flatMap((one) => one.first_passed || []).map((one) => one.reason);
+  const ignored = queries.flatMap((one) => one.words_not_found || []);
+  const days = queries.flatMap((one) => one.unlisted_days || []);
+  const [found, taken] = ["counted", "listed"].map((name) => sum(queries, name));
+  const cited = result.cited_works;
+  sums.notes = [cited?.count ? tn("reader.cites", cited.count) : plain(cited?.fault || ""), found > taken ? t("fetch.found", { n: count(found), of: count(taken) }) : "", ignored.length ? t("fetch.ignored", { words: ignored.map(plain).join(", ") }) : "", days.length ? t("fetch.unlisted", { days: days.slice(0, 5).map(plain).join(", ") }) : "", ...reasons].filter(Boolean);
+  return sums;
+}
+
+function leftOf(seconds) {
+  return seconds < 90 ? t("add.eta", { n: Math.ceil(seconds) }) : t("add.eta_minutes", { n: Math.round(seconds / 60) });
+}

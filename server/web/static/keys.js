@@ -1,0 +1,79 @@
+// Who is asking: the key, what it may do, and the state of the server.
+
+import { get, hasKey, onRefused, setKey } from "./api.js";
+import { announce, button, h, icon } from "./dom.js";
+import { t } from "./texts.js";
+
+/** What the page knows of the server, for this key. */
+export const session = { permissions: null, models: [], ready: null };
+
+/** Loads what the key may do; raises ApiError. */
+export async function loadSession() {
+  const [permissions, models] = await Promise.all([get("/v1/permissions"), get("/v1/models")]);
+  session.permissions = permissions;
+  session.models = models.data;
+  await loadReady();
+}
+
+/** Loads the server's state, also while it cannot answer; raises ApiError where it is not reached. */
+export async function loadReady() {
+  try {
+    session.ready = await get("/ready");
+  } catch (error) {
+    if (error.status !== 503) throw error;
+    session.ready = { status: "loading", egress: session.permissions.egress };
+  }
+  return session.ready;
+}
+
+/** Returns the models of one method's kind, of all where it is left out. */
+export function modelOf(method) {
+  return session.models.find((one) => one.method === method);
+}
+
+/** Returns the form that asks for a key; `done` is called when one was taken. */
+export function loginForm(done, wrong = "") {
+  const field = h("input", { type: "password", id: "key", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "key-about key-error" });
+  const stays = h("input", { type: "checkbox", id: "key-stays" });
+  const error = h("p", { id: "key-error", class: "error-text", role: "alert" }, wrong);
+  const go = button(t("key.go"), { kind: "primary", type: "submit" });
+  const form = h(
+    "form",
+    { class: "card login" },
+    h("div", { class: "login-icon" }, icon("key")),
+    h("h1", {}, t("key.title")),
+    h("p", { id: "key-about", class: "muted" }, t("key.about")),
+    h("label", { for: "key" }, t("key.label")),
+    field,
+    h("label", { class: "check" }, stays, h("span", {}, t("key.stays"))),
+    error,
+    go,
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    go.disabled = true;
+    error.textContent = "";
+    setKey(field.value.trim(), stays.checked);
+    try {
+      await loadSession();
+      field.value = "";
+      done();
+    } catch (problem) {
+      setKey("", false);
+      error.textContent = problem.status === 401 ? t("key.wrong") : problem.message;
+      announce(error.textContent);
+      field.focus();
+    } finally {
+      go.disabled = false;
+    }
+  });
+  queueMicrotask(() => field.focus());
+  return h("div", { class: "center" }, form);
+}
+
+/** Forgets the key. */
+export function signOut() {
+  setKey("", false);
+}
+
+export { hasKey, onRefused };

@@ -1,0 +1,191 @@
+// The panel beside an answer: the passage, record or statement behind a citation, with the sentence that carries it.
+
+import { get } from "./api.js";
+import { button, foreign, h, icon, literally, outside, plain, webAddress } from "./dom.js";
+import { t, tn } from "./texts.js";
+
+const WIDE = window.matchMedia("(min-width: 1100px)");
+
+/** Returns what the answer's record says of a reference, null for nothing. */
+export function citationOf(turn, number) {
+  const cited = turn.trace?.details?.citations || [];
+  return cited.find((one) => one.number === number) || (cited.every((one) => one.number === undefined) ? cited[number - 1] : null) || null;
+}
+
+export function isRetracted(turn, number) {
+  const cited = citationOf(turn, number);
+  return Boolean(cited?.retracted || cited?.is_retracted || cited?.retracted_by?.length);
+}
+
+/** Returns the record of an NCBI call that a reference names, null for none. */
+export function recordOf(turn, reference) {
+  for (const call of turn.trace?.calls || []) {
+    for (const record of call.record?.records || []) {
+      if (record.text && (reference.url.endsWith(`/${record.id}`) || reference.title.startsWith(record.title))) return { call, record };
+    }
+  }
+  return null;
+}
+
+/** Shows sources, one at a time. */
+export class SourcePanel {
+  constructor() {
+    this.node = h("aside", { class: "panel", "aria-label": t("source.panel"), tabindex: "-1", hidden: true });
+    this.node.addEventListener("keydown", (event) => event.key === "Escape" && this.close());
+  }
+
+  show(turn, number) {
+    const reference = turn.references.find((one) => one.number === number);
+    if (!reference) return;
+    if (this.node.hidden) this.before = document.activeElement;
+    const place = turn.references.indexOf(reference);
+    const step = (by) => this.show(turn, turn.references[place + by].number);
+    const body = h("div", { class: "panel-body" });
+    this.node.replaceChildren(
+      h(
+        "div",
+        { class: "panel-head" },
+        h("h2", {}, t("source.title", { n: number, of: turn.references.length })),
+        button(t("source.previous"), { icon: "left", bare: true, kind: "quiet", disabled: place === 0, onclick: () => step(-1) }),
+        button(t("source.next"), { icon: "right", bare: true, kind: "quiet", disabled: place === turn.references.length - 1, onclick: () => step(1) }),
+        button(t("close"), { icon: "close", bare: true, kind: "quiet", onclick: () => this.close() }),
+      ),
+      body,
+    );
+    fill(body, turn, reference);
+    this.node.hidden = false;
+    this.node.focus({ preventScroll: true });
+    if (!WIDE.matches) this.node.scrollTop = 0;
+    body.querySelector("mark")?.scrollIntoView({ block: "center" });
+  }
+
+  close() {
+    this.node.hidden = true;
+    if (this.before?.isConnected) this.before.focus();
+  }
+}
+
+function fill(body, turn, reference) {
+  const cited = citationOf(turn, reference.number);
+  const statements = statementsOf(turn, reference);
+  if (statements.length) body.append(...statementNodes(statements, reference));
+  else if (reference.text || cited?.passage_id) body.append(...passage(cited || {}, reference, sentencesOf(turn, reference)));
+  else body.append(...record(turn, reference));
+}
+
+/** Returns the places of the sentences that the answer rests on, in the text of its source. */
+export function sentencesOf(turn, reference) {
+  const text = reference.text || "";
+  const found = [];
+  for (const one of turn.trace?.details?.citations || []) {
+    if (one.number !== reference.number) continue;
+    const quotes = [one.quote, ...(one.sentences || []).map((sentence) => sentence.text)].filter(Boolean);
+    for (const quote of quotes) {
+      // Line breaks of the source are blanks in a quote.
+      const pattern = quote.trim().split(/\s+/).map(literally).join("\\s+");
+      const place = new RegExp(pattern, "u").exec(text);
+      if (place) found.push({ start: place.index, end: place.index + place[0].length });
+    }
+  }
+  return found;
+}
+
+function passage(cited, reference, sentences) {
+  const text = reference.text || cited.text || "";
+  const link = reference.url.startsWith("/v1/") ? cited.document_url || "" : reference.url;
+  const facts = [cited.section ? plain(cited.section) : "", cited.page ? t("source.page", { n: cited.page }) : "", cited.file ? plain(cited.file) : ""].filter(Boolean).join(" · ");
+  const more = h("p", { class: "muted small" });
+  const nodes = [
+    foreign(cited.title || reference.title, "h3"),
+    facts ? h("p", { class: "muted small", dir: "auto" }, facts) : null,
+    more,
+    passageText(text, sentences),
+    sentences.length ? h("p", { class: "fine" }, icon("check"), t("source.marked")) : null,
+    h(
+      "div",
+      { class: "row" },
+      /\.pdf$/i.test(cited.file || "") && cited.page ? h("a", { class: "button", href: readerAddress(cited) }, icon("doc"), h("span", {}, t("source.open_page", { n: cited.page }))) : null,
+      link ? outside(link, h("span", { class: "button" }, icon("open"), h("span", {}, t("source.open")))) : null,
+    ),
+  ];
+  if (cited.namespace && cited.passage_id) describe(more, nodes, cited);
+  return nodes.filter(Boolean);
+}
+
+/** Adds what the namespace knows of the document: authors, journal, date, kind, retraction. */
+async function describe(more, nodes, cited) {
+  try {
+    const found = await get(`/v1/passages/${encodeURIComponent(cited.namespace)}/${encodeURIComponent(cited.passage_id)}`);
+    const authors = found.authors?.length > 3 ? `${found.authors[0]} et al.` : (found.authors || []).join(", ");
+    more.append(foreign([authors, found.journal, found.date, (found.types || []).join(", ")].filter(Boolean).join(" · ")));
+    if (found.retracted_by?.length) more.before(h("p", { class: "badge bad" }, t("retracted.by", { by: plain(found.retracted_by.join(", ")) })));
+  } catch {
+    // a note that ships with the server is in no namespace of the reader's
+  }
+}
+
+export function readerAddress({ namespace, document_id: id, page, sentences }) {
+  const query = new URLSearchParams({ page: String(page || 1) });
+  if (sentences?.[0]?.text) query.set("mark", sentences[0].text.slice(0, 600));
+  return `#/reader/${encodeURIComponent(namespace)}/${encodeURIComponent(id)}?${query}`;
+}
+
+/** Returns a passage with the sentences marked. */
+export function passageText(text, sentences) {
+  const sorted = [...sentences].sort((a, b) => a.start - b.start);
+  const pieces = [];
+  let from = 0;
+  for (const { start, end } of sorted) {
+    if (start < from) continue;
+    pieces.push(plain(text.slice(from, start)), h("mark", {}, plain(text.slice(start, end))));
+    from = end;
+  }
+  pieces.push(plain(text.slice(from)));
+  return h("blockquote", { class: "passage", dir: "auto" }, pieces);
+}
+
+/** Returns the statements of a graph that a reference stands for: all of one article or node. */
+function statementsOf(turn, reference) {
+  const cited = (turn.trace?.details?.citations || []).filter((one) => one.edge);
+  const placeOf = (one) => one.pmid_urls?.[0] || one.node_urls?.find(Boolean) || "";
+  const found = cited.filter((one) => placeOf(one) === reference.url);
+  return found.length ? found : cited.filter((one) => reference.title.startsWith(one.text));
+}
+
+function statementNodes(statements, reference) {
+  const site = h("div", { class: "row" }, outside(reference.url, h("span", { class: "button" }, icon("open"), h("span", {}, t("source.open")))));
+  return [...statements.map(statement), webAddress(reference.url) ? site : null].filter(Boolean);
+}
+
+function statement(cited) {
+  const links = (cited.pmids || []).map((pmid, place) => h("li", {}, outside(cited.pmid_urls?.[place], `PMID ${plain(pmid)}`)));
+  return h(
+    "section",
+    { class: "statement" },
+    h("blockquote", { class: "passage", dir: "auto" }, plain(cited.text)),
+    h(
+      "dl",
+      { class: "facts-list" },
+      h("dt", {}, t("source.from")),
+      h("dd", {}, foreign((cited.sources || []).join("; ") || t("source.unknown"))),
+      cited.p_value === null || cited.p_value === undefined ? null : [h("dt", {}, t("source.p_value")), h("dd", {}, String(cited.p_value))],
+      cited.licence ? [h("dt", {}, t("source.licence")), h("dd", {}, foreign(cited.licence))] : null,
+    ),
+    links.length ? h("div", {}, h("h3", { class: "label" }, tn("source.articles", links.length)), h("ul", { class: "plain-list" }, links)) : null,
+  );
+}
+
+function record(turn, reference) {
+  const found = recordOf(turn, reference);
+  const answer = turn.told?.answer || "";
+  const text = found?.record.text || "";
+  const place = answer && answer.length < 60 ? text.indexOf(answer) : -1;
+  const sentences = place >= 0 ? [{ start: place, end: place + answer.length }] : [];
+  return [
+    foreign(reference.title, "h3"),
+    text ? passageText(text, sentences) : h("p", { class: "muted" }, t("source.no_text")),
+    sentences.length ? h("p", { class: "fine" }, icon("check"), t("source.marked_answer")) : null,
+    found ? h("dl", { class: "facts-list" }, h("dt", {}, t("source.call")), h("dd", {}, foreign(found.call.url, "code"))) : null,
+    reference.url ? h("div", { class: "row" }, outside(reference.url, h("span", { class: "button" }, icon("open"), h("span", {}, t("source.open"))))) : null,
+  ].filter(Boolean);
+}

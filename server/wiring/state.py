@@ -1,0 +1,94 @@
+"""Choose where the state lies that several servers can share: API keys, rate limits, traces and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from server.auth.api_keys import Keyring
+from server.auth.file_key_store import FileKeyStore
+from server.auth.key_store import KeyStore
+from server.auth.rate_limits import LocalRateLimiter, RateLimiter
+from server.jobs.local_queue import LocalJobQueue
+from server.jobs.queue import JobLimits, JobQueue
+from server.jobs.uploads import Uploads
+from server.settings.paths import keys_file
+from server.settings.schema import Settings
+from server.state.database import Database
+from server.state.jobs import JobServer, PostgresJobQueue
+from server.state.key_store import PostgresKeyStore
+from server.state.rate_limits import PostgresRateLimiter
+from server.state.traces import PostgresTraceStore, TraceBounds
+from server.trace_file import TraceFile
+from server.traces import MemoryTraceStore, TraceStore
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerState:
+    """Hold what answers leave behind; ``closers`` run at shutdown, last one first."""
+
+    rates: RateLimiter
+    traces: TraceStore
+    closers: tuple[Callable[[], Awaitable[None]], ...] = ()
+
+
+def open_database(settings: Settings) -> Database | None:
+    """Return the database with its tables up to date, None where the settings name none.
+
+    Raises:
+        SettingsInvalid: the libraries of the database are not installed.
+        StateUnavailable: the database does not answer, or refuses.
+    """
+    of = settings.state
+    if of.url is None:
+        return None
+    database = Database(of.url.get_secret_value(), connections=of.connections, timeout_s=of.timeout_s)
+    database.migrate()
+    return database
+
+
+def open_key_store(settings: Settings, database: Database | None) -> KeyStore:
+    """Open the keys of the database, or of the file where there is no database."""
+    return FileKeyStore(keys_file(settings)) if database is None else PostgresKeyStore(database)
+
+
+def open_keyring(settings: Settings, database: Database | None) -> Keyring:
+    """Open the keyring of the settings' keys and their key store.
+
+    Raises:
+        KeyStoreError: the store exists and cannot be read.
+    """
+    secrets = [key.get_secret_value() for key in settings.server.api_keys]
+    return Keyring(secrets, open_key_store(settings, database))
+
+
+def open_answer_state(settings: Settings, database: Database | None) -> AnswerState:
+    """Open rate limits and traces, in the database or in the memory of this process."""
+    of = settings.traces
+    file = TraceFile(of.dir, of.max_file_bytes) if of.dir else None
+    if database is None:
+        traces = MemoryTraceStore(max_traces=of.max_traces, max_bytes=of.max_bytes, file=file)
+        return AnswerState(LocalRateLimiter(), traces)
+    rates = PostgresRateLimiter(database)
+    bounds = TraceBounds(of.max_traces, of.max_bytes, settings.state.max_trace_age_s)
+    return AnswerState(rates, PostgresTraceStore(database, bounds, file), (database.close, rates.close))
+
+
+def job_queues(settings: Settings, database: Database | None, home: str) -> Callable[[JobLimits, Uploads], JobQueue]:
+    """Return how to open the queue of jobs, in the database or in the memory of this process.
+
+    ``home`` names the folder of the namespaces that this server alone changes.
+    """
+
+    def opened(limits: JobLimits, uploads: Uploads) -> JobQueue:
+        if database is None or not home:
+            return LocalJobQueue(limits, uploads.conceal)
+        server = JobServer(
+            home=home,
+            open_upload=uploads.open,
+            conceal=uploads.conceal,
+            max_file_bytes=settings.state.max_file_bytes,
+        )
+        return PostgresJobQueue(database, limits, server)
+
+    return opened

@@ -1,0 +1,176 @@
+"""The other screens, each by its main way: knowledge base, search, reader, literature, status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import corpus_files
+import pytest
+import server_process
+
+TEXTS = json.loads((server_process.ROOT / "server/web/static/en.json").read_text(encoding="utf-8"))
+PAGES = ("Heparin acts on factor Xa. Protamine reverses heparin at once.", "Warfarin lowers vitamin K. It is slow.")
+NOTE = "# Omega-3\nIn 84 adults with high triglycerides, omega-3 fatty acids lowered triglycerides by 20 percent."
+
+
+@pytest.fixture(scope="module")
+def filled(shipped: Any, browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A namespace ``papers`` with a PDF of two pages and a note, made and filled by hand in the page."""
+    folder = tmp_path_factory.mktemp("files")
+    pdf = corpus_files.saved_pdf(folder / "heparin.pdf", corpus_files.pdf(*PAGES, title="Heparin and warfarin"))
+    (folder / "omega.md").write_text(NOTE)
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{shipped.url}/#/library")
+    page.get_by_role("button", name=TEXTS["library.create"]).last.click()
+    page.locator("#ns-name").fill("papers")
+    page.locator("#ns-name").press("Enter")
+    page.locator("#files").set_input_files([str(pdf), str(folder / "omega.md"), str(folder / "broken.pdf")])
+    for name in ("heparin.pdf", "omega.md"):
+        page.locator(".job", has_text=name).get_by_text("1 document added").wait_for(timeout=60_000)
+    page.locator(".job.bad", has_text="broken.pdf").wait_for(timeout=60_000)
+    context.close()
+    yield shipped.url
+
+
+def test_files_are_added_with_the_fault_of_a_broken_one(filled: str, page: Any) -> None:
+    """The fixture dropped three files; two are listed, newest first, and the PDF has its pages."""
+    page.goto(f"{filled}/#/library/papers")
+    page.locator(".document").nth(1).wait_for()
+
+    assert page.locator(".document").count() == 2
+    listed = page.locator(".document", has_text="Heparin and warfarin").inner_text()
+    assert "2 pages" in listed and TEXTS["documents.waiting"] not in listed
+    assert page.seen.complaints == []
+
+
+def test_documents_are_found_by_name_and_a_pmid_is_told_to_be_missing(filled: str, page: Any) -> None:
+    page.goto(f"{filled}/#/library/papers")
+    field = page.get_by_label(TEXTS["documents.search"])
+    field.fill("warfarin")
+    field.press("Enter")
+    page.get_by_role("status").filter(has_text="1 document").wait_for()
+    field.fill("PMID: 12345678")
+    field.press("Enter")
+
+    page.get_by_text("PMID 12345678 is not in this namespace.").wait_for()
+
+
+def test_all_retrievers_stand_side_by_side_with_the_counts_of_keywords(filled: str, page: Any) -> None:
+    """A fixed keyword is said to be one; the table counts it."""
+    page.goto(f"{filled}/#/library/papers")
+    page.get_by_role("tab", name=TEXTS["library.tab.search"]).click()
+    field = page.get_by_label(TEXTS["search.placeholder"])
+    field.fill("Which drug reverses heparin?")
+    field.press("Enter")
+    page.locator("table").wait_for()
+    columns = page.locator(".retriever h3").all_inner_texts()
+    page.get_by_role("button", name="heparin", exact=True).click()
+    page.locator("th svg").wait_for()
+
+    assert columns == [TEXTS[f"retriever.{name}"] for name in ("hybrid", "dense", "bm25", "pes2")]
+    assert page.get_by_role("button", name="heparin", exact=True).get_attribute("aria-pressed") == "true"
+    row = page.locator("tbody tr", has_text="Heparin and warfarin").first.locator("td").all_inner_texts()
+    assert row[-1] == "2"
+    assert all(page.locator(".retriever").nth(place).locator(".hit").count() >= 1 for place in range(4))
+
+
+def test_a_citation_opens_the_pdf_at_its_page_with_the_sentence_marked(filled: str, page: Any) -> None:
+    """The text of the page can be selected, and goes into a question."""
+    page.goto(filled)
+    page.locator(".method-card", has=page.get_by_text("MedRAG", exact=True)).click()
+    page.get_by_role("button", name=TEXTS["options.title"]).click()
+    page.get_by_label("papers").check()
+    page.keyboard.press("Escape")
+    page.locator("#question").fill("What reverses heparin at once?")
+    page.locator("#question").press("Enter")
+    page.locator(".cite").first.click()
+    page.get_by_role("link", name="Open page 1").click()
+    page.locator(".pdf-page img").wait_for()
+
+    marked = [word.strip() for word in page.locator(".word.marked").all_inner_texts()]
+    assert marked == ["Protamine", "reverses", "heparin", "at", "once."]
+    assert page.locator(".reader-bar").get_by_text("of 2").count() == 1
+    page.evaluate("document.getSelection().selectAllChildren(document.querySelector('.text-layer'))")
+    page.get_by_role("button", name=TEXTS["reader.ask"]).click()
+    page.wait_for_selector(".empty")
+    assert page.locator("#question").input_value().startswith("Heparin acts on factor Xa.")
+    assert page.seen.complaints == []
+
+
+def test_pages_are_turned_by_keyboard_and_number(filled: str, page: Any) -> None:
+    page.goto(f"{filled}/#/library/papers")
+    page.get_by_role("link", name="Heparin and warfarin").click()
+    page.locator(".pdf-page img").wait_for()
+    page.keyboard.press("ArrowRight")
+    page.locator(".word", has_text="Warfarin").wait_for()
+
+    assert page.get_by_role("button", name=TEXTS["reader.next"]).is_disabled()
+    page.get_by_role("spinbutton").fill("1")
+    page.get_by_role("spinbutton").press("Enter")
+    page.locator(".word", has_text="Protamine").wait_for()
+
+
+def test_a_document_without_pages_is_read_as_text(filled: str, page: Any) -> None:
+    page.goto(f"{filled}/#/library/papers")
+    page.get_by_role("link", name="Omega-3").click()
+
+    page.locator(".sheet", has_text="lowered triglycerides by 20 percent").wait_for()
+
+
+def test_a_review_shows_flow_answer_evidence_and_its_exports(filled: str, page: Any, tmp_path: Path) -> None:
+    """The counts of the flow add up; the table sorts; quotes can be shown; the report is saved."""
+    page.goto(f"{filled}/#/literature")
+    page.locator("#l-question").fill("What lowered triglycerides in adults with high triglycerides?")
+    page.locator("#l-question").press("Enter")
+    page.locator(".evidence tbody tr").first.wait_for(timeout=60_000)
+    numbers = [int(text) for text in page.locator(".flow-number").all_inner_texts()]
+    found, duplicates, screened, excluded, included, cited = numbers
+
+    assert found - duplicates == screened and screened - excluded == included >= cited
+    assert page.locator(".evidence tbody tr").count() == included
+    page.get_by_role("button", name=TEXTS["evidence.article"]).click()
+    assert page.locator("th[aria-sort=ascending]").inner_text() == TEXTS["evidence.article"]
+    page.get_by_label(TEXTS["evidence.quotes"]).check()
+    assert page.locator(".evidence .quote").first.is_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name=TEXTS["export.docx"]).click()
+    download.value.save_as(tmp_path / "report.docx")
+    assert (tmp_path / "report.docx").read_bytes()[:2] == b"PK"
+    page.reload()
+    page.locator(".evidence tbody tr").first.wait_for()
+    assert page.seen.complaints == []
+
+
+def test_the_status_tells_model_privacy_and_sizes(filled: str, page: Any) -> None:
+    page.goto(f"{filled}/#/status")
+    card = page.locator(".status-card")
+    card.filter(has_text="papers").wait_for()
+    card.filter(has_text="640").wait_for()
+
+    assert "arrowhead-tiny" in card.filter(has_text=TEXTS["status.licence"]).inner_text()
+    assert TEXTS["status.audit.off"] in card.filter(has_text=TEXTS["status.audit"]).inner_text()
+    assert page.seen.complaints == []
+
+
+def test_a_document_and_a_namespace_are_removed_after_asking(shipped: Any, page: Any) -> None:
+    page.goto(f"{shipped.url}/#/library")
+    page.get_by_role("button", name=TEXTS["library.create"]).last.click()
+    page.locator("#ns-name").fill("short")
+    page.locator("#ns-name").press("Enter")
+    page.locator("#files").set_input_files(files=[{"name": "a.txt", "mimeType": "text/plain", "buffer": b"A zebra."}])
+    page.locator(".job", has_text="1 document added").wait_for(timeout=60_000)
+    page.get_by_role("tab", name=TEXTS["library.tab.documents"]).click()
+    page.locator(".document .button").click()
+    page.get_by_role("dialog").get_by_role("button", name=TEXTS["documents.remove_short"]).click()
+    page.get_by_text(TEXTS["documents.none"]).wait_for()
+    page.get_by_role("button", name=TEXTS["library.delete"]).click()
+    page.get_by_role("dialog").get_by_role("button", name=TEXTS["library.delete"]).click()
+    page.wait_for_url("**/#/library")
+    page.locator(".names").wait_for()
+
+    assert page.get_by_role("link", name="short").count() == 0

@@ -1,0 +1,92 @@
+"""A real replica: vLLM's own server in a process of its own, as `vllm serve --enable-scale-out` runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+# What `vllm serve` calls; the command itself needs a package called vllm, which the CPU build is not.
+_SERVE = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
+_START_S = 400.0
+
+
+@dataclass(frozen=True, slots=True)
+class VllmReplica:
+    """A running replica, the leader of its process group."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        """End all its processes at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@contextmanager
+def vllm_replicas(number: int, model: Path, name: str, options: Sequence[str] = ()) -> Iterator[list[VllmReplica]]:
+    """Start some together and wait until they are healthy; ends them at the end of the block."""
+    replicas = [launch(model, name, options) for _ in range(number)]
+    try:
+        for replica in replicas:
+            wait_until_healthy(replica)
+        yield replicas
+    finally:
+        # A test may have put another one in a killed one's place.
+        for replica in replicas:
+            replica.kill()
+
+
+def launch(model: Path, name: str, options: Sequence[str] = (), port: int = 0) -> VllmReplica:
+    port = port or _free_port()
+    command = [
+        sys.executable, "-c", _SERVE, "--model", str(model), "--served-model-name", name, "--host", "127.0.0.1",
+        "--port", str(port), "--enable-scale-out", "--enable-prompt-tokens-details", "--dtype", "float32",
+        "--block-size", "32", "--enforce-eager", "--scheduling-policy", "priority", "--kv-cache-memory-bytes",
+        str(256 * 2**20), "--structured-outputs-config", '{"backend": "xgrammar"}', "--disable-uvicorn-access-log",
+        *options,
+    ]  # fmt: skip
+    environment = os.environ | {
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_HOST_IP": "127.0.0.1",
+        "VLLM_LOOPBACK_IP": "127.0.0.1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "HF_HUB_OFFLINE": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    return VllmReplica(f"http://127.0.0.1:{port}", process)
+
+
+def wait_until_healthy(replica: VllmReplica) -> None:
+    until = time.monotonic() + _START_S
+    while time.monotonic() < until:
+        if replica.process.poll() is not None:
+            raise AssertionError(f"the replica ended with {replica.process.returncode}")
+        with suppress(OSError), urllib.request.urlopen(f"{replica.url}/health", timeout=5) as reply:
+            if reply.status == 200:
+                return
+        time.sleep(0.5)
+    raise AssertionError(f"the replica was not healthy in {_START_S:g} s")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

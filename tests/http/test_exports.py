@@ -1,0 +1,70 @@
+"""Exports of answers over HTTP: each format, who may have it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+import openai
+import pytest
+import rispy
+
+QUESTION = "What is the official gene symbol of LMP10?"
+ASK: dict[str, Any] = {"model": "scripted:genegpt", "messages": [{"role": "user", "content": QUESTION}]}
+FORMATS = ("ris", "bibtex", "csl-json", "csv", "docx", "markdown")
+
+
+def fetch(url: str, key: str = "") -> tuple[int, dict[str, str], bytes]:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return reply.status, dict(reply.headers), reply.read()
+    except urllib.error.HTTPError as refused:
+        return refused.code, dict(refused.headers), refused.read()
+
+
+def test_each_format_is_a_file_with_its_type(client: openai.OpenAI, running: Any) -> None:
+    done = client.chat.completions.create(**ASK)
+    for form in FORMATS:
+        status, headers, body = fetch(f"{running.url}/v1/traces/{done.id}/export?format={form}")
+        assert status == 200, body
+        assert headers["cache-control"] == "no-store"
+        assert headers["content-disposition"].startswith('attachment; filename="arrowhead-')
+        assert body
+        if form == "ris":
+            assert [one["urls"] for one in rispy.loads(body.decode())] == [["https://www.ncbi.nlm.nih.gov/gene/5699"]]
+        if form == "markdown":
+            assert QUESTION in body.decode()
+
+
+@pytest.mark.parametrize("query", ["", "?format=pdf", "?format=", "?format=RIS"])
+def test_an_unknown_format_is_refused_by_name(running: Any, query: str) -> None:
+    status, _, body = fetch(f"{running.url}/v1/traces/x/export{query}")
+    error = json.loads(body)["error"]
+    assert (status, error["param"], error["code"]) == (400, "format", "invalid_value")
+    assert all(form in error["message"] for form in FORMATS)
+
+
+def test_an_unknown_style_is_refused_by_name(running: Any) -> None:
+    status, _, body = fetch(f"{running.url}/v1/traces/x/export?format=ris&style=apa")
+    assert (status, json.loads(body)["error"]["param"]) == (400, "style")
+
+
+def test_another_key_s_answer_cannot_be_exported(serve_with: Any) -> None:
+    with serve_with({"ARROWHEAD_SERVER__API_KEYS": "first-key-0,second-key-0"}) as server:
+        with server.client("first-key-0") as first:
+            done = first.chat.completions.create(**ASK)
+        url = f"{server.url}/v1/traces/{done.id}/export?format=csv"
+        assert [fetch(url, key)[0] for key in ("first-key-0", "second-key-0", "")] == [200, 404, 401]
+
+
+def test_a_server_without_traces_says_so(serve_with: Any) -> None:
+    with serve_with({"ARROWHEAD_TRACES__MAX_TRACES": "0"}) as server:
+        with server.client() as client:
+            done = client.chat.completions.create(**ASK)
+        status, _, body = fetch(f"{server.url}/v1/traces/{done.id}/export?format=ris")
+    error = json.loads(body)["error"]
+    assert (status, error["code"]) == (404, "trace_not_found")
+    assert "traces.max_traces" in error["message"]

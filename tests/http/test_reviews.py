@@ -1,0 +1,95 @@
+"""``arrowhead review`` against a running server: the first run tells all, the next only what is new."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+QUESTION = "Is lasmiditan effective for migraine attacks?"
+
+
+class Reader:
+    """Somebody with a home of their own at the command line."""
+
+    def __init__(self, home: Path) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ARROWHEAD_", "XDG_"))}
+        self._environment = kept | {"HOME": str(home)}
+        self.folder = home / ".local" / "share" / "arrowhead" / "reviews"
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "server", "review", *words], cwd=ROOT, env=self._environment, capture_output=True,
+            text=True, check=False, timeout=120,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    return Reader(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def gateway(serve_with: Any) -> Iterator[Any]:
+    """A server whose gateway is the built-in one with its sample."""
+    with serve_with({"ARROWHEAD_NCBI__EUTILS_URL": None, "ARROWHEAD_NCBI__BLAST_URL": None}) as server:
+        yield server
+
+
+def test_a_second_run_tells_nothing_that_the_first_one_told(reader: Reader, gateway: Any) -> None:
+    status, _, err = reader.run(
+        "save", "mig", QUESTION, "-o", "synthesis=extractive", "-o", 'sources=["gateway"]', "-o", "style=nlm"
+    )
+    assert status == 0, err
+    status, first, err = reader.run("run", "mig", "--url", gateway.url)
+    assert status == 0, err
+    assert "at the first run" in first
+    assert "PubMed PMID: 30446595" in first
+    status, second, _ = reader.run("run", "mig", "--url", gateway.url)
+    assert status == 0
+    assert "No new articles since" in second
+    assert "30446595" not in second
+    path = reader.folder / "mig.json"
+    told = json.loads(path.read_text())
+    told["known"].pop("30446595")
+    path.write_text(json.dumps(told))
+    status, third, _ = reader.run("run", "mig", "--url", gateway.url, "--json")
+    assert [one["uid"] for one in json.loads(third)["new"]] == ["30446595"]
+    status, listed, _ = reader.run("list")
+    assert "3 runs" in listed and QUESTION in listed
+
+
+def test_a_run_that_failed_changes_nothing(reader: Reader) -> None:
+    reader.run("save", "mig", QUESTION)
+    before = (reader.folder / "mig.json").read_bytes()
+    status, out, err = reader.run("run", "mig", "--url", "http://127.0.0.1:9")
+    assert (status, out) == (1, "")
+    assert "127.0.0.1:9" in err
+    assert (reader.folder / "mig.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("save", "x", "  "), "empty"),
+        (("save", "x", "q", "-o", "nope=1"), "arrowhead.nope"),
+        (("save", "x", "q", "-o", "nope"), "KEY=VALUE"),
+        (("save", "x", "q", "-m", "m:genegpt"), "clinfo"),
+        (("save", "../x", "q"), "no name"),
+        (("run", "missing"), "no review 'missing'"),
+        (("remove", "missing"), "no review 'missing'"),
+    ],
+)
+def test_what_is_wrong_is_named(reader: Reader, words: tuple[str, ...], said: str) -> None:
+    status, _, err = reader.run(*words)
+    assert status in (1, 2)
+    assert said in err
+    assert "Traceback" not in err

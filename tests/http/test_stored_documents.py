@@ -1,0 +1,128 @@
+"""The documents of a namespace over HTTP: listed, opened, shown page by page, removed by name."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from corpus_files import pdf
+from http_calls import Site, namespace_settings
+
+Serve = Callable[..., AbstractContextManager[Any]]
+PAPER = "A paper (1).pdf"
+
+
+@pytest.fixture(scope="module")
+def running(serve_with: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with serve_with(namespace_settings(tmp_path_factory.mktemp("corpora") / "namespaces")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def site(running: Any) -> Site:
+    site = Site(running.url)
+    site.create("lib")
+    site.add("lib", *({"id": f"note/{n}", "title": f"Note {n}", "text": f"Words of note {n}."} for n in range(5)))
+    content = pdf("TP53 is a gene.", "BRCA1 is on the second page.", "")
+    site.done(site.upload("lib", PAPER, content, wait=60))
+    return site
+
+
+def raw(site: Site, path: str, tag: str = "") -> tuple[int, bytes, Any]:
+    request = urllib.request.Request(site.url + path, headers={"If-None-Match": tag} if tag else {})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status, reply.read(), reply.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(), error.headers
+
+
+def test_documents_are_listed_by_page_and_searched_by_name(site: Site) -> None:
+    """The newest first; a page tells where the next begins."""
+    _, first = site.call("GET", "/v1/namespaces/lib/documents?limit=4")
+    assert (first["total"], first["data"][0]["name"], first["data"][0]["title"]) == (6, PAPER, "A paper (1)")
+    assert (first["data"][0]["passages"], first["data"][0]["pages"], first["data"][0]["has_file"]) == (2, 2, True)
+    _, rest = site.call("GET", f"/v1/namespaces/lib/documents?limit=4&before={first['next']}")
+    assert ([one["id"] for one in rest["data"]], rest["next"]) == (["note/1", "note/0"], None)
+    _, found = site.call("GET", "/v1/namespaces/lib/documents?query=PAPER%20.pdf")
+    assert ([one["name"] for one in found["data"]], found["total"]) == ([PAPER], 1)
+    _, found = site.call("GET", "/v1/namespaces/lib/documents?query=note%203")
+    assert [one["id"] for one in found["data"]] == ["note/3"]
+
+
+def test_a_document_is_opened_with_page_and_section_of_each_passage(site: Site) -> None:
+    """By its file name or its id, which may have a slash."""
+    _, opened = site.call("GET", f"/v1/namespaces/lib/documents/{quote(PAPER)}")
+    assert [(one["page"], one["text"]) for one in opened["data"]] == [
+        (1, "TP53 is a gene."),
+        (2, "BRCA1 is on the second page."),
+    ]
+    _, again = site.call("GET", f"/v1/namespaces/lib/documents/{opened['id']}?limit=1&offset=1")
+    assert ([one["page"] for one in again["data"]], again["has_more"]) == ([2], False)
+    _, note = site.call("GET", "/v1/namespaces/lib/documents/note%2F2")
+    assert (note["id"], note["has_file"], len(note["data"])) == ("note/2", False, 1)
+
+
+def test_a_page_is_drawn_and_its_words_have_places(site: Site) -> None:
+    """A browser that has the picture is told so."""
+    place = f"/v1/namespaces/lib/documents/{quote(PAPER)}"
+    status, picture, headers = raw(site, f"{place}/pages/2.png?width=300")
+    assert (status, headers["Content-Type"], picture[:8]) == (200, "image/png", b"\x89PNG\r\n\x1a\n")
+    assert raw(site, f"{place}/pages/2.png?width=300", headers["ETag"])[0] == 304
+    _, text = site.call("GET", f"{place}/pages/2/text")
+    assert ([word["text"] for word in text["words"]][:2], text["pages"], text["has_text"]) == (["BRCA1", "is"], 3, True)
+    _, empty = site.call("GET", f"{place}/pages/3/text")
+    assert (empty["words"], empty["has_text"]) == ([], False)
+    status, content, headers = raw(site, f"{place}/file")
+    assert (status, content[:5], headers["Content-Type"]) == (200, b"%PDF-", "application/pdf")
+    assert headers["Content-Disposition"].startswith("attachment")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "param"),
+    [
+        ("documents/nothing", 404, "document"),
+        ("documents/note%2F1/pages/1.png", 404, "document"),
+        (f"documents/{quote(PAPER)}/pages/9.png", 404, "page"),
+        (f"documents/{quote(PAPER)}/pages/0.png", 422, "page"),
+        (f"documents/{quote(PAPER)}/pages/1.png?width=99999", 422, "width"),
+        (f"documents/{quote(PAPER)}/pages/x/text", 422, "page"),
+        ("documents?limit=0", 422, "limit"),
+        ("documents?before=x", 422, "before"),
+        ("documents?sort=name", 422, "sort"),
+        ("documents/..%2F..%2Fetc%2Fpasswd/file", 404, "document"),
+    ],
+)
+def test_what_is_not_there_or_wrong_is_named(site: Site, path: str, status: int, param: str) -> None:
+    """With the field."""
+    found, reply = site.call("GET", f"/v1/namespaces/lib/{path}")
+    assert (found, reply["error"]["param"]) == (status, param), reply
+
+
+def test_a_namespace_that_is_not_there_is_named(site: Site) -> None:
+    """As everywhere."""
+    assert site.call("GET", "/v1/namespaces/none/documents")[0] == 404
+
+
+def test_a_file_is_replaced_and_removed_by_its_name(site: Site) -> None:
+    """Removing it twice is an error, and its pages are gone with it."""
+    for words in ("old words", "new words"):
+        site.done(site.upload("lib", "b.pdf", pdf(words), wait=60))
+    _, opened = site.call("GET", "/v1/namespaces/lib/documents/b.pdf")
+    assert [one["text"] for one in opened["data"]] == ["new words"]
+    assert site.done(site.call("DELETE", "/v1/namespaces/lib/documents/b.pdf"))["result"]["withdrawn"] == 1
+    status, reply = site.call("DELETE", "/v1/namespaces/lib/documents/b.pdf")
+    assert (status, reply["error"]["code"]) == (404, "document_not_found")
+    assert raw(site, "/v1/namespaces/lib/documents/b.pdf/pages/1.png")[0] == 404
+
+
+def test_an_upload_without_text_says_what_would_help(site: Site) -> None:
+    """Languages are checked before the file is taken."""
+    status, reply = site.upload("lib", "c.pdf", pdf("", ""), wait=60)
+    assert status == 422 and "ocr=eng" in reply["error"]["message"]
+    assert site.upload("lib", "c.pdf", pdf("words"), ocr="e/../g")[1]["error"]["param"] == "ocr"

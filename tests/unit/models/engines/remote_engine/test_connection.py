@@ -1,0 +1,141 @@
+"""One replica is asked and no other address, within limits, and prompts do not pass a public network in clear text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from models.engines.options import RemoteOptions, is_private
+from models.engines.remote_engine.connection import Connection, check_address, events_of
+from models.engines.remote_engine.wire import ReplicaLost
+from models.errors import EngineUnavailable
+
+OPTIONS = RemoteOptions(urls=(), connect_s=1.0)
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(answer: Answer) -> AsyncIterator[Connection]:
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await answer(reader, writer)
+        writer.transport.abort()
+
+    async with await asyncio.start_server(served, "127.0.0.1", 0) as server:
+        connection = Connection(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", OPTIONS)
+        yield connection
+        await connection.close()
+
+
+def chunk(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+async def events(connection: Connection) -> list[object]:
+    async with connection.open("/x", {"a": 1}) as response:
+        return [event async for event in events_of(response)]
+
+
+async def test_events_are_read_however_they_are_cut() -> None:
+    """One event may come in many pieces and many in one; comments are passed over."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + chunk(b': hello\n\ndata: {"n": 1}\n\ndata: {"n"'))
+        await writer.drain()
+        writer.write(chunk(b': 2}\n\ndata: {"n": 3}\n\ndata: [DONE]\n\n') + b"0\r\n\r\n")
+        await writer.drain()
+
+    async with listening(answer) as connection:
+        assert await events(connection) == [{"n": 1}, {"n": 2}, {"n": 3}]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        HEAD,
+        HEAD + chunk(b'data: {"n": 1}\n\n'),
+        HEAD + chunk(b'data: {"n": 1}\n\n') + b"0\r\n\r\n",
+        HEAD + chunk(b"data: {broken\n\n"),
+        b"no HTTP at all\r\n\r\n",
+    ],
+)
+async def test_a_stream_that_does_not_end_well_is_lost(sent: bytes) -> None:
+    """Cut at any place, ended without its last event, or something else."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent)
+        await writer.drain()
+
+    async with listening(answer) as connection:
+        with pytest.raises(ReplicaLost):
+            await events(connection)
+
+
+async def test_a_reply_has_its_time() -> None:
+    async def answer(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(5)
+
+    async with listening(answer) as connection:
+        with pytest.raises(ReplicaLost, match=r"no reply from .* in 0\.2 s"):
+            await connection.get("/health", 0.2)
+
+
+async def test_a_reply_has_its_size() -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n" + b"x" * 9_000_000)
+        await writer.drain()
+
+    async with listening(answer) as connection:
+        with pytest.raises(ReplicaLost, match="too long"):
+            await connection.get("/metrics", 10)
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """Only the configured address is asked."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    async with listening(answer) as connection:
+        assert (await connection.get("/v1/models", 5)).status == 302
+
+
+async def test_nothing_listens() -> None:
+    connection = Connection("http://127.0.0.1:1", OPTIONS)
+    with pytest.raises(ReplicaLost, match="ConnectError"):
+        await connection.get("/health", 5)
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("127.0.0.1", True), ("10.1.2.3", True), ("192.168.0.9", True), ("172.16.0.1", True), ("::1", True),
+        ("fd00::1", True), ("fe80::1%eth0", True), ("::ffff:10.0.0.1", True), ("8.8.8.8", False),
+        ("172.32.0.1", False), ("2606:4700::1111", False), ("::ffff:8.8.8.8", False), ("0.0.0.0", False),
+    ],
+)  # fmt: skip
+def test_private_addresses(address: str, expected: bool) -> None:
+    assert is_private(address) is expected
+
+
+async def test_clear_text_stays_on_private_networks() -> None:
+    """Unless the operator says otherwise, or it is encrypted."""
+    await check_address("http://127.0.0.1:8000", OPTIONS)
+    await check_address("http://localhost:8000", OPTIONS)
+    await check_address("https://8.8.8.8", OPTIONS)
+    await check_address("http://8.8.8.8", RemoteOptions(urls=(), allow_http=True))
+    with pytest.raises(EngineUnavailable, match=r"unencrypted to 8\.8\.8\.8.*model\.allow_http"):
+        await check_address("http://8.8.8.8:8000", OPTIONS)
+
+
+async def test_a_missing_certificate_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EngineUnavailable, match=r"model\.ca_file: .*gone\.pem cannot be read"):
+        Connection("https://replica:8000", RemoteOptions(urls=(), ca_file=tmp_path / "gone.pem"))

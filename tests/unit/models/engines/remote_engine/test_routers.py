@@ -1,0 +1,91 @@
+"""A proxy that hashes the session may stand before the replicas, where its program is installed."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from replica_server import Replica
+
+from models.engines.base import Engine
+from models.types import GenerateParams
+
+from .conftest import Connect, Start
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+HAPROXY = """
+defaults
+  mode http
+  option http-no-delay
+  timeout connect 2s
+  timeout client 60s
+  timeout server 60s
+  option redispatch
+frontend replicas
+  bind 127.0.0.1:{port}
+  default_backend all
+backend all
+  balance hdr(X-Session-ID)
+  hash-type consistent
+  option httpchk GET /health
+{servers}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def haproxy(replicas: Sequence[Replica], folder: Path) -> AsyncIterator[Replica]:
+    """Yield an address only: a replica without a server of its own."""
+    port = free_port()
+    servers = "\n".join(f"  server r{i} {one.url[7:]} check inter 200" for i, one in enumerate(replicas))
+    (folder / "haproxy.cfg").write_text(HAPROXY.format(port=port, servers=servers))
+    command = ["haproxy", "-f", str(folder / "haproxy.cfg")]
+    null = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(*command, stdout=null, stderr=null)
+    try:
+        yield Replica(replicas[0].engine, url=f"http://127.0.0.1:{port}")
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="HAProxy is not installed")
+async def test_a_router_keeps_answers_together_and_loses_none(start: Start, connect: Connect, tmp_path: Path) -> None:
+    """Each answer's requests reach one replica; a stream whose replica dies goes on at the other."""
+    replicas = await start(), await start()
+    async with haproxy(replicas, tmp_path) as address:
+        engine = await connect(address, start_s=30.0, wait_s=30.0)
+        for answer in range(8):
+            for segment in range(3):
+                assert await sampled(engine, f"a{answer}-s{segment}", 1)
+        here, there = ([session for session in one.sessions if session] for one in replicas)
+        assert set(here).isdisjoint(there)
+        assert len(here) + len(there) == 24
+        assert here
+        assert there
+        whole = await sampled(engine, "whole", 60)
+        for one in replicas:
+            running = asyncio.create_task(sampled(engine, "whole", 60))
+            await asyncio.sleep(0.3)
+            await one.stop()
+            assert await running == whole
+            await one.start()
+            await asyncio.sleep(3)  # until the router has found it again
+
+
+async def sampled(engine: Engine, request_id: str, number: int) -> list[int]:
+    params = GenerateParams(max_tokens=number, ignore_eos=True)
+    prompt = engine.tokenizer.encode("Question: which gene?")
+    return [token async for delta in engine.generate(prompt, params, request_id) for token in delta.token_ids]

@@ -1,0 +1,57 @@
+"""Names within longer names that the graph does not have."""
+
+from __future__ import annotations
+
+import pytest
+from graph_names import NamesStore, node
+
+from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
+
+NODES = (
+    node("Disease", "1", "hypertension"),
+    node("Disease", "2", "asthma"),
+    node("Disease", "3", "systemic lupus erythematosus"),
+    node("Disease", "4", "Parkinson's disease"),
+    node("Disease", "5", "diabetes mellitus"),
+    node("Compound", "6", "insulin"),
+)
+
+
+@pytest.fixture(scope="module")
+def dictionary() -> Dictionary:
+    return build_dictionary(NamesStore(NODES))
+
+
+@pytest.mark.parametrize(
+    ("text", "longer"),
+    [
+        ("Which drugs treat portal hypertension?", "portal hypertension"),
+        ("Is intracranial venous hypertension rare?", "intracranial venous hypertension"),
+        ("Which genes cause lupus nephritis?", "lupus nephritis"),
+        ("Is drug-induced lupus reversible?", "drug-induced lupus"),
+        ("Is Wolff-Parkinson-White syndrome rare?", "Wolff-Parkinson-White"),
+        ("What is diabetes insipidus?", "diabetes insipidus"),
+        ("Where is the insulin receptor?", "insulin receptor"),
+    ],
+)
+def test_a_name_within_a_longer_one_is_not_taken(dictionary: Dictionary, text: str, longer: str) -> None:
+    """The longer name is another disease, and a note says that the graph has none."""
+    read = dictionary.read(text)
+    assert not read.mentions
+    assert any(longer in note for note in read.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Is severe asthma hereditary?", "asthma"),
+        ("How is treatment-resistant hypertension managed?", "hypertension"),
+        ("Does insulin treat asthma attacks?", "insulin"),
+        ("Which clinical trials study asthma?", "asthma"),
+        ("What causes early-onset hypertension?", "hypertension"),
+        ("Who treats advanced Parkinson's disease?", "Parkinson's disease"),
+    ],
+)
+def test_degree_and_course_make_no_other_disease(dictionary: Dictionary, text: str, name: str) -> None:
+    """Severe asthma is asthma."""
+    assert dictionary.find(text)[0].node.name == name

@@ -1,0 +1,77 @@
+"""Other spellings of keywords, and where a text has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from retrieval.lexical.keyword_frequency.index import KeywordIndex, open_keyword_index
+from retrieval.lexical.keyword_frequency.variants import mentions_in, spellings_of
+from retrieval.passages import Passage
+
+WORDS = {
+    "heterochromatin": 400, "heterochomatin": 1, "abduction": 90, "adduction": 1, "typical": 80, "atypical": 1,
+    "protein": 50, "htz": 3, "1": 9, "il": 2, "6": 2,
+}  # fmt: skip
+
+
+class Words:
+    def occurrences(self, term: str) -> int:
+        return WORDS.get(term, 0)
+
+
+def ways(keyword: str, *synonyms: str) -> list[tuple[str, str]]:
+    return [(one.text, one.kind) for one in spellings_of(keyword, Words(), synonyms)[1:]]
+
+
+@pytest.mark.parametrize(
+    ("keyword", "expected"),
+    [
+        ("heterocromatin", [("heterochromatin", "slip"), ("heterochomatin", "slip")]),
+        ("heterochromatin", [("heterochomatin", "slip")]),
+        ("abduction", []),
+        ("typical", []),
+        ("proteins", []),
+        ("zebrafish", []),
+    ],
+)
+def test_spellings_that_the_namespace_has_are_added(keyword: str, expected: list[tuple[str, str]]) -> None:
+    """Slips only of unknown words, or rare beside the right one; never another word or a plural."""
+    assert ways(keyword) == expected
+
+
+def test_synonyms_count_where_the_namespace_has_them() -> None:
+    """Others are left out, and so is the keyword's own name."""
+    assert ways("H2A.Z", "Htz1", "H2AFZ") == [("Htz1", "synonym")]
+    assert ways("IL-6", "il6") == []
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> KeywordIndex:
+    return open_keyword_index(tmp_path / "keywords")
+
+
+@pytest.mark.parametrize(
+    ("text", "keyword", "found"),
+    [
+        ("IL-6, il 6 and IL6; IL-16. IL-60", "IL-6", ["IL-6", "il 6", "IL6"]),
+        ("TNFα or TNF-alpha, not TNFalphaX", "TNF-α", ["TNFα", "TNF-alpha"]),
+        ("anti-inflammatory and antiinflammatory", "anti-inflammatory", ["anti-inflammatory", "antiinflammatory"]),
+        ("CD4+CD25+ cells", "CD25", ["CD25"]),
+        ("knowledge graph. Graph of knowledge; knowledge. graph", "knowledge graph", ["knowledge graph"]),
+        ("Haemoglobin or hemoglobin", "hemoglobin", ["Haemoglobin", "hemoglobin"]),
+        ("genes and a gene's", "gene", []),
+        ("proteins of a protein", "protein", ["proteins", "protein"]),
+    ],
+)
+def test_mentions_are_where_the_index_counts(index: KeywordIndex, text: str, keyword: str, found: list[str]) -> None:
+    """As many, and each with the characters that stand there."""
+    index.add([Passage(passage_id=1, document_id="d", title="", text=text)])
+    index.commit()
+    spellings = spellings_of(keyword, index)
+    counted = index.count_forms([keyword], [[form for one in spellings for form in one.forms]]).counts.sum()
+    mentions = [text[one.start : one.end] for one in mentions_in(text, [spellings])]
+    assert len(mentions) == counted
+    if found:
+        assert mentions == found

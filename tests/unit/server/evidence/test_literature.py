@@ -1,0 +1,149 @@
+"""Records of PubMed become articles of a review, by the calls and under the modes that egress allows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clinfo_bench import ARTICLES, ClinfoBench, article, pubmed
+from ncbi_files import pubmed_set
+from ncbi_server import Answer, Seen
+
+from retrieval.errors import NcbiMalformed, NcbiUnavailable
+from retrieval.types import RawReply, Route
+from server.evidence.literature import EntrezPlace, note_of, read_articles, read_spellings
+from server.methods.base import OptionInvalid
+from server.methods.clinfo.options import parse_options
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Any:
+    return lambda *given: ClinfoBench(tmp_path, *given)
+
+
+async def _place(made: ClinfoBench) -> EntrezPlace:
+    (place,) = made.method._library.literature.open(made.made(), parse_options({}))
+    assert isinstance(place, EntrezPlace)
+    return place
+
+
+def test_a_record_is_its_own_reference() -> None:
+    """Never that of an article in its reference list, which the published program takes."""
+    cited = "<ReferenceList><Reference><Citation>Su JR. Another paper. 2021.</Citation></Reference></ReferenceList>"
+    record = article("101", "Myocarditis after vaccination.", ("", "Text of it."), data=cited)
+    (found,) = read_articles(pubmed_set(record), "here", ["101"]).articles
+    assert found.item["title"] == "Myocarditis after vaccination" and "Su JR" not in str(found.item)
+    assert (found.key, found.url) == ("PMID:101", "https://pubmed.ncbi.nlm.nih.gov/101/")
+
+
+def test_notices_are_flags() -> None:
+    kinds = ("ErratumIn", "ExpressionOfConcernIn", "RetractionIn")
+    notice = "".join(
+        f'<CommentsCorrections RefType="{k}"><RefSource>x</RefSource><PMID>9</PMID></CommentsCorrections>'
+        for k in kinds
+    )
+    record = article(
+        "1", "T.", types=("Preprint",), notices=f"<CommentsCorrectionsList>{notice}</CommentsCorrectionsList>"
+    )
+    (found,) = read_articles(pubmed_set(record), "here", ["1"]).articles
+    assert found.flags == ("retracted", "expression of concern", "erratum", "preprint")
+    own = '<CommentsCorrections RefType="RetractionOf"><RefSource>x</RefSource><PMID>9</PMID></CommentsCorrections>'
+    record = article("2", "T.", notices=f"<CommentsCorrectionsList>{own}</CommentsCorrectionsList>")
+    assert read_articles(pubmed_set(record), "here", ["2"]).articles[0].flags == ()
+
+
+def test_book_chapters_are_read() -> None:
+    chapter = (
+        "<PubmedBookArticle><BookDocument><PMID>20301295</PMID><Book><BookTitle>GeneReviews</BookTitle><PubDate>"
+        "<Year>1993</Year></PubDate></Book><ArticleTitle>Cystic fibrosis</ArticleTitle><Abstract><AbstractText "
+        'Label="DIAGNOSIS">By two variants.</AbstractText></Abstract></BookDocument></PubmedBookArticle>'
+    )
+    (found,) = read_articles(f"<PubmedArticleSet>{chapter}</PubmedArticleSet>", "here", ["20301295"]).articles
+    assert (
+        found.types == ("book chapter",) and found.sections[0].label == "DIAGNOSIS" and found.item["type"] == "chapter"
+    )
+
+
+def test_what_cannot_be_read_is_reported_and_costs_no_other() -> None:
+    body = pubmed_set(ARTICLES["101"], "<PubmedArticle><MedlineCitation/></PubmedArticle>")
+    found = read_articles(body, "here", ["101"])
+    assert [one.pmid for one in found.articles] == ["101"] and len(found.unread) == 1
+    cut = read_articles(body[: body.index("</PubmedArticle>") + 30], "here", ["101"])
+    assert [one.pmid for one in cut.articles] == ["101"] and cut.unread
+    with pytest.raises(NcbiMalformed):
+        read_articles("<html>", "here", ["101"])
+    assert read_articles(pubmed_set(), "here", ["101"]).articles == ()
+
+
+async def test_many_records_take_one_call_for_each_two_hundred(bench: Any) -> None:
+    many = {str(n): article(str(n), f"Title {n}.") for n in range(1, 451)}
+    async with bench(pubmed(many)) as made:
+        found = await (await _place(made)).fetch(list(many))
+        calls = [seen for seen in made.server.seen if seen.path.endswith("efetch.fcgi")]
+    assert len(found.articles) == 450 and sorted(len(seen.params["id"].split(",")) for seen in calls) == [50, 200, 200]
+
+
+def _espell(query: str, corrected: str) -> str:
+    return f"<eSpellResult><Query>{query}</Query><CorrectedQuery>{corrected}</CorrectedQuery><ERROR/></eSpellResult>"
+
+
+def test_spellings_are_told_word_by_word() -> None:
+    words = ["asthmaa", "Children"]
+    assert read_spellings(_espell("asthmaa Children", "asthma children"), words) == {"asthmaa": "asthma"}
+    assert read_spellings(_espell("asthmaa Children", ""), words) == {}
+    assert read_spellings(_espell("asthmaa Children", "asthma"), words) == {}
+    assert read_spellings(_espell("asthmaa Children", "asth]ma children"), words) == {}
+    for body in ("<html>", "<eSearchResult/>", '<!DOCTYPE x [<!ENTITY a "b">]><eSpellResult/>'):
+        with pytest.raises(NcbiMalformed):
+            read_spellings(body, words)
+
+
+async def test_a_place_is_asked_for_spellings_by_espell(bench: Any) -> None:
+    async with bench(lambda seen: Answer(body=_espell("x", "asthma children").encode())) as made:
+        assert await (await _place(made)).spelled(["asthmaa", "children"]) == {"asthmaa": "asthma"}
+        (seen,) = made.server.seen
+    assert seen.path.endswith("/espell.fcgi") and seen.params["term"] == "asthmaa children"
+
+
+async def test_a_batch_that_fails_costs_only_its_articles(bench: Any) -> None:
+    many = {str(n): article(str(n), f"Title {n}.") for n in range(1, 301)}
+    handler = pubmed(many)
+
+    def handle(seen: Seen) -> Answer:
+        return Answer(status=503) if seen.params.get("id", "").startswith("1,") else handler(seen)
+
+    async with bench(handle) as made:
+        found = await (await _place(made)).fetch(list(many))
+        with pytest.raises(NcbiUnavailable):
+            await (await _place(made)).fetch(["1", "2"])
+    assert len(found.articles) == 100 and found.unread == ("NCBI is in trouble (HTTP 503)",)
+
+
+async def test_sources_follow_the_egress_mode(bench: Any) -> None:
+    """With mode off PubMed is refused with the remedy, and the gateway is the default."""
+    async with bench() as made:
+        literature, ask = made.method._library.literature, made.made()
+        assert [place.name for place in literature.open(ask, parse_options({}))] == ["gateway"]
+        assert literature.namespaces(ask, parse_options({})) == ()
+        with pytest.raises(OptionInvalid, match="egress is off for this request") as refused:
+            literature.check(ask, parse_options({"sources": "pubmed"}))
+    assert refused.value.param == "arrowhead.sources"
+
+
+async def test_texts_are_compared_by_the_default_encoder(bench: Any) -> None:
+    async with bench() as made:
+        literature = made.method._library.literature
+        scores = await literature.compare("heparin reversal", ["heparin reversal", "other words"])
+        again = await literature.compare("heparin reversal", ["other words", "heparin reversal"])
+        assert await literature.compare("x", []) == type(scores)()
+    assert scores.encoder == "hashing" and scores.cosines[0] > scores.cosines[1]
+    assert again.cosines == scores.cosines[::-1] and scores.cross == ()
+
+
+def test_queries_that_egress_keeps_are_told() -> None:
+    """An empty gateway alone was searched, and the report does not pretend that PubMed was."""
+    route = Route(mode="local-first", went_to="gateway", withheld=("free_text",), note="term: form")
+    kept = RawReply(200, "application/json", "{}", 2, route=route)
+    assert note_of(kept) == "PubMed was not asked, as egress keeps free_text on this machine"
+    assert note_of(RawReply(200, "application/json", "{}", 2)) == ""

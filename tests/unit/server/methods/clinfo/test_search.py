@@ -1,0 +1,146 @@
+"""Rankings are fused in a stable order, duplicates are one candidate, and failures are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from retrieval.errors import NcbiTimeout
+from server.methods.clinfo.literature import Article, Fetched, Hits, Link, Section
+from server.methods.clinfo.queries import MAX_HITS, Clause, Query
+from server.methods.clinfo.search import Candidate, Searched, SearchRun, fetch, merge, search_place
+
+
+@dataclass
+class FixedPlace:
+    """Find ``hits`` for a term; any other finds nothing."""
+
+    hits: dict[str, Hits] = field(default_factory=dict)
+    articles: Sequence[Article] = ()
+    failure: bool = False
+    name: str = "here"
+    asked: list[str] = field(default_factory=list)
+    spellings: dict[str, str] = field(default_factory=dict)
+
+    async def search(self, term: str, most: int) -> Hits:
+        self.asked.append(term)
+        if self.failure:
+            raise NcbiTimeout("NCBI gave no answer within 1 s")
+        return self.hits.get(term, Hits(0, ()))
+
+    async def count(self, term: str) -> int:
+        return (await self.search(term, 1)).count
+
+    async def spelled(self, words: Sequence[str]) -> dict[str, str]:
+        if self.failure or "unspelled" in words:
+            raise NcbiTimeout("NCBI gave no answer within 1 s")
+        return {word: self.spellings[word] for word in words if word in self.spellings}
+
+    async def linked(self, pmids: Sequence[str], link: Link) -> tuple[str, ...]:
+        return ()
+
+    async def full_texts(self, pmcs: Sequence[str]) -> dict[str, tuple[Section, ...]]:
+        return {}
+
+    async def fetch(self, pmids: Sequence[str]) -> Fetched:
+        if self.failure:
+            raise NcbiTimeout("NCBI gave no answer within 1 s")
+        return Fetched(tuple(one for one in self.articles if one.pmid in pmids))
+
+
+def _run(place: str, *pmids: str, weight: float = 1.0) -> SearchRun:
+    keys = tuple(f"PMID:{pmid}" for pmid in pmids)
+    return SearchRun(place=place, query="q", writer="rules", hits=len(keys), keys=keys, weight=weight)
+
+
+def _article(pmid: str, doi: str = "") -> Article:
+    return Article(key=f"PMID:{pmid}", title=f"T{pmid}", pmid=pmid, sections=(Section("", "x"),), doi=doi)
+
+
+def test_rankings_are_fused_by_reciprocal_ranks() -> None:
+    """An article of two rankings is one candidate and beats one of a single ranking; ties keep the search's order."""
+    searched = Searched((_run("a", "1", "2", "3"), _run("b", "3", "9")), {"PMID:1": 0, "PMID:3": 0})
+    merged = merge(searched, frozenset({"9"}))
+    assert [one.key for one in merged.candidates] == ["PMID:3", "PMID:1", "PMID:2"]
+    assert (merged.num_found, merged.num_duplicates) == (5, 1)
+    assert merged.candidates[0].found_by == {0: 3, 1: 1}
+    assert merge(searched, frozenset({"9"})) == merged
+
+
+def test_a_ranking_by_all_words_weighs_more() -> None:
+    merged = merge(Searched((_run("a", "1"), _run("b", "2", weight=4.0))), frozenset())
+    assert [one.key for one in merged.candidates] == ["PMID:2", "PMID:1"]
+
+
+async def test_a_query_that_finds_nothing_is_repaired() -> None:
+    """First without fields, then without the clause that finds least; the record says what was asked in the end."""
+    query = Query((Clause(("odd name",), linked=True), Clause(("asthma",))), "rules")
+    place = FixedPlace({"asthma": Hits(7, ("1", "2"))})
+    found = await search_place(0, place, query)
+    (run,) = found.runs
+    assert (run.query, run.repaired, run.hits, run.keys) == ("asthma", True, 7, ("PMID:1", "PMID:2"))
+    assert place.asked[0].startswith('("odd name"[mh]') and place.asked[1] == "(odd name) AND asthma"
+
+
+async def test_a_query_is_spelled_as_the_index_does_before_it_is_broadened() -> None:
+    """The record has the query as it was asked, and says which word was searched for as which."""
+    query = Query((Clause(("lasmiditn",)), Clause(("migraine",))), "rules")
+    place = FixedPlace({"lasmiditan AND migraine": Hits(2, ("1",))}, spellings={"lasmiditn": "lasmiditan"})
+    (run,) = (await search_place(0, place, query)).runs
+    assert (run.query, run.repaired, run.keys) == ("lasmiditan AND migraine", True, ("PMID:1",))
+    assert run.note == '"lasmiditn" searched for as "lasmiditan"'
+    assert place.asked == ["lasmiditn AND migraine", "lasmiditan AND migraine"]
+
+
+async def test_words_that_a_search_ignores_are_spelled_as_well() -> None:
+    """A search that finds by its other words alone says so; a correction that finds less than these is not taken."""
+    query = Query((Clause(("lasmiditn", "x")), Clause(("migraine",))), "rules", any_of=1)
+    ignoring = Hits(9, ("9",), missing=("lasmiditn",))
+    hits = {"lasmiditn OR migrain*": ignoring, "lasmiditan OR migrain*": Hits(2, ("1",))}
+    spellings = {"lasmiditn": "lasmiditan"}
+    (run,) = (await search_place(0, FixedPlace(hits, spellings=spellings), query)).runs
+    assert (run.keys, run.repaired) == (("PMID:1",), True)
+    (run,) = (await search_place(0, FixedPlace({"lasmiditn OR migrain*": ignoring}, spellings=spellings), query)).runs
+    assert (run.keys, run.repaired, run.note) == (("PMID:9",), False, "")
+
+
+async def test_without_a_spelling_the_other_repairs_go_on() -> None:
+    """Also where a corrected query finds nothing, or the place does not answer; words of a request stay as they are."""
+    query = Query((Clause(("asthma",)), Clause(("unspelled",))), "rules")
+    (run,) = (await search_place(0, FixedPlace({"asthma": Hits(7, ("1",))}), query)).runs
+    assert (run.query, run.error, run.note) == ("asthma", "", "")
+    query = Query((Clause(("asthma",)), Clause(("zebrafishh",))), "rules")
+    place = FixedPlace({"asthma": Hits(7, ("1",))}, spellings={"zebrafishh": "zebrafish"})
+    (run,) = (await search_place(0, place, query)).runs
+    assert run.query == "asthma" and place.asked[1] == "asthma AND zebrafish"
+    place = FixedPlace(spellings={"asthmaa": "asthma"})
+    (run,) = (await search_place(0, place, Query((), "request", text="asthmaa"))).runs
+    assert place.asked == ["asthmaa"] and not run.repaired
+
+
+async def test_a_query_that_finds_too_much_needs_more_words() -> None:
+    query = Query((Clause(("red blood cell",)),), "rules", any_of=1)
+    many = Hits(MAX_HITS + 1, ("1",))
+    pairs = "(red AND blood) OR (red AND cell) OR (blood AND cell)"
+    place = FixedPlace({"red OR blood OR cell": many, pairs: Hits(5, ("2",))})
+    (run,) = (await search_place(0, place, query)).runs
+    assert (run.query, run.keys) == (pairs, ("PMID:2",))
+    (run,) = (await search_place(0, FixedPlace({"asthma": many}), Query((Clause(("asthma",)),), "rules"))).runs
+    assert run.keys == () and "too broad" in run.note
+
+
+async def test_a_failed_search_and_a_bad_query_are_records() -> None:
+    (run,) = (await search_place(0, FixedPlace(failure=True), Query((Clause(("a b",)),), "rules"))).runs
+    assert run.error == "NcbiTimeout: NCBI gave no answer within 1 s" and run.hits == -1
+    place = FixedPlace()
+    (run,) = (await search_place(0, place, Query((), "request", text="((x"))).runs
+    assert "not closed" in run.error and place.asked == []
+
+
+async def test_records_of_one_doi_are_one_article() -> None:
+    """A preprint and its article under one DOI; what is nowhere is missing, a dead place is an error."""
+    places = [FixedPlace(articles=[_article("1", doi="10.1/x"), _article("2", doi="10.1/x")]), FixedPlace(failure=True)]
+    wanted = [Candidate(f"PMID:{n}", 1.0, {0: n}, 0 if n < 4 else 1) for n in (1, 2, 3, 4)]
+    got = await fetch(places, wanted)
+    assert [one.key for one in got.candidates] == ["PMID:1"] and got.num_same_doi == 1
+    assert got.missing == ("PMID:3", "PMID:4") and got.errors == ("NcbiTimeout: NCBI gave no answer within 1 s",)

@@ -1,0 +1,77 @@
+"""Traces of one database: every server finds them, for a limited time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from server.errors import StateUnavailable
+from server.state.database import Database
+from server.state.traces import PostgresTraceStore, TraceBounds
+from server.trace_file import TraceFile
+from server.traces import TraceHead
+
+if TYPE_CHECKING:
+    from postgres_server import Postgres
+
+BOUNDS = TraceBounds(traces=100, bytes=1_000_000)
+
+
+def head(name: str) -> TraceHead:
+    return TraceHead(name, "m", "a", 1_700_000_000)
+
+
+def written(folder: Path) -> str:
+    return "".join(path.read_text() for path in folder.rglob("*.jsonl"))
+
+
+@pytest.fixture
+def url(postgres: Postgres) -> str:
+    return postgres.new_database()
+
+
+@pytest_asyncio.fixture
+async def databases(url: str) -> AsyncIterator[list[Database]]:
+    databases = [Database(url, timeout_s=2) for _ in range(2)]
+    yield databases
+    for database in databases:
+        await database.close()
+
+
+async def test_another_server_finds_a_trace(databases: list[Database]) -> None:
+    """Also after the first one has ended; a second trace of one id changes nothing."""
+    first, second = (PostgresTraceStore(database, BOUNDS) for database in databases)
+    await first.put(head("t1"), [{"content": "NUL \x00 and β"}])
+    await second.put(head("t1"), [{"content": "another"}])
+    await databases[0].close()
+    text = await second.get("t1", "a")
+    assert text is not None and json.loads(text)["choices"] == [{"content": "NUL \x00 and β"}]
+
+
+async def test_old_traces_are_deleted(databases: list[Database]) -> None:
+    """The age counts from the time of storing."""
+    store = PostgresTraceStore(databases[0], BOUNDS)
+    await store.put(head("old"), [])
+    async with databases[0].pooled() as connection:
+        await connection.execute("UPDATE arrowhead_traces SET stored = stored - interval '8 days'")
+    await store.put(head("new"), [])
+    assert [await store.get(name, "a") is not None for name in ("old", "new")] == [False, True]
+
+
+async def test_an_answer_does_not_fail_with_the_database(
+    databases: list[Database], postgres: Postgres, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The trace is lost there and logged by its id, and still written to the operator's file; reading is an error."""
+    file = TraceFile(tmp_path, 1_000_000)
+    store = PostgresTraceStore(databases[0], BOUNDS, file)
+    with postgres.unreachable(url):
+        await store.put(head("t9"), [{"content": "private"}])
+        with pytest.raises(StateUnavailable):
+            await store.get("t9", "a")
+    assert "trace not stored: id=t9" in caplog.text and "private" not in caplog.text
+    assert "t9" in written(tmp_path)
