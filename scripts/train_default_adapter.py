@@ -19,6 +19,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from models.catalog import SMALL_NAME, load_catalog
+from models.torch_runtime.devices import cpu_has_bfloat16
 from scripts.training.card import loss_curve, write_facts
 from scripts.training.lora import LoraShape, add_adapter, load_adapter, save_adapter, shape_of
 from scripts.training.tasks.bioasq import FILE
@@ -67,6 +68,11 @@ def packaged() -> tuple[Path, str | None]:
     return Path(card.source), card.gguf_sha256
 
 
+def base_dtype(device: str) -> torch.dtype:
+    """Return bfloat16, and float32 for a CPU that only emulates it: a step would take many minutes there."""
+    return torch.float32 if device == "cpu" and not cpu_has_bfloat16() else torch.bfloat16
+
+
 def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     if args.device == "cpu":
@@ -75,7 +81,7 @@ def main(argv: list[str] | None = None) -> None:
     plan = Plan(args.steps, args.seed, args.rate, decay=args.decay,
                 workers=args.workers if args.device == "cpu" else 1)  # fmt: skip
     base, base_sha256 = (args.base, None) if args.base else packaged()
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16).to(args.device)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=base_dtype(args.device)).to(args.device)
     shape = shape_of(args.start) if args.start else LoraShape(args.rank, args.rank)
     add_adapter(model, shape, args.seed)
     model.to(args.device)
