@@ -20,7 +20,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/exports/spreadsheet.py",
         "server/exports/word.py",
     ),
-    "tests/unit/server/methods/shared/test_grounding.py": ("server/methods/shared/outcomes.py",),
     "tests/unit/server/methods/clinfo/test_generated.py": ("server/methods/clinfo/conclusion.py",),
     "tests/unit/server/methods/clinfo/test_judging.py": ("server/methods/clinfo/prompts.py",),
     "tests/unit/server/methods/clinfo/test_method.py": (
@@ -29,7 +28,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/methods/clinfo/review.py",
     ),
     "tests/unit/server/methods/clinfo/test_screening.py": ("server/methods/clinfo/literature.py",),
-    "tests/unit/server/methods/medrag/test_question.py": ("server/methods/shared/marks.py",),
     "tests/unit/retrieval/corpus/search/test_several_encoders.py": ("retrieval/corpus/namespaces/dense.py",),
     "tests/contract/test_encoder_contract.py": ("models/encoders/registry.py",),
     "tests/contract/test_engine_contract.py": (
@@ -284,7 +282,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/methods/weiseeule/report.py",
         "server/methods/weiseeule/summaries.py",
     ),
-    "tests/unit/server/methods/test_registry.py": ("server/methods/base.py",),
+    "tests/unit/server/methods/shared/test_refused_methods.py": ("server/methods/base.py",),
     "tests/unit/server/observability/test_metrics.py": ("server/observability/observer.py",),
     "tests/unit/server/observability/test_tracing.py": ("server/settings/observability.py",),
     "tests/unit/server/settings/test_loading.py": (

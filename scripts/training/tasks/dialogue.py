@@ -22,7 +22,7 @@ from server.methods.medrag.chain_of_thought import PromptInputs
 from server.methods.medrag.options import IMedRagOptions
 from server.methods.medrag.prompts import Prompts
 from server.methods.medrag.question import MARK, read_question
-from server.methods.shared.conversation.rewriting import rewritten
+from server.methods.shared.conversation.method import rewritten
 from server.methods.shared.generation import Generations, PromptFormatter
 
 # What is asked next about a name of the conversation, and the question that stands alone.

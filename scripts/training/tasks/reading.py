@@ -15,7 +15,7 @@ from server.methods.medrag.context import Context, build_context
 from server.methods.medrag.options import IMedRagOptions, MedRagOptions
 from server.methods.medrag.prompts import Prompts
 from server.methods.medrag.question import MARK, read_question
-from server.methods.shared.marks import sanitize
+from server.methods.shared.sentences import sanitize
 
 Way = Literal["reasoned", "direct", "sub"]
 _BUDGET: Final = 1400

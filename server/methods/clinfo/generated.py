@@ -24,10 +24,9 @@ from server.methods.clinfo.queries import MAX_CLAUSES, Clause, Query, clean_name
 from server.methods.clinfo.screening import Screened
 from server.methods.clinfo.statements import is_verbatim, statements_of
 from server.methods.clinfo.verification import sentences_of, verified
-from server.methods.shared.abstentions import says_nothing
 from server.methods.shared.evidence_table import FINDINGS, Finding
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
-from server.methods.shared.outcomes import why_cut
+from server.methods.shared.outcomes import says_nothing, why_cut
 from server.methods.shared.quoted import QuoteTask, Quoting
 
 NO_ANSWER: Final = "The articles do not answer this question."

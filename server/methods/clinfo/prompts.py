@@ -12,8 +12,7 @@ from typing import Final, Literal, get_args
 
 from server.methods.clinfo.literature import Article
 from server.methods.clinfo.statements import addresses_reader
-from server.methods.shared.marks import sanitize
-from server.methods.shared.sentences import split_sentences
+from server.methods.shared.sentences import sanitize, split_sentences
 
 Part = Literal["system", "queries", "relevant", "supported", "contradicts", "table", "synthesis", "rewrite"]
 _PARTS: Final[tuple[Part, ...]] = get_args(Part)

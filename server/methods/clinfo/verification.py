@@ -20,8 +20,7 @@ from server.methods.clinfo.judging import AT_ONCE, Judge
 from server.methods.clinfo.literature import Article
 from server.methods.clinfo.prompts import shown
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
-from server.methods.shared.marks import MARK, numbers_in
-from server.methods.shared.sentences import split_sentences
+from server.methods.shared.sentences import MARK, numbers_in, split_sentences
 
 SUPPORTED: Final = 0.5
 _MOST_SENTENCES: Final = 16

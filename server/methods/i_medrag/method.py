@@ -32,7 +32,7 @@ from models.types import GenerateParams
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.observer import NullObserver, Tracer
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Event, EvidenceRead, Step, TextDelta
+from server.methods.base import AnswerRequest, Event, EvidenceRead, Step, TextDelta, answer_limit
 from server.methods.i_medrag import report
 from server.methods.i_medrag.prompts import PLAN_BEGINS, IteratedPrompts, Lengths, history_text, plan_lengths
 from server.methods.i_medrag.rounds import Bounds, Pair, Rounds, StopReason, plan_grammar
@@ -46,7 +46,7 @@ from server.methods.medrag.prompts import Prompts
 from server.methods.medrag.question import ParsedQuestion, read_question
 from server.methods.medrag.quoted import Quotation
 from server.methods.medrag.report import Closing, abstention, closing_events, retrieved
-from server.methods.shared.generation import Generations, PromptFormatter, answer_limit
+from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis

@@ -18,10 +18,10 @@ from server.methods.i_medrag.rounds import Pair
 from server.methods.medrag.context import Context
 from server.methods.medrag.method import SLACK, read_passages
 from server.methods.medrag.question import MARK
-from server.methods.shared.abstentions import says_nothing
 from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.marks import numbers_in, renumbered
+from server.methods.shared.outcomes import says_nothing
 from server.methods.shared.passages import Gathered, Passages
+from server.methods.shared.sentences import numbers_in, renumbered
 
 # Share of the time limit that is available to rounds; the rest is for the final answer.
 _FOR_ROUNDS = 0.75

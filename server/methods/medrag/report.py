@@ -18,12 +18,10 @@ from server.methods.medrag.choice_support import support_of
 from server.methods.medrag.context import Context, Numbered, passage_record, render, supporting_sentence
 from server.methods.medrag.options import MedRagOptions
 from server.methods.medrag.question import ParsedQuestion
-from server.methods.shared.abstentions import says_nothing
 from server.methods.shared.extractive import Source, named_stems, stems_of
-from server.methods.shared.marks import numbers_in
-from server.methods.shared.outcomes import notice, why_cut
+from server.methods.shared.outcomes import notice, says_nothing, why_cut
 from server.methods.shared.passages import Gathered
-from server.methods.shared.sentences import quoted_line
+from server.methods.shared.sentences import numbers_in, quoted_line
 
 NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3

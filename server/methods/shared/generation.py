@@ -19,17 +19,6 @@ _CLIENT_ASKS: Final = (
 )
 
 
-def answer_limit(requested: int | None, usual: int, most: int, engine: Engine) -> int:
-    """Return the most tokens that a method lets the model write.
-
-    The client's number counts up to ``most``, the server's limit. Without one it is ``usual``, and ``most`` for a model
-    that thinks before it answers.
-    """
-    if requested is not None:
-        return min(requested, most)
-    return most if engine.tokenizer.thinking is not None else min(usual, most)
-
-
 @dataclass(frozen=True, slots=True)
 class GeneratedText:
     """Hold the text of one complete generation; ``finish_reason`` and ``stop_reason`` as in ``Delta``."""
@@ -94,18 +83,6 @@ class Generations:
             computed_tokens=so_far.computed_tokens + prompt - cached + sampled,
             segments=so_far.segments + 1,
         )
-
-
-def add_usage(one: LoopUsage, other: LoopUsage) -> LoopUsage:
-    """Return the sum of the usages of two calls for one answer."""
-    return LoopUsage(
-        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
-        sampled_tokens=one.sampled_tokens + other.sampled_tokens,
-        injected_tokens=one.injected_tokens + other.injected_tokens,
-        cached_tokens=one.cached_tokens + other.cached_tokens,
-        computed_tokens=one.computed_tokens + other.computed_tokens,
-        segments=one.segments + other.segments,
-    )
 
 
 def with_instruction(system: str, client_instruction: str) -> str:

@@ -25,8 +25,8 @@ from server.methods.base import (
     Step,
     TextDelta,
     TranscriptDelta,
+    add_usage,
 )
-from server.methods.shared.generation import add_usage
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 from server.methods.shared.outcomes import notice
 from server.methods.shared.rewriting import FirstAnswer, Rewriter

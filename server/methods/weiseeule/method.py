@@ -25,7 +25,7 @@ from models.errors import ArrowheadError
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import RetrievalError
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Done, Event, EvidenceRead, OptionInvalid, Step
+from server.methods.base import AnswerRequest, Done, Event, EvidenceRead, OptionInvalid, Step, answer_limit
 from server.methods.medrag import report as medrag_report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
 from server.methods.medrag.context import Context, evidence_of
@@ -35,7 +35,7 @@ from server.methods.medrag.options import MedRagOptions
 from server.methods.medrag.question import ParsedQuestion
 from server.methods.medrag.quoted import Quotation
 from server.methods.medrag.report import Closing
-from server.methods.shared.generation import Generations, PromptFormatter, answer_limit
+from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis, unable

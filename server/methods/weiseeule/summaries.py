@@ -18,9 +18,8 @@ from retrieval.corpus.search.ranking import RankedPassage
 from server.methods.medrag.chain_of_thought import Chains
 from server.methods.medrag.context import distinct, supporting_sentence
 from server.methods.medrag.method import SLACK, read_passages
-from server.methods.shared.marks import MARK, numbers_in
 from server.methods.shared.quoted import QuoteTask, Quoting
-from server.methods.shared.sentences import plain_marks, split_sentences
+from server.methods.shared.sentences import MARK, numbers_in, plain_marks, split_sentences
 from server.methods.weiseeule.prompts import Prompts
 
 _MAX_TOKENS: Final = 400
