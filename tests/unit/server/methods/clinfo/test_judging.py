@@ -10,9 +10,8 @@ from models.catalog import ModelCard
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
 from models.types import Delta, GenerateParams, TokenLogprob
-from server.methods.clinfo.judging import Judge
+from server.methods.clinfo.judging import Judge, Prompts, shown
 from server.methods.clinfo.literature import Article, Section
-from server.methods.clinfo.prompts import Prompts, shown
 from server.methods.shared.generation import Generations, PromptFormatter
 
 CARD = ModelCard(name="scripted", source="scripted", prompt_form="base")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from server.methods.clinfo.judging import fault_of, sentences_of
 from server.methods.clinfo.literature import Article, Section
-from server.methods.clinfo.verification import fault_of, sentences_of
 
 ARTICLES = {
     1: Article(
