@@ -1,4 +1,4 @@
-"""Define the input of a method and the events that it yields.
+"""Define the input of a method and the events that it yields, with the token ids, limits and usage that methods share.
 
 Knows nothing of HTTP, OpenAI's formats or how an answer is rendered.
 """
