@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from server.methods.medrag.choice_support import BAR, support_of
+from server.methods.medrag.report import CHOICE_BAR, support_of
 from server.methods.shared.extractive import Source
 
 _BARS: Final = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6)
@@ -69,7 +69,7 @@ def _table(scores: dict[str, list[float]]) -> str:
     for bar in _BARS:
         shares = (sum(score >= bar for score in found) / max(1, len(found)) for found in scores.values())
         lines.append(
-            f"| {bar:.2f}{' (used)' if bar == BAR else ''} | {' | '.join(f'{share:.3f}' for share in shares)} |"
+            f"| {bar:.2f}{' (used)' if bar == CHOICE_BAR else ''} | {' | '.join(f'{share:.3f}' for share in shares)} |"
         )
     return "\n".join(lines)
 

@@ -30,8 +30,8 @@ from scripts.training.tasks.graph_tasks import GraphTasks
 from scripts.training.tasks.reading import Asked, ReadingTasks, Source, numbers_of
 from scripts.training.tasks.samples import Sample, Writer
 from server.methods.kg_rag.prompts import NONE_OF_THESE, UNKNOWN
-from server.methods.medrag.question import MARK
-from server.methods.shared.marks import numbers_in
+from server.methods.medrag.request import MARK
+from server.methods.shared.sentences import numbers_in
 
 SEED: Final = "held out"
 CLOSED: Final = ("true_false", "multiple_choice")

@@ -40,8 +40,7 @@ from server.evidence.keywords import AllowedLibrary, KeywordService
 from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest
 from server.methods.weiseeule.library import AskedKeyword, KeywordSearch, Matching, TextSearch, WeiseRetriever
-from server.methods.weiseeule.options import WeiseOptions
-from server.methods.weiseeule.question import read_question
+from server.methods.weiseeule.request import WeiseOptions, read_question
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.retrieval import build_retrieval
 

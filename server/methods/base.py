@@ -1,4 +1,4 @@
-"""Define the input of a method and the events that it yields.
+"""Define the input of a method and the events that it yields, with the token ids, limits and usage that methods share.
 
 Knows nothing of HTTP, OpenAI's formats or how an answer is rendered.
 """
@@ -338,6 +338,17 @@ def ids_of(ask: AnswerRequest, engine: Engine, card: ModelCard) -> list[int]:
     return plain_ids(engine, "\n\n".join([*earlier, f"Question: {ask.messages[last].content.strip()}\nAnswer:"]))
 
 
+def answer_limit(requested: int | None, usual: int, most: int, engine: Engine) -> int:
+    """Return the most tokens that a method lets the model write.
+
+    The client's number counts up to ``most``, the server's limit. Without one it is ``usual``, and ``most`` for a model
+    that thinks before it answers.
+    """
+    if requested is not None:
+        return min(requested, most)
+    return most if engine.tokenizer.thinking is not None else min(usual, most)
+
+
 def answer_logprobs(delta: Delta) -> tuple[TokenLogprob, ...] | None:
     """Return the log-probabilities of the delta's tokens, those of its thinking left out."""
     return None if delta.logprobs is None else delta.logprobs[delta.num_reasoning_tokens :]
@@ -352,4 +363,16 @@ def usage_of(prompt_tokens: int, sampled: int, last: Delta) -> LoopUsage:
         cached_tokens=cached,
         computed_tokens=prompt_tokens - cached + sampled,
         segments=1,
+    )
+
+
+def add_usage(one: LoopUsage, other: LoopUsage) -> LoopUsage:
+    """Return the sum of the usages of two calls for one answer."""
+    return LoopUsage(
+        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
+        sampled_tokens=one.sampled_tokens + other.sampled_tokens,
+        injected_tokens=one.injected_tokens + other.injected_tokens,
+        cached_tokens=one.cached_tokens + other.cached_tokens,
+        computed_tokens=one.computed_tokens + other.computed_tokens,
+        segments=one.segments + other.segments,
     )

@@ -33,10 +33,10 @@ from server.methods.genegpt.method import GeneGpt
 from server.methods.i_medrag.method import IMedRag
 from server.methods.kg_rag.method import KgRag
 from server.methods.medrag.method import MedRag
-from server.methods.registry import for_model
 from server.methods.shared.conversation.method import ConversationMethod
+from server.methods.shared.generation import GrammarRewriter
 from server.methods.shared.grounding import GroundedMethod
-from server.methods.shared.rewriting import GrammarRewriter
+from server.methods.shared.synthesis import for_model
 from server.methods.weiseeule.method import WeiseEule
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
 from server.observability.setup import Observability, build_observability

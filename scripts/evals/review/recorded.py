@@ -12,7 +12,7 @@ from models.encoders.base import TokenEncoder
 from scripts.evals.review.bertscore import BertScore, bert_score
 from scripts.evals.review.data import Row
 from scripts.evals.review.metrics import precision, recall
-from server.methods.clinfo.verification import sentences_of
+from server.methods.clinfo.judging import sentences_of
 
 # As in the released file; the paper's Table 3 has them as RS, SD and US.
 REGIMES: Final[Mapping[str, str]] = {"restricted_search": "RS", "source_dropped": "SD", "unrestricted": "US"}

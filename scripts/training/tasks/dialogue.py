@@ -16,13 +16,10 @@ from scripts.training.tasks.names import Names
 from scripts.training.tasks.samples import NO_PASSAGE, Sample, Text, Writer
 from scripts.training.tasks.statement_tasks import filled, random_slots
 from server.methods.base import Message
-from server.methods.i_medrag.prompts import IteratedPrompts, history_text
-from server.methods.i_medrag.rounds import Bounds, Pair, Rounds
-from server.methods.medrag.chain_of_thought import PromptInputs
-from server.methods.medrag.options import IMedRagOptions
-from server.methods.medrag.prompts import Prompts
-from server.methods.medrag.question import MARK, read_question
-from server.methods.shared.conversation.rewriting import rewritten
+from server.methods.i_medrag.rounds import Bounds, IteratedPrompts, Pair, Rounds, history_text
+from server.methods.medrag.chain_of_thought import PromptInputs, Prompts
+from server.methods.medrag.request import MARK, IMedRagOptions, read_question
+from server.methods.shared.conversation.method import rewritten
 from server.methods.shared.generation import Generations, PromptFormatter
 
 # What is asked next about a name of the conversation, and the question that stands alone.

@@ -10,12 +10,11 @@ from typing import Final, Literal
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.passages import Document, Hit, Passage, passage_id
 from scripts.training.tasks.samples import NO_PASSAGE, Sample, Text, Writer
-from server.methods.i_medrag.prompts import IteratedPrompts
+from server.methods.i_medrag.rounds import IteratedPrompts
+from server.methods.medrag.chain_of_thought import Prompts
 from server.methods.medrag.context import Context, build_context
-from server.methods.medrag.options import IMedRagOptions, MedRagOptions
-from server.methods.medrag.prompts import Prompts
-from server.methods.medrag.question import MARK, read_question
-from server.methods.shared.marks import sanitize
+from server.methods.medrag.request import MARK, IMedRagOptions, MedRagOptions, read_question
+from server.methods.shared.sentences import sanitize
 
 Way = Literal["reasoned", "direct", "sub"]
 _BUDGET: Final = 1400

@@ -16,18 +16,14 @@ from typing import Any, Final
 
 from models.errors import ArrowheadError
 from models.types import GenerateParams, Grammar
-from server.methods.clinfo.conclusion import Claim, Conclusion
-from server.methods.clinfo.judging import AT_ONCE, Judge
+from server.methods.clinfo.judging import AT_ONCE, Judge, sentences_of, shown, verified
 from server.methods.clinfo.literature import Article
-from server.methods.clinfo.prompts import shown
 from server.methods.clinfo.queries import MAX_CLAUSES, Clause, Query, clean_name, plain_words
 from server.methods.clinfo.screening import Screened
-from server.methods.clinfo.statements import is_verbatim, statements_of
-from server.methods.clinfo.verification import sentences_of, verified
-from server.methods.shared.abstentions import says_nothing
+from server.methods.clinfo.statements import Claim, Conclusion, is_verbatim, statements_of
 from server.methods.shared.evidence_table import FINDINGS, Finding
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
-from server.methods.shared.outcomes import why_cut
+from server.methods.shared.outcomes import says_nothing, why_cut
 from server.methods.shared.quoted import QuoteTask, Quoting
 
 NO_ANSWER: Final = "The articles do not answer this question."

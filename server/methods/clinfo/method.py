@@ -22,13 +22,12 @@ from typing import Final
 
 from models.types import GenerateParams
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Event, OptionInvalid
+from server.methods.base import AnswerRequest, Event, OptionInvalid, answer_limit
 from server.methods.clinfo.generated import Reader
-from server.methods.clinfo.judging import Judge
+from server.methods.clinfo.judging import Judge, Prompts
 from server.methods.clinfo.options import parse_options
-from server.methods.clinfo.prompts import Prompts
 from server.methods.clinfo.review import Library, Review
-from server.methods.shared.generation import Generations, PromptFormatter, answer_limit
+from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import PassageQuery
 from server.methods.shared.synthesis import choose_synthesis
 

@@ -17,12 +17,11 @@ from server.methods.base import (
     TextDelta,
     TranscriptDelta,
 )
-from server.methods.clinfo.conclusion import Conclusion
 from server.methods.clinfo.literature import LEVELS, Article, Citations, Level
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.clinfo.screening import REASONS, Screened
 from server.methods.clinfo.search import SearchRun
-from server.methods.clinfo.statements import design_of, population_of, risk_of_bias_of, sample_size_of
+from server.methods.clinfo.statements import Conclusion, design_of, population_of, risk_of_bias_of, sample_size_of
 from server.methods.shared.call_lines import HEADING
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Query, Review, Sentence
 from server.methods.shared.outcomes import notice

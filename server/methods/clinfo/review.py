@@ -21,8 +21,6 @@ from server.methods.base import (
     TextDelta,
     TranscriptDelta,
 )
-from server.methods.clinfo.conclusion import Conclusion
-from server.methods.clinfo.extractive import extract
 from server.methods.clinfo.generated import Reader
 from server.methods.clinfo.literature import Article, Citations, Literature, Place
 from server.methods.clinfo.options import ClinfoOptions
@@ -62,6 +60,7 @@ from server.methods.clinfo.search import (
     search_place,
     with_full_texts,
 )
+from server.methods.clinfo.statements import Conclusion, extract
 from server.methods.shared.choices import asks_yes_or_no, one_line
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageSource, SentenceScores

@@ -1,4 +1,7 @@
-"""Say what an article states: which sentences can be quoted as evidence, and the cells of its row of the table. Pure.
+"""Say what articles state: their sentences that are evidence, the cells of their rows, and a conclusion of claims.
+
+A conclusion is what the synthesis of a review ends in, whichever way it is made; ``extract`` makes it without a model,
+of verbatim sentences chosen by their calibrated scores.
 
 Left out of the quotes are aims and methods ("We aimed to determine whether …"), which repeat a question without
 answering it, and text that addresses whoever reads it, as an abstract that was written to steer a model does. In the
@@ -8,15 +11,20 @@ record's publication types tell has that type as its quote.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
 
-from server.methods.clinfo.literature import Article
+from server.methods.base import AnswerOutcome
+from server.methods.clinfo.literature import Article, Literature
+from server.methods.clinfo.screening import Screened
 from server.methods.shared.evidence_table import Finding
-from server.methods.shared.extractive import Source
-from server.methods.shared.sentences import Sentence, split_sentences
+from server.methods.shared.extractive import ScoredSentence, Source, candidates_of, chosen, scored
+from server.methods.shared.passages import SentenceScores
+from server.methods.shared.sentences import Sentence, plain_marks, split_sentences
 
 _LONGEST: Final = 20_000
 _NO_RESULT: Final = re.compile(
@@ -111,6 +119,15 @@ _TYPES: Final = (
     *("clinical trial, phase ii", "clinical trial, phase i", "clinical trial, phase iv", "clinical trial"),
     *("observational study", "multicenter study", "comparative study", "case reports", "review", "book chapter"),
 )
+
+NO_SENTENCE: Final = "No sentence of the articles that were found answers this question."
+# Lower than where passages are not screened first (``shared.extractive``), as screened articles have fewer sentences
+# that only sound like an answer; fitted with the constants of ``screening`` (docs/clinfo.md).
+BAR: Final = 0.5
+# Sentences of two articles that share so many of their words speak of the same thing.
+_SAME_THING: Final = 0.5
+_MAX_DISAGREEMENTS: Final = 2
+_Origins = Sequence[tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,3 +248,129 @@ def _sentences(article: Article) -> Iterator[tuple[str, Sentence]]:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Hold one sentence of a review without marks, and the keys of the articles that it cites.
+
+    ``is_quote``: it is a verbatim sentence of the one article, from ``section``. ``score`` is from 0 to 1.
+    """
+
+    text: str
+    keys: tuple[str, ...]
+    is_quote: bool = True
+    section: str = ""
+    score: float = 0.0
+
+    def shown(self, numbers: Mapping[str, int]) -> str:
+        """Return the sentence with its marks; ``numbers`` are those of the articles."""
+        mark = f"[{', '.join(map(str, sorted(numbers[key] for key in self.keys)))}]"
+        if self.is_quote:
+            return f"“{plain_marks(self.text)}” {mark}"
+        body, end = (self.text[:-1], self.text[-1]) if self.text[-1:] in ".!?" else (self.text, ".")
+        return f"{body} {mark}{end}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """Hold the claims of a review, the TL;DR first; none where the articles do not answer.
+
+    ``results`` is the best sentence of an article and ``cells`` further cells of its row, by key. ``disagreeing`` are
+    the keys of articles that speak of the same thing, one of which denies it; ``struck`` counts sentences that were
+    left out because the articles do not support them, ``rewritten`` those that were written again. ``lack`` is why
+    there is no claim, ``limit`` the sentence on a limit that ended the text. ``step`` reports the stage.
+    """
+
+    claims: tuple[Claim, ...] = ()
+    results: Mapping[str, Finding] = field(default_factory=dict)
+    cells: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
+    disagreeing: tuple[tuple[str, str], ...] = ()
+    struck: tuple[str, ...] = ()
+    rewritten: int = 0
+    lack: str = ""
+    limit: str = ""
+    outcome: AnswerOutcome = "answered"
+    step: str = ""
+    written: str = ""
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Return the number of each cited article by key, in the order of citation."""
+        keys = [key for claim in self.claims for key in claim.keys]
+        keys += [key for pair in self.disagreeing for key in pair]
+        return {key: number for number, key in enumerate(dict.fromkeys(keys), 1)}
+
+    @property
+    def text(self) -> str:
+        """Return the answer as it is shown: the TL;DR, then quotes one a line, or a paragraph."""
+        numbers = self.numbers
+        shown = [claim.shown(numbers) for claim in self.claims]
+        separator = "\n" if self.claims[0].is_quote else " "
+        return "\n\n".join(filter(None, (f"TL;DR: {shown[0]}", separator.join(shown[1:]))))
+
+    @property
+    def plain(self) -> str:
+        """Return the claims without marks."""
+        return " ".join(plain_marks(claim.text) for claim in self.claims)
+
+
+async def extract(question: str, kept: Sequence[Screened], literature: Literature, most: int) -> Conclusion:
+    """Choose at most ``most`` sentences above ``BAR``, those of the best articles first; articles come best first."""
+    articles = [one.article for one in kept]
+    text = readable(articles)
+    candidates = await asyncio.to_thread(candidates_of, question, text.sources, with_titles=True)
+    lines = [one.sentence.line for one in candidates.sentences]
+    scores = await literature.compare(question, lines) if lines else SentenceScores()
+    ranked = scored(candidates.sentences, scores)
+    usable = [one for one in ranked if is_verbatim(one.line, articles[text.origins[one.candidate.source][0]])]
+    by_article = sorted(usable, key=lambda one: (text.origins[one.candidate.source][0], -one.score))
+    picked = chosen(by_article, most, BAR)
+    pairs = _disagreeing(picked, [one for one in usable if one.score >= BAR], text.origins)
+    key = partial(_key, articles=articles, origins=text.origins)
+    denied = [other for _, other in pairs if other not in picked]
+    best = max((one.score for one in usable), default=0.0)
+    return Conclusion(
+        claims=tuple(_claim(one, articles, text.origins) for one in [*picked, *denied]),
+        results=_results(usable, articles, text.origins),
+        disagreeing=tuple((key(one), key(other)) for one, other in pairs),
+        lack="" if picked else NO_SENTENCE,
+        outcome="answered" if picked else "abstained",
+        step=f"{candidates.num_found} sentences, best score {best:.2f}, {BAR:.2f} is needed; {len(picked)} quoted",
+        record={"bar": BAR, "best": round(best, 4), "num_sentences": candidates.num_found},
+    )
+
+
+def _key(one: ScoredSentence, articles: Sequence[Article], origins: _Origins) -> str:
+    return articles[origins[one.candidate.source][0]].key
+
+
+def _claim(one: ScoredSentence, articles: Sequence[Article], origins: _Origins) -> Claim:
+    section = origins[one.candidate.source][1]
+    return Claim(one.line, (_key(one, articles, origins),), section=section, score=one.score)
+
+
+def _results(usable: Sequence[ScoredSentence], articles: Sequence[Article], origins: _Origins) -> dict[str, Finding]:
+    """Return the best sentence of each article."""
+    results: dict[str, Finding] = {}
+    for one in usable:
+        section = origins[one.candidate.source][1]
+        results.setdefault(_key(one, articles, origins), Finding(one.line, one.line, section))
+    return results
+
+
+def _disagreeing(
+    picked: Sequence[ScoredSentence], above: Sequence[ScoredSentence], origins: _Origins
+) -> list[tuple[ScoredSentence, ScoredSentence]]:
+    """Return the chosen sentences with those of other articles that deny the same thing, or the reverse."""
+    pairs: list[tuple[ScoredSentence, ScoredSentence]] = []
+    for one in picked:
+        for other in above:
+            first, second = one.candidate.stems, other.candidate.stems
+            is_same = len(first & second) > _SAME_THING * min(len(first), len(second))
+            apart = origins[one.candidate.source][0] != origins[other.candidate.source][0]
+            if apart and is_same and is_negated(one.line) != is_negated(other.line):
+                pairs.append((one, other))
+                break
+    return pairs[:_MAX_DISAGREEMENTS]

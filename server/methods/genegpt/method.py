@@ -38,14 +38,13 @@ from server.methods.base import (
     Step,
     TextDelta,
     TranscriptDelta,
+    answer_limit,
     plain_ids,
     uses_chat_template,
 )
-from server.methods.genegpt.phrasing import Asked, as_trained
-from server.methods.genegpt.prompt import COT_TRIGGER, MASKS, Prompt, one_line, resolve_mask
+from server.methods.genegpt.prompt import COT_TRIGGER, MASKS, Asked, Prompt, as_trained, one_line, resolve_mask
 from server.methods.genegpt.report import Ledger
 from server.methods.shared.call_lines import call_line, summary
-from server.methods.shared.generation import answer_limit
 from server.types import EGRESS_MODES, EgressMode
 
 MARK = "Answer:"

@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from models.engines.base import Engine
@@ -32,21 +32,40 @@ from models.types import GenerateParams
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.observer import NullObserver, Tracer
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Event, EvidenceRead, Step, TextDelta
-from server.methods.i_medrag import report
-from server.methods.i_medrag.prompts import PLAN_BEGINS, IteratedPrompts, Lengths, history_text, plan_lengths
-from server.methods.i_medrag.rounds import Bounds, Pair, Rounds, StopReason, plan_grammar
-from server.methods.i_medrag.sub_answers import Budget, CitedPassages, SubAnswer, SubAnswers
-from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
+from server.methods.base import AnswerRequest, Event, EvidenceRead, Step, TextDelta, answer_limit
+from server.methods.i_medrag.rounds import (
+    PLAN_BEGINS,
+    Bounds,
+    IteratedPrompts,
+    Lengths,
+    Pair,
+    Rounds,
+    StopReason,
+    answer_step,
+    history_text,
+    lack_of,
+    outcome_of_lack,
+    plan_grammar,
+    plan_lengths,
+    plan_record,
+    plan_step,
+    stop_step,
+)
+from server.methods.i_medrag.sub_answers import Budget, CitedPassages, SubAnswer, SubAnswers, search_step, sub_record
+from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import evidence_of
-from server.methods.medrag.extractive import Extraction
 from server.methods.medrag.method import ANSWER_TOKENS, SLACK, params_of, refuse_logprobs
-from server.methods.medrag.options import IMedRagOptions, parse_iterated, refuse_unread
-from server.methods.medrag.prompts import Prompts
-from server.methods.medrag.question import ParsedQuestion, read_question
-from server.methods.medrag.quoted import Quotation
 from server.methods.medrag.report import Closing, abstention, closing_events, retrieved
-from server.methods.shared.generation import Generations, PromptFormatter, answer_limit
+from server.methods.medrag.request import (
+    MAX_QUERIES,
+    IMedRagOptions,
+    ParsedQuestion,
+    parse_iterated,
+    read_question,
+    refuse_unread,
+)
+from server.methods.medrag.verbatim import Extraction, Quotation
+from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
@@ -92,7 +111,7 @@ class IMedRag:
         question = read_question(ask.question, options)
         if self._synthesis(options) == "extractive":
             extraction = Extraction(self.name, question, options, self._passages.open(ask))
-            answering = extraction.events(report.queries_without_model(question))
+            answering = extraction.events(_queries_without_model(question))
         else:
             answering = self._run(ask, question, options).events()
         async with aclosing(answering) as events:
@@ -146,7 +165,7 @@ class _Run:
         self.rounds = Rounds(bounds, self.question.stem)
         self.lengths = plan_lengths(self._engine, options, self.params.max_tokens)
         self.budget = Budget(self.generations, options.max_tokens_total, options.max_seconds)
-        self.details = report.details_of(self.question, options) | {"synthesis": self.synthesis}
+        self.details = _details_of(self.question, options) | {"synthesis": self.synthesis}
 
     @property
     def _engine(self) -> Engine:
@@ -157,7 +176,7 @@ class _Run:
             async with aclosing(self._rounds()) as steps:
                 async for step in steps:
                     yield step
-            yield Step(report.stops(self.reason, self.rounds))
+            yield Step(stop_step(self.reason, self.rounds))
         async with aclosing(self._final()) as events:
             async for event in events:
                 yield event
@@ -185,7 +204,7 @@ class _Run:
         if self.reason:
             return
         number, plan = self.rounds.number, self.rounds.plans[-1]
-        yield Step(report.asks(number, plan))
+        yield Step(plan_step(number, plan))
         asking = SubAnswers(
             self.generations, self.layout, self.prompts, self.lengths, self.passages, self.budget, self.params
         )
@@ -196,7 +215,7 @@ class _Run:
             for sub in subs:
                 yield self._step_of(sub)
         else:
-            yield Step(report.finds(number, gathered))
+            yield Step(search_step(number, gathered))
             yield retrieved(plan.queries, [found for hits in gathered.lists for found in hits])
             self.details |= {"namespaces": list(gathered.namespaces), "retriever": gathered.retriever}
             self.details |= {"rankers": list(gathered.rankers), "missing_rankers": list(gathered.missing)}
@@ -225,25 +244,25 @@ class _Run:
             return "time"
         self.rounds = self.rounds.planned(written.text)
         plan = self.rounds.plans[-1]
-        self.details["rounds"].append(report.plan_record(self.rounds.number, plan, written.text, len(prompt)))
+        self.details["rounds"].append(plan_record(self.rounds.number, plan, written.text, len(prompt)))
         return self.rounds.stop
 
     def _step_of(self, sub: SubAnswer) -> Step:
         if sub.pair.status == "answered":
             self.best_passages.append(sub.context.passages[sub.context.best_first[0] - 1])
-        self.details["rounds"][-1]["answers"].append(report.sub_record(sub))
-        return Step(report.answers(sub.pair))
+        self.details["rounds"][-1]["answers"].append(sub_record(sub))
+        return Step(answer_step(sub.pair))
 
     async def _final(self) -> AsyncGenerator[Event, None]:
         inputs = self.prompts.final(self._history(self.params.max_tokens))
-        lack = report.lack(self.passages.names, self.rounds, self.reason)
+        lack = lack_of(self.passages.names, self.rounds, self.reason)
         # Reasoning counts twice: when it is generated, and in the prompt of the answer.
         room = (self.budget.tokens_left - self._two_prompts(inputs)) // 2
         self.details |= {"stop_reason": self.reason, "unknown_sub_citations": self.library.unknown}
         if (lack and self.options.without_passages == "abstain") or room < _LEAST_ANSWER:
             self.details["calls"] = self.generations.num_started
             reason = lack or "No tokens are left for an answer."
-            outcome = report.outcome_of_lack(self.passages.names, self.rounds, self.reason) if lack else "cut"
+            outcome = outcome_of_lack(self.passages.names, self.rounds, self.reason) if lack else "cut"
             for final_event in abstention(reason, self.details, self.generations.usage, outcome):
                 yield final_event
             return
@@ -335,3 +354,24 @@ class _Run:
         growth = self.options.queries * (self.lengths.sub + self.lengths.sizes.query)
         inputs = self.prompts.final(self._history(self.params.max_tokens))
         return self._two_prompts(inputs) + 2 * growth + 2 * self.params.max_tokens
+
+
+def _queries_without_model(question: ParsedQuestion) -> list[str]:
+    """Return the queries of an extractive answer: the question, and with each of the first choices.
+
+    Follow-up questions are written by a model.
+    """
+    return [question.stem, *(f"{question.stem} {choice}" for choice in question.choices[:MAX_QUERIES])]
+
+
+def _details_of(question: ParsedQuestion, options: IMedRagOptions) -> dict[str, Any]:
+    return {
+        "method": "i-medrag",
+        "synthesis": "generated",
+        "options": asdict(options),
+        "form": question.form,
+        "choices": list(question.choices),
+        "namespaces": [],
+        "retriever": "",
+        "rounds": [],
+    }

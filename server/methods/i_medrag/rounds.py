@@ -1,19 +1,25 @@
-"""Run the rounds of i-MedRAG as a state machine: from generated text to queries, and when to stop. Pure.
+"""Run the rounds of i-MedRAG as a state machine: their prompts, the queries read from generated text, when to stop.
 
-Generated text is evaluated, searched for or shown as an answer only if it parses in the requested form. Text that does
-not parse costs a round its queries, never the run.
+Pure. The prompt of each round extends the history of the previous one, so that an engine's prefix cache covers all
+before it. Generated text is evaluated, searched for or shown as an answer only if it parses in the requested form. Text
+that does not parse costs a round its queries, never the run.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from models.engines.base import Engine
 from models.types import Grammar
 from retrieval.formats.characters import whole_characters
+from server.methods.base import AnswerOutcome
+from server.methods.medrag.chain_of_thought import PromptInputs, Prompts
+from server.methods.medrag.request import IMedRagOptions, ParsedQuestion
 from server.methods.shared.choices import one_line
 
 # ``not_told``: passages were read, and none of them answers.
@@ -28,6 +34,33 @@ _STRING: Final = re.compile(r'\s*,?\s*("(?:[^"\\\x00-\x1f]|\\.)*")')
 # costs an engine 58 ms per token, a repeated character class 0.04 ms.
 _CHARACTER: Final = r'[^"\\\x00-\x1f]'
 _WORDS: Final = re.compile(r"\w+")
+# Of a query or an answer in a step, in characters.
+_MAX_SHOWN: Final = 240
+_WHY: Final[dict[StopReason, str]] = {
+    "rounds": "all rounds are done",
+    "enough": "the model has enough",
+    "repeated": "the model has nothing new to ask",
+    "stable": "two rounds of answers did not change the choice",
+    "malformed": "no query could be read from what the model wrote",
+    "time": "the time for asking is used up",
+    "tokens": "no tokens are left for another round",
+}
+NO_PASSAGE: Final = "no passage was found"
+# Prefix of a base model's plan.
+PLAN_BEGINS: Final = "JSON:\n"
+_ASK_TOKENS: Final = 768
+# In characters. Compiling their bounds costs seconds with a vocabulary of 130,000 tokens, so they are few and constant.
+# The analysis only serves the queries after it, and each of its tokens adds latency in every round.
+_ANALYSIS: Final = 240
+_QUERY: Final = 160
+_SUB_TOKENS: Final = 256
+_LEAST_SUB: Final = 48
+_NO_ANSWER: Final = {
+    "nothing_found": "no passage was found",
+    "not_told": "the passages do not say",
+    "failed": "no answer: it failed",
+    "cut_off": "no answer",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,3 +263,139 @@ def _cut_off(written: str) -> tuple[str, ...]:
         except ValueError:
             break
     return tuple(queries)
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Hold the length limits of a plan of queries, a sub-answer and the answer.
+
+    All are in tokens, except ``sizes``, which limits the parts of a plan in characters.
+    """
+
+    ask: int
+    sub: int
+    answer: int
+    sizes: Sizes
+
+
+def plan_lengths(engine: Engine, options: IMedRagOptions, answer: int) -> Lengths:
+    """Derive the lengths from the model's context length: a short one gets short plans and sub-answers.
+
+    The lengths are the same for all requests to an engine with the same options, so that grammars are compiled once.
+    """
+    length = engine.max_model_len
+    sample = "A patient with chest pain and dyspnoea is given aspirin and heparin."
+    chars_per_token = len(sample) / max(1, len(engine.tokenizer.encode(sample)))
+    ask = min(_ASK_TOKENS, length // 6)
+    sub = max(_LEAST_SUB, min(_SUB_TOKENS, length // (3 * options.rounds * options.queries)))
+    chars = int(ask * chars_per_token)
+    query = max(24, min(_QUERY, int(0.35 * chars / options.queries)))
+    sizes = Sizes(analysis=max(40, min(_ANALYSIS, int(0.4 * chars))), query=query)
+    return Lengths(ask, min(sub, length // 4), answer, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class IteratedPrompts:
+    """Build the prompts of one question."""
+
+    prompts: Prompts
+    question: ParsedQuestion
+    options: IMedRagOptions
+
+    def ask(self, rounds: Rounds, history: str) -> PromptInputs:
+        how = self.prompts.parts["iterated_ask"].replace("{queries}", str(self.options.queries))
+        return self._inputs(history, how.replace("{form}", plan_form(rounds)))
+
+    def final(self, history: str) -> PromptInputs:
+        return self._inputs(history, self.prompts.how(self.question, self.options.reasoning))
+
+    def sub(self, query: str, context: str) -> PromptInputs:
+        """Return the prompt of a sub-answer, passages first: the queries of a round often share them."""
+        how = self.prompts.parts["iterated_sub"]
+        return PromptInputs(self.prompts.parts["system"], f"Passages:\n{context}\n\nQuestion: {query}\n\n{how}")
+
+    def _inputs(self, history: str, how: str) -> PromptInputs:
+        return PromptInputs(self.prompts.parts["iterated_system"], f"{self.question.text}{history}\n\n{how}")
+
+
+def history_text(pairs: Sequence[Pair], count: Callable[[str], int], room: int) -> tuple[str, int]:
+    """Return the pairs as prompt text of at most ``room`` tokens, and the number of oldest pairs left out."""
+    entries = [_entry(number, pair) for number, pair in enumerate(pairs, 1)]
+    num_entries, used = 0, 0
+    for entry in reversed(entries):
+        cost = count(entry)
+        if used + cost > room:
+            break
+        used += cost
+        num_entries += 1
+    return "".join(entries[len(entries) - num_entries :]), len(entries) - num_entries
+
+
+def _entry(number: int, pair: Pair) -> str:
+    """Return a pair with query and answer on one line each, so that generated text cannot begin a part of a prompt."""
+    answer = one_line(pair.answer) if pair.status == "answered" else f"({_NO_ANSWER[pair.status]})"
+    return f"\n\nAsked {number}: {one_line(pair.query)}\nFound {number}: {answer}"
+
+
+def plan_step(number: int, plan: Plan) -> str:
+    line = f"round {number} asks: {' | '.join(_short(query) for query in plan.queries)}"
+    if plan.malformed:
+        line += " (read from a plan that is not whole)" if plan.queries else ""
+    if plan.dropped:
+        why = Counter(reason for _, reason in plan.dropped)
+        line += "; not asked: " + ", ".join(f"{count} {reason}" for reason, count in why.items())
+    return line
+
+
+def answer_step(pair: Pair) -> str:
+    text = _short(one_line(pair.answer)) if pair.status == "answered" else f"NO ANSWER: {pair.reason}"
+    return f"{_short(pair.query)} -> {text}"
+
+
+def stop_step(reason: StopReason, rounds: Rounds) -> str:
+    done = len(rounds.pairs)
+    return f"after {done} round{'' if done == 1 else 's'}: {_WHY[reason]}"
+
+
+def lack_of(names: Sequence[str], rounds: Rounds, reason: StopReason) -> str:
+    """Return the reason why there is nothing to answer from, "" where there is something."""
+    if not names:
+        return "There is no namespace on this server that this request may read."
+    if rounds.evidence:
+        return ""
+    if not rounds.history:
+        return f"Nothing could be asked: {_WHY[reason]}."
+    reasons = Counter(pair.reason for pair in rounds.history)
+    why = "; ".join(f"{count} of {len(rounds.history)}: {reason}" for reason, count in reasons.items())
+    return f"No query got an answer from passages ({why})."
+
+
+def outcome_of_lack(names: Sequence[str], rounds: Rounds, reason: StopReason) -> AnswerOutcome:
+    """Return the outcome where ``lack`` has a reason: only where every query searched in vain is nothing there."""
+    if not names:
+        return "abstained"
+    if reason in ("time", "tokens"):
+        return "cut"
+    if rounds.history and all(pair.status == "nothing_found" for pair in rounds.history):
+        return "not_found" if all(pair.reason == NO_PASSAGE for pair in rounds.history) else "abstained"
+    return "call_failed" if any(pair.status == "failed" for pair in rounds.history) else "abstained"
+
+
+def plan_record(number: int, plan: Plan, written: str, prompt_tokens: int) -> dict[str, Any]:
+    """Return the trace record of a plan, with the generated text where it is malformed."""
+    return {
+        "round": number,
+        "analysis": plan.analysis,
+        "queries": list(plan.queries),
+        "dropped": [list(entry) for entry in plan.dropped],
+        "enough": plan.enough,
+        "choice": plan.letter,
+        "malformed": plan.malformed,
+        "written": written if plan.malformed else "",
+        "prompt_tokens": prompt_tokens,
+        "answers": [],
+    }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

@@ -13,19 +13,18 @@ from models.types import REPETITION, GenerateParams
 from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import RetrievalError
-from server.methods.i_medrag.prompts import IteratedPrompts, Lengths
-from server.methods.i_medrag.rounds import Pair
-from server.methods.medrag.context import Context
+from server.methods.i_medrag.rounds import NO_PASSAGE, IteratedPrompts, Lengths, Pair
+from server.methods.medrag.context import Context, passage_record
 from server.methods.medrag.method import SLACK, read_passages
-from server.methods.medrag.question import MARK
-from server.methods.shared.abstentions import says_nothing
+from server.methods.medrag.report import listed
+from server.methods.medrag.request import MARK
 from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.marks import numbers_in, renumbered
+from server.methods.shared.outcomes import says_nothing
 from server.methods.shared.passages import Gathered, Passages
+from server.methods.shared.sentences import numbers_in, renumbered
 
 # Share of the time limit that is available to rounds; the rest is for the final answer.
 _FOR_ROUNDS = 0.75
-NO_PASSAGE: Final = "no passage was found"
 _NOT_TOLD: Final = "the passages that were read do not tell"
 
 
@@ -206,3 +205,24 @@ def _numbered(sub: SubAnswer, library: CitedPassages) -> SubAnswer:
         return sub
     answer, cited = library.renumber(sub.pair.answer, sub.context)
     return replace(sub, pair=replace(sub.pair, answer=answer), record={**sub.record, "cited": list(cited)})
+
+
+def search_step(number: int, gathered: Gathered) -> str:
+    hits = ", ".join(str(len(found)) for found in gathered.lists)
+    return f"round {number} finds {hits} passages by {gathered.way} in {listed(gathered.namespaces)}"
+
+
+def sub_record(sub: SubAnswer) -> dict[str, Any]:
+    """Return the trace record of a sub-answer, with the passages by name: their texts are in the namespace."""
+    context = sub.context
+    pairs = zip(context.ranks, context.passages, strict=True)
+    return {
+        "query": sub.pair.query,
+        "status": sub.pair.status,
+        "answer": sub.pair.answer,
+        "told": sub.pair.reason,
+        **sub.record,
+        "context_tokens": context.tokens,
+        "left_out": context.left_out + context.too_long,
+        "passages": [passage_record(one, number=n, rank=rank) for n, (rank, one) in enumerate(pairs, 1)],
+    }

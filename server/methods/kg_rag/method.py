@@ -51,6 +51,7 @@ from server.methods.base import (
     Step,
     TextDelta,
     TranscriptDelta,
+    answer_limit,
     answer_logprobs,
     plain_ids,
     usage_of,
@@ -61,7 +62,6 @@ from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoo
 from server.methods.kg_rag.extractive import Finding, Reading, graph_name
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.report import Outcome
-from server.methods.shared.generation import answer_limit
 from server.methods.shared.outcomes import OpeningGate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.types import EgressMode

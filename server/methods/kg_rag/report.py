@@ -13,13 +13,21 @@ from models.decoding.types import LoopUsage
 from retrieval.graph.context.question_relations import asks_identifier, relations_of
 from retrieval.graph.context.select import Context, ContextCandidates, QuestionNames
 from retrieval.graph.types import Mention, Node, Statement
-from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved, Step, TextDelta, TranscriptDelta
+from server.methods.base import (
+    AnswerOutcome,
+    Done,
+    Event,
+    Evidence,
+    Retrieved,
+    Step,
+    TextDelta,
+    TranscriptDelta,
+    add_usage,
+)
 from server.methods.kg_rag.entities import EntityNeighbourhoods, Recognised
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
-from server.methods.shared.abstentions import says_nothing
 from server.methods.shared.call_lines import MAX_REFERENCES, render
-from server.methods.shared.generation import add_usage
-from server.methods.shared.outcomes import YES_NO, notice, why_cut
+from server.methods.shared.outcomes import YES_NO, notice, says_nothing, why_cut
 
 _PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"
 _PMID: Final = re.compile(r"(?:PMID:?\s*)?([0-9]{1,9})$", re.IGNORECASE)

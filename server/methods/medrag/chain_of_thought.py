@@ -1,6 +1,7 @@
-"""Generate one chain of thought and its answer.
+"""Write the prompts of MedRAG and i-MedRAG, and generate one chain of thought and its answer.
 
-Reasoning is free text of bounded length; a choice's letter is generated under a grammar.
+The wording is ours, the parts are those of the papers. Reasoning is free text of bounded length; a choice's letter is
+generated under a grammar.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from typing import Final
 
 from models.decoding.types import LoopFinish
 from models.types import REPETITION, Delta, GenerateParams
 from server.methods.base import Event, TextDelta, TranscriptDelta
-from server.methods.medrag.question import MARK, ParsedQuestion
+from server.methods.medrag.request import MARK, ParsedQuestion, Reasoning
 from server.methods.shared.generation import Generations, PromptFormatter
 
 # Prompts a base model to reason; a chat model needs no prefix.
@@ -23,6 +25,17 @@ _REASONING: Final = "Reasoning:"
 _CHOICE_CHARS: Final = 48
 # Tokens for the text between reasoning and answer, and for differences of separate token counts.
 _BETWEEN: Final = 16
+_PARTS: Final = (
+    "system",
+    "system_without",
+    "open_reasoned",
+    "open_direct",
+    "choice_reasoned",
+    "choice_direct",
+    "iterated_system",
+    "iterated_ask",
+    "iterated_sub",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +44,34 @@ class PromptInputs:
 
     system: str
     user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Hold all instructions by name, read once."""
+
+    parts: dict[str, str]
+
+    @classmethod
+    def load(cls) -> Prompts:
+        return cls({name: _text(name) for name in _PARTS})
+
+    def answering(self, question: ParsedQuestion, reasoning: Reasoning, context: str) -> PromptInputs:
+        """Return the prompt of an answer; ``context`` "" means that there is none.
+
+        Text that many questions share comes first.
+        """
+        head = f"Passages:\n{context}\n\n" if context else ""
+        system = self.parts["system" if context else "system_without"]
+        return PromptInputs(system, f"{head}{question.text}\n\n{self.how(question, reasoning)}")
+
+    def how(self, question: ParsedQuestion, reasoning: Reasoning) -> str:
+        form = "choice" if question.choices else "open"
+        return self.parts[f"{form}_{'reasoned' if reasoning == 'chain_of_thought' else 'direct'}"]
+
+
+def _text(name: str) -> str:
+    return (files("server.methods.medrag") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from retrieval.lexical.tokens import normalise
 from server.methods.base import Reference
 from server.methods.shared.call_lines import HEADING, MAX_REFERENCES
 from server.methods.shared.extractive import question_stems, stems_of
-from server.methods.shared.marks import MARK, numbers_in, sanitize
-from server.methods.shared.sentences import plain_marks, split_sentences
+from server.methods.shared.sentences import MARK, numbers_in, plain_marks, sanitize, split_sentences
 
 READ_HEADING: Final = "\n\nRead, not cited:\n"
 _SUPPORTS: Final = 0.5

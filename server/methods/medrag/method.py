@@ -29,17 +29,30 @@ from models.errors import ArrowheadError
 from models.types import GenerateParams
 from retrieval.corpus.search.ranking import RankedPassage
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Event, EvidenceRead, OptionInvalid, Step, TextDelta, TranscriptDelta
+from server.methods.base import (
+    AnswerRequest,
+    Event,
+    EvidenceRead,
+    OptionInvalid,
+    Step,
+    TextDelta,
+    TranscriptDelta,
+    answer_limit,
+)
 from server.methods.medrag import report
-from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
+from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import Context, PassageOrder, build_context, evidence_of
-from server.methods.medrag.extractive import Extraction
-from server.methods.medrag.options import MAX_CONTEXT_TOKENS, MedRagOptions, parse_options, refuse_unread
-from server.methods.medrag.prompts import Prompts
-from server.methods.medrag.question import ParsedQuestion, read_question
-from server.methods.medrag.quoted import Quotation
 from server.methods.medrag.report import Ballot, Closing, Outcome
-from server.methods.shared.generation import Generations, PromptFormatter, answer_limit
+from server.methods.medrag.request import (
+    MAX_CONTEXT_TOKENS,
+    MedRagOptions,
+    ParsedQuestion,
+    parse_options,
+    read_question,
+    refuse_unread,
+)
+from server.methods.medrag.verbatim import Extraction, Quotation
+from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import PassageSource
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis

@@ -25,11 +25,11 @@ from server.methods.base import (
     Step,
     TextDelta,
     TranscriptDelta,
+    add_usage,
 )
-from server.methods.shared.generation import add_usage
+from server.methods.shared.generation import FirstAnswer, Rewriter
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 from server.methods.shared.outcomes import notice
-from server.methods.shared.rewriting import FirstAnswer, Rewriter
 
 MARK: Final = " [unverified]"
 # No identifier has more words than this: a number, its unit and what stands before both.

@@ -1,7 +1,8 @@
-"""Split passages into sentences, each an exact slice of its text. Pure.
+"""Split texts into sentences, each an exact slice, and read and write the marks ``[n]`` by which they cite. Pure.
 
-The rules are for abstracts, text books and PDF text: full stops of abbreviations, initials, species names and decimals
-end no sentence, a line break within a sentence is a blank, and an empty line or a list item begins a new one.
+The rules for sentences are for abstracts, text books and PDF text: full stops of abbreviations, initials, species names
+and decimals end no sentence, a line break within a sentence is a blank, and an empty line or a list item begins a new
+one.
 """
 
 from __future__ import annotations
@@ -45,6 +46,16 @@ _ABBREVIATIONS: Final = frozenset(
         "p sp spp subsp var ssp resp incl min max avg temp conc wt mol i.v i.m i.p s.c p.o b.i.d t.i.d q.d u.s "
         "u.k d.c inc ltd co corp univ tab suppl chap sec def viz",
     )
+)
+# The mark of a citation.
+MARK: Final = re.compile(r"\[\s*(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*)\s*\]")
+_PART: Final = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
+# A longer range of numbers is not a citation.
+_MAX_SPAN: Final = 100
+# Passages must not contain the syntax of our prompts: passage numbers, and words that begin a part.
+_PARTS: Final = re.compile(
+    r"(?im)^([ \t>*#_-]*(?:final answer|answer|question|query|choices|options|passages|reasoning|"
+    r"instructions?|system|user|assistant)[ \t*_]*):"
 )
 
 
@@ -181,3 +192,31 @@ def _cut(text: str, low: int, high: int) -> Iterator[tuple[int, int]]:
 def _has_words(text: str, low: int, high: int) -> bool:
     words = _WORD.finditer(text, low, high)
     return sum(1 for _, _ in zip(range(_MIN_WORDS), words, strict=False)) == _MIN_WORDS
+
+
+def numbers_in(text: str) -> tuple[int, ...]:
+    """Return the numbers in "[2]", "[1, 3]" and "[2-4]", each once, in order of appearance."""
+    numbers: dict[int, None] = {}
+    for mark in MARK.finditer(text):
+        for part in _PART.finditer(mark[1]):
+            first, last = int(part[1]), int(part[2] or part[1])
+            if first <= last <= first + _MAX_SPAN:
+                numbers.update(dict.fromkeys(range(first, last + 1)))
+    return tuple(numbers)
+
+
+def renumbered(text: str, numbers: dict[int, int]) -> str:
+    """Replace the numbers of each mark by those of ``numbers``; remove numbers without an entry."""
+
+    def mark(found: re.Match[str]) -> str:
+        new = [numbers[old] for old in numbers_in(found[0]) if old in numbers]
+        return f"[{', '.join(map(str, new))}]" if new else ""
+
+    return re.sub(r" +(?=[.,;:]|$)", "", MARK.sub(mark, text))
+
+
+def sanitize(text: str) -> str:
+    """Return a passage's text without anything that reads as part of a prompt; its lines are preserved and indented."""
+    text = plain_marks(_PARTS.sub(r"\1 –", text))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return "\n   ".join(line for line in lines if line)

@@ -1,4 +1,4 @@
-"""Say in which ways a method's answers can be made with the served model. Pure.
+"""Say in which ways a method's answers can be made with the served model, and refuse those that cannot.
 
 ``generated``: the model writes the answer. ``quoted``: it chooses verbatim quotes under a grammar. ``extractive``: the
 server chooses verbatim sentences or statements, without the model.
@@ -6,11 +6,11 @@ server chooses verbatim sentences or statements, without the model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Final, Literal, get_args
 
 from models.catalog import CHAT, ModelCard
-from server.methods.base import OptionInvalid
+from server.methods.base import AnswerRequest, Event, Method, OptionInvalid
 
 Synthesis = Literal["generated", "quoted", "extractive"]
 SYNTHESES: Final[tuple[Synthesis, ...]] = get_args(Synthesis)
@@ -78,3 +78,25 @@ def unable(method: str, card: ModelCard) -> str:
         f"{card.name} was not trained to write answers of {method}{able}; "
         "serve a model that can, with --model or model.name"
     )
+
+
+class RefusedMethod:
+    """Stand in for a ``Method`` that the served model cannot write, and refuse its requests with the remedy."""
+
+    def __init__(self, inner: Method, card: ModelCard) -> None:
+        self._card = card
+        self.name = inner.name
+        self.description = f"{inner.description} (not served: {unable(inner.name, card)})"
+
+    def check(self, ask: AnswerRequest) -> None:
+        choose_synthesis(None, self.name, self._card)
+
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+        self.check(ask)
+        return
+        yield  # the protocol wants a generator
+
+
+def for_model(method: Method, card: ModelCard) -> Method:
+    """Return the method, or its refusal where the model cannot serve it in any way."""
+    return method if served_syntheses(method.name, card) else RefusedMethod(method, card)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from models.engines.base import Engine
@@ -25,25 +25,22 @@ from models.errors import ArrowheadError
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import RetrievalError
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Done, Event, EvidenceRead, OptionInvalid, Step
-from server.methods.medrag import report as medrag_report
+from server.methods.base import AnswerRequest, Done, Event, EvidenceRead, OptionInvalid, Step, answer_limit
+from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
-from server.methods.medrag.context import Context, evidence_of
-from server.methods.medrag.extractive import Extraction
+from server.methods.medrag.context import Context, evidence_of, passage_record
 from server.methods.medrag.method import ANSWER_TOKENS, SLACK, params_of, read_passages, refuse_logprobs
-from server.methods.medrag.options import MedRagOptions
-from server.methods.medrag.question import ParsedQuestion
-from server.methods.medrag.quoted import Quotation
-from server.methods.medrag.report import Closing
-from server.methods.shared.generation import Generations, PromptFormatter, answer_limit
+from server.methods.medrag.report import Closing, counted, listed
+from server.methods.medrag.request import MedRagOptions, ParsedQuestion
+from server.methods.medrag.verbatim import Extraction, Quotation
+from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis, unable
-from server.methods.weiseeule import report
-from server.methods.weiseeule.keywords import written_keywords
 from server.methods.weiseeule.library import (
     RETRIEVERS,
     AskedKeyword,
+    CountedKeyword,
     KeywordSearch,
     KeywordsRanked,
     Library,
@@ -51,11 +48,25 @@ from server.methods.weiseeule.library import (
     TextSearch,
     WeiseRetriever,
 )
-from server.methods.weiseeule.options import WeiseOptions, parse_options
-from server.methods.weiseeule.prompts import Prompts
-from server.methods.weiseeule.question import AskedQuestion, read_question, with_fixed
-from server.methods.weiseeule.recommend import Recommendation
-from server.methods.weiseeule.summaries import Summarizer
+from server.methods.weiseeule.recommend import Recommendation, Summarizer
+from server.methods.weiseeule.request import (
+    AskedQuestion,
+    Prompts,
+    WeiseOptions,
+    parse_options,
+    read_question,
+    with_fixed,
+    written_keywords,
+)
+
+_MEDRAG: Final = MedRagOptions()
+_SOURCES: Final[Mapping[str, str]] = {
+    "marks": "marked in the question",
+    "options": "given",
+    "model": "chosen by the model",
+    "terms": "chosen by names and counts",
+}
+_MAX_WAYS: Final = 6
 
 
 class WeiseEule:
@@ -105,7 +116,7 @@ class WeiseEule:
         found = await _found(asked, keywords)
         for line in found.steps:
             yield Step(line)
-        details = report.details_of(asked.options, source, found)
+        details = _details_of(asked.options, source, found)
         stem = ParsedQuestion(asked.question.text, "open")
         if writing is None or not found.gathered.lists[0]:
             inner = replace(_MEDRAG, sentences=asked.options.sentences, references=asked.options.references)
@@ -142,7 +153,7 @@ class WeiseEule:
         """Return the keywords, who chose them, and the step that tells it."""
         given, options, fault = asked.question, asked.options, ""
         if given.keywords:
-            return given.keywords, given.source, report.named(given.keywords, given.source)
+            return given.keywords, given.source, _keywords_line(given.keywords, given.source)
         wants_model = options.extractor == "model" or (options.extractor == "auto" and self._is_able)
         if wants_model:
             chains = self._writing(asked)
@@ -152,10 +163,10 @@ class WeiseEule:
             )
             if written.keywords:
                 keywords = with_fixed(written.keywords, options)
-                return keywords, "model", report.named(keywords, "model")
+                return keywords, "model", _keywords_line(keywords, "model")
             fault = f" (the model chose none: {written.fault})"
         keywords = with_fixed(await asked.library.suggest(given.text, options.namespaces), options)
-        return keywords, "terms", report.named(keywords, "terms") + fault
+        return keywords, "terms", _keywords_line(keywords, "terms") + fault
 
     @property
     def _is_able(self) -> bool:
@@ -168,14 +179,14 @@ class WeiseEule:
         room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
         usable = [one for one in gathered.lists[0] if not one.document.is_retracted]
         context = await read_passages(chains.generations.engine, usable, room, options.context_tokens)
-        yield Step(medrag_report.searched(gathered))
-        yield medrag_report.retrieved([asked.question.text], context.passages)
+        yield Step(report.searched(gathered))
+        yield report.retrieved([asked.question.text], context.passages)
         yield EvidenceRead(evidence_of(context.passages))
-        yield Step(medrag_report.read(context))
+        yield Step(report.read(context))
         details = {"context_tokens": context.tokens, "left_out": context.left_out, "too_long": context.too_long}
         if not context.passages:
-            reason = medrag_report.why_none(gathered, context)
-            for event in medrag_report.abstention(reason, details):
+            reason = report.why_none(gathered, context)
+            for event in report.abstention(reason, details):
                 yield event
             return
         numbered = {number: context.passages[number - 1] for number in context.best_first}
@@ -205,11 +216,8 @@ class WeiseEule:
             return
         passages = dict(enumerate(context.passages, 1))
         closing = Closing(chains.question, passages, context.best_first, asked.options.references, "", details)
-        for final_event in await medrag_report.closing_events(closing, chain, chains.generations.usage):
+        for final_event in await report.closing_events(closing, chain, chains.generations.usage):
             yield final_event
-
-
-_MEDRAG: Final = MedRagOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +230,7 @@ class _Asked:
     library: Library
 
 
-async def _found(asked: _Asked, keywords: Sequence[AskedKeyword]) -> report.Found:
+async def _found(asked: _Asked, keywords: Sequence[AskedKeyword]) -> _FoundPassages:
     """Rank by the chosen retriever, count the keywords, and compare with the other retrievers where asked."""
     options = asked.options
     ranked, lack = await _ranked(asked, keywords)
@@ -235,7 +243,7 @@ async def _found(asked: _Asked, keywords: Sequence[AskedKeyword]) -> report.Foun
     else:
         gathered = await asked.library.search(_text_search(asked, options.retriever))
     compared = await _compared(asked, ranked) if options.compare else {}
-    return report.Found(gathered, ranked, "" if lack is None else lack.message, compared)
+    return _FoundPassages(gathered, ranked, "" if lack is None else lack.message, compared)
 
 
 async def _ranked(
@@ -310,3 +318,61 @@ def _with_details(event: Event, details: Mapping[str, Any]) -> Event:
     if not isinstance(event, Done):
         return event
     return replace(event, details={**event.details, **details})
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundPassages:
+    """Hold what was found: the chosen retriever's passages, the counts of the keywords, and those of the others.
+
+    ``ranked`` is None where the namespaces cannot count keywords, for the reason ``lack``.
+    """
+
+    gathered: Gathered
+    ranked: KeywordsRanked | None
+    lack: str = ""
+    compared: Mapping[str, tuple[RankedPassage, ...] | str] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> list[str]:
+        lines = []
+        if self.ranked is not None:
+            lines += [told for one in self.ranked.keywords if (told := _told(one))]
+            if absent := [one.text for one in self.ranked.keywords if not any(w.occurrences for w in one.spellings)]:
+                lines.append(f"in no passage: {', '.join(absent)}")
+        elif self.lack:
+            lines.append(f"keywords are not counted: {self.lack}")
+        for name, hits in self.compared.items():
+            lines.append(f"{name}: {hits}" if isinstance(hits, str) else f"{name}: {counted(len(hits), 'passage')}")
+        return lines
+
+
+def _keywords_line(keywords: Sequence[AskedKeyword], source: str) -> str:
+    shown = ", ".join(f"{one.text} (fixed)" if one.fixed else one.text for one in keywords)
+    return f"keywords {_SOURCES[source]}: {shown or 'none'}"
+
+
+def _told(one: CountedKeyword) -> str:
+    """Return the line on the other spellings that were counted, "" where there are none."""
+    ways = [f"{way.text} ({way.kind}, {way.occurrences})" for way in one.spellings[1:]]
+    named = {way.text.lower() for way in one.spellings}
+    ways += [f"{text} ({number} here)" for text, number in one.written if text not in named]
+    return f"{one.text} ({one.spellings[0].occurrences}) also as {listed(ways, _MAX_WAYS)}" if ways else ""
+
+
+def _details_of(options: WeiseOptions, source: str, found: _FoundPassages) -> dict[str, Any]:
+    """Return the record for the trace, with the table of counts."""
+    compared = {
+        name: hits if isinstance(hits, str) else [passage_record(one, rank=n) for n, one in enumerate(hits, 1)]
+        for name, hits in found.compared.items()
+    }
+    return {
+        "method": "weiseeule",
+        "options": asdict(options),
+        "namespaces": list(found.gathered.namespaces),
+        "retriever": options.retriever,
+        "matching": options.matching,
+        "retrieval_s": round(found.gathered.seconds, 4),
+        "keywords_from": source,
+        "keyword_table": found.ranked.record if found.ranked else None,
+        "passages": [passage_record(one, rank=rank) for rank, one in enumerate(found.gathered.lists[0], 1)],
+    } | ({"compared": compared} if compared else {})

@@ -10,7 +10,7 @@ from scripts.training.tasks.bioasq import Question, Snippet, has_phrase, is_held
 from scripts.training.tasks.bioasq_tasks import BioasqTasks, asked_of
 from scripts.training.tasks.reading import ReadingTasks, Source
 from scripts.training.tasks.samples import Writer
-from server.methods.shared.marks import numbers_in
+from server.methods.shared.sentences import numbers_in
 
 
 def _question(form: str, **fields: object) -> Question:

@@ -20,7 +20,7 @@ from scripts.training.tasks.transcripts import TranscriptTasks
 from server.methods.genegpt.prompt import Prompt
 from server.methods.i_medrag.rounds import Bounds, Rounds
 from server.methods.kg_rag.prompts import NONE_OF_THESE, UNKNOWN, KgRagOptions, Prompts, read_question
-from server.methods.shared.marks import numbers_in
+from server.methods.shared.sentences import numbers_in
 
 SEEDS = [str(number) for number in range(40)]
 PARTS = Path("server/methods/medrag/prompts")

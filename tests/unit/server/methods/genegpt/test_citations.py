@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.methods.genegpt.citations import InlineCitations, Page
+from server.methods.genegpt.report import InlineCitations, Page
 
 FANCS, SAS1R = ("BRCA1", "https://x/672"), ("MC1R", "https://x/4157")
 

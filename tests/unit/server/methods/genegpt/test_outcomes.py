@@ -8,7 +8,8 @@ import pytest
 
 from models.decoding.types import Call, CallFinished, CallReply, CallStatus
 from server.methods.base import AnswerOutcome
-from server.methods.genegpt.outcomes import Lookup, Transcript, is_in_scope, is_searched_rightly, judge
+from server.methods.genegpt.prompt import is_in_scope
+from server.methods.genegpt.report import Lookup, Transcript, is_searched_rightly, judge
 
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"
 RECORD = (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.methods.genegpt.phrasing import NO_FIELD, Asked, as_trained, asking_part, field_of
-from server.methods.genegpt.prompt import COT_TRIGGER
+from server.methods.genegpt.prompt import COT_TRIGGER, NO_FIELD, Asked, as_trained, asking_part, field_of
 
 LOCATED = "Which chromosome is {} gene located on human genome?"
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from server.methods.medrag.options import MedRagOptions
-from server.methods.medrag.question import ParsedQuestion, read_question
-from server.methods.shared.marks import numbers_in, renumbered
+from server.methods.medrag.request import MedRagOptions, ParsedQuestion, read_question
+from server.methods.shared.sentences import numbers_in, renumbered
 
 ASKED = ParsedQuestion("Which?", "multiple_choice", ("Aspirin", "Vitamin K", "Naloxone"))
 

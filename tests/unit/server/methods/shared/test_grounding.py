@@ -22,9 +22,9 @@ from server.methods.base import (
     TextDelta,
     TranscriptDelta,
 )
+from server.methods.shared.generation import FirstAnswer, SecondAnswer
 from server.methods.shared.grounding import MARK, AnswerMarker, GroundedMethod
 from server.methods.shared.identifiers import EvidenceIndex
-from server.methods.shared.rewriting import FirstAnswer, SecondAnswer
 
 QUESTION = AnswerRequest(request_id="r", messages=(Message("user", "Which gene is LMP10?"),))
 DONE = Done(answer="", finish_reason="stop", stop_reason=None, usage=LoopUsage(), outcome="answered")

@@ -15,7 +15,7 @@ from models.engines.options import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Message
-from server.methods.shared.rewriting import FirstAnswer, GrammarRewriter, listed_identifiers
+from server.methods.shared.generation import FirstAnswer, GrammarRewriter, listed_identifiers
 
 ASK = AnswerRequest(request_id="r", messages=(Message("user", "Which gene is LMP10?"),))
 FIRST = FirstAnswer("It is TP53 [2].", ("TP53",), ["LMP10 is PSMB10,\nread by DNA sequencing.", "At 16q22.1."])

@@ -6,7 +6,7 @@ from models.catalog import ModelCard
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 from server.methods.base import Message
-from server.methods.shared.conversation.rewriting import can_rewrite, is_faithful, rewritten
+from server.methods.shared.conversation.method import can_rewrite, is_faithful, rewritten
 from server.methods.shared.generation import Generations, PromptFormatter
 
 CARD = ModelCard(name="chatty", source="/nowhere", context_length=4096)

@@ -14,7 +14,7 @@ from server.methods.genegpt.method import GeneGpt
 from server.methods.i_medrag.method import IMedRag
 from server.methods.kg_rag.method import KgRag
 from server.methods.medrag.method import MedRag
-from server.methods.registry import for_model
+from server.methods.shared.synthesis import for_model
 from server.methods.weiseeule.method import WeiseEule
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from models.catalog import ModelCard
 from server.methods.base import OptionInvalid
-from server.methods.medrag.options import parse_iterated, parse_options
+from server.methods.medrag.request import parse_iterated, parse_options
 
 GENERAL = ModelCard(name="m", source="x")
 SMALL = ModelCard(name="s", source="x", context_tokens=1000)

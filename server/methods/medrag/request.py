@@ -1,4 +1,4 @@
-"""Validate the ``arrowhead`` options of MedRAG and i-MedRAG requests.
+"""Read MedRAG and i-MedRAG requests: their ``arrowhead`` options, and the question, open or with lettered choices.
 
 Unknown keys and wrong values are refused by name. There is no ``egress`` option: retrieval is local, and no part of a
 question leaves the machine.
@@ -6,16 +6,18 @@ question leaves the machine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
 from models.catalog import ModelCard
+from models.types import Grammar
 from retrieval.corpus.search.ranking import MAX_K, RANKERS, Retriever, is_retriever
 from retrieval.corpus.store.base import is_name
 from server.methods.base import OptionInvalid
 from server.methods.medrag.context import ORDERS, PassageOrder
-from server.methods.shared.choices import MAX_CHOICES, are_choices
+from server.methods.shared.choices import MAX_CHOICES, are_choices, listed_choices, one_line
 from server.methods.shared.extractive import DEFAULT_SENTENCES, MAX_SENTENCES
 from server.methods.shared.passages import PassageQuery
 from server.methods.shared.synthesis import SYNTHESES, Synthesis
@@ -32,6 +34,16 @@ _MAX_NAMESPACES: Final = 64
 _Options = TypeVar("_Options", bound="MedRagOptions")
 # A predicate for valid values, and its description.
 _Rule = tuple[Callable[[Any], bool], str]
+_FLAG: Final = (lambda value: isinstance(value, bool), "true or false")
+# i-MedRAG has neither voting chains nor a baseline without retrieval.
+_NOT_ITERATED: Final = ("retrieval", "samples")
+MARK: Final = "Answer:"
+# A letter that is not a word: "A" and "I" may begin a sentence.
+_LETTER: Final = r"[\s*_(]*([A-Z])(?=[\s*_]*(?:[).:]|\n|$))"
+_MARKED: Final = re.compile(f"Answer:{_LETTER}")
+_FIRST: Final = re.compile(_LETTER)
+_REASON: Final = re.compile(r"[,;.:(–—]|(?:because|since|as|due)\b")
+_DOUBT: Final = re.compile(r"\b(?:not|less|unlikely|wrong|incorrect|excluded|however|but|though|although)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +109,6 @@ def _one_of(*words: str) -> _Rule:
     return lambda value: isinstance(value, str) and value in words, "one of " + ", ".join(words)
 
 
-_FLAG: Final = (lambda value: isinstance(value, bool), "true or false")
 _MEDRAG: Final[dict[str, _Rule]] = {
     "form": _one_of("auto", "open", "multiple_choice"),
     "choices": (lambda value: are_choices(value), f"2 to {MAX_CHOICES} different lines of text"),
@@ -123,8 +134,6 @@ _ROUNDS: Final[dict[str, _Rule]] = {
     "max_seconds": (lambda value: _is_seconds(value), "a number of seconds from 1 to 86400"),
     "max_tokens_total": _number(1_000, 100_000_000),
 }
-# i-MedRAG has neither voting chains nor a baseline without retrieval.
-_NOT_ITERATED: Final = ("retrieval", "samples")
 
 
 def parse_options(values: Mapping[str, Any], card: ModelCard) -> MedRagOptions:
@@ -204,3 +213,84 @@ def are_names(value: Any) -> bool:
 
 def _is_seconds(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuestion:
+    """Hold a parsed question.
+
+    ``stem`` is the question without its choices, which serves as the query (MIRAGE's rule: choices are no part of a
+    query).
+    """
+
+    stem: str
+    form: Form
+    choices: tuple[str, ...] = ()
+
+    @property
+    def letters(self) -> str:
+        return "".join(chr(65 + place) for place in range(len(self.choices)))
+
+    @property
+    def text(self) -> str:
+        """Return the question as it appears in a prompt."""
+        lines = [f"{letter}. {choice}" for letter, choice in zip(self.letters, self.choices, strict=True)]
+        return "\n".join([f"Question: {self.stem}", *(["Choices:", *lines] if lines else [])])
+
+    def shown(self, letter: str) -> str:
+        """Return a letter with its choice: ``B. aspirin``."""
+        return f"{letter}. {self.choices[self.letters.index(letter)]}"
+
+    def grammar(self) -> Grammar:
+        """Return the grammar of one letter, after an optional blank, with which a base model's first token begins."""
+        return Grammar("regex", f" ?[{self.letters}]")
+
+    def letter_in(self, written: str) -> str:
+        """Return the letter of a written answer, "" where it has none.
+
+        An engine without grammars may write anything.
+        """
+        found = _FIRST.match(written)
+        if found is not None and found[1] in self.letters:
+            return found[1]
+        bare = one_line(written).strip(" .*").casefold()
+        return next((x for x, choice in zip(self.letters, self.choices, strict=True) if choice.casefold() == bare), "")
+
+    def letter_after_mark(self, reasoning: str) -> str:
+        """Return the letter that ends a chain of thought, "" where it is ambiguous.
+
+        "Answer: A" may begin a sentence, and so may "Answer: A." ("A. is less likely", "A. Aspirin is less likely"):
+        nothing but the choice may follow on its line.
+        """
+        found = list(_MARKED.finditer(reasoning))
+        if not found or MARK in reasoning[found[-1].end() :] or found[-1][1] not in self.letters:
+            return ""
+        letter = found[-1][1]
+        after = reasoning[found[-1].end() :].partition("\n")[0].strip(" .):*_").casefold()
+        choice = one_line(self.choices[self.letters.index(letter)]).strip(" .").casefold()
+        return letter if not after or _is_choice(after, choice) else ""
+
+
+def _is_choice(written: str, choice: str) -> bool:
+    """Return whether a line is a choice, alone or with a reason after it.
+
+    "Vitamin K, as it …" is one, "Vitamin K is less likely" is not.
+    """
+    rest = written.removeprefix(choice).lstrip() if written.startswith(choice) else None
+    return rest is not None and (not rest or (_REASON.match(rest) is not None and not _DOUBT.search(rest)))
+
+
+def read_question(text: str, options: MedRagOptions) -> ParsedQuestion:
+    """Parse a question, with the choices of the options or those that it lists.
+
+    Raises:
+        OptionInvalid: a multiple-choice question is requested and no choices are found.
+    """
+    found, stem = listed_choices(text.strip(), with_repeats=True)
+    choices = options.choices or found
+    if options.form == "multiple_choice" and not choices:
+        raise OptionInvalid("arrowhead.choices: the question lists none that can be read", param="arrowhead.choices")
+    if options.form == "open" or not choices:
+        return ParsedQuestion(one_line(text), "open")
+    # A question may consist of its choices alone.
+    return ParsedQuestion(one_line(stem) or one_line(text), "multiple_choice", choices)

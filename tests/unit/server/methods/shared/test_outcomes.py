@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from server.methods.shared.abstentions import says_nothing
+from server.methods.shared.outcomes import says_nothing
 
 
 @pytest.mark.parametrize(

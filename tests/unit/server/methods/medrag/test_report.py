@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.methods.medrag.choice_support import support_of
+from server.methods.medrag.report import support_of
 from server.methods.shared.extractive import Source
 
 STEM = "Which enzyme does warfarin inhibit?"

@@ -1,0 +1,351 @@
+"""Read a WeiseEule request: its options, the keywords of its question, and the prompts made of them.
+
+Unknown keys and wrong values are refused by name. Keywords are marked in the question, given, or written by the model
+under a JSON schema; the wording of the prompts is ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final, Literal, NoReturn
+
+from models.errors import ArrowheadError
+from models.types import GenerateParams, Grammar
+from retrieval.corpus.items import date_number
+from retrieval.corpus.search.ranking import MAX_K
+from retrieval.lexical.question_keywords import parse_marked
+from server.methods.base import OptionInvalid
+from server.methods.medrag.request import MAX_CONTEXT_TOKENS, are_names
+from server.methods.shared.extractive import DEFAULT_SENTENCES, MAX_SENTENCES
+from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.passages import PassageQuery
+from server.methods.shared.synthesis import SYNTHESES, Synthesis
+from server.methods.weiseeule.library import MATCHINGS, RETRIEVERS, AskedKeyword, Matching, Restriction, WeiseRetriever
+
+MAX_KEYWORDS: Final = 32
+MAX_ARTICLES: Final = 50
+_MAX_KEYWORD: Final = 200
+_MAX_TYPES: Final = 100
+_PMID: Final = re.compile(r"(?:PMID:\s*)?([1-9]\d{0,8})", re.ASCII)
+_LAST: Final = ((10_000, 1231), (100, 31))
+Extractor = Literal["auto", "model", "terms"]
+_Rule = tuple[Callable[[Any], bool], str]
+_FLAG: Final[_Rule] = (lambda value: isinstance(value, bool), "true or false")
+_DAY: Final[_Rule] = (
+    lambda value: isinstance(value, str) and date_number(value) > 0,
+    "a day, a month or a year: 2020-01-31, 2020-01, 2020",
+)
+# "text #34": articles of PubMed's part 34, that is PMIDs from 34 million on.
+_ARTICLES: Final = re.compile(r"(?s)(?P<text>[^#\s].*?)\s*(?<!\S)#(?P<part>\d{1,3})\s*")
+PMIDS_OF_A_PART: Final = 1_000_000
+MAX_WRITTEN: Final = 8
+_MAX_TOKENS: Final = 200
+_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "keywords": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": 80},
+            "minItems": 1,
+            "maxItems": MAX_WRITTEN,
+        }
+    },
+    "required": ["keywords"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeiseOptions:
+    """Hold the options of a request.
+
+    - ``keywords``: () reads them from the question: its marks, else the extractor.
+    - ``fixed``: which of the keywords are fixed; None leaves that to the marks.
+    - ``only_fixed``: no passage without all fixed keywords, as ``##``.
+    - ``extractor``: "model" writes keywords under a schema, "terms" takes them by names and counts; "auto" chooses.
+    - ``rerank``: number of the best passages that the cross-encoder puts in order.
+    - ``papers``: PMIDs to which the search is restricted (``one_paper``, ``articles``).
+    - ``compare``: also search by the other retrievers.
+    - ``recommend``: recommend articles instead of answering.
+    - ``quotes``, ``synthesis``, ``sentences``, ``context_tokens``: as for MedRAG.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    retriever: WeiseRetriever = "pes2"
+    matching: Matching = "variants"
+    keywords: tuple[str, ...] = ()
+    fixed: tuple[str, ...] | Literal["all", "none"] | None = None
+    only_fixed: bool = False
+    extractor: Extractor = "auto"
+    k: int = 10
+    rerank: int = 0
+    one_paper: str = ""
+    articles: tuple[str, ...] = ()
+    date_from: int = 0
+    date_to: int = 0
+    types: tuple[str, ...] = ()
+    without_types: tuple[str, ...] = ()
+    compare: bool = False
+    recommend: bool = False
+    context_tokens: int | None = None
+    references: bool = True
+    synthesis: Synthesis | None = None
+    quotes: bool | None = None
+    sentences: int = DEFAULT_SENTENCES
+
+    @property
+    def where(self) -> Restriction:
+        papers = (self.one_paper,) if self.one_paper else self.articles
+        return Restriction(
+            date_from=self.date_from,
+            date_to=self.date_to,
+            types=self.types,
+            without_types=self.without_types,
+            papers=papers,
+        )
+
+    @property
+    def passage_query(self) -> PassageQuery:
+        """Return what the namespaces check before any work."""
+        return PassageQuery(namespaces=self.namespaces, k=self.k, rerank=self.rerank)
+
+
+def _number(least: int, most: int) -> _Rule:
+    fits = lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most  # noqa: E731
+    return fits, f"a number from {least} to {most}"
+
+
+def _one_of(*words: str) -> _Rule:
+    return lambda value: isinstance(value, str) and value in words, "one of " + ", ".join(words)
+
+
+def _are_texts(most: int) -> Callable[[Any], bool]:
+    def fit(value: Any) -> bool:
+        is_list = isinstance(value, list) and 1 <= len(value) <= most
+        return is_list and all(
+            isinstance(one, str) and one.strip() and len(one) <= _MAX_KEYWORD and one.isprintable() for one in value
+        )
+
+    return fit
+
+
+_TYPES: Final[_Rule] = (_are_texts(_MAX_TYPES), "a list of publication types")
+_RULES: Final[dict[str, _Rule]] = {
+    "namespaces": (are_names, "a list of 1 to 64 names"),
+    "retriever": _one_of(*RETRIEVERS),
+    "matching": _one_of(*MATCHINGS),
+    "keywords": (_are_texts(MAX_KEYWORDS), f"a list of 1 to {MAX_KEYWORDS} keywords, one line each"),
+    "fixed": (
+        lambda value: value in ("all", "none", []) or _are_texts(MAX_KEYWORDS)(value),
+        "all, none, or a list of keywords",
+    ),
+    "only_fixed": _FLAG,
+    "extractor": _one_of("auto", "model", "terms"),
+    "k": _number(1, MAX_K),
+    "rerank": _number(0, MAX_K),
+    "one_paper": (lambda value: _is_pmid(value), "a PMID"),
+    "articles": (
+        lambda value: isinstance(value, list) and 1 <= len(value) <= MAX_ARTICLES and all(map(_is_pmid, value)),
+        f"a list of 1 to {MAX_ARTICLES} PMIDs",
+    ),
+    "date_from": _DAY,
+    "date_to": _DAY,
+    "types": _TYPES,
+    "without_types": _TYPES,
+    "compare": _FLAG,
+    "recommend": _FLAG,
+    "context_tokens": _number(1, MAX_CONTEXT_TOKENS),
+    "references": _FLAG,
+    "synthesis": _one_of(*SYNTHESES),
+    "quotes": _FLAG,
+    "sentences": _number(1, MAX_SENTENCES),
+}
+
+
+def parse_options(values: Mapping[str, Any]) -> WeiseOptions:
+    """Return the validated options.
+
+    Raises:
+        OptionInvalid: ``param`` names the key.
+    """
+    for key, value in values.items():
+        if key == "egress":
+            _refuse(key, "search is local, so nothing leaves and there is nothing to set")
+        if key not in _RULES:
+            _refuse(key[:40], f"there is no such option; options are {', '.join(_RULES)}")
+        fits, rule = _RULES[key]
+        if not fits(value):
+            _refuse(key, f"must be {rule}")
+    options = WeiseOptions(**{key: _frozen(key, value) for key, value in values.items()})
+    if options.date_to and options.date_from > options.date_to:
+        _refuse("date_from", "lies after date_to")
+    if options.one_paper and options.articles:
+        _refuse("one_paper", "is one of several articles; give articles alone")
+    if None not in (options.quotes, options.synthesis) and options.quotes != (options.synthesis == "quoted"):
+        _refuse("quotes", f"contradicts synthesis {options.synthesis!r}; give one of the two")
+    return options
+
+
+def _refuse(key: str, why: str) -> NoReturn:
+    raise OptionInvalid(f"arrowhead.{key}: {why}", param=f"arrowhead.{key}")
+
+
+def _is_pmid(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool) and bool(_PMID.fullmatch(str(value).strip()))
+
+
+def _pmid(value: Any) -> str:
+    found = _PMID.fullmatch(str(value).strip())
+    return found[1] if found else ""
+
+
+def _frozen(key: str, value: Any) -> Any:
+    match key:
+        case "one_paper":
+            return _pmid(value)
+        case "articles":
+            return tuple(dict.fromkeys(map(_pmid, value)))
+        case "date_from":
+            return date_number(value)
+        case "date_to":
+            number = date_number(value)
+            return next((number + last for part, last in _LAST if number % part == 0), number)
+    return tuple(" ".join(one.split()) for one in value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuestion:
+    """Hold a question without its marks.
+
+    ``keywords`` are those of the marks or of the options, () where the extractor has to find them; ``source`` says
+    which. ``part`` is that of ``query #n``, None for none.
+    """
+
+    text: str
+    keywords: tuple[AskedKeyword, ...] = ()
+    source: str = ""
+    only_fixed: bool = False
+    recommend: bool = False
+    part: int | None = None
+
+
+def read_question(text: str, options: WeiseOptions) -> AskedQuestion:
+    """Return the question without marks, with its keywords.
+
+    Raises:
+        OptionInvalid: the question is empty without its marks, or a fixed keyword is none of the keywords.
+    """
+    articles = _ARTICLES.fullmatch(text)
+    if articles or options.recommend:
+        part = int(articles["part"]) if articles else None
+        return AskedQuestion(articles["text"] if articles else text, recommend=True, part=part)
+    marked = parse_marked(text)
+    question = marked.question if marked else text
+    if not re.search(r"\w", question):
+        raise OptionInvalid("the question has no words", param="messages")
+    only_fixed = options.only_fixed or bool(marked and marked.only_fixed)
+    found = tuple(AskedKeyword(one.text, one.fixed) for one in marked.keywords) if marked else ()
+    source = "marks" if found else ""
+    if options.keywords:
+        found, source = tuple(AskedKeyword(one) for one in dict.fromkeys(options.keywords)), "options"
+    return AskedQuestion(question, with_fixed(found, options) if found else (), source, only_fixed)
+
+
+def with_fixed(keywords: tuple[AskedKeyword, ...], options: WeiseOptions) -> tuple[AskedKeyword, ...]:
+    """Return the keywords with those fixed that the options name.
+
+    Raises:
+        OptionInvalid: an option names a keyword that is not there.
+    """
+    if options.fixed is None:
+        return keywords
+    if options.fixed in ("all", "none"):
+        return tuple(AskedKeyword(one.text, options.fixed == "all") for one in keywords)
+    wanted = {one.casefold(): one for one in options.fixed}
+    known = {one.text.casefold() for one in keywords}
+    if missing := [one for folded, one in wanted.items() if folded not in known]:
+        names = ", ".join(one.text for one in keywords)
+        raise OptionInvalid(
+            f"arrowhead.fixed: {missing[0]!r} is none of the keywords ({names})", param="arrowhead.fixed"
+        )
+    return tuple(AskedKeyword(one.text, one.text.casefold() in wanted) for one in keywords)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenKeywords:
+    """Hold what the model wrote; ``fault`` says why it cannot be used, "" where it can."""
+
+    keywords: tuple[AskedKeyword, ...] = ()
+    fault: str = ""
+
+
+async def written_keywords(
+    generations: Generations, layout: PromptFormatter, prompts: tuple[str, str], question: str, cache_salt: str | None
+) -> WrittenKeywords:
+    """Return the keywords that the model chooses, those alone that the question has.
+
+    ``prompts`` are the system's part and the instruction. A model that fails, or writes something else, is reported.
+    """
+    system, how = prompts
+    params = GenerateParams(
+        max_tokens=_MAX_TOKENS,
+        temperature=0.0,
+        cache_salt=cache_salt,
+        grammar=Grammar("json_schema", json.dumps(_SCHEMA)),
+        stop_on_repetition=True,
+    )
+    try:
+        written = await generations.write(layout.ids(system, f"Question: {question}\n\n{how}"), params)
+    except ArrowheadError as error:
+        return WrittenKeywords(fault=error.message)
+    return read_keywords(written.text, question)
+
+
+def read_keywords(written: str, question: str) -> WrittenKeywords:
+    """Parse what the model wrote; nothing of it is evaluated. Keywords that the question does not have are dropped."""
+    try:
+        found = json.loads(written)["keywords"]
+        words = [" ".join(str(one).split()) for one in found if isinstance(one, str)]
+    except (ValueError, KeyError, TypeError):
+        return WrittenKeywords(fault="it wrote no list of keywords")
+    asked = _bare(question)
+    kept = tuple(AskedKeyword(one) for one in dict.fromkeys(words) if one and _bare(one) in asked)[:MAX_WRITTEN]
+    return WrittenKeywords(kept) if kept else WrittenKeywords(fault="it wrote no keyword of the question")
+
+
+def _bare(text: str) -> str:
+    words = re.findall(r"[^\W_]+", text.casefold())
+    return f" {' '.join(words)} "
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Hold the instructions, read once."""
+
+    system: str
+    answer: str
+    keywords_system: str
+    keywords: str
+    summary_system: str
+    summary: str
+
+    @classmethod
+    def load(cls) -> Prompts:
+        names = ("system", "answer", "keywords_system", "keywords", "summary_system", "summary")
+        return cls(*map(_text, names))
+
+    def user(self, question: str, context: str) -> str:
+        """Return the user's part of an answer's prompt; text that many questions share comes first."""
+        return f"Passages:\n{context}\n\nQuestion: {question}\n\n{self.answer}"
+
+    def summary_user(self, text: str, context: str, most: int) -> str:
+        """Return the user's part of the prompt for an article's summary."""
+        return f"Passages:\n{context}\n\nText: {text}\n\n{self.summary.format(most=most)}"
+
+
+def _text(name: str) -> str:
+    return (files("server.methods.weiseeule") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").strip()
