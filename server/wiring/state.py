@@ -12,7 +12,7 @@ from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import JobLimits, JobQueue
 from server.jobs.uploads import Uploads
-from server.settings.paths import keys_file
+from server.settings.loading import keys_file
 from server.settings.schema import Settings
 from server.state.database import Database
 from server.state.jobs import JobServer, PostgresJobQueue
