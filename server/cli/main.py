@@ -1,7 +1,8 @@
 """Join the verbs to the ``arrowhead`` command, and turn their errors into one clear line and an exit status.
 
-``serve`` is the one verb that is implemented here. Exit status: 0 done, 1 failed, 2 the command or the settings are wrong. A verb's module imports at its top only what its
-options need, and the rest in the verb: ``arrowhead key list`` must not wait for a server's libraries.
+``serve`` is the one verb that is implemented here. Exit status: 0 done, 1 failed, 2 the command or the settings are
+wrong. A verb's module imports at its top only what its options need, and the rest in the verb: ``arrowhead key list``
+must not wait for a server's libraries.
 """
 
 from __future__ import annotations
