@@ -16,8 +16,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Final, Literal
 
+import nh3
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
+from markdown_it import MarkdownIt
 from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 
@@ -33,7 +35,6 @@ from server.egress.policy import EgressPolicy
 from server.errors import InvalidRequest
 from server.settings.loading import audit_path, gateway_dir
 from server.settings.schema import Settings
-from server.web.markdown import MarkdownRenderer
 from server.wiring.services import Services
 
 router = APIRouter(tags=["Page"])
@@ -70,6 +71,15 @@ _HEADERS: Final = {
     # Kept by the browser and asked for again each time, which costs 304 and no body.
     "Cache-Control": "no-cache",
 }
+_TAG_NAMES: Final = (
+    "a blockquote br code dd del dl dt em h1 h2 h3 h4 h5 h6 hr li ol p pre s strong sub sup table tbody td th thead "
+    "tr ul"
+)
+_ATTRIBUTES: Final = {"a": {"href", "title"}, "ol": {"start"}}
+_SCHEMES: Final = frozenset({"http", "https"})
+# Characters that change the direction of the text around them. Each element is isolated by its ``dir="auto"``; these
+# could still reorder a line inside it, e.g. show a number backwards.
+_BIDI_CONTROLS: Final = dict.fromkeys(map(ord, "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"), "\ufffd")
 
 
 class RenderBody(Body):
@@ -196,6 +206,33 @@ def _reply(request: Request, name: str) -> Response:
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=file.headers())
     return Response(file.content, media_type=file.media_type, headers=file.headers())
+
+
+class MarkdownRenderer:
+    """Turn Markdown of models and documents into HTML that is safe to insert into the page; used from any thread.
+
+    Two libraries stand one behind the other: markdown-it-py escapes all HTML of the text, and nh3 lets through only the
+    elements and attributes listed above. No image, style, script, event handler or address other than http and https
+    passes.
+    """
+
+    def __init__(self) -> None:
+        parser = MarkdownIt("commonmark", {"html": False, "breaks": True})
+        self._parser = parser.enable(["table", "strikethrough"]).disable(["image", "reference"])
+        self._cleaner = nh3.Cleaner(
+            tags=set(_TAG_NAMES.split()),
+            attributes=_ATTRIBUTES,
+            url_schemes=set(_SCHEMES),
+            link_rel="noopener noreferrer nofollow",
+            set_tag_attribute_values={"a": {"target": "_blank"}},
+        )
+
+    def render(self, text: str) -> str:
+        """Return the HTML of one text.
+
+        Linear in its length: 60,000 characters of unfavourable text take up to about 1.5 s.
+        """
+        return self._cleaner.clean(self._parser.render(text.translate(_BIDI_CONTROLS)))
 
 
 @cache

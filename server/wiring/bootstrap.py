@@ -42,11 +42,10 @@ from server.observability.setup import Observability, build_observability
 from server.settings.loading import gateway_dir, namespaces_dir
 from server.settings.schema import Settings
 from server.state.database import Database
-from server.wiring.gpu_memory import check_memory, engine_reserve
 from server.wiring.graph import build_graph_service
 from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import Ncbi, SiteNames, build_ncbi
-from server.wiring.retrieval import build_retrieval
+from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
 from server.wiring.services import DIRECT, Components, Services
 from server.wiring.state import job_queues, open_answer_state, open_database, open_keyring
 

@@ -16,8 +16,7 @@ from server.settings.loading import keys_file
 from server.settings.schema import Settings
 from server.state.database import Database
 from server.state.jobs import JobServer, PostgresJobQueue
-from server.state.key_store import PostgresKeyStore
-from server.state.rate_limits import PostgresRateLimiter
+from server.state.keys import PostgresKeyStore, PostgresRateLimiter
 from server.state.traces import PostgresTraceStore, TraceBounds
 from server.trace_file import TraceFile
 from server.traces import MemoryTraceStore, TraceStore

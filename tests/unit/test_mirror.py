@@ -81,10 +81,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/api/system.py",
         "server/version.py",
     ),
-    "tests/http/test_search.py": (
-        "server/api/retrieval/search.py",
-        "server/wiring/retrieval.py",
-    ),
+    "tests/http/test_search.py": ("server/api/retrieval/search.py",),
     "tests/http/test_stored_documents.py": ("server/api/retrieval/stored_documents.py",),
     "tests/http/test_tokenize.py": ("server/api/openai/tokenize.py",),
     "tests/unit/server/state/test_jobs.py": ("server/state/job_tables.py",),
