@@ -21,20 +21,22 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from retrieval.storage.durable import sync
-from server.audit.entry import (
+from server.audit.chain import (
     FORMAT,
     MAX_LINE_BYTES,
     START,
     AuditRecord,
+    Head,
     Level,
     Line,
     LinePosition,
+    break_before,
     decode,
     digest_of,
     encode,
+    open_private,
 )
-from server.audit.head import AuditFailed as AuditFailed
-from server.audit.head import Head, break_before, open_private
+from server.audit.chain import AuditFailed as AuditFailed
 
 log = logging.getLogger(__name__)
 _OPEN: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW

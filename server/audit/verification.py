@@ -14,8 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from server.audit.entry import MAX_LINE_BYTES, START, Line, LinePosition, closes_off, decode, goes_on
-from server.audit.head import AuditFailed, head_path, parse_head
+from server.audit.chain import (
+    MAX_LINE_BYTES,
+    START,
+    AuditFailed,
+    Line,
+    LinePosition,
+    closes_off,
+    decode,
+    goes_on,
+    head_path,
+    parse_head,
+)
 from server.audit.log import rotated_files
 
 

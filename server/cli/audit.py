@@ -57,8 +57,7 @@ def show_files(
 def _files(files: list[Path] | None, config: Path | None) -> list[Path]:
     if files:
         return files
-    from server.settings.loading import load_settings
-    from server.settings.paths import audit_path
+    from server.settings.loading import audit_path, load_settings
 
     return [audit_path(load_settings(None, config))]
 
@@ -90,7 +89,7 @@ def verify_log(paths: Sequence[Path], *, is_default: bool) -> int:
 def _say_absent(path: Path, *, is_default: bool) -> int:
     """Say that there is no log, which is right for the server's own and an error for one that was named."""
     if not is_default:
-        from server.audit.head import AuditFailed
+        from server.audit.chain import AuditFailed
 
         raise AuditFailed(f"{path}: there is no such file")
     _print(f"no log: {path} does not exist, so nothing was recorded here under these settings")

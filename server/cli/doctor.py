@@ -148,7 +148,7 @@ def _indices(settings: Settings) -> Finding:
 
 
 def _namespaces(settings: Settings) -> Finding:
-    from server.settings.paths import namespaces_dir
+    from server.settings.loading import namespaces_dir
     from server.wiring.retrieval import passage_stores
 
     folder = namespaces_dir(settings)
@@ -169,7 +169,7 @@ def _blast(settings: Settings) -> Finding:
 
 
 def _store(settings: Settings) -> Finding:
-    from server.settings.paths import gateway_dir
+    from server.settings.loading import gateway_dir
 
     folder = gateway_dir(settings)
     if any(folder.glob("*.sqlite*")) or any(folder.glob("*.db")):
@@ -187,7 +187,7 @@ def _writable(folder: Path) -> bool:
 
 
 def _disk(settings: Settings) -> Finding:
-    from server.settings.paths import gateway_dir
+    from server.settings.loading import gateway_dir
 
     folder = gateway_dir(settings)
     parent = next(p for p in (folder, *folder.parents) if p.exists())
@@ -224,7 +224,7 @@ def _keys(settings: Settings) -> Finding:
     from server.auth.api_keys import require_keys
     from server.egress.policy import EgressPolicy
     from server.serving.key_summary import named_keys, permission_problem
-    from server.settings.paths import keys_file
+    from server.settings.loading import keys_file
     from server.wiring.state import open_database, open_keyring
 
     keyring = open_keyring(settings, open_database(settings))
@@ -240,7 +240,7 @@ def _keys(settings: Settings) -> Finding:
 
 def _audit(settings: Settings) -> Finding:
     from server.audit.verification import snapshot, verify
-    from server.settings.paths import audit_path
+    from server.settings.loading import audit_path
     from server.wiring.ncbi import audit_log
 
     if audit_log(settings) is None:

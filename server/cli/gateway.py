@@ -23,9 +23,8 @@ DataFolder = Annotated[
 
 
 def _data_dir(data: Path | None) -> Path:
-    from server.settings.loading import load_settings
-    from server.settings.paths import gateway_dir
-    from server.wiring.data_files import protect
+    from server.settings.loading import gateway_dir, load_settings
+    from server.wiring.data_folder import protect
 
     if data is not None:
         return data
@@ -39,7 +38,7 @@ def serve_gateway(host: str = "127.0.0.1", port: int = 8765, data: DataFolder = 
     from retrieval.gateway.app import serve
     from server.observability.logging_setup import setup_logging
     from server.settings.loading import load_settings
-    from server.settings.observability import LogSettings
+    from server.settings.server import LogSettings
     from server.wiring.ncbi import blast_options
 
     setup_logging(LogSettings())

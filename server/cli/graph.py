@@ -36,8 +36,8 @@ DataFolder = Annotated[
 
 
 def _root(data: Path | None, settings: Settings) -> Path:
-    from server.settings.paths import graphs_dir
-    from server.wiring.data_files import protect
+    from server.settings.loading import graphs_dir
+    from server.wiring.data_folder import protect
 
     if data is not None:
         return data

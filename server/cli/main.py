@@ -1,7 +1,8 @@
 """Join the verbs to the ``arrowhead`` command, and turn their errors into one clear line and an exit status.
 
-Exit status: 0 done, 1 failed, 2 the command or the settings are wrong. A verb's module imports at its top only what its
-options need, and the rest in the verb: ``arrowhead key list`` must not wait for a server's libraries.
+``serve`` is the one verb that is implemented here. Exit status: 0 done, 1 failed, 2 the command or the settings are
+wrong. A verb's module imports at its top only what its options need, and the rest in the verb: ``arrowhead key list``
+must not wait for a server's libraries.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typer.main import get_command
 from models.errors import ArrowheadError
 from models.torch_runtime.openmp import limit_spin_count
 from retrieval.storage.private_files import private_umask
-from server.cli import ask, audit, doctor, gateway, graph, index, keys, models, namespaces, review, search, serve
-from server.cli.options import verbs
+from server.cli import ask, audit, doctor, gateway, graph, keys, models, namespaces, review, search
+from server.cli.options import GivenSettings, verbs, with_setting_flags
 from server.printable import escaped_output
 
 
@@ -56,11 +57,11 @@ def _run(argv: Sequence[str] | None) -> int:
 def _application() -> typer.Typer:
     app = verbs("Biomedical questions, answered with sources.")
     app.callback()(_arrowhead)
-    app.command("serve", help="serve the OpenAI API")(serve.serve)
+    app.command("serve", help="serve the OpenAI API")(serve)
     app.command("ask", help="answer one question")(ask.ask)
     app.add_typer(models.app, name="models")
     app.add_typer(namespaces.app, name="namespace")
-    app.add_typer(index.app, name="index")
+    app.add_typer(search.index_app, name="index")
     app.command("search", help="search namespaces", cls=search.SearchCommand)(search.search)
     app.add_typer(review.app, name="review")
     app.add_typer(graph.app, name="graph")
@@ -69,6 +70,16 @@ def _application() -> typer.Typer:
     app.add_typer(audit.app, name="audit")
     app.command("doctor", help="check this machine and the settings")(doctor.doctor)
     return app
+
+
+@with_setting_flags()
+def serve(cli_settings: GivenSettings) -> int:
+    settings = cli_settings.load()
+    from server.observability.logging_setup import setup_logging
+    from server.serving.run import run_server
+
+    setup_logging(settings.log)
+    return run_server(settings)
 
 
 def _print_version(value: bool) -> None:

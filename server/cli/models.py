@@ -54,8 +54,7 @@ def pull(
     config: ConfigFile = None,
 ) -> int:
     from models.hub import fetch, look_up
-    from server.settings.loading import load_settings
-    from server.settings.paths import models_dir
+    from server.settings.loading import load_settings, models_dir
     from server.wiring.models import hub_log, refuse_unless_allowed
 
     settings = load_settings(None, config)

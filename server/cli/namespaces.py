@@ -33,9 +33,8 @@ _BLOCK: Final = 200
 @contextmanager
 def opened(config: Path | None) -> Iterator[tuple[Settings, Retrieval]]:
     """Open the namespaces of the settings; load no encoder."""
-    from server.settings.loading import load_settings
-    from server.settings.paths import namespaces_dir
-    from server.wiring.data_files import protect
+    from server.settings.loading import load_settings, namespaces_dir
+    from server.wiring.data_folder import protect
     from server.wiring.retrieval import build_retrieval
 
     settings = load_settings(None, config)

@@ -21,7 +21,7 @@ from retrieval.ncbi.calls.urls import NcbiSite, build_request, public_url
 from retrieval.ncbi.client.client import NcbiClient
 from retrieval.ncbi.replies.parse import is_empty_reply, is_not_found
 from retrieval.types import FetchCall, NcbiCall, RawReply, Route
-from server.audit.entry import AuditRecord
+from server.audit.chain import AuditRecord
 from server.audit.log import AuditFailed, AuditRecorder
 from server.egress.gate import Gate, Kept, Passed
 from server.egress.policy import Departures, EgressContext, EgressPolicy

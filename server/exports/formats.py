@@ -10,9 +10,8 @@ from typing import Final, Literal, get_args
 from retrieval.references.managers import bibtex, csl_json, ris
 from retrieval.references.styles import STYLES, ReferenceStyles, Style
 from server.errors import ExportInvalid, NothingToExport
-from server.exports.markdown import markdown
 from server.exports.report import Report, report_of
-from server.exports.spreadsheet import spreadsheet
+from server.exports.text_formats import markdown, spreadsheet
 from server.exports.word import word
 
 Format = Literal["ris", "bibtex", "csl-json", "csv", "docx", "markdown"]

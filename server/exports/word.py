@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from retrieval.references.item import address_of
 from retrieval.references.styles import ReferenceStyles, Style
-from server.exports.markdown import flow_line, outcome_line, provenance
 from server.exports.report import ExportedAnswer, Report, Source
+from server.exports.text_formats import flow_line, outcome_line, provenance
 from server.methods.shared.evidence_table import FINDINGS, Review
 
 # What XML 1.0 cannot hold; python-docx refuses it.

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from server.errors import JobNotFound, TooManyRequests
-from server.jobs.queue import Job, JobLimits, JobSpec, JobStatus, Perform, Work
-from server.jobs.work import CANCELLED, End, clean, end_of
+from server.jobs.queue import CANCELLED, End, Job, JobLimits, JobSpec, JobStatus, Perform, Work, clean, end_of
 
 log = logging.getLogger(__name__)
 

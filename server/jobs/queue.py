@@ -1,4 +1,4 @@
-"""Define the queue of background changes to namespaces, and what it and the changes know of each other.
+"""Define the queue of background changes to namespaces, and do the work of one of its jobs on the current thread.
 
 Knows no HTTP and nothing of what a change does.
 """
@@ -6,6 +6,8 @@ Knows no HTTP and nothing of what a change does.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
@@ -13,8 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 
-from server.error_mapping import ErrorReply
+from server.error_mapping import ErrorReply, error_reply
 from server.errors import KeyOverloaded, TooManyRequests
+from server.observability.logging_setup import request_id
+
+log = logging.getLogger(__name__)
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: Final[frozenset[JobState]] = frozenset(("done", "failed", "cancelled"))
@@ -281,3 +286,37 @@ class JobQueue(Protocol):
 
         Jobs that another process can do, or this one after a restart, go back to the queue; the others are cancelled.
         """
+
+
+End = tuple[JobState, Mapping[str, Any] | None, ErrorReply | None]
+CANCELLED: End = ("cancelled", None, None)
+
+
+def end_of(job: Job, work: Work, conceal: Callable[[str], str]) -> End:
+    """Do the work, and return state, result and error of the job; ``conceal`` removes paths from a message."""
+    request_id.set(job.id)
+    try:
+        outcome = work(job)
+    except concurrent.futures.CancelledError:
+        return CANCELLED
+    except Exception as error:
+        return "failed", None, failure(job, error, conceal)
+    if outcome.error is not None:
+        return "failed", outcome.result, failure(job, outcome.error, conceal)
+    return "cancelled" if outcome.cancelled else "done", outcome.result, None
+
+
+def failure(job: Job, error: Exception, conceal: Callable[[str], str]) -> ErrorReply:
+    reply = error_reply(error)
+    unknown = reply.code == "internal_error"
+    level = logging.ERROR if unknown else logging.INFO
+    log.log(level, "job failed: id=%s cause=%s", job.id, type(error).__name__, exc_info=error if unknown else None)
+    return replace(reply, message=conceal(reply.message))
+
+
+def clean(job_id: str, cleanup: Callable[[], None]) -> None:
+    """Run the cleanup of a job; what it leaves behind is logged."""
+    try:
+        cleanup()
+    except OSError as fault:
+        log.error("job left files behind: id=%s cause=%s", job_id, fault.strerror)

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Final, TextIO
 
 from server.printable import for_log
-from server.settings.observability import LogSettings
+from server.settings.server import LogSettings
 
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 

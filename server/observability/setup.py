@@ -12,7 +12,7 @@ from typing import Protocol
 from retrieval.ncbi.client.transport import HttpSender
 from server.observability.metrics import Metrics
 from server.observability.observer import HttpRequest, Observer
-from server.settings.observability import TracingSettings
+from server.settings.server import TracingSettings
 
 
 class RequestSpans(Protocol):

@@ -33,7 +33,7 @@ from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from retrieval.observer import Encoded, PartName, SpanAttributes
 from retrieval.types import Endpoint
 from server.observability.observer import AnswerRecord, Generation, HttpRequest, Observer
-from server.settings.observability import TracingSettings
+from server.settings.server import TracingSettings
 from server.version import installed_version
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Final
 
 from server.auth.api_keys import Keyring
 from server.egress.policy import EgressPolicy
-from server.settings.paths import keys_file
+from server.settings.loading import keys_file
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
 

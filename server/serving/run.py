@@ -24,13 +24,11 @@ from server.egress.policy import EgressPolicy
 from server.printable import unescaped
 from server.serving.connections import configure_listener, with_slow_client_limits
 from server.serving.key_summary import access_lines, named_keys
-from server.settings.loading import SettingsInvalid, variable_name
-from server.settings.paths import namespaces_dir
+from server.settings.loading import SettingsInvalid, namespaces_dir, variable_name
 from server.settings.schema import Settings
 from server.settings.server import ServerSettings
 from server.wiring.bootstrap import Opened, build_services
-from server.wiring.data_files import protect_data
-from server.wiring.data_folder import DataFolder
+from server.wiring.data_folder import DataFolder, protect_data
 from server.wiring.services import Services
 from server.wiring.state import open_database, open_keyring
 

@@ -1,4 +1,4 @@
-"""Define the settings of egress and of the audit log.
+"""Define the settings of NCBI, of the built-in gateway in its place, of egress and of the audit log.
 
 Knows nothing of how they are enforced.
 """
@@ -9,15 +9,81 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
+from urllib.parse import urlunsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from retrieval.ncbi.calls.parameter_classes import ParamClass
-from server.settings.base import SettingsGroup
+from server.settings.base import Seconds, SettingsGroup, web_address
 from server.types import _KEY_ID_CHARS, EGRESS_MODES, EgressMode, EgressProfile
 
 _KEY_ID: Final = re.compile(rf"[0-9a-f]{{{_KEY_ID_CHARS}}}")
+
+
+NCBI_HOME = "https://www.ncbi.nlm.nih.gov"
+
+
+def _with_path(url: str, default_path: str) -> str:
+    parts = web_address(url)
+    path = parts.path.rstrip("/") or default_path
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+class NcbiSettings(SettingsGroup):
+    """Configure the access to NCBI or to a service in its place."""
+
+    eutils_url: str | None = Field(
+        default=None, description="stands for NCBI; with egress.mode off, unset is the built-in gateway"
+    )
+    blast_url: str | None = Field(default=None, description="unset: as eutils_url")
+    api_key: SecretStr | None = Field(default=None, description="NCBI API key: 10 requests/s instead of 3")
+    email: str = Field(default="", description="contact NCBI asks for; required unless egress.mode is off")
+    # The length apart: with {1,64} the pattern takes 20 ms to compile.
+    tool: str = Field(default="arrowhead", pattern=r"^[\w.-]+$", max_length=64)
+    rate_per_s: float | None = Field(
+        default=None, gt=0, le=10_000, description="unset: NCBI's rule; no limit on loopback"
+    )
+    timeout_s: Seconds = Field(default=30.0, description="one HTTP request with all it waits for")
+    connect_timeout_s: Seconds = 5.0
+    total_timeout_s: Seconds = Field(default=85.0, description="one E-utilities call with its retries")
+    retries: int = Field(default=3, ge=0, le=10)
+    max_reply_bytes: int = Field(default=8_388_608, ge=1024, description="longer replies are refused")
+    cache_path: Path | None = Field(default=None, description="SQLite file; unset: XDG cache folder")
+    cache: bool | None = Field(default=None, description="unset: on for NCBI, off for this machine's services")
+    blast_put_interval_s: float | None = Field(default=None, ge=0, description="unset: 10 s at NCBI, 0 on loopback")
+    blast_poll_interval_s: float | None = Field(
+        default=None, ge=0, description="unset: 60 s at NCBI, 0.2 s on loopback"
+    )
+    max_reply_chars: int = Field(default=1200, ge=100, le=200_000, description="length of a condensed reply")
+
+    @field_validator("eutils_url")
+    @classmethod
+    def _eutils_path(cls, url: str | None) -> str | None:
+        return _with_path(url, "/entrez/eutils") if url else None
+
+    @field_validator("blast_url")
+    @classmethod
+    def _blast_path(cls, url: str | None) -> str | None:
+        return _with_path(url, "/blast/Blast.cgi") if url else None
+
+
+class GatewaySettings(SettingsGroup):
+    """Configure the built-in gateway and its BLAST searches."""
+
+    data_dir: Path | None = Field(default=None, description="store of the built-in gateway; unset: XDG data folder")
+    blastdb_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
+        default=(), description="further folders with BLAST databases, as NCBI's preformatted ones; a,b"
+    )
+    blast_workers: int = Field(default=1, ge=1, le=64, description="BLAST searches at once")
+    blast_threads: int = Field(default=1, ge=1, le=64, description="threads of one search")
+    blast_timeout_s: Seconds = Field(default=60.0, description="wall-clock time of one search")
+    blast_cpu_s: int = Field(default=60, ge=1, description="processor time of one search, over all its threads")
+
+    @field_validator("blastdb_dirs", mode="before")
+    @classmethod
+    def _comma_list(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
 class EgressSettings(SettingsGroup):

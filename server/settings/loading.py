@@ -1,6 +1,6 @@
-"""Load the settings from flags, environment and file, and report each mistake in one readable line.
+"""Load the settings from flags, environment and file, and say where the data that they name lie on disk.
 
-This module owns the location of the file and the error messages; ``server.settings.schema`` defines the fields.
+Each mistake is reported in one readable line. ``server.settings.schema`` defines the fields.
 """
 
 from __future__ import annotations
@@ -43,12 +43,6 @@ def config_file(flag: Path | None = None) -> Path | None:
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     default = home / "arrowhead" / "config.toml"
     return default if default.is_file() else None
-
-
-def xdg_dir(kind: str) -> Path:
-    """Return our folder below XDG's ``data``, ``cache`` or ``state`` folder, without creating it."""
-    fallback = {"data": ".local/share", "cache": ".cache", "state": ".local/state"}[kind]
-    return Path(os.environ.get(f"XDG_{kind.upper()}_HOME") or Path.home() / fallback) / "arrowhead"
 
 
 def load_settings(flags: Mapping[str, Mapping[str, Any]] | None = None, config: Path | None = None) -> Settings:
@@ -118,3 +112,37 @@ def _refuse_broken_file(path: Path | None) -> None:
 def _names_in(text: str) -> str:
     groups = [group for group in Settings.model_fields if f'"{group}"' in text]
     return ", ".join(variable_name(group) for group in groups) or "settings"
+
+
+def xdg_dir(kind: str) -> Path:
+    """Return our folder below XDG's ``data``, ``cache`` or ``state`` folder, without creating it."""
+    fallback = {"data": ".local/share", "cache": ".cache", "state": ".local/state"}[kind]
+    return Path(os.environ.get(f"XDG_{kind.upper()}_HOME") or Path.home() / fallback) / "arrowhead"
+
+
+def gateway_dir(settings: Settings) -> Path:
+    return settings.gateway.data_dir or xdg_dir("data") / "gateway"
+
+
+def audit_path(settings: Settings) -> Path:
+    return settings.audit.path or xdg_dir("state") / "audit.jsonl"
+
+
+def graphs_dir(settings: Settings) -> Path:
+    return settings.graph.data_dir or xdg_dir("data") / "graphs"
+
+
+def keys_file(settings: Settings) -> Path:
+    return settings.server.keys_file or xdg_dir("data") / "keys.json"
+
+
+def models_dir(settings: Settings) -> Path:
+    return settings.model.data_dir or xdg_dir("data") / "models"
+
+
+def namespaces_dir(settings: Settings) -> Path:
+    return settings.retrieval.data_dir or xdg_dir("data") / "namespaces"
+
+
+def reviews_dir() -> Path:
+    return xdg_dir("data") / "reviews"

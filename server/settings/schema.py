@@ -12,12 +12,17 @@ from urllib.parse import urlsplit
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from server.settings.egress import AuditSettings, EgressSettings
+from server.settings.egress import NCBI_HOME, AuditSettings, EgressSettings, GatewaySettings, NcbiSettings
 from server.settings.model import LoopSettings, ModelSettings
-from server.settings.ncbi import NCBI_HOME, GatewaySettings, NcbiSettings
-from server.settings.observability import LogSettings, TraceSettings, TracingSettings
 from server.settings.retrieval import GraphSettings, RetrievalSettings
-from server.settings.server import ServerSettings, StateSettings, is_loopback
+from server.settings.server import (
+    LogSettings,
+    ServerSettings,
+    StateSettings,
+    TraceSettings,
+    TracingSettings,
+    is_loopback,
+)
 from server.types import key_id
 
 

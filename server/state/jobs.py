@@ -18,13 +18,25 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from server.errors import JobNotFound, StateUnavailable, TooManyRequests
-from server.jobs.queue import Job, JobLimits, JobSpec, JobStatus, OrderedWork, Perform, Work, WorkOrder
+from server.jobs.queue import (
+    CANCELLED,
+    End,
+    Job,
+    JobLimits,
+    JobSpec,
+    JobStatus,
+    OrderedWork,
+    Perform,
+    Work,
+    WorkOrder,
+    clean,
+    end_of,
+    failure,
+)
 from server.jobs.uploads import Upload
-from server.jobs.work import CANCELLED, End, clean, end_of, failure
-from server.state import job_rows as rows
+from server.state import job_tables as rows
 from server.state.database import Database
-from server.state.job_files import JobFiles
-from server.state.job_rows import CHANNEL, ClaimedJob
+from server.state.job_tables import CHANNEL, ClaimedJob, JobFiles
 
 log = logging.getLogger(__name__)
 _LOOK_S: Final = 1.0

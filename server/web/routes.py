@@ -1,4 +1,4 @@
-"""Serve the page (``/``, ``/web/…``) and what it alone needs: rendered Markdown and what its key may do.
+"""Serve the page (``/``, ``/web/…``) and what it alone needs: rendered Markdown, what its key may do, the status.
 
 The page's files contain no data of the server and need no key, since a browser cannot send one for them.
 """
@@ -6,24 +6,35 @@ The page's files contain no data of the server and need no key, since a browser 
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import json
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import Annotated, Any, Final, Literal
 
+import nh3
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
+from markdown_it import MarkdownIt
 from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from retrieval.corpus.search.ranking import MAX_K
+from retrieval.errors import RetrievalError
+from retrieval.formats.records import DATABASES
+from retrieval.gateway.store.open import open_store
 from server.api.declarations import Reads, Reply, Responses, errors
 from server.api.http_request import Body, parse_body, read_json
 from server.api.retrieval.namespaces import changes_allowed
+from server.auth.access_control import WEB_FILES
 from server.egress.policy import EgressPolicy
 from server.errors import InvalidRequest
-from server.web.files import INDEX, page_file
-from server.web.markdown import MarkdownRenderer
-from server.web.status import status_of
+from server.settings.loading import audit_path, gateway_dir
+from server.settings.schema import Settings
 from server.wiring.services import Services
 
 router = APIRouter(tags=["Page"])
@@ -31,6 +42,44 @@ router = APIRouter(tags=["Page"])
 MAX_RENDERED: Final = 100_000
 MAX_TEXTS: Final = 64
 _FILE: Final[Responses] = {200: {"content": {"*/*": {"schema": {"type": "string"}}}}}
+_KINDS: Final = {
+    "html": "text/html",
+    "js": "text/javascript",
+    "css": "text/css",
+    "json": "application/json",
+    "svg": "image/svg+xml",
+    "woff2": "font/woff2",
+    "txt": "text/plain",
+}
+INDEX: Final = "index.html"
+# The styles stand in the page itself, since a browser shows nothing before it has them.
+STYLES: Final = ("style.css", "screens.css")
+_TEXTS: Final = "en.json"
+_STYLE_PLACE: Final = "<style></style>"
+_WORDS: Final = re.compile(r"\{([\w.]+)\}")
+# All is this server's own; HTML is inserted at one place only, which the browser enforces (Trusted Types).
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self' {scripts}; style-src {styles}; font-src 'self'; connect-src 'self'; "
+    "img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types rendered"
+)
+_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # Kept by the browser and asked for again each time, which costs 304 and no body.
+    "Cache-Control": "no-cache",
+}
+_TAG_NAMES: Final = (
+    "a blockquote br code dd del dl dt em h1 h2 h3 h4 h5 h6 hr li ol p pre s strong sub sup table tbody td th thead "
+    "tr ul"
+)
+_ATTRIBUTES: Final = {"a": {"href", "title"}, "ol": {"start"}}
+_SCHEMES: Final = frozenset({"http", "https"})
+# Characters that change the direction of the text around them. Each element is isolated by its ``dir="auto"``; these
+# could still reorder a line inside it, e.g. show a number backwards.
+_BIDI_CONTROLS: Final = dict.fromkeys(map(ord, "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"), "\ufffd")
 
 
 class RenderBody(Body):
@@ -157,3 +206,111 @@ def _reply(request: Request, name: str) -> Response:
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=file.headers())
     return Response(file.content, media_type=file.media_type, headers=file.headers())
+
+
+class MarkdownRenderer:
+    """Turn Markdown of models and documents into HTML that is safe to insert into the page; used from any thread.
+
+    Two libraries stand one behind the other: markdown-it-py escapes all HTML of the text, and nh3 lets through only the
+    elements and attributes listed above. No image, style, script, event handler or address other than http and https
+    passes.
+    """
+
+    def __init__(self) -> None:
+        parser = MarkdownIt("commonmark", {"html": False, "breaks": True})
+        self._parser = parser.enable(["table", "strikethrough"]).disable(["image", "reference"])
+        self._cleaner = nh3.Cleaner(
+            tags=set(_TAG_NAMES.split()),
+            attributes=_ATTRIBUTES,
+            url_schemes=set(_SCHEMES),
+            link_rel="noopener noreferrer nofollow",
+            set_tag_attribute_values={"a": {"target": "_blank"}},
+        )
+
+    def render(self, text: str) -> str:
+        """Return the HTML of one text.
+
+        Linear in its length: 60,000 characters of unfavourable text take up to about 1.5 s.
+        """
+        return self._cleaner.clean(self._parser.render(text.translate(_BIDI_CONTROLS)))
+
+
+@cache
+def page_file(name: str) -> PageFile:
+    """Return a file of the page.
+
+    Raises:
+        KeyError: the page has no such file.
+    """
+    if name != INDEX and name not in WEB_FILES:
+        raise KeyError(name)
+    content = _index() if name == INDEX else _read(name)
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    policy = _policy_of(content.decode()) if name == INDEX else ""
+    return PageFile(content, _KINDS[name.rsplit(".", 1)[-1]], etag, policy)
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """Hold one file of the page; ``policy`` is its Content-Security-Policy, "" for none."""
+
+    content: bytes
+    media_type: str
+    etag: str
+    policy: str = ""
+
+    def headers(self) -> dict[str, str]:
+        own = {"Content-Security-Policy": self.policy} if self.policy else {}
+        return _HEADERS | {"ETag": self.etag} | own
+
+
+def _read(name: str) -> bytes:
+    return (files("server.web") / "static" / name).read_bytes()
+
+
+def _index() -> bytes:
+    """Return the page with the words of its header and its styles, so that one reply is enough for a first sight."""
+    texts: dict[str, str] = json.loads(_read(_TEXTS))
+    page = _WORDS.sub(lambda key: texts[key[1]], _read(INDEX).decode())
+    styles = "".join(_read(name).decode() for name in STYLES)
+    return page.replace(_STYLE_PLACE, f"<style>{styles}</style>").encode()
+
+
+def _policy_of(page: str) -> str:
+    """Return the policy that permits what stands in the page by its digest, and no other inline style or script."""
+    return _POLICY.format(scripts=_digests(page, "script"), styles=_digests(page, "style"))
+
+
+def _digests(page: str, tag: str) -> str:
+    found = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+    return " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in found)
+
+
+def status_of(settings: Settings) -> dict[str, Any]:
+    """Return the state of the audit log and of the gateway's store, read from their files."""
+    return {"audit": _audit(settings), "gateway": _gateway(settings)}
+
+
+def _audit(settings: Settings) -> dict[str, Any]:
+    recording = settings.egress.mode != "off" or settings.audit.path is not None
+    try:
+        found = audit_path(settings).stat() if recording else None
+    except OSError:
+        found = None
+    return {
+        "recording": recording,
+        "bytes": found.st_size if found else 0,
+        "last": int(found.st_mtime) if found else None,
+    }
+
+
+def _gateway(settings: Settings) -> dict[str, int]:
+    """Return the number of records by database, {} where the store cannot be read."""
+    try:
+        store = open_store(gateway_dir(settings))
+    except (RetrievalError, OSError):
+        return {}
+    try:
+        return {name: store.count(name) for name in DATABASES}
+    finally:
+        store.close()

@@ -19,11 +19,10 @@ from retrieval.observer import Tracer
 from retrieval.references.styles import ReferenceStyles
 from server.auth.api_keys import Keyring
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy
-from server.evidence.gene_names import StoreGenes
 from server.evidence.graph import GraphService
 from server.evidence.keywords import KeywordService
 from server.evidence.literature import LiteratureService
-from server.evidence.ncbi_calls import NcbiSessions
+from server.evidence.ncbi import NcbiSessions, StoreGenes
 from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import Method
 from server.methods.clinfo.method import Clinfo
@@ -40,17 +39,15 @@ from server.methods.shared.synthesis import for_model
 from server.methods.weiseeule.method import WeiseEule
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
 from server.observability.setup import Observability, build_observability
-from server.settings.paths import gateway_dir, namespaces_dir
+from server.settings.loading import gateway_dir, namespaces_dir
 from server.settings.schema import Settings
 from server.state.database import Database
-from server.wiring.gpu_memory import check_memory, engine_reserve
 from server.wiring.graph import build_graph_service
 from server.wiring.models import adapter_names, choose_card, engine_options
-from server.wiring.ncbi import Ncbi, build_ncbi
-from server.wiring.retrieval import build_retrieval
+from server.wiring.ncbi import Ncbi, SiteNames, build_ncbi
+from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
 from server.wiring.services import DIRECT, Components, Services
 from server.wiring.state import job_queues, open_answer_state, open_database, open_keyring
-from server.wiring.vocabulary import SiteNames
 
 log = logging.getLogger(__name__)
 

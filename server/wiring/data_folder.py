@@ -1,4 +1,4 @@
-"""Let one server at a time use a data folder, and give the folder a name that no other has.
+"""Keep a server's data to itself: one server at a time on a data folder, and no rights of other users on its files.
 
 Jobs, the rate of calls to NCBI and their cache are one process's: a second one on the same folder would refuse half of
 the changes, and call twice as often as it may. Commands that only read, and those that change a namespace under its own
@@ -10,12 +10,24 @@ from __future__ import annotations
 import logging
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from retrieval.storage.durable import FileLock
-from retrieval.storage.private_files import make_folder
-from server.settings.loading import SettingsInvalid, variable_name
+from retrieval.storage.private_files import close_to_others, make_folder
+from server.settings.loading import (
+    SettingsInvalid,
+    audit_path,
+    gateway_dir,
+    graphs_dir,
+    keys_file,
+    namespaces_dir,
+    variable_name,
+    xdg_dir,
+)
+from server.settings.schema import Settings
+from server.trace_file import FILE_NAME
 
 log = logging.getLogger(__name__)
 _LOCK: Final = ".server.lock"
@@ -84,3 +96,37 @@ def _fields(path: Path) -> tuple[str, str, str]:
     except OSError:
         words = []
     return (words[0], words[1], words[2]) if len(words) == 3 else ("", "", "")
+
+
+def protect_data(settings: Settings) -> None:
+    """Take rights that others have on this server's data, e.g. from before it was run with a strict umask.
+
+    A folder that the settings name for single files (``traces.dir``, that of ``audit.path``) may have others beside
+    them, so only the server's own files are changed there.
+    """
+    protect(*_folders(settings), *_files(settings))
+
+
+def protect(*paths: Path) -> None:
+    """Take the rights that others have on these files and folders."""
+    for path in paths:
+        # The folder of a setting may be a link to another disk.
+        if found := close_to_others(path.resolve()):
+            log.warning("others had rights on %d files or folders: %s; now the owner alone has", found, path)
+
+
+def _folders(settings: Settings) -> Iterator[Path]:
+    for kind in ("data", "state", "cache"):
+        yield xdg_dir(kind)
+    yield from (gateway_dir(settings), graphs_dir(settings), namespaces_dir(settings))
+
+
+def _files(settings: Settings) -> Iterator[Path]:
+    names = [audit_path(settings), keys_file(settings)]
+    names += [settings.ncbi.cache_path] if settings.ncbi.cache_path else []
+    names += [settings.traces.dir / FILE_NAME] if settings.traces.dir else []
+    for name in names:
+        if name.parent.is_dir():
+            # With rotated files, locks, journals and drafts.
+            yield from name.parent.glob(f"{name.name}*")
+            yield from name.parent.glob(f".{name.name}*")

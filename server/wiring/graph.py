@@ -13,7 +13,7 @@ from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from retrieval.observer import Tracer
 from server.evidence.encoders import EncoderPool
 from server.evidence.graph import GraphLocation, GraphService, Spoke
-from server.settings.paths import graphs_dir
+from server.settings.loading import graphs_dir
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
 from server.wiring.ncbi import Ncbi

@@ -21,12 +21,12 @@ from models.catalog import (
 from models.engines.options import EngineOptions, LoraAdapter, RemoteOptions
 from models.engines.registry import resolve_kind
 from models.errors import ModelNotFound
-from server.audit.entry import AuditRecord
+from server.audit.chain import AuditRecord
 from server.audit.log import AuditLog
 from server.errors import ModelUnknown
 from server.methods.base import METHOD_NAMES
+from server.settings.loading import audit_path, models_dir
 from server.settings.model import ModelSettings
-from server.settings.paths import audit_path, models_dir
 from server.settings.schema import Settings
 
 _GIB = 1024**3

@@ -1,11 +1,12 @@
-"""Assemble access to NCBI from the settings: destinations, egress policy, audit log."""
+"""Assemble access to NCBI from the settings: destinations, egress policy, names that may leave, audit log."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,9 +17,16 @@ from models.errors import ArrowheadError
 from retrieval.gateway.app import create_gateway_app
 from retrieval.gateway.blast.process import RunLimits
 from retrieval.gateway.blast.service import BlastOptions
+from retrieval.gateway.query.names import StoreNames
 from retrieval.gateway.query.planner import StorePhraseLookup
 from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
+from retrieval.graph.linking.dictionary_lookup.vocabulary import LEAST_WORD, ordinary_words
+from retrieval.graph.linking.dictionary_lookup.vocabulary import Vocabulary as WordList
+from retrieval.graph.store.catalog import open_graph
+from retrieval.graph.store.known_names import GraphNames
+from retrieval.ncbi.calls.known_names import KnownName, KnownNames, NameKind
+from retrieval.ncbi.calls.parameter_classes import is_organism
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.blast import BlastTiming
 from retrieval.ncbi.client.cache import ReplyCache
@@ -26,17 +34,16 @@ from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy
 from retrieval.ncbi.client.transport import AsgiApp, HttpSender, Message, Receive, Send, SendLimits
 from retrieval.observer import NullObserver, RetrievalObserver
 from retrieval.types import FetchCall
-from server.audit.entry import AuditRecord
+from server.audit.chain import AuditRecord
 from server.audit.log import AuditLog, AuditRecorder
 from server.auth.api_keys import Keyring
 from server.egress.policy import EgressPolicy
+from server.egress.recognition.person_names import PERSON_NAMES
 from server.egress.router import Destination, DestinationPair, Destinations, Egress, Knowledge
-from server.settings.loading import xdg_dir
-from server.settings.paths import audit_path, gateway_dir, graphs_dir
+from server.settings.loading import audit_path, gateway_dir, graphs_dir, xdg_dir
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
 from server.version import installed_version
-from server.wiring.vocabulary import site_names
 
 log = logging.getLogger(__name__)
 _NCBI = NcbiSite()
@@ -47,6 +54,8 @@ _GATEWAY = NcbiSite(
 GATEWAY = "gateway"
 # A call times out shortly before the loop's own timeout, so that the error names the cause at NCBI.
 _GRACE = 0.95
+# Bounds the length of the line; the mode of every key is also in the key's own lines.
+_MAX_LISTED_KEYS: Final = 200
 
 
 class LazyGateway:
@@ -196,10 +205,6 @@ def _blast_timing(settings: Settings, *, local: bool) -> BlastTiming:
     return replace(timing, put_interval_s=put_s, poll_interval_s=poll_s, total_timeout_s=total)
 
 
-# Bounds the length of the line; the mode of every key is also in the key's own lines.
-_MAX_LISTED_KEYS: Final = 200
-
-
 @dataclass(frozen=True, slots=True)
 class Ncbi:
     """Hold the parts of the access to NCBI.
@@ -269,3 +274,68 @@ def start_record(policy: EgressPolicy, keyring: Keyring, spans_to: str | None) -
     detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed), "keys": keys}
     detail |= {"spans_to": spans_to} if spans_to else {}
     return AuditRecord(event="start", mode=policy.mode, detail=detail)
+
+
+def site_names(store: GatewayStore, graphs: Path, graph: str) -> SiteNames:
+    """Return the closed vocabulary of what may leave; ``graph`` is the name of a graph in the folder ``graphs``."""
+    return SiteNames((StoreNames(store), CommonOrganisms(), LazyGraphNames(graphs, graph)))
+
+
+class SiteNames:
+    """Implement the vocabulary of ``server.egress`` on this site's data."""
+
+    def __init__(self, sources: Sequence[KnownNames]) -> None:
+        self._sources = tuple(sources)
+        self._words: WordList | None = None
+        self._loading = threading.Lock()
+
+    def find(self, name: str, kinds: Collection[NameKind]) -> Iterator[KnownName]:
+        for source in self._sources:
+            yield from source.find(name, kinds)
+
+    def is_ordinary(self, word: str) -> bool:
+        if len(word) < LEAST_WORD:
+            return False
+        with self._loading:
+            if self._words is None:
+                self._words = ordinary_words()
+        return word in PERSON_NAMES or self._words.has([word])[0]
+
+
+class CommonOrganisms:
+    """Know the organisms of common questions, whatever the store has."""
+
+    def find(self, name: str, kinds: Collection[NameKind]) -> tuple[KnownName, ...]:
+        return (KnownName(name.lower(), "organism"),) if "organism" in kinds and is_organism(name) else ()
+
+
+class LazyGraphNames:
+    """Know the names of a graph from when it is built; opens it at the first look-up after that.
+
+    A graph that replaces it is used after the next start.
+    """
+
+    def __init__(self, root: Path, name: str) -> None:
+        self._root = root
+        self._name = name
+        self._graph: GraphNames | None = None
+        self._opening = threading.Lock()
+
+    def find(self, name: str, kinds: Collection[NameKind]) -> tuple[KnownName, ...]:
+        graph = self._opened()
+        if graph is None:
+            return ()
+        try:
+            return tuple(graph.find(name, kinds))
+        except ArrowheadError as error:
+            log.warning("names of the graph not used: cause=%s", type(error).__name__)
+            return ()
+
+    def _opened(self) -> GraphNames | None:
+        with self._opening:
+            if self._graph is None and (self._root / self._name).is_dir():
+                try:
+                    self._graph = GraphNames(open_graph(self._root, self._name))
+                except ArrowheadError as error:
+                    log.warning("names of the graph not used: cause=%s", type(error).__name__)
+            return self._graph

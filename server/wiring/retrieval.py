@@ -1,23 +1,35 @@
-"""Assemble encoders, indices and namespaces from the settings; load nothing before it is needed."""
+"""Assemble encoders, indices and namespaces from the settings, and fit them into GPU memory beside the engine.
+
+Nothing is loaded before it is needed, but where they use a GPU: an engine sizes itself by the memory of the whole GPU
+when it starts, and what is loaded later finds none. Therefore indices and encoders are loaded first, and the check
+before that covers all three.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from models.encoders.base import Encoder, Floats, PassageText
-from retrieval.corpus.errors import NamespaceInvalid
+from models.encoders.base import Encoder, EncoderOptions, Floats, PassageText
+from models.encoders.memory import cross_encoder_memory, encoder_memory
+from models.errors import ArrowheadError
+from retrieval.corpus.errors import CorpusError, NamespaceInvalid
 from retrieval.corpus.items import FileLimits, PdfLimits, ReadOptions
+from retrieval.corpus.namespaces.dense import fingerprint_key
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.search.searcher import Rankers, Searcher
-from retrieval.corpus.store.base import PassageStores
+from retrieval.corpus.store.base import PassageStores, log_name
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.index.base import RowFilter, VectorIndex
+from retrieval.index.memory_estimate import GIB, MemoryBudget, MemoryClaim, estimate
 from retrieval.index.open import committed_recall, committed_rows, create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.segments.snapshot import IndexSnapshot
@@ -35,10 +47,14 @@ from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import JobLimits, JobQueue
 from server.jobs.uploads import Uploads
 from server.settings.retrieval import RetrievalSettings
+from server.settings.schema import Settings
+from server.wiring.models import engine_options
 
 if TYPE_CHECKING:
     from retrieval.corpus.ingest.cited_works import Grobid
 
+log = logging.getLogger(__name__)
+_CARD = "cuda"
 _DRIVER: Final = Path("/proc/driver/nvidia/version")
 
 
@@ -108,6 +124,64 @@ def uses_card(settings: RetrievalSettings) -> bool:
     return settings.device.startswith("cuda") or (settings.device == "auto" and _DRIVER.exists())
 
 
+def check_memory(settings: Settings, retrieval: Retrieval) -> list[str]:
+    """Return the memory estimate line by line.
+
+    There are no lines if no GPU is used or ``retrieval.card_gib`` does not give its size.
+
+    Raises:
+        IndexTooLarge: the sum does not fit; the message has the numbers.
+    """
+    chosen = settings.retrieval
+    if chosen.card_gib is None or not uses_card(chosen):
+        return []
+    ledger = MemoryBudget({_CARD: chosen.card_gib})
+    for claim in _claims(settings, retrieval.namespaces):
+        ledger.claim(claim)
+    remaining = ledger.left(_CARD) / GIB
+    return [*ledger.table(_CARD), f"left for the engine's weights and cache: {remaining:.2f} GiB"]
+
+
+def preload(retrieval: Retrieval) -> None:
+    """Load indices, then encoders.
+
+    A load that fails is logged as a warning; requests that need the index or encoder report the cause.
+    """
+    for name in retrieval.namespaces.names():
+        try:
+            with retrieval.namespaces.using(name) as namespace:
+                for target in map(namespace.settings.target_of, namespace.settings.encoder_ids):
+                    if namespace.has(target):
+                        namespace.dense(target).vectors.stats()
+        except ArrowheadError as error:
+            log.warning("index not loaded: namespace=%s cause=%s", log_name(name), type(error).__name__)
+    for name in retrieval.encoders.names:
+        try:
+            retrieval.encoders.encoder(name)
+        except ArrowheadError as error:
+            log.warning("encoder not loaded: name=%s cause=%s", name, type(error).__name__)
+
+
+def engine_reserve(settings: Settings) -> int:
+    """Return the bytes that encoders allocate at work on the engine's GPU, beyond their weights.
+
+    0 where they run elsewhere. An encoder whose files are not here counts as 0: its loading reports why.
+    """
+    chosen = settings.retrieval
+    if not uses_card(chosen) or not _shares_device(settings):
+        return 0
+    options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
+    total = 0
+    for name in chosen.encoder_names:
+        with suppress(ArrowheadError):
+            total += encoder_memory(name, options).activations
+    if chosen.cross_encoder:
+        with suppress(ArrowheadError):
+            # Not among what is loaded before the engine.
+            total += cross_encoder_memory(chosen.cross_encoder, options).total
+    return total
+
+
 class _VectorOpener:
     """Open vector indices for namespaces, and reuse what was read and checked before.
 
@@ -173,3 +247,43 @@ class _CrossEncoder:
 
     def score(self, query: str, passages: Sequence[PassageText]) -> Floats:
         return self.pool.cross_encoder().score(query, passages)
+
+
+def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[MemoryClaim]:
+    chosen = settings.retrieval
+    if chosen.backend != "faiss":
+        for name in namespaces.names():
+            if num_bytes := _index_bytes(namespaces, name):
+                yield MemoryClaim(f"vectors of namespace {log_name(name)}", "index", _CARD, num_bytes)
+    options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
+    for name in chosen.encoder_names:
+        yield MemoryClaim(name, "encoder", _CARD, encoder_memory(name, options).total)
+    if chosen.cross_encoder:
+        yield MemoryClaim(
+            chosen.cross_encoder, "encoder", _CARD, cross_encoder_memory(chosen.cross_encoder, options).total
+        )
+    if settings.model.kv_cache_gib is not None:
+        yield MemoryClaim("key-value cache", "engine", _CARD, int(settings.model.kv_cache_gib * GIB))
+
+
+def _shares_device(settings: Settings) -> bool:
+    _, _, number = settings.retrieval.device.partition(":")
+    if settings.model.engine == "remote":
+        return False
+    return settings.model.device != "cpu" and int(number or 0) in engine_options(settings.model).device_indices
+
+
+def _index_bytes(namespaces: Namespaces, name: str) -> int:
+    """Return the bytes of a namespace's vectors on the GPU, as a flat index in 16 bits.
+
+    A namespace that is damaged or has no vectors yet counts as 0.
+    """
+    try:
+        with namespaces.using(name) as namespace:
+            targets = map(namespace.settings.target_of, namespace.settings.encoder_ids)
+            fingerprints = [namespace.store.meta(fingerprint_key(target)) for target in targets]
+            rows = namespace.store.counts().passages
+    except CorpusError as error:
+        log.warning("namespace not counted: namespace=%s cause=%s", log_name(name), type(error).__name__)
+        return 0
+    return sum(estimate("flat", rows, int(json.loads(one)["dim"])).memory for one in fingerprints if one)

@@ -34,8 +34,7 @@ from server.settings.loading import SettingsInvalid
 from server.settings.schema import Settings
 from server.traces import TraceStore
 from server.types import id_of_digest
-from server.wiring.gpu_memory import preload
-from server.wiring.retrieval import grobid_of, read_options, uses_card
+from server.wiring.retrieval import grobid_of, preload, read_options, uses_card
 
 log = logging.getLogger(__name__)
 DIRECT = "direct"

@@ -12,12 +12,11 @@ from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import JobLimits, JobQueue
 from server.jobs.uploads import Uploads
-from server.settings.paths import keys_file
+from server.settings.loading import keys_file
 from server.settings.schema import Settings
 from server.state.database import Database
 from server.state.jobs import JobServer, PostgresJobQueue
-from server.state.key_store import PostgresKeyStore
-from server.state.rate_limits import PostgresRateLimiter
+from server.state.keys import PostgresKeyStore, PostgresRateLimiter
 from server.state.traces import PostgresTraceStore, TraceBounds
 from server.trace_file import TraceFile
 from server.traces import MemoryTraceStore, TraceStore

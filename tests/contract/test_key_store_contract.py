@@ -22,7 +22,7 @@ from server.auth.key_store import KeyRefused, KeyStore, NewKey, Version
 from server.auth.scopes import Scopes
 from server.errors import Unauthorized
 from server.state.database import Database
-from server.state.key_store import PostgresKeyStore
+from server.state.keys import PostgresKeyStore
 from server.types import key_digest, key_id
 
 IMPLEMENTATIONS = ("file", "postgres")

@@ -16,7 +16,7 @@ from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.auth.scopes import OPERATOR, Principal, Scopes
 from server.errors import RateExceeded
 from server.state.database import Database
-from server.state.rate_limits import PostgresRateLimiter
+from server.state.keys import PostgresRateLimiter
 
 IMPLEMENTATIONS = ("local", "postgres")
 

@@ -23,8 +23,7 @@ from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest, Event, Message, Sampling
 from server.methods.clinfo.method import Clinfo
 from server.methods.clinfo.review import Library
-from server.settings.egress import EgressSettings
-from server.settings.ncbi import NcbiSettings
+from server.settings.egress import EgressSettings, NcbiSettings
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.wiring.ncbi import build_ncbi

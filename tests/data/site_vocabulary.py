@@ -7,7 +7,7 @@ from pathlib import Path
 
 from retrieval.gateway.store.open import open_store
 from retrieval.ncbi.calls.known_names import KnownName, NameKind
-from server.wiring.vocabulary import SiteNames, site_names
+from server.wiring.ncbi import SiteNames, site_names
 
 # What full lists of genes do have: flies' genes are named after anything, and people write aliases in capitals.
 _WORDS = "john smith has hiv she rest cat maria white eve for positive patient lost born not and or"

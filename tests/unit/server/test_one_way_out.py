@@ -101,7 +101,7 @@ def test_calls_reach_ncbi_through_the_router_alone() -> None:
     assert _calling("NcbiClient") == {"server/wiring/ncbi.py": 1}
     assert _calling(".client.fetch") == {"server/egress/router.py": 2}
     assert _calling(".fetch_for").keys() == {
-        "server/evidence/ncbi_calls.py",
+        "server/evidence/ncbi.py",
         "server/jobs/corpus_changes.py",
         "server/wiring/ncbi.py",
     }

@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.audit.entry import AuditRecord, Level, digest_of
-from server.audit.head import AuditFailed, head_path
+from server.audit.chain import AuditFailed, AuditRecord, Level, digest_of, head_path
 from server.audit.log import AuditLog, AuditRecorder, rotated_files
 from server.audit.verification import Report, snapshot, verify
 from server.cli.main import main
@@ -282,7 +281,7 @@ WRITER = """
 import resource, signal, sys
 from pathlib import Path
 from server.audit.log import AuditFailed, AuditLog
-from server.audit.entry import AuditRecord
+from server.audit.chain import AuditRecord
 path, number, limit = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 if limit:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -21,8 +21,7 @@ from server.egress.policy import EgressPolicy
 from server.errors import Unauthorized
 from server.serving.key_summary import access_lines, named_keys
 from server.settings.egress import EgressSettings
-from server.settings.loading import SettingsInvalid
-from server.settings.paths import keys_file
+from server.settings.loading import SettingsInvalid, keys_file
 from server.settings.schema import Settings
 from server.types import key_digest, key_id
 

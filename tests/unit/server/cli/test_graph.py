@@ -11,8 +11,7 @@ from graph_files import KGX_EDGES, KGX_NODES, SPOKE, write_kgx_archive, write_li
 from retrieval.graph.spoke.source import OutboundCall
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from server.cli.main import main
-from server.settings.loading import SettingsInvalid, load_settings
-from server.settings.paths import graphs_dir
+from server.settings.loading import SettingsInvalid, graphs_dir, load_settings
 from server.wiring.graph import build_spoke, graph_encoder_name
 
 SPOKE_URL = "https://spoke.rbvi.ucsf.edu"

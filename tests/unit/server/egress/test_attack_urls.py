@@ -12,11 +12,11 @@ from attack_urls import urls
 from ncbi_server import Answer, NcbiServer, Seen
 
 from models.decoding.types import Call
-from server.evidence.ncbi_calls import NcbiSessions
+from server.evidence.ncbi import NcbiSessions
 from server.methods.base import AnswerRequest
 from server.methods.genegpt.method import GeneGptOptions
+from server.settings.egress import NcbiSettings
 from server.settings.model import ModelSettings
-from server.settings.ncbi import NcbiSettings
 from server.settings.schema import Settings
 from server.wiring.bootstrap import build_services
 

@@ -10,7 +10,7 @@ import pytest
 from retrieval.gateway.errors import GatewayDataError
 from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
-from server.evidence.gene_names import StoreGenes
+from server.evidence.ncbi import StoreGenes
 
 
 @pytest.fixture(scope="module")

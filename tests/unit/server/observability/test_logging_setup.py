@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from server.observability.logging_setup import log_event, setup_logging
-from server.settings.observability import LogSettings
+from server.settings.server import LogSettings
 
 CANARY = "canary-quillfeather"
 

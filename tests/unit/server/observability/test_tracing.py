@@ -23,7 +23,7 @@ from server.observability.metrics import Metrics
 from server.observability.observer import AnswerRecord, HttpRequest, TokenCounts
 from server.observability.tracing import SenderExporter, Tracing
 from server.settings.loading import SettingsInvalid, load_settings
-from server.settings.observability import TracingSettings
+from server.settings.server import TracingSettings
 
 ROOT = Path(__file__).parents[4]
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -181,7 +181,7 @@ def test_without_a_collector_no_tracing_library_is_loaded() -> None:
     """Off costs nothing."""
     code = (
         "import sys; from server.observability.setup import build_observability; "
-        "from server.settings.observability import TracingSettings; build_observability(TracingSettings()); "
+        "from server.settings.server import TracingSettings; build_observability(TracingSettings()); "
         "import server.app, server.wiring.bootstrap; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )

@@ -27,7 +27,7 @@ from retrieval.types import NcbiCall, RawReply, Route
 from server.observability.instrumented import InstrumentedEngine
 from server.observability.metrics import Metrics
 from server.observability.tracing import Tracing
-from server.settings.observability import TracingSettings
+from server.settings.server import TracingSettings
 
 
 class Traced:

@@ -12,7 +12,7 @@ import pytest_asyncio
 from server.auth.scopes import Principal, Scopes
 from server.errors import RateExceeded, StateUnavailable
 from server.state.database import Database
-from server.state.rate_limits import PostgresRateLimiter
+from server.state.keys import PostgresRateLimiter
 
 if TYPE_CHECKING:
     from postgres_server import Postgres

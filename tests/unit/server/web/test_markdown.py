@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from server.web.markdown import MarkdownRenderer
+from server.web.routes import MarkdownRenderer
 
 RENDERER = MarkdownRenderer()
 ATTACKS = (

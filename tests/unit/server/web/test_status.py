@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from server.settings.schema import Settings
-from server.web.status import status_of
+from server.web.routes import status_of
 
 
 def _settings(tmp_path: Path, mode: str) -> Settings:

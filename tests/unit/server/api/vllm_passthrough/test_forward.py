@@ -290,7 +290,7 @@ async def test_an_answer_of_the_layer_has_a_span() -> None:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
     from server.observability.tracing import Tracing
-    from server.settings.observability import TracingSettings
+    from server.settings.server import TracingSettings
 
     exporter, site = InMemorySpanExporter(), _Site(json.dumps({"usage": USAGE}).encode(), kind=b"application/json")
     site.observer = tracing = Tracing(site.told, TracingSettings(endpoint="http://127.0.0.1:4318"), exporter)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from server.cli.saved_reviews import ReviewRefused, SavedReview, SavedReviews, news_of, with_run
+from server.cli.review import ReviewRefused, SavedReview, SavedReviews, news_of, with_run
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Review
 
 MOMENT = "2026-11-23 13:05 UTC"

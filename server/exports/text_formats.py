@@ -1,20 +1,35 @@
-"""Write a report in Markdown that loads nothing and holds no HTML, whatever stands in the articles. Pure."""
+"""Write a report as Markdown or CSV in which nothing is active, whatever stands in the articles. Pure.
+
+The Markdown loads nothing and holds no HTML; no cell of the CSV is a formula.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-from retrieval.references.item import address_of
+from retrieval.references.item import Item, address_of, year_of
 from retrieval.references.styles import ReferenceStyles, Style
 from server.exports.report import ExportedAnswer, Report, Source
-from server.methods.shared.evidence_table import FINDINGS, Review
+from server.methods.shared.evidence_table import FINDINGS, EvidenceRow, Finding, Review
 
 _ACTIVE: Final = re.compile(r"([\\`*_{}\[\]<>|#])")
 _LINE_START: Final = re.compile(r"^(\s*)([-+=]|\d+[.)])(?=\s|$)")
 _ADDRESS: Final = re.compile(r"https?://[^\s<>()\[\]]+")
+
+
+# Spreadsheets read a cell as a formula that begins so; the last ones are how Japanese input writes them.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+# Excel takes a file without it for the machine's own code page.
+_BYTE_ORDER_MARK: Final = "\ufeff"
+_HEAD: Final = (
+    "answer", "number", "pmid", "doi", "title", "authors", "source", "year", "address", "kind", "score", "notices",
+)  # fmt: skip
+_MAX_CELL: Final = 32_000  # Excel cuts at 32,767
 
 
 def markdown(report: Report, styles: ReferenceStyles, style: Style) -> str:
@@ -131,3 +146,54 @@ def _search(review: Review) -> Iterator[str]:
             f"- {escaped(one.uid)} {escaped(one.title)}: {escaped(one.stage)}, {escaped(one.reason)}"
             for one in review.excluded
         )
+
+
+def spreadsheet(report: Report, styles: ReferenceStyles, style: Style) -> str:
+    """Return one line for each source of each answer, with a column for each finding and its quote."""
+    out = io.StringIO()
+    columns = [*_HEAD, *(f"{name}{end}" for name in FINDINGS for end in ("", "_quote")), "reference", "passage"]
+    writer = csv.DictWriter(out, columns, restval="")
+    writer.writeheader()
+    for at, answer in enumerate(report.answers, 1):
+        for source in answer.sources:
+            cells = {"answer": at, **_cells(source), "reference": styles.text(source.item, style)}
+            writer.writerow({name: _inert_cell(value) for name, value in cells.items()})
+    return _BYTE_ORDER_MARK + out.getvalue()
+
+
+def _cells(source: Source) -> dict[str, Any]:
+    item = source.item
+    cells = {
+        "number": source.number or "",
+        "pmid": item.get("PMID", ""),
+        "doi": item.get("DOI", ""),
+        "title": item.get("title", ""),
+        "authors": "; ".join(_names(item)),
+        "source": item.get("container-title", ""),
+        "year": year_of(item),
+        "address": address_of(item),
+        "notices": item.get("note", ""),
+        "passage": source.passage,
+    }
+    return cells | (_finding_cells(source.row) if source.row else {})
+
+
+def _finding_cells(row: EvidenceRow) -> dict[str, Any]:
+    findings: Mapping[str, Finding] = row.findings
+    quoted = {f"{name}_quote": finding.quote for name, finding in findings.items()}
+    values = {name: finding.value for name, finding in findings.items()}
+    return {"kind": row.level, "score": "" if row.score is None else row.score, **values, **quoted}
+
+
+def _names(item: Item) -> Iterator[str]:
+    for name in item.get("author", ()):
+        yield name.get("literal") or " ".join(filter(None, (name.get("family"), name.get("given"), name.get("suffix"))))
+
+
+def _inert_cell(value: Any) -> Any:
+    """Return a cell that a spreadsheet shows as it is; numbers of ours stay numbers."""
+    if not isinstance(value, str):
+        return value
+    text = value if len(value) <= _MAX_CELL else f"{value[:_MAX_CELL]}…"
+    text = text.replace("\x00", "")
+    return f"'{text}" if text.lstrip(" \u00a0\ufeff").startswith(_FORMULA) or text.startswith(_FORMULA) else text

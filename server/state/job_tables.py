@@ -1,20 +1,24 @@
-"""Read and change the rows of jobs: what may wait, which job begins next, and which one an ended server left.
+"""Read and change the tables of jobs: their rows, and their uploaded files in parts, which any server can read.
 
-Each function is one step of a transaction that the caller has opened. A step that changes more than one row, or decides
-by the rows of others, needs ``lock`` before it.
+Each function is one step of a transaction that the caller has opened; ``JobFiles`` opens its own. A step
+that changes more than one row, or decides by the rows of others, needs ``lock`` before it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from retrieval.errors import RetrievalError
 from server.error_mapping import ErrorReply, error_reply
-from server.errors import ServerStopping
-from server.jobs.queue import JobLimits, JobSpec, JobStatus, WorkOrder
-from server.jobs.work import End
+from server.errors import ServerStopping, TooManyRequests
+from server.jobs.queue import End, JobLimits, JobSpec, JobStatus, WorkOrder
+from server.jobs.uploads import Upload
+from server.state.database import Database
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -105,6 +109,10 @@ WHERE f.job = h.job AND NOT coalesce(j.{_OPEN}, false)
     AND (j.id IS NOT NULL OR f.stored < clock_timestamp() - interval '1 hour')
 """
 _ENDED: Final = f"SELECT unnest(%s::text[]) EXCEPT SELECT id FROM arrowhead_jobs WHERE {_OPEN}"
+
+
+_PART: Final = 1 << 20
+_HELD: Final = "SELECT coalesce(sum(file_bytes), 0) FROM arrowhead_jobs WHERE state IN ('queued', 'running')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,3 +310,59 @@ def _unpacked(value: bytes | None) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = json.loads(bytes(value))
     return found
+
+
+class JobFiles:
+    """Store and fetch files; those of all jobs that have not ended hold at most ``max_bytes``."""
+
+    def __init__(self, database: Database, max_bytes: int) -> None:
+        self._database = database
+        self._max_bytes = max_bytes
+
+    async def put(self, job_id: str, path: Path) -> int:
+        """Store a file and return its length in bytes; each part is a transaction of its own.
+
+        Raises:
+            TooManyRequests: the files of waiting jobs leave no room for this one.
+            StateUnavailable: the database does not answer.
+        """
+        size = (await asyncio.to_thread(path.stat)).st_size
+        async with self._database.pooled() as connection:
+            row = await (await connection.execute(_HELD)).fetchone()
+        if row is not None and row[0] + size > self._max_bytes:
+            raise TooManyRequests("the files of waiting changes take all the room that there is (state.max_file_bytes)")
+        for part in range(-(-size // _PART)):
+            data = await asyncio.to_thread(_read, path, part)
+            async with self._database.pooled() as connection:
+                sql = "INSERT INTO arrowhead_job_files (job, part, data) VALUES (%s, %s, %s)"
+                await connection.execute(sql, (job_id, part, data))
+        return size
+
+    async def fetch(self, job_id: str, size: int, upload: Upload) -> None:
+        """Write the file into ``upload``, and close it.
+
+        Raises:
+            RetrievalError: the database no longer has all of it.
+            UploadTooLarge, UploadNotWritten: this server does not take it.
+            StateUnavailable: the database does not answer.
+        """
+        for part in range(-(-size // _PART)):
+            async with self._database.pooled() as connection:
+                sql = "SELECT data FROM arrowhead_job_files WHERE job = %s AND part = %s"
+                row = await (await connection.execute(sql, (job_id, part))).fetchone()
+            if row is None:
+                break
+            await asyncio.to_thread(upload.write, row[0])
+        await asyncio.to_thread(upload.close)
+        if upload.size != size:
+            raise RetrievalError("the file of this job is not there any more: send it again")
+
+    async def drop(self, job_id: str) -> None:
+        async with self._database.pooled() as connection:
+            await connection.execute("DELETE FROM arrowhead_job_files WHERE job = %s", (job_id,))
+
+
+def _read(path: Path, part: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(part * _PART)
+        return file.read(_PART)

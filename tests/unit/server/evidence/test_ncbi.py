@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.evidence.ncbi_calls import asks_for_a_field, asks_for_places
+from server.evidence.ncbi import asks_for_a_field, asks_for_places
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.passages import Document
-from server.cli.index import add, fit, known_questions, remove, status
+from server.cli.search import add, fit, known_questions, remove, status
 from server.errors import EncoderUnknown
 from server.settings.loading import SettingsInvalid
 from server.settings.retrieval import RetrievalSettings

@@ -19,8 +19,7 @@ from server.evidence.passages import Retrieval
 from server.settings.model import ModelSettings
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
-from server.wiring.gpu_memory import check_memory, engine_reserve, preload
-from server.wiring.retrieval import build_retrieval
+from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve, preload
 
 TEXT = "IL-6 drives the acute phase."
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from server.audit.entry import GENESIS, AuditRecord, decode
-from server.audit.head import AuditFailed, head_path
+from server.audit.chain import GENESIS, AuditFailed, AuditRecord, decode, head_path
 from server.audit.log import AuditLog, rotated_files
 from server.audit.verification import Report, snapshot, verify
 from server.cli.main import main
@@ -196,7 +195,7 @@ def test_a_head_that_is_behind_is_no_break(tmp_path: Path, behind: int) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from server.audit.entry import AuditRecord
+from server.audit.chain import AuditRecord
 from server.audit.log import AuditLog
 
 CALLS = {"write", "pwrite", "fsync", "open", "rename", "ftruncate", "flock", "mkdir", "close"}

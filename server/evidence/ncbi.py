@@ -1,12 +1,19 @@
-"""Look up the other names of genes in the gateway's store, for keywords."""
+"""Open the NCBI session of each answer, and look up the other names of genes in the gateway's store for keywords.
+
+A session has the egress mode of the request and the needs of its question. ``server.egress.router`` decides where calls
+may go. This module does not interpret calls or replies.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
+from models.decoding.types import CallHandler
 from models.errors import ArrowheadError
 from retrieval.formats.records import Gene
 from retrieval.gateway.query.planner import whole
@@ -14,11 +21,72 @@ from retrieval.gateway.store import schema
 from retrieval.gateway.store.reader import GatewayStore
 from retrieval.gateway.store.schema import decode, words_of
 from retrieval.ncbi.calls.known_names import MAX_NAME_CHARS, same
+from retrieval.ncbi.calls.parameter_classes import organism_in
+from retrieval.ncbi.session import NcbiSession
+from retrieval.observer import NullObserver, Tracer
+from retrieval.types import Focus
+from server.egress.router import Egress
+from server.methods.base import AnswerRequest
+from server.methods.genegpt.method import GeneGptOptions
 
 log = logging.getLogger(__name__)
+_FIELD = re.compile(
+    r"\b(symbol|alias(es)?|called|known as|chromosomes?|located?|locations?|where|convert|ensembl|identifier|"
+    r"protein-coding|codes? for|encode|organism|species)\b",
+    re.IGNORECASE,
+)
+_PLACE = re.compile(r"\b(where|located?|locations?|chromosom\w*|loci|locus|align)\b", re.IGNORECASE)
+_PROSE = re.compile(r"\b(function|role|summar|describe|explain|why|how|disease|related|pathway)", re.IGNORECASE)
 _MAX_READ: Final = 20
 _MAX_NAMES: Final = 16
 _MIN_CHARS: Final = 3
+
+
+def asks_for_a_field(question: str) -> bool:
+    """Return whether a name, a location or a type answers the question, so that summaries would only distract."""
+    return bool(_FIELD.search(question)) and not _PROSE.search(question)
+
+
+def asks_for_places(question: str) -> bool:
+    """Return whether map locations answer the question."""
+    return bool(_PLACE.search(question))
+
+
+@dataclass(frozen=True, slots=True)
+class NcbiSessions:
+    """Open the sessions of answers; one instance per process.
+
+    ``open`` is called once per answer. ``max_chars``: length of a condensed reply.
+    """
+
+    egress: Egress
+    max_chars: int
+    parts: Tracer = field(default_factory=NullObserver)
+
+    def check(self, ask: AnswerRequest, options: GeneGptOptions) -> None:
+        """Check the requested egress mode against that of the request's key.
+
+        Raises:
+            EgressRaised: the requested mode permits more.
+        """
+        self.egress.admit(ask.request_id, ask.key_id, options.egress)
+
+    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> CallHandler:
+        """Open the session of one answer.
+
+        ``question``: in the wording of the method.
+
+        Raises:
+            EgressRaised: the requested mode permits more than that of the request's key.
+        """
+        context = self.egress.admit(ask.request_id, ask.key_id, options.egress)
+        fetch, site = self.egress.fetch_for(context), self.egress.site_of(context.mode)
+        if not options.condense:
+            return NcbiSession(fetch, site, max_chars=None, tracer=self.parts)
+        organism = options.organism or organism_in(question) or "human"
+        summary = "none" if asks_for_a_field(question) else options.summaries
+        about = Focus(organism=organism, summary=summary, places=asks_for_places(question))
+        return NcbiSession(fetch, site, about=about, max_chars=self.max_chars, tracer=self.parts)
 
 
 class StoreGenes:

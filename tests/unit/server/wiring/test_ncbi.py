@@ -8,7 +8,7 @@ from models.encoders.hashing import HashingEncoder
 from retrieval.gateway.store.open import open_store
 from retrieval.graph.store.catalog import SAMPLE, open_or_sample
 from retrieval.ncbi.calls.known_names import NAME_KINDS, KnownName
-from server.wiring.vocabulary import site_names
+from server.wiring.ncbi import site_names
 
 
 def test_a_graph_counts_from_when_it_is_built(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from server.auth.api_keys import Keyring
 from server.auth.key_store import KeyStoreError, NewKey
 from server.errors import Unauthorized
 from server.state.database import Database
-from server.state.key_store import PostgresKeyStore
+from server.state.keys import PostgresKeyStore
 
 if TYPE_CHECKING:
     from postgres_server import Postgres
