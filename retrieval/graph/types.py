@@ -1,10 +1,12 @@
-"""Define nodes and edges of any knowledge graph, independently of storage, sources and prompts."""
+"""Define nodes and edges of any knowledge graph, and the interfaces of graphs: sources, loaders and stores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
+
+from models.encoders.base import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +29,10 @@ class Node:
 class Edge:
     """Represent one typed edge.
 
-    ``kind`` is the graph's own edge type (TREATS_CtD); ``verbs`` puts it into words. ``provenance``: every source that
-    asserts the edge, in the order given. ``pmids``: articles. ``evidence``: the edge's attributes as the graph has them
-    (scores, p-values, phase), JSON values. ``licence`` is "" if not stated. ``retracted``: those of ``pmids`` that are
-    known to be retracted; no graph says so itself.
+    ``kind`` is the graph's own edge type (TREATS_CtD); ``relations`` puts it into words. ``provenance``: every source
+    that asserts the edge, in the order given. ``pmids``: articles. ``evidence``: the edge's attributes as the graph has
+    them (scores, p-values, phase), JSON values. ``licence`` is "" if not stated. ``retracted``: those of ``pmids`` that
+    are known to be retracted; no graph says so itself.
     """
 
     source_id: str
@@ -123,3 +125,69 @@ def _evidence(all_of: list[Mapping[str, Any]]) -> dict[str, Any]:
             if value not in entries and len(entries) < _MOST:
                 entries.append(value)
     return {key: entries[0] if len(entries) == 1 else entries for key, entries in values.items()}
+
+
+class NameOf(NamedTuple):
+    """Hold one name of a node; ``is_synonym`` is False for the name that the graph itself uses."""
+
+    name: str
+    node_id: str
+    kind: str
+    is_synonym: bool
+
+
+class GraphSource(Protocol):
+    """Provide neighbourhoods from a graph, such as SPOKE's server or a local store."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def neighbourhood(self, node: Node, *, kinds: frozenset[str] | None = None) -> Neighbourhood:
+        """Return the direct neighbourhood of a node; ``kinds`` restricts it to edges of these types.
+
+        Raises:
+            GraphNodeUnknown, GraphSourceUnavailable, GraphSourceMalformed
+        """
+        ...
+
+
+class GraphLoader(Protocol):
+    """Read one downloaded graph with constant memory.
+
+    All ``nodes`` are consumed before ``edges``; both may read the files again. A node may be yielded twice. An edge's
+    ends are node ids, or identifiers that only one node has. Malformed records are skipped and reported.
+
+    Raises:
+        GraphFileInvalid: while iterating.
+    """
+
+    @property
+    def place(self) -> str:
+        """Return "file:line" of the last yielded record."""
+        ...
+
+    def nodes(self) -> Iterator[Node]: ...
+
+    def edges(self) -> Iterator[Edge]: ...
+
+
+class GraphStore(Protocol):
+    """Read a graph on this machine, from any thread; every call is short."""
+
+    @property
+    def release(self) -> str: ...
+
+    @property
+    def graph(self) -> str: ...
+
+    def names(self, kinds: Iterable[str] | None = None) -> Iterator[NameOf]: ...
+
+    def node(self, node_id: str) -> Node | None: ...
+
+    def statements(self, node_id: str, kinds: frozenset[str] | None = None) -> tuple[Statement, ...]:
+        """Return all edges of a node, in either direction, by row."""
+        ...
+
+    def vectors(self, rows: Sequence[int]) -> Floats:
+        """Return the passage embeddings of the statements' texts by the graph's encoder, float32 [n, dim]."""
+        ...

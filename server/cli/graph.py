@@ -120,7 +120,7 @@ def _say(name: str, built: BuildResult) -> None:
 def status(config: ConfigFile = None, data: DataFolder = None) -> int:
     from retrieval.graph.errors import GraphDamaged
     from retrieval.graph.store.catalog import graph_names, unfinished
-    from retrieval.graph.store.manifest import read_manifest
+    from retrieval.graph.store.files import read_manifest
 
     root = _root(data, _settings(config))
     names = graph_names(root)
@@ -151,7 +151,7 @@ def verify_graphs(
 ) -> int:
     from retrieval.graph.store.build import check_name
     from retrieval.graph.store.catalog import graph_names, open_graph
-    from retrieval.graph.store.manifest import verify
+    from retrieval.graph.store.files import verify
 
     root = _root(data, _settings(config))
     whole = True

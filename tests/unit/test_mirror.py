@@ -200,16 +200,9 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/gateway/http_reply.py",
         "retrieval/storage/sqlite_pool.py",
     ),
-    "tests/unit/retrieval/graph/context/test_render.py": ("retrieval/graph/context/question_relations.py",),
     "tests/unit/retrieval/graph/linking/dictionary_lookup/test_dictionary.py": (
-        "retrieval/graph/linking/dictionary_lookup/abbreviations.py",
-        "retrieval/graph/linking/dictionary_lookup/matching.py",
-        "retrieval/graph/linking/dictionary_lookup/name_table.py",
+        "retrieval/graph/linking/dictionary_lookup/names.py",
         "retrieval/graph/linking/dictionary_lookup/normalize.py",
-        "retrieval/graph/linking/dictionary_lookup/symbols.py",
-    ),
-    "tests/unit/retrieval/graph/linking/dictionary_lookup/test_spelling.py": (
-        "retrieval/graph/linking/dictionary_lookup/vocabulary.py",
     ),
     "tests/unit/retrieval/graph/linking/test_linker.py": (
         "retrieval/graph/linking/dictionary_lookup/spans.py",
@@ -218,23 +211,15 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/graph/linking/vector_lookup.py",
     ),
     "tests/unit/retrieval/graph/loaders/test_loaders.py": (
-        "retrieval/graph/loaders/hetionet.py",
-        "retrieval/graph/loaders/kgx.py",
-        "retrieval/graph/loaders/open_edges.py",
-        "retrieval/graph/loaders/plain.py",
-        "retrieval/graph/loaders/primekg.py",
+        "retrieval/graph/loaders/json_files.py",
+        "retrieval/graph/loaders/tables.py",
         "retrieval/graph/loaders/reading.py",
         "retrieval/graph/spoke/reply.py",
     ),
     "tests/unit/retrieval/graph/store/test_build.py": (
-        "retrieval/graph/store/manifest.py",
-        "retrieval/graph/store/reader.py",
+        "retrieval/graph/store/files.py",
         "retrieval/graph/store/writer.py",
         "retrieval/graph/types.py",
-    ),
-    "tests/unit/retrieval/graph/store/test_catalog.py": (
-        "retrieval/graph/store/schema.py",
-        "retrieval/graph/store/vectors.py",
     ),
     "tests/unit/retrieval/index/segments/test_durability.py": (
         "retrieval/index/segments/manifest.py",

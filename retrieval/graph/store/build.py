@@ -21,20 +21,23 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from models.encoders.base import Encoder
-from retrieval.graph.base import GraphLoader
 from retrieval.graph.errors import GraphBusy, GraphError, GraphFileInvalid
-from retrieval.graph.loaders.hetionet import HetionetLoader
-from retrieval.graph.loaders.kgx import KgxLoader
-from retrieval.graph.loaders.open_edges import OpenEdgesLoader
-from retrieval.graph.loaders.plain import PlainLoader
-from retrieval.graph.loaders.primekg import PrimekgLoader
+from retrieval.graph.loaders.json_files import HetionetLoader, OpenEdgesLoader
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.loaders.synonyms import SynonymLoader, read_synonyms
+from retrieval.graph.loaders.tables import KgxLoader, PlainLoader, PrimekgLoader
 from retrieval.graph.spoke.reply import SpokeLoader
-from retrieval.graph.store.manifest import Manifest, as_json, read_manifest
-from retrieval.graph.store.schema import FILES, GRAPH_FILE, MANIFEST_FILE, SCHEMA_VERSION
-from retrieval.graph.store.vectors import PROGRESS_FILE, embed_edges, write_lists
-from retrieval.graph.store.writer import GraphWriter
+from retrieval.graph.store.files import (
+    FILES,
+    GRAPH_FILE,
+    MANIFEST_FILE,
+    SCHEMA_VERSION,
+    Manifest,
+    as_json,
+    read_manifest,
+)
+from retrieval.graph.store.writer import PROGRESS_FILE, GraphWriter, embed_edges, write_lists
+from retrieval.graph.types import GraphLoader
 from retrieval.storage.atomic_folders import build_lock, recover, replace_folder
 from retrieval.storage.durable import Disk, FileDigest, digest_file, sync
 from retrieval.storage.private_files import FOLDER_MODE, make_folder

@@ -13,8 +13,8 @@ from typing import Final
 from models.encoders.base import Encoder, EncoderFingerprint
 from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError
 from retrieval.graph.store.build import BuildResult, ImportRequest, build_graph, check_name
+from retrieval.graph.store.files import MANIFEST_FILE
 from retrieval.graph.store.reader import LocalGraph
-from retrieval.graph.store.schema import MANIFEST_FILE
 from retrieval.storage.atomic_folders import recover_all
 from retrieval.storage.durable import digest_file
 
