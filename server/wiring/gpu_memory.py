@@ -18,7 +18,7 @@ from retrieval.corpus.errors import CorpusError
 from retrieval.corpus.namespaces.dense import fingerprint_key
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.store.base import log_name
-from retrieval.index.memory_estimate import GIB, MemoryBudget, MemoryClaim, estimate
+from retrieval.index.spec import GIB, MemoryBudget, MemoryClaim, estimate
 from server.evidence.passages import Retrieval
 from server.settings.schema import Settings
 from server.wiring.models import engine_options

@@ -37,12 +37,8 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "models/engines/options.py",
     ),
     "tests/contract/test_job_queue_contract.py": ("server/jobs/work.py",),
-    "tests/contract/test_lexical_contract.py": (
-        "retrieval/lexical/bm25/folders.py",
-        "retrieval/lexical/bm25/tantivy_index.py",
-    ),
+    "tests/contract/test_lexical_contract.py": ("retrieval/lexical/bm25/folders.py",),
     "tests/contract/test_vector_index_contract.py": (
-        "retrieval/index/backends/faiss_build.py",
         "retrieval/index/backends/faiss_cpu.py",
         "retrieval/index/base.py",
     ),
@@ -121,16 +117,11 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/corpus/namespaces/verify.py",
     ),
     "tests/unit/retrieval/corpus/readers/test_isolated.py": ("retrieval/corpus/readers/child.py",),
-    "tests/unit/retrieval/corpus/readers/test_pdf_pages.py": ("retrieval/corpus/readers/pdf_pages_child.py",),
-    "tests/unit/retrieval/corpus/readers/test_pdf.py": ("retrieval/corpus/readers/pdf_child.py",),
+    "tests/unit/retrieval/corpus/readers/test_pdf_pages.py": ("retrieval/corpus/readers/pdf_child.py",),
     "tests/unit/retrieval/corpus/readers/test_readers.py": (
-        "retrieval/corpus/readers/medrag.py",
-        "retrieval/corpus/readers/pmc.py",
-        "retrieval/corpus/readers/pubmed.py",
-        "retrieval/corpus/readers/pubmed_json.py",
-        "retrieval/corpus/readers/statpearls.py",
+        "retrieval/corpus/readers/json_corpora.py",
+        "retrieval/corpus/readers/ncbi_xml.py",
     ),
-    "tests/unit/retrieval/corpus/readers/test_registry.py": ("retrieval/corpus/readers/plain.py",),
     "tests/unit/retrieval/corpus/search/test_searcher.py": ("retrieval/corpus/search/ranking.py",),
     "tests/unit/retrieval/corpus/store/test_writer.py": (
         "retrieval/corpus/store/schema.py",
@@ -225,11 +216,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/index/segments/manifest.py",
         "retrieval/storage/durable.py",
     ),
-    "tests/unit/retrieval/index/segments/test_index.py": (
-        "retrieval/index/segments/commit.py",
-        "retrieval/index/segments/segment.py",
-        "retrieval/index/segments/storage.py",
-    ),
+    "tests/unit/retrieval/index/segments/test_index.py": ("retrieval/index/segments/storage.py",),
     "tests/unit/retrieval/ncbi/replies/test_parse.py": ("retrieval/ncbi/replies/parse_blast.py",),
     "tests/unit/server/api/vllm_passthrough/test_forward.py": ("server/api/vllm_passthrough/dispatch.py",),
     "tests/unit/server/audit/test_log.py": (

@@ -27,8 +27,7 @@ from retrieval.index.base import (
     rows_of,
 )
 from retrieval.index.segments.manifest import SegmentEntry
-from retrieval.index.segments.segment import Segment
-from retrieval.index.segments.segment_writer import RowSelection, rows_of_mask
+from retrieval.index.segments.segment import RowSelection, Segment, rows_of_mask
 
 _FACTOR: Final = 8
 _SMALLEST: Final = 1_024

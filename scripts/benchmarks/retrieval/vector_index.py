@@ -28,11 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import Floats
 from retrieval.index.backends import scoring
 from retrieval.index.base import Ids, RowFilter, Rows
-from retrieval.index.memory_estimate import estimate
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.index import SegmentedIndex
 from retrieval.index.segments.manifest import OpenOptions
-from retrieval.index.spec import KINDS, IndexSpec, Kind
+from retrieval.index.spec import KINDS, IndexSpec, Kind, estimate
 
 K: Final = 10
 _BLOCK: Final = 20_000
