@@ -15,7 +15,7 @@ from models.encoders.base import EncoderOptions
 from models.encoders.memory import cross_encoder_memory, encoder_memory
 from models.errors import ArrowheadError
 from retrieval.corpus.errors import CorpusError
-from retrieval.corpus.namespaces.dense import fingerprint_key
+from retrieval.corpus.namespaces.namespace import fingerprint_key
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.store.base import log_name
 from retrieval.index.spec import GIB, MemoryBudget, MemoryClaim, estimate

@@ -142,7 +142,7 @@ class _VectorOpener:
 
 def _words(folder: Path, name: str, _: bool) -> LexicalIndex:
     if name == "tantivy":
-        from retrieval.lexical.bm25.tantivy_index import open_tantivy
+        from retrieval.lexical.tantivy_index import open_tantivy
 
         return open_tantivy(folder)
     raise NamespaceInvalid(f"there is no lexical back end {name!r}: tantivy or none", param="words")

@@ -15,8 +15,7 @@ from retrieval.graph.errors import GraphNodeUnknown
 from retrieval.graph.linking import linker as linking
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.model_extraction import Extractor
-from retrieval.graph.linking.types import Linked, LinkOptions
-from retrieval.graph.types import Edge, GraphStore, Mention, NameOf, Neighbourhood, Node, Statement
+from retrieval.graph.types import Edge, GraphStore, Linked, LinkOptions, Mention, NameOf, Neighbourhood, Node, Statement
 
 _VERBS = {"TREATS_CtD": "treats", "ASSOCIATES_DaG": "associates", "PRESENTS_DpS": "presents"}
 

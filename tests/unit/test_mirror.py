@@ -30,14 +30,14 @@ THROUGH: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/server/methods/clinfo/test_screening.py": ("server/methods/clinfo/literature.py",),
     "tests/unit/server/methods/medrag/test_question.py": ("server/methods/shared/marks.py",),
-    "tests/unit/retrieval/corpus/search/test_several_encoders.py": ("retrieval/corpus/namespaces/dense.py",),
+    "tests/unit/retrieval/corpus/search/test_several_encoders.py": ("retrieval/corpus/namespaces/namespace.py",),
     "tests/contract/test_encoder_contract.py": ("models/encoders/registry.py",),
     "tests/contract/test_engine_contract.py": (
         "models/engines/base.py",
         "models/engines/options.py",
     ),
     "tests/contract/test_job_queue_contract.py": ("server/jobs/work.py",),
-    "tests/contract/test_lexical_contract.py": ("retrieval/lexical/bm25/folders.py",),
+    "tests/contract/test_lexical_contract.py": ("retrieval/lexical/base.py",),
     "tests/contract/test_vector_index_contract.py": (
         "retrieval/index/backends/faiss_cpu.py",
         "retrieval/index/base.py",
@@ -112,7 +112,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/retrieval/corpus/namespaces/test_registry.py": (
         "retrieval/corpus/ingest/add.py",
         "retrieval/corpus/items.py",
-        "retrieval/corpus/namespaces/namespace.py",
         "retrieval/corpus/namespaces/settings.py",
         "retrieval/corpus/namespaces/verify.py",
     ),
@@ -198,7 +197,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/retrieval/graph/linking/test_linker.py": (
         "retrieval/graph/linking/dictionary_lookup/spans.py",
         "retrieval/graph/linking/model_extraction.py",
-        "retrieval/graph/linking/types.py",
+        "retrieval/graph/types.py",
         "retrieval/graph/linking/vector_lookup.py",
     ),
     "tests/unit/retrieval/graph/loaders/test_loaders.py": (
@@ -210,7 +209,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/retrieval/graph/store/test_build.py": (
         "retrieval/graph/store/files.py",
         "retrieval/graph/store/writer.py",
-        "retrieval/graph/types.py",
     ),
     "tests/unit/retrieval/index/segments/test_durability.py": (
         "retrieval/index/segments/manifest.py",

@@ -36,8 +36,7 @@ from retrieval.graph.linking.dictionary_lookup.ambiguity import is_generic
 from retrieval.graph.linking.dictionary_lookup.names import agreement
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
 from retrieval.graph.linking.dictionary_lookup.spans import outside
-from retrieval.graph.linking.types import Span
-from retrieval.graph.types import GraphStore, Mention, NameOf
+from retrieval.graph.types import GraphStore, Mention, NameOf, Span
 from retrieval.index.base import Rows, VectorIndex
 from retrieval.index.errors import IndexDamaged, IndexMismatch
 from retrieval.index.open import create_index, open_index

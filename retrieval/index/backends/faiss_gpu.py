@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats
-from retrieval.index.backends.base import Searcher, SegmentVectors, Sink
+from retrieval.index.backends.base import Searcher, SegmentVectors, Sink, best
 from retrieval.index.backends.faiss_cpu import build_structure, load_faiss, metric_of, read_index, wheel, with_threads
-from retrieval.index.backends.scoring import best
 from retrieval.index.base import NO_ID, Mask
 from retrieval.index.errors import BackendUnavailable, IndexFault, IndexInputInvalid
 from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for

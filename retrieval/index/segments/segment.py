@@ -18,8 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
-from retrieval.index.backends import scoring
-from retrieval.index.backends.base import Backend, HalfFloats, Searcher, SegmentVectors, Sink
+from retrieval.index.backends.base import (
+    EXTRA_CANDIDATES,
+    Backend,
+    Candidates,
+    HalfFloats,
+    Searcher,
+    SegmentVectors,
+    Sink,
+    best,
+    exact_top_k,
+    no_hits,
+    rescore,
+)
 from retrieval.index.base import NO_ID, Columns, Mask, RowFilter, concatenated
 from retrieval.index.errors import IndexDamaged
 from retrieval.index.segments.manifest import SegmentEntry
@@ -70,12 +81,12 @@ class Segment:
         found: Floats = np.asarray(self.vectors[rows]).astype(np.float32) + self.mean
         return found
 
-    def search(self, queries: Floats, k: int, alive: Mask | None, where: RowFilter | None) -> scoring.Candidates:
+    def search(self, queries: Floats, k: int, alive: Mask | None, where: RowFilter | None) -> Candidates:
         """Return ids [n, k] and exact scores of rows that are live and pass the filter."""
         allowed = self._allowed(alive, where)
         survivors = len(self) if allowed is None else int(np.count_nonzero(allowed))
         if not survivors:
-            return scoring.no_hits(len(queries), 0)
+            return no_hits(len(queries), 0)
         shift = (queries.astype(np.float64) @ self.mean.astype(np.float64))[:, None]
         if self.metric == "l2":
             queries, shift = queries - self.mean, np.zeros_like(shift)
@@ -113,25 +124,25 @@ class Segment:
         matching_mask = self.columns.matching_mask(where, ascending=True)
         return matching_mask if alive is None else matching_mask & alive
 
-    def _find(self, queries: Floats, k: int, allowed: Mask | None, survivors: int) -> scoring.Candidates:
+    def _find(self, queries: Floats, k: int, allowed: Mask | None, survivors: int) -> Candidates:
         more = min(k * _OVER_FETCH[self.entry.kind], max(k, _MOST_CANDIDATES))
-        num_candidates = min(survivors, more + scoring.EXTRA_CANDIDATES)
+        num_candidates = min(survivors, more + EXTRA_CANDIDATES)
         searcher = self.searcher.get()
         rows, scores = searcher.search(queries, num_candidates, allowed, survivors / len(self))
         if allowed is not None:
             rows = np.where(allowed[rows], rows, NO_ID)  # a back end may ignore the mask
         if not searcher.exact:
-            scores = scoring.rescore(self.metric, queries, self.vectors, rows)
-        rows, scores = scoring.best(rows, scores, k)
+            scores = rescore(self.metric, queries, self.vectors, rows)
+        rows, scores = best(rows, scores, k)
         # A structure that probed too few of its parts returns fewer hits than exist.
         short = np.flatnonzero(np.count_nonzero(rows != NO_ID, axis=1) < min(k, survivors))
         if len(short):
             rows[short], scores[short] = self._scan(queries[short], k, allowed)
         return rows, scores
 
-    def _scan(self, queries: Floats, k: int, allowed: Mask | None) -> scoring.Candidates:
+    def _scan(self, queries: Floats, k: int, allowed: Mask | None) -> Candidates:
         rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
-        return scoring.exact_top_k(self.metric, queries, self.vectors, rows, k)
+        return exact_top_k(self.metric, queries, self.vectors, rows, k)
 
 
 class LazySearcher:

@@ -33,9 +33,8 @@ from models.encoders.registry import create_encoder
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
 from retrieval.graph.linking.linker import Linker
-from retrieval.graph.linking.types import LinkOptions, Method
 from retrieval.graph.linking.vector_lookup import MatrixVectors, NearestNames, build_nearest
-from retrieval.graph.types import NameOf, Node, Statement
+from retrieval.graph.types import LinkOptions, Method, NameOf, Node, Statement
 from scripts.evals.kg.slips import absent_report, slip_report
 
 CASES: Final[dict[str, Callable[[str], str]]] = {"as given": str, "lower": str.lower, "upper": str.upper}

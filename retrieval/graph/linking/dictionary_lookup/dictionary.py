@@ -47,8 +47,7 @@ from retrieval.graph.linking.dictionary_lookup.spelling import (
     WordBreaks,
     read_otherwise,
 )
-from retrieval.graph.linking.types import choices_start
-from retrieval.graph.types import GraphStore, Mention, NameOf
+from retrieval.graph.types import GraphStore, Mention, NameOf, choices_start
 
 MAX_TOKENS: Final = 4_000
 # Preference among the kinds of an ambiguous name if the text does not name the kind.

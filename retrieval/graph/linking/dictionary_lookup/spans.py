@@ -10,7 +10,7 @@ from retrieval.graph.linking.dictionary_lookup.ambiguity import is_function_word
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate
 from retrieval.graph.linking.dictionary_lookup.names import SYMBOL
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, tokens_of
-from retrieval.graph.linking.types import Span
+from retrieval.graph.types import Span
 
 MAX_SPANS: Final = 48
 _MAX_WORDS: Final = 6

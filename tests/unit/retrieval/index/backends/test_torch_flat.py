@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from models.encoders.base import Metric
-from retrieval.index.backends.base import SegmentVectors
-from retrieval.index.backends.scoring import exact_top_k
+from retrieval.index.backends.base import SegmentVectors, exact_top_k
 from retrieval.index.base import NO_ID
 
 

@@ -29,7 +29,7 @@ import tantivy
 
 from retrieval.index.base import RowFilter
 from retrieval.index.errors import IndexDamaged, IndexFault, IndexWriteFailed
-from retrieval.lexical.bm25.folders import (
+from retrieval.lexical.base import (
     TITLE_WEIGHT,
     WriterLock,
     checked_id,
