@@ -41,9 +41,9 @@ from retrieval.lexical.base import (
 from retrieval.lexical.tokens import index_terms, query_groups
 from retrieval.passages import Hit, Passage, type_bits
 
-_SHORTEST: Final = 4
+_SHORTEST_STEMMED: Final = 4
 # Words that Snowball gives the stem of another one.
-_KEPT: Final = frozenset(
+_UNSTEMMED: Final = frozenset(
     re.findall(
         r"\w+",
         "organic organism organization universal university general generic generation generate experiment experience "
@@ -70,7 +70,7 @@ class _Stems(Protocol):
 @lru_cache(maxsize=2**16)
 def stem(term: str) -> str:
     """Return the stem of a term of small ASCII letters, any other term unchanged."""
-    if len(term) < _SHORTEST or not (term.isascii() and term.isalpha()) or term in _KEPT:
+    if len(term) < _SHORTEST_STEMMED or not (term.isascii() and term.isalpha()) or term in _UNSTEMMED:
         return term
     return str(_stemmer().stemWord(term))
 
