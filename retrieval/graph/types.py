@@ -1,10 +1,24 @@
-"""Define nodes and edges of any knowledge graph, independently of storage, sources and prompts."""
+"""Define nodes, edges, the interfaces of graphs, and the options and results of linking a question to nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from models.encoders.base import Floats
+
+_MAX_VALUES: Final = 1000
+# "Given list is: A, B", "Options: ...", or answers lettered A, B.
+_CHOICES_HEADING: Final = re.compile(
+    r"\b(?:given list is|given list|options(?: are)?|choices(?: are)?|choose (?:one )?(?:of|from)(?: the following)?"
+    r"|select (?:one )?(?:of|from)(?: the following)?|answer choices)\s*:",
+    re.IGNORECASE,
+)
+_FIRST_CHOICE: Final = re.compile(r"(?:^|(?<=\s))(?:\(A\)|A[.):])\s")
+_SECOND_CHOICE: Final = re.compile(r"\s(?:\(B\)|B[.):])\s")
+Method = Literal["dictionary", "nearest", "model", "auto"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +41,10 @@ class Node:
 class Edge:
     """Represent one typed edge.
 
-    ``kind`` is the graph's own edge type (TREATS_CtD); ``verbs`` puts it into words. ``provenance``: every source that
-    asserts the edge, in the order given. ``pmids``: articles. ``evidence``: the edge's attributes as the graph has them
-    (scores, p-values, phase), JSON values. ``licence`` is "" if not stated. ``retracted``: those of ``pmids`` that are
-    known to be retracted; no graph says so itself.
+    ``kind`` is the graph's own edge type (TREATS_CtD); ``relations`` puts it into words. ``provenance``: every source
+    that asserts the edge, in the order given. ``pmids``: articles. ``evidence``: the edge's attributes as the graph has
+    them (scores, p-values, phase), JSON values. ``licence`` is "" if not stated. ``retracted``: those of ``pmids`` that
+    are known to be retracted; no graph says so itself.
     """
 
     source_id: str
@@ -92,9 +106,6 @@ class Mention:
     margin: float = 1.0
 
 
-_MOST: Final = 1000
-
-
 def merged(edges: Iterable[Edge]) -> Edge:
     """Merge edges with the same ends and type.
 
@@ -120,6 +131,125 @@ def _evidence(all_of: list[Mapping[str, Any]]) -> dict[str, Any]:
     for evidence in all_of:
         for key, value in evidence.items():
             entries = values.setdefault(key, [])
-            if value not in entries and len(entries) < _MOST:
+            if value not in entries and len(entries) < _MAX_VALUES:
                 entries.append(value)
     return {key: entries[0] if len(entries) == 1 else entries for key, entries in values.items()}
+
+
+class NameOf(NamedTuple):
+    """Hold one name of a node; ``is_synonym`` is False for the name that the graph itself uses."""
+
+    name: str
+    node_id: str
+    kind: str
+    is_synonym: bool
+
+
+class GraphSource(Protocol):
+    """Provide neighbourhoods from a graph, such as SPOKE's server or a local store."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def neighbourhood(self, node: Node, *, kinds: frozenset[str] | None = None) -> Neighbourhood:
+        """Return the direct neighbourhood of a node; ``kinds`` restricts it to edges of these types.
+
+        Raises:
+            GraphNodeUnknown, GraphSourceUnavailable, GraphSourceMalformed
+        """
+        ...
+
+
+class GraphLoader(Protocol):
+    """Read one downloaded graph with constant memory.
+
+    All ``nodes`` are consumed before ``edges``; both may read the files again. A node may be yielded twice. An edge's
+    ends are node ids, or identifiers that only one node has. Malformed records are skipped and reported.
+
+    Raises:
+        GraphFileInvalid: while iterating.
+    """
+
+    @property
+    def place(self) -> str:
+        """Return "file:line" of the last yielded record."""
+        ...
+
+    def nodes(self) -> Iterator[Node]: ...
+
+    def edges(self) -> Iterator[Edge]: ...
+
+
+class GraphStore(Protocol):
+    """Read a graph on this machine, from any thread; every call is short."""
+
+    @property
+    def release(self) -> str: ...
+
+    @property
+    def graph(self) -> str: ...
+
+    def names(self, kinds: Iterable[str] | None = None) -> Iterator[NameOf]: ...
+
+    def node(self, node_id: str) -> Node | None: ...
+
+    def statements(self, node_id: str, kinds: frozenset[str] | None = None) -> tuple[Statement, ...]:
+        """Return all edges of a node, in either direction, by row."""
+        ...
+
+    def vectors(self, rows: Sequence[int]) -> Floats:
+        """Return the passage embeddings of the statements' texts by the graph's encoder, float32 [n, dim]."""
+        ...
+
+
+def choices_start(question: str) -> int:
+    """Return the character at which the answer options begin, or the question's length without options."""
+    headed, lettered = _CHOICES_HEADING.search(question), _FIRST_CHOICE.search(question)
+    if lettered and not _SECOND_CHOICE.search(question, lettered.end()):
+        lettered = None
+    return min((match.start() for match in (headed, lettered) if match), default=len(question))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Represent characters ``start`` up to ``end`` of a question."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkOptions:
+    """Configure linking.
+
+    ``kinds``: only nodes of these types. ``max_entities``: limit on the nodes of the question's own words, and again on
+    those of its answer options. ``auto``: the dictionary, then the encoder over the rest, then the model if nothing was
+    found; the last two only if the linker has them. ``model_timeout_s`` bounds the one call of a model.
+    """
+
+    kinds: frozenset[str] | None = None
+    max_entities: int = 8
+    method: Method = "auto"
+    model_timeout_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_entities <= 64:
+            raise ValueError(f"max_entities must be in 1..64, not {self.max_entities}")
+        if self.model_timeout_s <= 0:
+            raise ValueError(f"model_timeout_s must be above 0, not {self.model_timeout_s}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linked:
+    """Hold the result of linking.
+
+    ``mentions``: each node once, in the question's order, without the nodes of the answer options, which are in
+    ``options``. ``unlinked``: spans with content words that name no node of the graph. ``notes``: omissions,
+    ambiguities and failures, for people.
+    """
+
+    mentions: tuple[Mention, ...]
+    options: tuple[Mention, ...] = ()
+    unlinked: tuple[Span, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,12 +1,27 @@
-"""Define the interface of lexical indices, which rank passages by BM25."""
+"""Define the interface of lexical indices, and manage the folder of one: manifest, lock, atomic creation and ids."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from retrieval.index.base import RowFilter
+from retrieval.index.errors import IndexBusy, IndexDamaged, IndexInputInvalid, IndexMismatch, IndexWriteFailed
+from retrieval.lexical.tokens import TOKENIZER_VERSION
 from retrieval.passages import Hit, Passage
+from retrieval.storage import private_files
+from retrieval.storage.durable import FileLock, sync
+
+SCHEMA_VERSION: Final = 1
+TITLE_WEIGHT: Final = 2
+_MAX_ID: Final = 2**63 - 1
+MANIFEST: Final = "manifest.json"
+_LOCK: Final = "writer.lock"
 
 
 class LexicalIndex(Protocol):
@@ -49,3 +64,122 @@ class LexicalIndex(Protocol):
     def __len__(self) -> int: ...
 
     def close(self) -> None: ...
+
+
+def checked_id(passage: Passage) -> int:
+    """Return the id of a passage.
+
+    Raises:
+        IndexInputInvalid: it is not 1 to 2**63 - 1.
+    """
+    if not 0 < passage.passage_id <= _MAX_ID:
+        raise IndexInputInvalid(f"passage id {passage.passage_id} is not 1 to 2**63 - 1", param="passage_id")
+    return passage.passage_id
+
+
+def identity(kind: str) -> dict[str, Any]:
+    """Return the kind and the versions that an index must have for this code to read it."""
+    return {"kind": kind, "schema": SCHEMA_VERSION, "tokenizer": TOKENIZER_VERSION, "title_weight": TITLE_WEIGHT}
+
+
+def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
+    """Read the manifest of an index and check its identity.
+
+    Raises:
+        IndexDamaged: there is none, or it is no JSON object.
+        IndexMismatch: another kind, schema or tokenizer made it.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise IndexDamaged(f"the manifest of {folder} cannot be read: {error}") from error
+    if not isinstance(manifest, dict):
+        raise IndexDamaged(f"the manifest of {folder} is no JSON object")
+    for key, expected in identity(kind).items():
+        if manifest.get(key) != expected:
+            raise IndexMismatch(f"{folder} has {key} {manifest.get(key)!r}, this version reads {expected!r}", param=key)
+    return manifest
+
+
+def is_outdated(folder: Path) -> bool:
+    """Return whether an earlier tokenizer made the index of a folder: its passages have to be indexed again."""
+    try:
+        made = json.loads((folder / MANIFEST).read_text("utf-8"))["tokenizer"]
+        return isinstance(made, int) and made < TOKENIZER_VERSION
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Create the folder of a new index atomically from the files that ``fill`` makes.
+
+    Does nothing where the folder has files. A kill leaves no index, and at most a folder ``.name.build-…`` beside.
+
+    Raises:
+        IndexWriteFailed: it could not be created.
+    """
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            return
+        private_files.make_folder(folder.parent)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.build-", dir=folder.parent))
+        try:
+            fill(draft)
+            draft.rename(folder)
+            sync(folder.parent)
+        except OSError:
+            # Another process may have created it in the meantime.
+            if not folder.is_dir() or not any(folder.iterdir()):
+                raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise IndexWriteFailed(f"{folder} could not be made: {error}") from error
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Replace the manifest atomically; it is on the disk when this returns."""
+    draft = folder / f".{MANIFEST}.draft"
+    write_file(draft, json.dumps(manifest, indent=1, sort_keys=True).encode())
+    draft.replace(folder / MANIFEST)
+    sync(folder)
+
+
+def write_file(path: Path, content: bytes | memoryview) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class WriterLock:
+    """Lock a folder for its single writer; the system releases the lock of a process that dies."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _LOCK
+        self._lock: FileLock | None = None
+
+    @property
+    def held(self) -> bool:
+        return self._lock is not None
+
+    def take(self) -> None:
+        """Take the lock, unless this object holds it already.
+
+        Raises:
+            IndexBusy: another process, or another object of this one, holds it.
+            IndexWriteFailed: the folder cannot be written to.
+        """
+        if self._lock is not None:
+            return
+        try:
+            self._lock = FileLock(self._path)
+        except BlockingIOError as error:
+            raise IndexBusy(f"{self._path.parent} is being written to") from error
+        except OSError as error:
+            raise IndexWriteFailed(f"{self._path.parent}: {error.strerror}") from error
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

@@ -29,8 +29,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from models.function_words import FUNCTION_WORDS as FUNCTION_WORDS
-from retrieval.lexical.names import ALIASES, Part, joined, variants
-from retrieval.lexical.spelling import word_key
+from retrieval.lexical.spelling import ALIASES, Part, joined, variants, word_key
 
 GREEK: Final = {
     "α": "alpha",

@@ -31,9 +31,8 @@ from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, TextBuilder
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.search.ranking import RankedPassage
-from retrieval.lexical.keyword_frequency.exact import ExactIndex
 from retrieval.lexical.keyword_frequency.index import open_keyword_index
-from retrieval.lexical.keyword_frequency.pes2 import count_by_pattern, keyword_search, rank_by_keywords
+from retrieval.lexical.keyword_frequency.pes2 import ExactIndex, count_by_pattern, keyword_search, rank_by_keywords
 from retrieval.lexical.question_keywords import Keyword, KeywordQuery
 from retrieval.passages import Document, Passage
 from server.evidence.keywords import AllowedLibrary, KeywordService

@@ -13,7 +13,7 @@ import typer
 from server.cli.options import ConfigFile, verbs
 
 if TYPE_CHECKING:
-    from retrieval.graph.store.build import BuildResult
+    from retrieval.graph.store.catalog import BuildResult
     from retrieval.graph.store.reader import LocalGraph
     from retrieval.graph.types import Statement
     from server.settings.schema import Settings
@@ -70,7 +70,7 @@ def import_files(
     config: ConfigFile = None,
     data: DataFolder = None,
 ) -> int:
-    from retrieval.graph.store.build import KINDS
+    from retrieval.graph.store.catalog import KINDS
 
     if kind == "list" and not files:
         for one in KINDS.values():
@@ -80,8 +80,7 @@ def import_files(
         return _wrong(f"no kind of graph is called {kind!r}; known: {', '.join(KINDS)}")
     if not files:
         return _wrong("no FILE to import is named")
-    from retrieval.graph.store.build import ImportRequest, build_graph, check_name
-    from retrieval.graph.store.catalog import SAMPLE
+    from retrieval.graph.store.catalog import SAMPLE, ImportRequest, build_graph, check_name
     from server.wiring.graph import load_graph_encoder
 
     settings = _settings(config)
@@ -120,7 +119,7 @@ def _say(name: str, built: BuildResult) -> None:
 def status(config: ConfigFile = None, data: DataFolder = None) -> int:
     from retrieval.graph.errors import GraphDamaged
     from retrieval.graph.store.catalog import graph_names, unfinished
-    from retrieval.graph.store.manifest import read_manifest
+    from retrieval.graph.store.files import read_manifest
 
     root = _root(data, _settings(config))
     names = graph_names(root)
@@ -149,9 +148,8 @@ def verify_graphs(
     config: ConfigFile = None,
     data: DataFolder = None,
 ) -> int:
-    from retrieval.graph.store.build import check_name
-    from retrieval.graph.store.catalog import graph_names, open_graph
-    from retrieval.graph.store.manifest import verify
+    from retrieval.graph.store.catalog import check_name, graph_names, open_graph
+    from retrieval.graph.store.files import verify
 
     root = _root(data, _settings(config))
     whole = True

@@ -23,17 +23,15 @@ import numpy as np
 from models.decoding.types import Call
 from models.encoders.base import Encoder, Floats, PassageText
 from retrieval.errors import NcbiRefusedByEgress
-from retrieval.graph.base import GraphStore
 from retrieval.graph.errors import GraphError, GraphNodeUnknown
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.model_extraction import Extractor
-from retrieval.graph.linking.types import Linked, LinkOptions
 from retrieval.graph.linking.vector_lookup import build_nearest
 from retrieval.graph.spoke.source import CallOutcome, OutboundCall, SpokeSource
 from retrieval.graph.store.catalog import open_or_sample
 from retrieval.graph.store.reader import LocalGraph
-from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
+from retrieval.graph.types import GraphStore, Linked, LinkOptions, Mention, Neighbourhood, Node, Statement
 from retrieval.ncbi.session import NcbiSession
 from retrieval.observer import NullObserver, Tracer
 from server.egress.policy import EgressContext

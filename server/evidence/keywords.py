@@ -21,11 +21,9 @@ from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.corpus.store.base import PassageFilter, PassageStore
 from retrieval.index.base import Ids
 from retrieval.index.errors import IndexDamaged
-from retrieval.lexical.keyword_frequency.exact import ExactIndex
-from retrieval.lexical.keyword_frequency.index import KeywordIndex
-from retrieval.lexical.keyword_frequency.pes2 import KeywordRanking, KeywordTable, rank_by_keywords
+from retrieval.lexical.keyword_frequency.index import KeywordIndex, Spelling, mentions_in, spellings_of
+from retrieval.lexical.keyword_frequency.pes2 import ExactIndex, KeywordRanking, KeywordTable, rank_by_keywords
 from retrieval.lexical.keyword_frequency.segment import keyword_forms
-from retrieval.lexical.keyword_frequency.variants import Spelling, mentions_in, spellings_of
 from retrieval.lexical.question_keywords import Keyword, distinct_keywords, proposed_keywords
 from retrieval.passages import Hit
 from server.evidence.passages import PassageService, Retrieval

@@ -23,7 +23,7 @@ from models.errors import ModelError
 from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.items import ParsedDocument
-from retrieval.corpus.readers import pmc
+from retrieval.corpus.readers.ncbi_xml import read_pmc
 from retrieval.errors import ImportFileError, NcbiError, NcbiMalformed
 from retrieval.formats import pubmed_xml
 from retrieval.formats import records as formats
@@ -285,7 +285,7 @@ def read_full_texts(body: str) -> dict[str, tuple[Section, ...]]:
         path = Path(folder) / "texts.xml"
         path.write_text(body, encoding="utf-8", errors="replace")
         try:
-            for item in pmc.read(path):
+            for item in read_pmc(path):
                 if isinstance(item, ParsedDocument) and _OPEN.search(item.document.licence):
                     parts = [Section(span.section, item.text[span.start : span.end]) for span in item.spans]
                     kept = tuple(part for part in parts if part.text.strip() and not _NOT_OWN.match(part.label))

@@ -21,10 +21,10 @@ from retrieval.gateway.query.names import StoreNames
 from retrieval.gateway.query.planner import StorePhraseLookup
 from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
-from retrieval.graph.linking.dictionary_lookup.vocabulary import LEAST_WORD, ordinary_words
-from retrieval.graph.linking.dictionary_lookup.vocabulary import Vocabulary as WordList
+from retrieval.graph.linking.dictionary_lookup.names import LEAST_WORD, ordinary_words
+from retrieval.graph.linking.dictionary_lookup.names import Vocabulary as WordList
 from retrieval.graph.store.catalog import open_graph
-from retrieval.graph.store.known_names import GraphNames
+from retrieval.graph.store.reader import GraphNames
 from retrieval.ncbi.calls.known_names import KnownName, KnownNames, NameKind
 from retrieval.ncbi.calls.parameter_classes import is_organism
 from retrieval.ncbi.calls.urls import NcbiSite

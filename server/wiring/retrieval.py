@@ -22,19 +22,18 @@ from models.encoders.memory import cross_encoder_memory, encoder_memory
 from models.errors import ArrowheadError
 from retrieval.corpus.errors import CorpusError, NamespaceInvalid
 from retrieval.corpus.items import FileLimits, PdfLimits, ReadOptions
-from retrieval.corpus.namespaces.dense import fingerprint_key
+from retrieval.corpus.namespaces.namespace import fingerprint_key
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.search.searcher import Rankers, Searcher
 from retrieval.corpus.store.base import PassageStores, log_name
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.index.base import RowFilter, VectorIndex
-from retrieval.index.memory_estimate import GIB, MemoryBudget, MemoryClaim, estimate
 from retrieval.index.open import committed_recall, committed_rows, create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.segments.snapshot import IndexSnapshot
 from retrieval.index.segments.storage import Storage
-from retrieval.index.spec import BackendName, IndexSpec
+from retrieval.index.spec import GIB, BackendName, IndexSpec, MemoryBudget, MemoryClaim, estimate
 from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.keyword_frequency.index import KeywordIndex, open_keyword_index
 from retrieval.lexical.keyword_frequency.pes2 import keyword_search
@@ -216,7 +215,7 @@ class _VectorOpener:
 
 def _words(folder: Path, name: str, _: bool) -> LexicalIndex:
     if name == "tantivy":
-        from retrieval.lexical.bm25.tantivy_index import open_tantivy
+        from retrieval.lexical.tantivy_index import open_tantivy
 
         return open_tantivy(folder)
     raise NamespaceInvalid(f"there is no lexical back end {name!r}: tantivy or none", param="words")

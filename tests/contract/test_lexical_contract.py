@@ -21,7 +21,7 @@ import pytest
 from retrieval.index.base import RowFilter
 from retrieval.index.errors import IndexBusy, IndexDamaged, IndexFault, IndexInputInvalid, IndexMismatch
 from retrieval.lexical.base import LexicalIndex
-from retrieval.lexical.bm25.tantivy_index import LexicalOptions, open_tantivy, row_of
+from retrieval.lexical.tantivy_index import LexicalOptions, open_tantivy, row_of
 from retrieval.lexical.tokens import query_terms
 from retrieval.passages import Passage, type_bits
 
@@ -355,7 +355,7 @@ def test_a_damaged_folder_is_refused(open_index: Open, tmp_path: Path) -> None:
 WRITE_FOREVER = """
 import sys
 from pathlib import Path
-from retrieval.lexical.bm25.tantivy_index import open_tantivy
+from retrieval.lexical.tantivy_index import open_tantivy
 from retrieval.passages import Passage
 index = open_tantivy(Path(sys.argv[1]))
 for batch in range(1, 10_000):

@@ -14,8 +14,7 @@ from ncbi_server import Answer, NcbiServer, Seen
 from models.catalog import ModelCard
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
-from retrieval.graph.linking.types import Linked
-from retrieval.graph.types import Mention, Node
+from retrieval.graph.types import Linked, Mention, Node
 from retrieval.references.styles import ReferenceStyles
 from server.engine.lifecycle import EngineLifecycle
 from server.evidence.literature import LiteratureService

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from models.encoders.base import Floats, PassageText, Progress
 from models.encoders.hashing import HashingEncoder
-from retrieval.graph.store.build import ImportRequest, build_graph
+from retrieval.graph.store.catalog import ImportRequest, build_graph
 
 NAME = "invented"
 

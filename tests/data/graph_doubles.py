@@ -11,13 +11,11 @@ import numpy as np
 
 from models.encoders.base import Floats, PassageText
 from models.encoders.hashing import HashingEncoder
-from retrieval.graph.base import GraphStore, NameOf
 from retrieval.graph.errors import GraphNodeUnknown
 from retrieval.graph.linking import linker as linking
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.model_extraction import Extractor
-from retrieval.graph.linking.types import Linked, LinkOptions
-from retrieval.graph.types import Edge, Mention, Neighbourhood, Node, Statement
+from retrieval.graph.types import Edge, GraphStore, Linked, LinkOptions, Mention, NameOf, Neighbourhood, Node, Statement
 
 _VERBS = {"TREATS_CtD": "treats", "ASSOCIATES_DaG": "associates", "PRESENTS_DpS": "presents"}
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from models.encoders.base import Floats
-from retrieval.graph.base import NameOf
-from retrieval.graph.types import Node, Statement
+from retrieval.graph.types import NameOf, Node, Statement
 
 
 class NamesStore:

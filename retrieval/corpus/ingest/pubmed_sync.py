@@ -16,7 +16,7 @@ from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable, Namesp
 from retrieval.corpus.ingest.add import NO_HOOKS, ChangeHooks, ChangeReport, add_items
 from retrieval.corpus.items import Item, ParsedDocument, ReadOptions, SkippedRecord
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.readers import pmc, pubmed
+from retrieval.corpus.readers.ncbi_xml import read_pmc, read_pubmed
 from retrieval.errors import NcbiMalformed, NcbiTooLarge
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import IdList
@@ -394,10 +394,10 @@ async def _batches(
             pmcids = await linked_pmcids(fetch, batch)
             for start in range(0, len(pmcids), FULL_TEXTS):
                 some = pmcids[start : start + FULL_TEXTS]
-                async for items in fetch_records(fetch, "pmc", some, pmc.read, options):
+                async for items in fetch_records(fetch, "pmc", some, read_pmc, options):
                     sent.full_texts += sum(isinstance(item, ParsedDocument) for item in items)
                     yield items
-        async for items in fetch_records(fetch, "pubmed", batch, pubmed.read, options):
+        async for items in fetch_records(fetch, "pubmed", batch, read_pubmed, options):
             ids = (item.document.document_id for item in items if isinstance(item, ParsedDocument))
             sent.pmids |= {document_id.removeprefix("PMID:") for document_id in ids}
             yield items

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
-from retrieval.corpus.namespaces.dense import fingerprint_key, folder_name, further_folders
-from retrieval.corpus.namespaces.namespace import TOKENS, Namespace
+from retrieval.corpus.namespaces.namespace import TOKENS, Namespace, fingerprint_key, folder_name, further_folders
 from retrieval.corpus.namespaces.settings import (
     VECTORS,
     Backends,

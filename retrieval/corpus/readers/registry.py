@@ -12,8 +12,8 @@ from typing import Final
 
 from retrieval.corpus.errors import DocumentUnreadable, NamespaceInvalid
 from retrieval.corpus.items import NO_OPTIONS, Item, Reader, ReadOptions, unreadable_file
-from retrieval.corpus.readers import medrag, pdf, plain, pmc, pubmed, pubmed_json, statpearls
-from retrieval.corpus.readers.encodings import UndecodedText, decode_text
+from retrieval.corpus.readers import json_corpora, ncbi_xml, pdf, plain
+from retrieval.corpus.readers.plain import UndecodedText, decode_text
 from retrieval.formats.archives import is_tar, tar_members
 from retrieval.formats.sources import Source
 from retrieval.formats.xml_prolog import DeclaredXml, refuse_declarations
@@ -41,11 +41,11 @@ READERS: Final[Mapping[str, Reader]] = MappingProxyType(
     {
         name: _without_declarations(read)
         for name, read in (
-            ("pubmed", pubmed.read),
-            ("pubmed-json", pubmed_json.read),
-            ("pmc", pmc.read),
-            ("medrag", medrag.read),
-            ("statpearls", statpearls.read),
+            ("pubmed", ncbi_xml.read_pubmed),
+            ("pubmed-json", json_corpora.read_pubmed_json),
+            ("pmc", ncbi_xml.read_pmc),
+            ("medrag", json_corpora.read_medrag),
+            ("statpearls", ncbi_xml.read_statpearls),
             ("pdf", pdf.read),
             ("text", plain.read),
         )

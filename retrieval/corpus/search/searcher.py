@@ -13,8 +13,7 @@ import numpy as np
 from models.encoders.base import CrossEncoder, Encoder, Floats, PassageText, TokenEncoder
 from models.encoders.token_codes import max_sim
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
-from retrieval.corpus.namespaces.dense import DenseIndex, fingerprint_text
-from retrieval.corpus.namespaces.namespace import Namespace
+from retrieval.corpus.namespaces.namespace import DenseIndex, Namespace, fingerprint_text
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import VECTORS, embedded_title
 from retrieval.corpus.search.ranking import (

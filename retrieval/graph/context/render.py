@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from retrieval.graph.context.verbs import readable_kind
+from retrieval.graph.context.relations import readable_kind
 from retrieval.graph.types import Node, Statement
 
 _MAX_TRIES: Final = 12

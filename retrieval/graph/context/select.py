@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats
-from retrieval.graph.context.question_relations import fitting, relations_of
+from retrieval.graph.context.relations import fitting, relations_of
 from retrieval.graph.context.render import Fitted, RenderInput, fitting_text, render_context
 from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
 

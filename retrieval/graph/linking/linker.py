@@ -11,9 +11,8 @@ from retrieval.graph.linking.dictionary_lookup.dictionary import MAX_TOKENS, Dic
 from retrieval.graph.linking.dictionary_lookup.normalize import tokens_of
 from retrieval.graph.linking.dictionary_lookup.spans import UnknownWord, candidate_spans, free_runs, unambiguous_spans
 from retrieval.graph.linking.model_extraction import Entity, Extractor, extract
-from retrieval.graph.linking.types import Linked, LinkOptions, Span, choices_start
 from retrieval.graph.linking.vector_lookup import NearestNames
-from retrieval.graph.types import Mention
+from retrieval.graph.types import Linked, LinkOptions, Mention, Span, choices_start
 
 MAX_QUESTION: Final = 20_000
 _MAX_NOTES: Final = 16

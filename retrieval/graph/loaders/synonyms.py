@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from retrieval.formats.sources import Line
-from retrieval.graph.base import GraphLoader
 from retrieval.graph.errors import GraphFileInvalid
 from retrieval.graph.loaders.reading import RecordPosition, Report, Row, lines, many, table
-from retrieval.graph.types import Edge, Node
+from retrieval.graph.types import Edge, GraphLoader, Node
 
 _MOST: Final = 200
 _MAX_NAME: Final = 300

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 
 from retrieval.errors import NcbiError, NcbiMalformed, NcbiTimeout, NcbiTooLarge
 from retrieval.formats.characters import whole_characters
-from retrieval.graph.context.verbs import statement
+from retrieval.graph.context.relations import statement
 from retrieval.graph.errors import GraphNodeUnknown, GraphSourceMalformed, GraphSourceUnavailable
 from retrieval.graph.spoke.reply import Reply, read_reply
 from retrieval.graph.types import Edge, Neighbourhood, Node, merged

@@ -1,30 +1,266 @@
-"""Look up the graphs of a data folder by name, and build the small sample graph that ships with the package.
+"""Build graphs from downloaded files, and look up those of a data folder by name.
 
-The sample graph holds facts only.
+A build is installed atomically; its work in progress is in ``.NAME.partial`` beside it. The next build of the same
+files, options and encoder resumes a killed one: the tables are reused if reading had finished, and embeddings made so
+far are reused. Any other build starts from the beginning. The small sample graph that ships with the package holds
+facts only.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import hashlib
+import json
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from models.encoders.base import Encoder, EncoderFingerprint
-from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError
-from retrieval.graph.store.build import BuildResult, ImportRequest, build_graph, check_name
+from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid
+from retrieval.graph.loaders.json_files import HetionetLoader, OpenEdgesLoader
+from retrieval.graph.loaders.reading import Report
+from retrieval.graph.loaders.synonyms import SynonymLoader, read_synonyms
+from retrieval.graph.loaders.tables import KgxLoader, PlainLoader, PrimekgLoader
+from retrieval.graph.spoke.reply import SpokeLoader
+from retrieval.graph.store.files import (
+    FILES,
+    GRAPH_FILE,
+    MANIFEST_FILE,
+    SCHEMA_VERSION,
+    Manifest,
+    as_json,
+    read_manifest,
+)
 from retrieval.graph.store.reader import LocalGraph
-from retrieval.graph.store.schema import MANIFEST_FILE
-from retrieval.storage.atomic_folders import recover_all
-from retrieval.storage.durable import digest_file
+from retrieval.graph.store.writer import PROGRESS_FILE, GraphWriter, embed_edges, write_lists
+from retrieval.graph.types import GraphLoader
+from retrieval.storage.atomic_folders import build_lock, recover, recover_all, replace_folder
+from retrieval.storage.durable import Disk, FileDigest, digest_file, sync
+from retrieval.storage.private_files import FOLDER_MODE, make_folder
 
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_PLAN_FILE: Final = "plan.json"
+_READ_FILE: Final = "read.json"
+ProgressCallback = Callable[[str, int], None]
 SAMPLE: Final = "sample"
 SAMPLE_DIR: Final = Path(__file__).parent / "sample"
 SAMPLE_FILES: Final = (SAMPLE_DIR / "nodes.tsv", SAMPLE_DIR / "edges.tsv")
 SAMPLE_RELEASE: Final = "1"
 _WAIT_S: Final = 120.0
 _TRIES: Final = 5
-ProgressCallback = Callable[[str, int], None]
+
+
+class Kind(NamedTuple):
+    """Describe a kind of file; ``what`` is a description for people."""
+
+    name: str
+    what: str
+    open: Callable[[Sequence[Path], Report], GraphLoader]
+
+
+_ALL: Final = (
+    Kind("hetionet", "Hetionet v1.0 as JSON: hetionet-v1.0.json.bz2", HetionetLoader),
+    Kind("primekg", "PrimeKG: kg.csv", PrimekgLoader),
+    Kind("kgx", "KGX nodes and edges (Monarch): two .tsv or one .tar.gz", KgxLoader),
+    Kind("spoke", "kept replies of SPOKE's /neighborhood: .json or .jsonl", SpokeLoader),
+    Kind("tsv", "own tables of nodes and edges: see docs/graph.md", PlainLoader),
+    Kind("open-edges", "edges of diseases with evidence and licence: .jsonl", OpenEdgesLoader),
+)
+
+KINDS: Final = MappingProxyType({kind.name: kind for kind in _ALL})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRequest:
+    """Describe an import.
+
+    ``name`` of the graph and folder; ``release`` "" uses a digest of the files. ``wait_s``: seconds to wait for another
+    build. ``synonyms``: files of further names of the nodes.
+    """
+
+    kind: str
+    files: tuple[Path, ...]
+    name: str
+    release: str = ""
+    wait_s: float = 0.0
+    synonyms: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """Report the result of a build.
+
+    ``report`` is empty if an earlier, killed build read the files; ``manifest.passed`` counts the skipped records then
+    too. ``already``: the same files were built before, and nothing was done.
+    """
+
+    manifest: Manifest
+    report: Report = field(default_factory=Report)
+    already: bool = False
+
+
+def build_graph(
+    root: Path, order: ImportRequest, encoder: Encoder, report_progress: ProgressCallback = lambda _, __: None
+) -> BuildResult:
+    """Build ``root/name``, replacing an older graph; open readers of the older one continue to read it.
+
+    ``report_progress`` is called with each step and its number of finished records. On any error the older graph
+    remains.
+
+    Raises:
+        GraphBusy: another process is building it.
+        GraphFileInvalid: a file is not a graph of this kind.
+        GraphError: the name is invalid, or the disk is full.
+        Exception: whatever the encoder raises.
+    """
+    check_name(order.name)
+    if order.kind not in KINDS:
+        raise GraphError(f"no kind of graph is called {order.kind!r}; known: {', '.join(KINDS)}", param="kind")
+    target = root / order.name
+    try:
+        make_folder(root)
+        with _sole(target, order.wait_s):
+            recover(target)
+            return _build(target, order, encoder, report_progress)
+    except OSError as fault:
+        raise GraphError(f"{target} cannot be written: {fault.strerror or fault}") from fault
+    except sqlite3.Error as fault:
+        raise GraphError(f"{target} cannot be written: {fault}") from fault
+
+
+def check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise GraphError(f"{name[:80]!r} is no name of a graph: small letters, digits, - and _", param="name")
+
+
+@contextmanager
+def _sole(target: Path, wait_s: float) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(build_lock(target, wait_s))
+        except TimeoutError as fault:
+            raise GraphBusy(str(fault)) from fault
+        yield
+
+
+def _build(target: Path, order: ImportRequest, encoder: Encoder, report_progress: ProgressCallback) -> BuildResult:
+    inputs = _inputs((*order.files, *order.synonyms))
+    release = order.release or _digest(inputs)
+    if (found := _standing(target)) and _same(found, order, release, inputs) and found.is_of(encoder.fingerprint):
+        return BuildResult(found, already=True)
+    plan = {
+        "schema": SCHEMA_VERSION,
+        "kind": order.kind,
+        "release": release,
+        "inputs": {name: asdict(fact) for name, fact in inputs.items()},
+        "encoder": as_json(encoder.fingerprint),
+    }
+    if order.synonyms:
+        plan["synonyms"] = [path.name for path in order.synonyms]
+    draft = _draft(target, json.dumps(plan, sort_keys=True).encode())
+    counts, report = _read_all(draft, order, release, report_progress)
+    with closing(sqlite3.connect(f"{(draft / GRAPH_FILE).resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        embed_edges(draft, connection, encoder, counts["edges"], report_progress)
+        report_progress("lists", 0)
+        write_lists(draft, connection, counts["nodes"])
+    report_progress("digests", 0)
+    manifest = Manifest(
+        graph=order.name,
+        release=release,
+        kind=order.kind,
+        **counts,
+        built=datetime.now(UTC).date().isoformat(),
+        encoder_name=encoder.name,
+        encoder=as_json(encoder.fingerprint),
+        inputs=inputs,
+        files={name: digest_file(draft / name) for name in FILES},
+    )
+    _put_in_place(draft, target, manifest)
+    return BuildResult(manifest, report)
+
+
+def _put_in_place(draft: Path, target: Path, manifest: Manifest) -> None:
+    for name in (_PLAN_FILE, _READ_FILE, PROGRESS_FILE):
+        (draft / name).unlink(missing_ok=True)
+    Disk().replace(draft / MANIFEST_FILE, manifest.to_bytes())
+    replace_folder(draft, target)
+
+
+def _inputs(files: Sequence[Path]) -> dict[str, FileDigest]:
+    if not files:
+        raise GraphFileInvalid("no file to import is named", param="files")
+    facts: dict[str, FileDigest] = {}
+    for path in files:
+        if path.name in facts:
+            raise GraphFileInvalid(f"{path}: two files have this name", param="files")
+        try:
+            facts[path.name] = digest_file(path)
+        except OSError as fault:
+            raise GraphFileInvalid(f"{path}: cannot be read: {fault.strerror}", param="files") from fault
+    return facts
+
+
+def _digest(inputs: Mapping[str, FileDigest]) -> str:
+    text = "".join(f"{fact.sha256} {name}\n" for name, fact in sorted(inputs.items()))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _standing(target: Path) -> Manifest | None:
+    """Return the manifest of the present graph if all its sizes are right; a damaged graph is rebuilt."""
+    try:
+        manifest = read_manifest(target)
+        whole = all((target / name).stat().st_size == fact.bytes for name, fact in manifest.files.items())
+    except (GraphError, OSError):
+        return None
+    return manifest if whole else None
+
+
+def _same(found: Manifest, order: ImportRequest, release: str, inputs: Mapping[str, FileDigest]) -> bool:
+    return (found.kind, found.release, dict(found.inputs)) == (order.kind, release, dict(inputs))
+
+
+def _draft(target: Path, plan: bytes) -> Path:
+    """Return the folder of a killed build of the same plan, or a new one."""
+    draft = target.parent / f".{target.name}.partial"
+    plan_file = draft / _PLAN_FILE
+    if not (plan_file.is_file() and plan_file.read_bytes() == plan):
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(mode=FOLDER_MODE)
+        Disk().replace(plan_file, plan)
+    return draft
+
+
+def _read_all(
+    draft: Path, order: ImportRequest, release: str, report_progress: ProgressCallback
+) -> tuple[dict[str, int], Report]:
+    """Return (counts of nodes, edges and skipped records; report of the records skipped by this build)."""
+    mark, report = draft / _READ_FILE, Report()
+    if mark.is_file():
+        counts: dict[str, int] = json.loads(mark.read_bytes())
+        return counts, report
+    writer = GraphWriter(draft / GRAPH_FILE, report, report_progress)
+    try:
+        loader = KINDS[order.kind].open(order.files, report)
+        if order.synonyms:
+            loader = SynonymLoader(loader, read_synonyms(order.synonyms, report))
+        nodes, edges = writer.fill(loader)
+        writer.finish({"graph": order.name, "release": release, "kind": order.kind})
+    except BaseException as fault:
+        writer.close()
+        if isinstance(fault, GraphFileInvalid):
+            shutil.rmtree(draft, ignore_errors=True)
+        raise
+    sync(draft / GRAPH_FILE)
+    counts = {"nodes": nodes, "edges": edges, "passed": report.passed}
+    Disk().replace(mark, json.dumps(counts).encode())
+    return counts, report
 
 
 def graph_names(root: Path) -> tuple[str, ...]:

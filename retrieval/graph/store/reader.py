@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -12,11 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from models.encoders.base import EncoderFingerprint, Floats
-from retrieval.graph.base import NameOf
-from retrieval.graph.context.verbs import statement
+from retrieval.graph.context.relations import statement
 from retrieval.graph.errors import GraphDamaged, GraphError, GraphNodeUnknown
-from retrieval.graph.store.manifest import Manifest, read_manifest
-from retrieval.graph.store.schema import (
+from retrieval.graph.store.files import (
     EDGE_COLUMNS,
     EDGE_FROM,
     GRAPH_FILE,
@@ -26,17 +24,33 @@ from retrieval.graph.store.schema import (
     ROW_FILE,
     SCHEMA_VERSION,
     VECTOR_FILE,
+    Manifest,
     edge_from,
     fold,
     meta_of,
     node_from,
+    read_manifest,
 )
-from retrieval.graph.types import Neighbourhood, Node, Statement
+from retrieval.graph.types import NameOf, Neighbourhood, Node, Statement
+from retrieval.ncbi.calls.known_names import KnownName, NameKind, same
 from retrieval.storage.sqlite_pool import ReadPool
 
 _CONNECTIONS: Final = 4
 _BATCH: Final = 500
 MAX_STATEMENTS: Final = 50_000
+# By kind of node in lower case without separators, as the loaders take it from their files. A node does not tell the
+# species of its gene, so its symbol counts as an alias.
+_KINDS: Final[Mapping[str, NameKind]] = {
+    "disease": "disease",
+    "symptom": "heading",
+    "phenotype": "heading",
+    "phenotypicfeature": "heading",
+    "effectphenotype": "heading",
+    "gene": "alias",
+    "geneprotein": "alias",
+    "organism": "organism",
+    "organismtaxon": "organism",
+}
 
 
 class LocalGraph:
@@ -245,3 +259,26 @@ def _mapped(path: Path, dtype: type[Any], shape: tuple[int, ...] | None) -> Any:
     if found.dtype != dtype or (shape is not None and found.shape != shape) or (shape is None and found.ndim != 1):
         raise GraphDamaged(f"{path} has another form than the manifest says")
     return found
+
+
+class GraphNames:
+    """Implement ``KnownNames`` on an open graph, by its diseases, symptoms, genes and organisms.
+
+    Nodes of other kinds have names as well, but not of a vocabulary that NCBI is searched by.
+    """
+
+    def __init__(self, graph: LocalGraph) -> None:
+        self._graph = graph
+
+    def find(self, name: str, kinds: Collection[NameKind]) -> Iterator[KnownName]:
+        for node in self._graph.named(name):
+            known = _known(node)
+            if known is not None and known.kind in kinds and same(name, known.spelling):
+                yield known
+
+
+def _known(node: NameOf) -> KnownName | None:
+    kind = _KINDS.get("".join(letter for letter in node.kind.lower() if letter.isalpha()))
+    if kind == "alias" and " " in node.name:
+        kind = "gene_name"
+    return KnownName(node.name, kind) if kind else None

@@ -1,25 +1,30 @@
-"""Define the interface of back ends, which search one immutable segment.
+"""Define the interface of back ends, which search one immutable segment, and compute exact scores with numpy.
 
 Durable files and exactness are the caller's concern: it checks every returned row against the mask and rescores it
-unless the searcher is ``exact``.
+unless the searcher is ``exact``. Sums are taken in float64 and rounded to float32 once, so that equal vectors have
+equal scores at any position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
-from retrieval.index.base import Mask
+from retrieval.index.base import NO_ID, Ids, Mask, Neighbours
 from retrieval.index.spec import PROBE_SHARE, Kind, KindChoice
 
 HalfFloats = NDArray[np.float16]
 Sink = Callable[[bytes], int]
+_BLOCK: Final = 8_192
+# Candidates beyond k, so that rounding in a first pass does not decide which is the k-th.
+EXTRA_CANDIDATES: Final = 16
+Candidates = tuple[NDArray[np.int64], Floats]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,3 +100,75 @@ class Backend(Protocol):
     def open(self, data: SegmentVectors) -> Searcher: ...
 
     def describe(self) -> dict[str, Any]: ...
+
+
+def no_hits(queries: int, k: int) -> Candidates:
+    return np.full((queries, k), NO_ID, np.int64), np.full((queries, k), -np.inf, np.float32)
+
+
+def best(ids: Ids, scores: Floats, k: int) -> Candidates:
+    """Return the k best of each row, ties by id.
+
+    Entries without a hit are last; rows shorter than k are padded.
+    """
+    scores = np.where(ids == NO_ID, np.float32(-np.inf), scores)
+    order = np.lexsort((np.where(ids == NO_ID, np.iinfo(np.int64).max, ids), -scores), axis=1)[:, :k]
+    ids, scores = np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
+    if ids.shape[1] < k:
+        more_ids, more_scores = no_hits(len(ids), k - ids.shape[1])
+        ids, scores = np.hstack([ids, more_ids]), np.hstack([scores, more_scores])
+    return ids, scores.astype(np.float32, copy=False)
+
+
+def merge_hits(parts: Iterable[Candidates], queries: int, k: int) -> Neighbours:
+    """Return the k best of several lists of hits; no id may be in two of them."""
+    all_parts = list(parts) or [no_hits(queries, k)]
+    ids = np.concatenate([ids for ids, _ in all_parts], axis=1)
+    scores = np.concatenate([scores for _, scores in all_parts], axis=1)
+    return Neighbours(*best(ids, scores, k))
+
+
+def rescore(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64]) -> Floats:
+    """Compute the scores of ``rows`` [n, k] (NO_ID allowed) from the vectors themselves."""
+    scores = np.full(rows.shape, -np.inf, np.float64)
+    for line, query in enumerate(queries.astype(np.float64)):
+        there = np.flatnonzero(rows[line] != NO_ID)
+        found = np.asarray(vectors[rows[line, there]]).astype(np.float64)
+        if metric == "l2":
+            found -= query
+            scores[line, there] = -np.einsum("ij,ij->i", found, found)
+        else:
+            scores[line, there] = found @ query
+    with np.errstate(over="ignore"):
+        return scores.astype(np.float32)
+
+
+def exact_top_k(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64], k: int) -> Candidates:
+    """Return the exact k best of ``rows`` [m], in blocks of constant memory, as rows instead of ids."""
+    best_rows, best_scores = no_hits(len(queries), 0)
+    for start in range(0, len(rows), _BLOCK):
+        some = rows[start : start + _BLOCK]
+        # A slice of consecutive rows is a view, not a copy.
+        consecutive = int(some[-1]) - int(some[0]) + 1 == len(some)
+        block_vectors = vectors[some[0] : some[-1] + 1] if consecutive else vectors[some]
+        scores = _products(metric, queries, np.asarray(block_vectors).astype(np.float32, copy=False))
+        block_rows, block = _cut(np.broadcast_to(some, scores.shape), scores, k + EXTRA_CANDIDATES)
+        best_rows, best_scores = _cut(
+            np.hstack([best_rows, block_rows]), np.hstack([best_scores, block]), k + EXTRA_CANDIDATES
+        )
+    return best(best_rows, rescore(metric, queries, vectors, best_rows), k)
+
+
+def _products(metric: Metric, queries: Floats, vectors: Floats) -> Floats:
+    scores = queries @ vectors.T
+    if metric == "l2":
+        scores *= 2
+        scores -= np.einsum("ij,ij->i", vectors, vectors)
+    return scores
+
+
+def _cut(rows: NDArray[np.int64], scores: Floats, k: int) -> Candidates:
+    if scores.shape[1] <= k:
+        return rows, scores
+    order = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+    return np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1)

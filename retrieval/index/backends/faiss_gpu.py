@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats
-from retrieval.index.backends.base import Searcher, SegmentVectors, Sink
-from retrieval.index.backends.faiss_build import build, load_faiss, metric_of, wheel, with_threads
-from retrieval.index.backends.faiss_cpu import read_index
-from retrieval.index.backends.scoring import best
+from retrieval.index.backends.base import Searcher, SegmentVectors, Sink, best
+from retrieval.index.backends.faiss_cpu import build_structure, load_faiss, metric_of, read_index, wheel, with_threads
 from retrieval.index.base import NO_ID, Mask
 from retrieval.index.errors import BackendUnavailable, IndexFault, IndexInputInvalid
 from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for
@@ -73,7 +71,7 @@ class FaissGpuBackend:
         return "flat" if choice == "auto" else kind_of(choice, rows)
 
     def build(self, data: SegmentVectors, sink: Sink) -> None:
-        with_threads(self._faiss, self._threads, partial(build, self._faiss, data, sink))
+        with_threads(self._faiss, self._threads, partial(build_structure, self._faiss, data, sink))
 
     def open(self, data: SegmentVectors) -> Searcher:
         share = data.probe_share if self._probe_share is None else self._probe_share

@@ -19,12 +19,11 @@ from models.encoders.base import Floats, Metric
 from retrieval.index.backends.base import Backend
 from retrieval.index.base import Columns, Ids, IndexStats, Neighbours, RowFilter, Rows
 from retrieval.index.errors import IndexFault, IndexInputInvalid, IndexWriteFailed
-from retrieval.index.segments.commit import Committer
 from retrieval.index.segments.manifest import Manifest, OpenOptions
 from retrieval.index.segments.search_thread import SearchThread
-from retrieval.index.segments.segment_writer import RowSelection, rows_of_mask
+from retrieval.index.segments.segment import RowSelection, rows_of_mask
 from retrieval.index.segments.snapshot import IndexSnapshot, Memtable
-from retrieval.index.segments.storage import Storage, load
+from retrieval.index.segments.storage import Committer, Storage, load
 from retrieval.storage.durable import FileLock
 
 MAX_BATCH: Final = 262_144

@@ -1,26 +1,42 @@
-"""Search one immutable, memory-mapped segment: columns, float16 vectors and, if approximate, a search structure.
+"""Write and search immutable, memory-mapped segments: columns, float16 vectors and, if approximate, a search structure.
 
 Rows are sorted by id, so an id is found by binary search and ties of scores are ties of rows. Vectors are centred
-before they are rounded to float16: the mean is stored in ``mean.npy``, and scores are corrected for it.
+before they are rounded to float16: the mean is stored in ``mean.npy``, and scores are corrected for it. A segment is
+written from rows of others and of the memtable, block by block, in constant memory.
 """
 
 from __future__ import annotations
 
+import io
 import threading
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
-from retrieval.index.backends import scoring
-from retrieval.index.backends.base import Backend, HalfFloats, Searcher, SegmentVectors
-from retrieval.index.base import NO_ID, Columns, Mask, RowFilter
+from retrieval.index.backends.base import (
+    EXTRA_CANDIDATES,
+    Backend,
+    Candidates,
+    HalfFloats,
+    Searcher,
+    SegmentVectors,
+    Sink,
+    best,
+    exact_top_k,
+    no_hits,
+    rescore,
+)
+from retrieval.index.base import NO_ID, Columns, Mask, RowFilter, concatenated
 from retrieval.index.errors import IndexDamaged
 from retrieval.index.segments.manifest import SegmentEntry
-from retrieval.index.spec import Kind, is_gathering_cheaper
+from retrieval.index.spec import PROBE_SHARES, RECALL_GOAL, SAFE_KIND, Kind, KindChoice, is_gathering_cheaper
+from retrieval.storage.durable import Disk, FileDigest, sync
+from retrieval.storage.private_files import FOLDER_MODE, make_folder
 
 INDEX_FILE: Final = "index.faiss"
 # Number of candidates to rescore per type, as a factor of k.
@@ -35,6 +51,7 @@ _OVER_FETCH: Final[dict[Kind, int]] = {
     "ivf-rabitq": 2,
 }
 _MOST_CANDIDATES: Final = 20_000
+_BLOCK: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +81,12 @@ class Segment:
         found: Floats = np.asarray(self.vectors[rows]).astype(np.float32) + self.mean
         return found
 
-    def search(self, queries: Floats, k: int, alive: Mask | None, where: RowFilter | None) -> scoring.Candidates:
+    def search(self, queries: Floats, k: int, alive: Mask | None, where: RowFilter | None) -> Candidates:
         """Return ids [n, k] and exact scores of rows that are live and pass the filter."""
         allowed = self._allowed(alive, where)
         survivors = len(self) if allowed is None else int(np.count_nonzero(allowed))
         if not survivors:
-            return scoring.no_hits(len(queries), 0)
+            return no_hits(len(queries), 0)
         shift = (queries.astype(np.float64) @ self.mean.astype(np.float64))[:, None]
         if self.metric == "l2":
             queries, shift = queries - self.mean, np.zeros_like(shift)
@@ -107,25 +124,25 @@ class Segment:
         matching_mask = self.columns.matching_mask(where, ascending=True)
         return matching_mask if alive is None else matching_mask & alive
 
-    def _find(self, queries: Floats, k: int, allowed: Mask | None, survivors: int) -> scoring.Candidates:
+    def _find(self, queries: Floats, k: int, allowed: Mask | None, survivors: int) -> Candidates:
         more = min(k * _OVER_FETCH[self.entry.kind], max(k, _MOST_CANDIDATES))
-        num_candidates = min(survivors, more + scoring.EXTRA_CANDIDATES)
+        num_candidates = min(survivors, more + EXTRA_CANDIDATES)
         searcher = self.searcher.get()
         rows, scores = searcher.search(queries, num_candidates, allowed, survivors / len(self))
         if allowed is not None:
             rows = np.where(allowed[rows], rows, NO_ID)  # a back end may ignore the mask
         if not searcher.exact:
-            scores = scoring.rescore(self.metric, queries, self.vectors, rows)
-        rows, scores = scoring.best(rows, scores, k)
+            scores = rescore(self.metric, queries, self.vectors, rows)
+        rows, scores = best(rows, scores, k)
         # A structure that probed too few of its parts returns fewer hits than exist.
         short = np.flatnonzero(np.count_nonzero(rows != NO_ID, axis=1) < min(k, survivors))
         if len(short):
             rows[short], scores[short] = self._scan(queries[short], k, allowed)
         return rows, scores
 
-    def _scan(self, queries: Floats, k: int, allowed: Mask | None) -> scoring.Candidates:
+    def _scan(self, queries: Floats, k: int, allowed: Mask | None) -> Candidates:
         rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
-        return scoring.exact_top_k(self.metric, queries, self.vectors, rows, k)
+        return exact_top_k(self.metric, queries, self.vectors, rows, k)
 
 
 class LazySearcher:
@@ -192,3 +209,161 @@ def open_segment(
 def _mapped(path: Path) -> NDArray[Any]:
     mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return mapped
+
+
+class RowSource(Protocol):
+    """Provide rows of a new segment."""
+
+    @property
+    def columns(self) -> Columns: ...
+
+    @property
+    def fixed_mean(self) -> Floats | None:
+        """Return the mean by which its vectors are centred already, None if they are not."""
+        ...
+
+    def raw(self, rows: NDArray[np.int64]) -> Floats: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowSelection:
+    """Select the live rows of a source, ascending."""
+
+    source: RowSource
+    rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPlan:
+    """Describe the location and type of a segment to write."""
+
+    folder: Path
+    number: int
+    kind: KindChoice
+    metric: Metric
+    dim: int
+
+
+class _Order:
+    """Order the rows of several sources by id."""
+
+    def __init__(self, parts: Sequence[RowSelection]) -> None:
+        self._parts = parts
+        columns = concatenated([part.source.columns.take(part.rows) for part in parts])
+        order = np.argsort(columns.ids, kind="stable")
+        self.columns = columns.take(order)
+        sizes = [len(part.rows) for part in parts]
+        self._part = np.repeat(np.arange(len(parts)), sizes)[order]
+        self._row = np.concatenate([part.rows for part in parts])[order]
+
+    def blocks(self, dim: int) -> Iterator[Floats]:
+        for start in range(0, len(self.columns), _BLOCK):
+            part, row = self._part[start : start + _BLOCK], self._row[start : start + _BLOCK]
+            block = np.empty((len(part), dim), np.float32)
+            for index in np.unique(part):
+                here = part == index
+                block[here] = self._parts[index].source.raw(row[here])
+            yield block
+
+    def mean(self, dim: int) -> Floats:
+        """Return the mean of the rows, or a single source's own mean, which keeps its vectors bit-identical."""
+        fixed = self._parts[0].source.fixed_mean if len(self._parts) == 1 else None
+        if fixed is not None:
+            return fixed
+        total = np.zeros(dim, np.float64)
+        for block in self.blocks(dim):
+            total += block.sum(axis=0, dtype=np.float64)
+        found: Floats = (total / max(1, len(self.columns))).astype(np.float32)
+        return found
+
+
+def write_segment(plan: SegmentPlan, parts: Sequence[RowSelection], backend: Backend, disk: Disk) -> SegmentEntry:
+    """Write a new folder and sync every file to disk.
+
+    On OSError a partial folder remains, which the next clean-up removes.
+    """
+    order = _Order(parts)
+    name = segment_folder(plan.number)
+    home = plan.folder / name
+    make_folder(home.parent)
+    home.mkdir(mode=FOLDER_MODE)
+    mean = order.mean(plan.dim)
+    files: dict[str, FileDigest] = {}
+    arrays: dict[str, NDArray[Any]] = {
+        "ids": order.columns.ids,
+        "dates": order.columns.dates,
+        "types": order.columns.types,
+        "namespaces": order.columns.namespaces,
+        "mean": mean,
+    }
+    for column, values in arrays.items():
+        files[f"{name}/{column}.npy"] = write_array(disk, home / f"{column}.npy", values)
+    files[f"{name}/vectors.npy"] = _write_vectors(disk, home / "vectors.npy", order, mean)
+    rows = len(order.columns)
+    entry = SegmentEntry(number=plan.number, kind=backend.kind_for(plan.kind, rows), rows=rows, files=files)
+    if entry.kind != "flat":
+        entry = _with_structure(plan, entry, backend, disk)
+    sync(home)
+    sync(home.parent)
+    sync(plan.folder)
+    return entry
+
+
+def _with_structure(plan: SegmentPlan, entry: SegmentEntry, backend: Backend, disk: Disk) -> SegmentEntry:
+    """Build the search structure and measure its recall; of the type "auto", make it as safe as the vectors need."""
+    built = _tuned(plan, _built(plan, entry, backend, disk), backend)
+    if plan.kind != "auto" or (built.recall or 0.0) >= RECALL_GOAL or built.kind == SAFE_KIND:
+        return built
+    disk.remove([plan.folder / segment_folder(plan.number) / INDEX_FILE])
+    safe = replace(entry, kind=SAFE_KIND)
+    return _tuned(plan, _built(plan, safe, backend, disk), backend)
+
+
+def _built(plan: SegmentPlan, entry: SegmentEntry, backend: Backend, disk: Disk) -> SegmentEntry:
+    name = segment_folder(entry.number)
+    home = plan.folder / name
+    vectors = np.load(home / "vectors.npy", mmap_mode="r", allow_pickle=False)
+    data = SegmentVectors(kind=entry.kind, metric=plan.metric, vectors=vectors)
+    digest = disk.write(home / INDEX_FILE, lambda sink: backend.build(data, sink))
+    return replace(entry, files={**entry.files, f"{name}/{INDEX_FILE}": digest})
+
+
+def _tuned(plan: SegmentPlan, entry: SegmentEntry, backend: Backend) -> SegmentEntry:
+    """Return the entry with the smallest share of probes that reaches the goal, or the largest, and its recall."""
+    shares = PROBE_SHARES if entry.kind.startswith("ivf") else PROBE_SHARES[:1]
+    for share in shares:
+        entry = replace(entry, probe_share=share)
+        recall = open_segment(plan.folder, entry, plan.metric, backend, None).recall()
+        entry = replace(entry, recall=round(recall, 4))
+        if recall >= RECALL_GOAL:
+            break
+    return entry
+
+
+def write_array(disk: Disk, path: Path, values: NDArray[Any]) -> FileDigest:
+    def fill(put: Sink) -> None:
+        put(_header(values.dtype, values.shape))
+        for start in range(0, len(values), 1 << 17):
+            put(np.ascontiguousarray(values[start : start + (1 << 17)]).tobytes())
+
+    return disk.write(path, fill)
+
+
+def _write_vectors(disk: Disk, path: Path, order: _Order, mean: Floats) -> FileDigest:
+    def fill(put: Sink) -> None:
+        put(_header(np.dtype("<f2"), (len(order.columns), len(mean))))
+        for block in order.blocks(len(mean)):
+            put((block - mean).astype("<f2").tobytes())
+
+    return disk.write(path, fill)
+
+
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    stream = io.BytesIO()
+    described = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, described)  # type: ignore[no-untyped-call]
+    return stream.getvalue()
+
+
+def rows_of_mask(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    return np.flatnonzero(mask).astype(np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
-from retrieval.index.backends import scoring
+from retrieval.index.backends.base import Candidates, exact_top_k, merge_hits, no_hits
 from retrieval.index.base import (
     NO_ID,
     Columns,
@@ -27,8 +27,7 @@ from retrieval.index.base import (
     rows_of,
 )
 from retrieval.index.segments.manifest import SegmentEntry
-from retrieval.index.segments.segment import Segment
-from retrieval.index.segments.segment_writer import RowSelection, rows_of_mask
+from retrieval.index.segments.segment import RowSelection, Segment, rows_of_mask
 
 _FACTOR: Final = 8
 _SMALLEST: Final = 1_024
@@ -117,12 +116,12 @@ class MemtableSnapshot:
         found: Floats = self.vectors[rows]
         return found
 
-    def search(self, metric: Metric, queries: Floats, k: int, where: RowFilter | None) -> scoring.Candidates:
+    def search(self, metric: Metric, queries: Floats, k: int, where: RowFilter | None) -> Candidates:
         allowed = self.alive if where is None else self.alive & self.columns.matching_mask(where)
         rows = np.flatnonzero(allowed)
         if not len(rows):
-            return scoring.no_hits(len(queries), 0)
-        found, scores = scoring.exact_top_k(metric, queries, self.vectors, rows, k)
+            return no_hits(len(queries), 0)
+        found, scores = exact_top_k(metric, queries, self.vectors, rows, k)
         return np.where(found == NO_ID, NO_ID, self.columns.ids[found]), scores
 
 
@@ -265,8 +264,8 @@ class IndexSnapshot:
 
     def _search(self, queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
         if not len(queries):
-            return Neighbours(*scoring.no_hits(0, k))
+            return Neighbours(*no_hits(0, k))
         parts = [live.segment.search(queries, k, live.alive, where) for live in self.segments]
         if self.tail is not None:
             parts.append(self.tail.search(self.metric, queries, k, where))
-        return scoring.merge_hits(parts, len(queries), k)
+        return merge_hits(parts, len(queries), k)

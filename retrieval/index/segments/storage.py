@@ -1,17 +1,19 @@
-"""Manage an index's folder: the current generation, its replacement, and what may be removed.
+"""Manage an index's folder: the current generation, the commit that replaces it, and what may be removed.
 
 manifest.json            the current generation; renaming it into place is the commit
 manifests/00000003.json  the same bytes; readers hold a shared lock on it, which keeps that generation's files
 segments/00000007/       immutable files of one segment, of one or many generations
 deleted/…npy             rows of a segment that are deleted, as of one generation
 .lock                    locked by the only writer
+
+A commit writes new segments, the tombstones of the others, and the manifest that lists them all.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,14 +23,24 @@ from retrieval.index.backends.base import Backend
 from retrieval.index.base import Mask
 from retrieval.index.errors import IndexBusy, IndexDamaged, IndexWriteFailed
 from retrieval.index.segments.manifest import Manifest, OpenOptions, SegmentEntry, check_files, manifest_from_bytes
-from retrieval.index.segments.segment import open_segment, segment_folder
-from retrieval.index.segments.snapshot import IndexSnapshot, LiveSegment
-from retrieval.storage.durable import Disk, FileLock, sync
+from retrieval.index.segments.segment import (
+    RowSelection,
+    Segment,
+    SegmentPlan,
+    open_segment,
+    rows_of_mask,
+    segment_folder,
+    write_array,
+    write_segment,
+)
+from retrieval.index.segments.snapshot import IndexSnapshot, LiveSegment, SegmentGroup, groups_at_commit, packed
+from retrieval.storage.durable import Disk, FileDigest, FileLock, sync
 from retrieval.storage.private_files import make_folder
 
 CURRENT: Final = "manifest.json"
 _TRIES: Final = 50
 _PAUSE_S: Final = 0.02
+MEMTABLE: Final = 0
 
 
 class Storage:
@@ -207,3 +219,104 @@ def load(
     except BaseException:
         lock.close()
         raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committer:
+    """Write commits into one folder, under the writer lock that the caller holds.
+
+    ``number`` returns a segment number that was never used.
+    """
+
+    storage: Storage
+    backend: Backend
+    options: OpenOptions
+    manifest: Manifest
+    number: Callable[[], int]
+
+    def seal(self, picked: RowSelection) -> LiveSegment:
+        """Write these rows as a segment that belongs to no generation yet."""
+        return self._live(self._write([picked]))
+
+    def commit(self, view: IndexSnapshot, corpus: str, *, compact: bool) -> tuple[IndexSnapshot, Manifest, FileLock]:
+        """Write the next generation to disk and return its snapshot, manifest and lock.
+
+        An OSError or an error of the back end leaves the previous generation current.
+        """
+        generation = self.storage.next_generation()
+        pieces = self._plan(view, compact=compact)
+        by_number = {live.entry.number: live for live in view.segments}
+        again = {piece.parts for piece in pieces if piece.is_stale or (compact and piece.dead)}
+        segments = tuple(self._new_segments(pieces, again, by_number, view))
+        live_segments = tuple(self._with_tombstones(live, generation) for live in segments)
+        manifest = replace(
+            self.manifest,
+            generation=generation,
+            corpus=corpus,
+            segments=tuple(live.entry for live in live_segments),
+        )
+        lock = self.storage.publish(manifest)
+        return IndexSnapshot(metric=view.metric, generation=manifest.generation, segments=live_segments), manifest, lock
+
+    def _plan(self, view: IndexSnapshot, *, compact: bool) -> list[SegmentGroup]:
+        known = {entry.number for entry in self.manifest.segments}
+        pieces = [live.piece() for live in view.segments]
+        committed = [piece for piece in pieces if piece.parts[0] in known]
+        fresh = [piece for piece in pieces if piece.parts[0] not in known]
+        if view.tail is not None and view.tail.rows_alive:
+            fresh.append(SegmentGroup((MEMTABLE,), view.tail.rows_alive, 0))
+        most = self.options.segment_rows
+        planned = packed([*committed, *fresh], most) if compact else groups_at_commit(committed, fresh, most)
+        return [piece for piece in planned if piece.alive]
+
+    def is_compact(self, view: IndexSnapshot) -> bool:
+        """Return whether ``commit`` with ``compact`` would change only the generation number."""
+        pieces = [live.piece() for live in view.segments]
+        tail = view.tail is not None and view.tail.rows_alive
+        merged = len(packed(pieces, self.options.segment_rows)) < len(pieces)
+        return not tail and not merged and not any(piece.dead for piece in pieces)
+
+    def _new_segments(
+        self,
+        pieces: list[SegmentGroup],
+        again: Collection[tuple[int, ...]],
+        by_number: Mapping[int, LiveSegment],
+        view: IndexSnapshot,
+    ) -> Iterator[LiveSegment]:
+        for piece in pieces:
+            if len(piece.parts) == 1 and piece.parts[0] != MEMTABLE and piece.parts not in again:
+                yield by_number[piece.parts[0]]
+                continue
+            parts = [by_number[number].picked() for number in piece.parts if number != MEMTABLE]
+            if MEMTABLE in piece.parts and view.tail is not None:
+                parts.append(RowSelection(view.tail, rows_of_mask(view.tail.alive)))
+            yield self._live(self._write(parts))
+
+    def _write(self, parts: list[RowSelection]) -> SegmentEntry:
+        plan = SegmentPlan(
+            folder=self.storage.folder,
+            number=self.number(),
+            kind=self.manifest.kind,
+            metric=self.manifest.metric,
+            dim=self.manifest.dim,
+        )
+        return write_segment(plan, parts, self.backend, self.storage.disk)
+
+    def _live(self, entry: SegmentEntry) -> LiveSegment:
+        segment: Segment = open_segment(
+            self.storage.folder, entry, self.manifest.metric, self.backend, self.options.gather_rows
+        )
+        return LiveSegment(segment=segment, entry=entry)
+
+    def _with_tombstones(self, live: LiveSegment, generation: int) -> LiveSegment:
+        entry = live.entry
+        if live.alive is None or live.dead == entry.dead:
+            return live
+        name = f"deleted/{generation:08d}-{entry.number:08d}.npy"
+        path = self.storage.folder / name
+        self.storage.disk.remove([path])  # left over from a failed commit
+        fact = write_array(self.storage.disk, path, rows_of_mask(~live.alive))
+        sync(path.parent)
+        files: dict[str, FileDigest] = {key: fact for key, fact in entry.files.items() if key != entry.dead_file}
+        files[name] = fact
+        return replace(live, entry=replace(entry, dead=live.dead, dead_file=name, files=files))

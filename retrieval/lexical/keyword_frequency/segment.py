@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from retrieval.index.base import Ids, RowFilter
 from retrieval.index.errors import IndexDamaged
-from retrieval.lexical.bm25.folders import MANIFEST, identity, write_manifest
+from retrieval.lexical.base import MANIFEST, identity, write_manifest
 from retrieval.lexical.tokens import (
     GLUED,
     HARD,

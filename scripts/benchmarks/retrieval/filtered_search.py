@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-from retrieval.index.backends import scoring
+from retrieval.index.backends.base import exact_top_k, merge_hits
 from retrieval.index.base import Ids, RowFilter, Rows
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.index import SegmentedIndex
@@ -80,9 +80,9 @@ def truth(data: Data, queries: np.ndarray, where: RowFilter, along: bool) -> tup
         rows = np.flatnonzero((block.dates >= where.date_from) & (block.dates <= where.date_to))
         count += len(rows)
         if len(rows):
-            found, scores = scoring.exact_top_k("inner_product", queries, block.vectors, rows, K)
+            found, scores = exact_top_k("inner_product", queries, block.vectors, rows, K)
             parts.append((np.where(found < 0, -1, block.ids[found]), scores))
-    return scoring.merge_hits(parts, len(queries), K).ids, count
+    return merge_hits(parts, len(queries), K).ids, count
 
 
 def recall(found: Ids, true: Ids) -> float:

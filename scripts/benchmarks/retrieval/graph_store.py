@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from models.encoders.registry import create_encoder
-from retrieval.graph.store.build import ImportRequest, build_graph
-from retrieval.graph.store.manifest import verify
+from retrieval.graph.store.catalog import ImportRequest, build_graph
+from retrieval.graph.store.files import verify
 from retrieval.graph.store.reader import LocalGraph
 
 _ASKED = 500

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from retrieval.index.base import RowFilter
 from retrieval.lexical.base import LexicalIndex
-from retrieval.lexical.bm25.tantivy_index import open_tantivy
+from retrieval.lexical.tantivy_index import open_tantivy
 from retrieval.lexical.tokens import index_terms
 from scripts.benchmarks.decoding.synthetic_text import TextMaker
 

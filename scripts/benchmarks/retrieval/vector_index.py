@@ -26,13 +26,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import Floats
-from retrieval.index.backends import scoring
+from retrieval.index.backends.base import exact_top_k, merge_hits
 from retrieval.index.base import Ids, RowFilter, Rows
-from retrieval.index.memory_estimate import estimate
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.index import SegmentedIndex
 from retrieval.index.segments.manifest import OpenOptions
-from retrieval.index.spec import KINDS, IndexSpec, Kind
+from retrieval.index.spec import KINDS, IndexSpec, Kind, estimate
 
 K: Final = 10
 _BLOCK: Final = 20_000
@@ -103,9 +102,9 @@ def truth(data: Data, queries: Floats, metric: str, one_of_five: bool) -> Ids:
     parts = []
     for block in data.blocks():
         rows = np.flatnonzero(block.ids % 5 == 0) if one_of_five else np.arange(len(block.ids))
-        found, scores = scoring.exact_top_k(metric, queries, block.vectors, rows, K)  # type: ignore[arg-type]
+        found, scores = exact_top_k(metric, queries, block.vectors, rows, K)  # type: ignore[arg-type]
         parts.append((block.ids[found], scores))
-    return scoring.merge_hits(parts, len(queries), K).ids
+    return merge_hits(parts, len(queries), K).ids
 
 
 def recall(found: Ids, true: Ids) -> float:

@@ -11,8 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from retrieval.graph.base import GraphStore
-from retrieval.graph.types import Node, Statement
+from retrieval.graph.types import GraphStore, Node, Statement
 from scripts.evals.comparators.base import Retrieved, TokenCount, fact_of_line, line_of, within
 
 _WORD: Final = re.compile(r"\w+")

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from models.encoders.base import Encoder
-from retrieval.graph.base import GraphStore
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.vector_lookup import build_nearest
-from retrieval.graph.store.build import ImportRequest, build_graph
-from retrieval.graph.store.catalog import open_graph
-from retrieval.graph.types import Statement
+from retrieval.graph.store.catalog import ImportRequest, build_graph, open_graph
+from retrieval.graph.types import GraphStore, Statement
 from scripts.evals.graph_files import Row, rows_of
 
 GRAPH: Final = "comparison"

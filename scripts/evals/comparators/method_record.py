@@ -17,8 +17,7 @@ from models.engines.base import Tokenizer
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import ScriptedEngine
 from retrieval.graph.linking.model_extraction import Extractor
-from retrieval.graph.linking.types import Linked
-from retrieval.graph.types import Mention, Neighbourhood, Node, Statement
+from retrieval.graph.types import Linked, Mention, Neighbourhood, Node, Statement
 from scripts.evals.comparators.graph import Evaluated
 from scripts.evals.comparators.questions import Question, numbers_in
 from server.engine.lifecycle import EngineLifecycle

@@ -30,13 +30,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import Encoder, Floats
 from models.encoders.registry import create_encoder
-from retrieval.graph.base import NameOf
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
 from retrieval.graph.linking.linker import Linker
-from retrieval.graph.linking.types import LinkOptions, Method
 from retrieval.graph.linking.vector_lookup import MatrixVectors, NearestNames, build_nearest
-from retrieval.graph.types import Node, Statement
+from retrieval.graph.types import LinkOptions, Method, NameOf, Node, Statement
 from scripts.evals.kg.slips import absent_report, slip_report
 
 CASES: Final[dict[str, Callable[[str], str]]] = {"as given": str, "lower": str.lower, "upper": str.upper}

@@ -27,13 +27,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import Floats
 from models.encoders.registry import create_encoder
-from retrieval.graph.base import NameOf
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
-from retrieval.graph.linking.types import Linked, LinkOptions
 from retrieval.graph.linking.vector_lookup import build_nearest
 from retrieval.graph.store.catalog import SAMPLE_FILES
-from retrieval.graph.types import Node, Statement
+from retrieval.graph.types import Linked, LinkOptions, NameOf, Node, Statement
 from scripts.evals.graph_files import rows_of
 
 _QUESTIONS: Final = Path(__file__).resolve().parents[1] / "questions"

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary
+from retrieval.graph.linking.dictionary_lookup.names import build_vocabulary, is_indexable
 from retrieval.graph.linking.dictionary_lookup.normalize import fold, tokens_of
-from retrieval.graph.linking.dictionary_lookup.vocabulary import build_vocabulary, is_indexable
 from retrieval.graph.linking.linker import Linker
-from retrieval.graph.linking.types import LinkOptions
+from retrieval.graph.types import LinkOptions
 
 LEAST_LETTERS: Final = 6
 WORDING: Final = "Which genes are associated with {}?"

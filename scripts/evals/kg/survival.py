@@ -26,8 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import Encoder, EncoderOptions, Floats, PassageText
 from models.encoders.registry import create_encoder
 from retrieval.graph.context.select import Context, ContextCandidates, ContextOptions, Vectors, build_context, gather
-from retrieval.graph.linking.types import choices_start
-from retrieval.graph.types import Mention, Neighbourhood, Statement
+from retrieval.graph.types import Mention, Neighbourhood, Statement, choices_start
 from scripts.evals.graph_files import EdgeFile, Row, rows_of
 from scripts.evals.kg.baselines import baselines, table
 from scripts.figures import BLUE, ORANGE, SKY, new_figure, save

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from retrieval.graph.context.relations import statement
 from retrieval.graph.context.render import RenderInput, render_context
-from retrieval.graph.context.verbs import statement
 from retrieval.graph.types import Edge, Node, Statement
 from scripts.embedded.values import Values
 from scripts.training.tasks.bioasq_tasks import listed

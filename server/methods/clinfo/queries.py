@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Final, Literal
 
 from models.function_words import FUNCTION_WORDS
-from retrieval.graph.linking.types import Linked
+from retrieval.graph.types import Linked
 from retrieval.lexical.tokens import GREEK
 from retrieval.ncbi.calls.parameter_classes import clauses_of
 from server.methods.clinfo.options import ClinfoOptions

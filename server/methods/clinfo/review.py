@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar
 
 from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError, ModelError
-from retrieval.graph.linking.types import Linked
+from retrieval.graph.types import Linked
 from server.methods.base import (
     AnswerOutcome,
     AnswerRequest,

@@ -19,8 +19,7 @@ from models.engines.base import Engine
 from models.types import Delta, GenerateParams, Grammar
 from retrieval.graph.errors import GraphNodeUnknown
 from retrieval.graph.linking.model_extraction import Extractor
-from retrieval.graph.linking.types import Linked
-from retrieval.graph.types import Mention, Neighbourhood, Node
+from retrieval.graph.types import Linked, Mention, Neighbourhood, Node
 from server.methods.base import AnswerRequest, MethodError, plain_ids, usage_of, uses_chat_template
 from server.methods.kg_rag.prompts import ParsedQuestion
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from models.decoding.types import LoopUsage
 from models.function_words import FUNCTION_WORDS
-from retrieval.graph.context.question_relations import Relation, asks_identifier, relations_of
+from retrieval.graph.context.relations import Relation, asks_identifier, relations_of
 from retrieval.graph.context.select import ContextCandidates, QuestionNames, Vectors, budget_order, similarities
 from retrieval.graph.types import Mention, Node, Statement
 from retrieval.lexical.tokens import query_terms

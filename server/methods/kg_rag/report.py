@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from models.decoding.types import LoopUsage
-from retrieval.graph.context.question_relations import asks_identifier, relations_of
+from retrieval.graph.context.relations import asks_identifier, relations_of
 from retrieval.graph.context.select import Context, ContextCandidates, QuestionNames
 from retrieval.graph.types import Mention, Node, Statement
 from server.methods.base import (

@@ -1,8 +1,9 @@
-"""Read the shipped table of brand names, everyday, old and eponymous names of common drugs and diseases.
+"""Read the shipped tables of abbreviations, brand names, everyday, old and eponymous names of drugs and diseases.
 
-The table is this project's own compilation of facts (``words/drugs.txt``, ``words/diseases.txt``). A name of it is used
-only if the graph has one of its targets, tried in order; one whose targets are all absent is known, so that a step can
-say so, and no shorter name within it is taken for it.
+The tables are this project's own compilation of facts (``words/abbreviations.txt``, ``words/drugs.txt``,
+``words/diseases.txt``). A name of them is used only if the graph has one of its targets, tried in order; one whose
+targets are all absent is known, so that a step can say so, and no shorter name within it is taken for it. Short
+abbreviations match in capitals only.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
-from retrieval.graph.linking.dictionary_lookup.abbreviations import ABBREVIATIONS
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, fold
 
 _FOLDER: Final = "retrieval.graph.linking.dictionary_lookup"
@@ -68,7 +68,7 @@ class AbsentNames:
 
 def common_names() -> tuple[CommonName, ...]:
     """Return abbreviations, then the names of drugs and of diseases."""
-    short = [CommonName(name, targets, is_abbreviation=True) for name, targets in ABBREVIATIONS.items()]
+    short = [CommonName(names[0], targets, is_abbreviation=True) for names, targets in _lines("abbreviations.txt")]
     return (*short, *_drugs(_lines("drugs.txt")), *_diseases(_lines("diseases.txt")))
 
 
@@ -88,11 +88,12 @@ def absent_names(missing: Sequence[CommonName]) -> AbsentNames:
 
 
 def _lines(name: str) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Yield the names before and after the colon of each line."""
     text = files(_FOLDER).joinpath("words", name).read_text(encoding="utf-8")
     for line in text.splitlines():
         if line and not line.startswith("#"):
-            targets, _, names = line.partition(":")
-            yield tuple(targets.split("; ")), tuple(filter(None, names.strip().split("; ")))
+            before, _, after = line.partition(":")
+            yield tuple(before.split("; ")), tuple(filter(None, after.strip().split("; ")))
 
 
 def _drugs(lines: Iterator[tuple[tuple[str, ...], tuple[str, ...]]]) -> Iterator[CommonName]:

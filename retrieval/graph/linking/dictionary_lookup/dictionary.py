@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from retrieval.graph.base import GraphStore, NameOf
+from retrieval.graph.linking.dictionary_lookup.ambiguity import TokenSpan, is_generic, is_modified, name_flags
 from retrieval.graph.linking.dictionary_lookup.common_names import (
     AbsentName,
     AbsentNames,
@@ -19,13 +19,16 @@ from retrieval.graph.linking.dictionary_lookup.common_names import (
 )
 from retrieval.graph.linking.dictionary_lookup.doubts import Doubts
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate, IdentifierFinder, Matcher
-from retrieval.graph.linking.dictionary_lookup.name_table import (
+from retrieval.graph.linking.dictionary_lookup.names import (
     ALIAS,
     SYNONYM,
     VARIANT,
     NameTable,
     Posting,
     TableBuilder,
+    build_vocabulary,
+    is_indexable,
+    ordinary_words,
 )
 from retrieval.graph.linking.dictionary_lookup.normalize import (
     Token,
@@ -37,12 +40,14 @@ from retrieval.graph.linking.dictionary_lookup.normalize import (
     variants,
 )
 from retrieval.graph.linking.dictionary_lookup.spans import UnknownWord, filter_ambiguous, word_at
-from retrieval.graph.linking.dictionary_lookup.spelling import MAX_UNKNOWN, Speller, SpellingResult
-from retrieval.graph.linking.dictionary_lookup.symbols import TokenSpan, is_generic, is_modified, name_flags
-from retrieval.graph.linking.dictionary_lookup.vocabulary import build_vocabulary, is_indexable, ordinary_words
-from retrieval.graph.linking.dictionary_lookup.word_breaks import WordBreaks, read_otherwise
-from retrieval.graph.linking.types import choices_start
-from retrieval.graph.types import Mention
+from retrieval.graph.linking.dictionary_lookup.spelling import (
+    MAX_UNKNOWN,
+    Speller,
+    SpellingResult,
+    WordBreaks,
+    read_otherwise,
+)
+from retrieval.graph.types import GraphStore, Mention, NameOf, choices_start
 
 MAX_TOKENS: Final = 4_000
 # Preference among the kinds of an ambiguous name if the text does not name the kind.

@@ -11,12 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from retrieval.graph.linking.dictionary_lookup.homonyms import is_abbreviation_meant, is_false_friend
+from retrieval.graph.linking.dictionary_lookup.ambiguity import (
+    TokenSpan,
+    is_abbreviation_meant,
+    is_false_friend,
+    is_function_word,
+    is_generic,
+    is_kind_word,
+)
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate, Matcher
-from retrieval.graph.linking.dictionary_lookup.name_table import SYMBOL
+from retrieval.graph.linking.dictionary_lookup.names import SYMBOL, Vocabulary
 from retrieval.graph.linking.dictionary_lookup.normalize import gap_before, words_as_folded
-from retrieval.graph.linking.dictionary_lookup.symbols import TokenSpan, is_function_word, is_generic, is_kind_word
-from retrieval.graph.linking.dictionary_lookup.vocabulary import Vocabulary
 
 # Degree, course, age and state of treatment: severe asthma is asthma.
 _HARMLESS: Final = words_as_folded(

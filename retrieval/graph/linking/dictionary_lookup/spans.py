@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from retrieval.graph.linking.dictionary_lookup.ambiguity import is_function_word, is_kind_word, is_negated
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate
-from retrieval.graph.linking.dictionary_lookup.name_table import SYMBOL
+from retrieval.graph.linking.dictionary_lookup.names import SYMBOL
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, tokens_of
-from retrieval.graph.linking.dictionary_lookup.symbols import is_function_word, is_kind_word, is_negated
-from retrieval.graph.linking.types import Span
+from retrieval.graph.types import Span
 
 MAX_SPANS: Final = 48
 _MAX_WORDS: Final = 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retrieval.index.errors import IndexFault, IndexTooLarge
-from retrieval.index.memory_estimate import GIB, MemoryBudget, MemoryClaim, check_build, estimate
+from retrieval.index.spec import GIB, MemoryBudget, MemoryClaim, check_build, estimate
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.lexical.names import ALIASES, Part, joined, variants
+from retrieval.lexical.spelling import ALIASES, Part, joined, variants
 
 
 def terms(*parts: str) -> list[str]:

@@ -36,7 +36,7 @@ from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.store.base import Target, log_name
 from retrieval.corpus.store.writer import SqlitePassageWriter
 from retrieval.index.errors import IndexMismatch
-from retrieval.lexical.bm25.tantivy_index import open_tantivy
+from retrieval.lexical.tantivy_index import open_tantivy
 
 SETTINGS = NamespaceSettings(encoder="words")
 CHILD = Path(__file__).parents[4] / "data" / "corpus_child.py"

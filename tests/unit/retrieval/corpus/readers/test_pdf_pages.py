@@ -14,7 +14,7 @@ from corpus_files import encrypted_pdf, parsed_documents, pdf, saved_pdf, swelli
 from retrieval.corpus.errors import CorpusError, DocumentTooLarge, DocumentUnknown, DocumentUnreadable
 from retrieval.corpus.items import ReadOptions, SkippedRecord
 from retrieval.corpus.readers import pdf as pdf_reader
-from retrieval.corpus.readers.pdf_pages import PageLimits, draw_page, page_words, recognize_pages
+from retrieval.corpus.readers.pdf import PageLimits, draw_page, page_words, recognize_pages
 
 needs_tesseract = pytest.mark.skipif(
     shutil.which("tesseract") is None or find_spec("pytesseract") is None, reason="tesseract or its library is missing"

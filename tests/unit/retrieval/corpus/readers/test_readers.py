@@ -16,7 +16,7 @@ from ncbi_files import BILLION_LAUGHS, pubmed_record, pubmed_set, saved
 
 from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn
-from retrieval.corpus.readers import medrag, pmc, pubmed, pubmed_json, statpearls
+from retrieval.corpus.readers import json_corpora, ncbi_xml
 from retrieval.corpus.readers.registry import guess_reader
 from scripts.samples import pmc as pmc_sample
 from scripts.samples import pubmed as pubmed_sample
@@ -26,7 +26,7 @@ from scripts.samples.world import World
 def test_a_pubmed_record_keeps_markup_entities_labels_and_case(tmp_path: Path) -> None:
     """A line parser would make "CO<sub2</sub" of a subscript, and lose labels and continued lines."""
     path = saved(tmp_path / "set.xml", pubmed_set(STRUCTURED))
-    (found,) = parsed_documents(list(pubmed.read(path, ReadOptions(retrieved="2026-11-21"))))
+    (found,) = parsed_documents(list(ncbi_xml.read_pubmed(path, ReadOptions(retrieved="2026-11-21"))))
     document = found.document
     assert document.title.startswith("The TP53 R175H & R273H variants: Zn2+ loss at pH < 7")
     assert found.text.startswith("BACKGROUND: Müller's group found α-helices of p53")
@@ -40,7 +40,7 @@ def test_a_pubmed_record_keeps_markup_entities_labels_and_case(tmp_path: Path) -
 
 def test_a_retraction_is_a_type_and_a_note(tmp_path: Path) -> None:
     """CommentsCorrections say which notice took the article back."""
-    (found,) = parsed_documents(list(pubmed.read(saved(tmp_path / "set.xml", pubmed_set(RETRACTED)))))
+    (found,) = parsed_documents(list(ncbi_xml.read_pubmed(saved(tmp_path / "set.xml", pubmed_set(RETRACTED)))))
     assert found.document.retracted_by == ("10000003",)
     assert "retracted publication" in found.document.types
     assert found.text == found.document.title  # it has no abstract
@@ -48,7 +48,7 @@ def test_a_retraction_is_a_type_and_a_note(tmp_path: Path) -> None:
 
 def test_a_book_chapter_of_pubmed_is_read(tmp_path: Path) -> None:
     """PubmedBookArticle has neither MedlineCitation nor Journal."""
-    (found,) = parsed_documents(list(pubmed.read(saved(tmp_path / "set.xml", pubmed_set(BOOK)))))
+    (found,) = parsed_documents(list(ncbi_xml.read_pubmed(saved(tmp_path / "set.xml", pubmed_set(BOOK)))))
     assert found.document.types == ("review", "book chapter")
     assert found.document.journal == "GeneReviews®"
 
@@ -58,7 +58,7 @@ def test_deletions_and_bad_records_pass_by_good_ones(tmp_path: Path) -> None:
     path = tmp_path / "pubmed26n1500.xml.gz"
     records = [pubmed_record("7"), "<PubmedArticle></PubmedArticle>\n", pubmed_record("9")]
     saved(path, pubmed_set(*records, "<DeleteCitation><PMID Version='1'>3</PMID></DeleteCitation>\n"))
-    first, bad, second, gone = pubmed.read(path)
+    first, bad, second, gone = ncbi_xml.read_pubmed(path)
     assert [item.document.document_id for item in parsed_documents([first, second])] == ["PMID:7", "PMID:9"]
     assert isinstance(bad, SkippedRecord)
     assert (bad.file, bad.line) == (path.name, 3)
@@ -69,14 +69,14 @@ def test_a_generated_baseline_comes_through_whole(tmp_path: Path) -> None:
     """Three hundred records with everything that the generator knows to write."""
     path = tmp_path / "pubmed26n0001.xml.gz"
     pubmed_sample.write_articles(path, pubmed_sample.articles(World(genes=30, articles=300)))
-    assert len(parsed_documents(list(pubmed.read(path)))) == 300
+    assert len(parsed_documents(list(ncbi_xml.read_pubmed(path)))) == 300
 
 
 @pytest.mark.parametrize("content", [BILLION_LAUGHS, pubmed_set(pubmed_record())[:-40], "<html></html>"])
 def test_what_is_no_pubmed_file_is_refused(tmp_path: Path, content: str) -> None:
     """Entities of its own, a cut file, another root."""
     with pytest.raises(DocumentUnreadable, match=r"file\.xml"):
-        list(pubmed.read(saved(tmp_path / "file.xml", content)))
+        list(ncbi_xml.read_pubmed(saved(tmp_path / "file.xml", content)))
 
 
 def test_pubmed_json_is_read_member_by_member(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_pubmed_json_is_read_member_by_member(tmp_path: Path) -> None:
     rows = {str(n): {"d": "20071115", "t": f"Title {n}", "a": "é\u2028 β " * 40, "m": "A!b*|"} for n in range(1, 3000)}
     for escaped in (True, False):
         path = saved(tmp_path / "pubmed_chunk_0.json", json.dumps(rows, ensure_ascii=escaped))
-        found = parsed_documents(list(pubmed_json.read(path)))
+        found = parsed_documents(list(json_corpora.read_pubmed_json(path)))
         assert [item.document.document_id for item in found] == [f"PMID:{n}" for n in range(1, 3000)]
         assert found[5].document.date == 20071115
         assert found[5].text == rows["6"]["a"].strip()
@@ -93,7 +93,7 @@ def test_pubmed_json_is_read_member_by_member(tmp_path: Path) -> None:
 def test_bad_members_of_pubmed_json_are_passed_over_with_their_line(tmp_path: Path) -> None:
     """One without words, one that is no object, one without PMID."""
     text = '{"1": {"d": "", "t": "", "a": "", "m": ""},\n"2": 5,\n"x": {},\n"4": {"d": "2007", "t": "T", "a": null}}'
-    *passed, good = pubmed_json.read(saved(tmp_path / "chunk.json", text))
+    *passed, good = json_corpora.read_pubmed_json(saved(tmp_path / "chunk.json", text))
     assert [item.line for item in passed if isinstance(item, SkippedRecord)] == [1, 2, 3]
     assert parsed_documents([good])[0].document.date == 20070000
 
@@ -102,14 +102,14 @@ def test_bad_members_of_pubmed_json_are_passed_over_with_their_line(tmp_path: Pa
 def test_damaged_pubmed_json_is_refused(tmp_path: Path, text: str) -> None:
     """Cut, followed by something, no object."""
     with pytest.raises(DocumentUnreadable):
-        list(pubmed_json.read(saved(tmp_path / "chunk.json", text)))
+        list(json_corpora.read_pubmed_json(saved(tmp_path / "chunk.json", text)))
 
 
 def test_a_full_text_has_its_sections_tables_and_numbers(tmp_path: Path) -> None:
     """Numbers in brackets are data; back matter and sub-articles are not read."""
     world = World(genes=20, articles=20)
     path = saved(tmp_path / "PMC90000004.xml", pmc_sample.document(world, 3))
-    (found,) = parsed_documents(list(pmc.read(path)))
+    (found,) = parsed_documents(list(ncbi_xml.read_pmc(path)))
     sections = [section for section, _ in slices(found)]
     assert sections == ["Abstract", "Introduction", "Results"]
     text = dict(slices(found))
@@ -135,7 +135,7 @@ def test_nested_sections_licence_and_notices_of_a_full_text(tmp_path: Path) -> N
         "<permissions><license xlink:href='https://creativecommons.org/licenses/by/4.0/'><license-p>CC</license-p>"
         "</license></permissions><related-article related-article-type='retraction-forward' xlink:href='10.1/x'/>"
     )
-    (found,) = parsed_documents(list(pmc.read(saved(tmp_path / "a.xml", jats(body=body, meta=meta)))))
+    (found,) = parsed_documents(list(ncbi_xml.read_pmc(saved(tmp_path / "a.xml", jats(body=body, meta=meta)))))
     assert slices(found) == [
         ("", "Before any section."),
         ("Methods", "Mice (12) at (37) degrees, (1-3) fold."),
@@ -151,14 +151,14 @@ def test_a_notice_of_retraction_is_not_itself_retracted(tmp_path: Path) -> None:
     """Some journals mark the notice where the article should be marked."""
     meta = "<related-article related-article-type='retraction-forward' xlink:href='10.1/x'/>"
     notice = jats(meta=meta).replace("research-article", "retraction")
-    (found,) = parsed_documents(list(pmc.read(saved(tmp_path / "a.xml", notice))))
+    (found,) = parsed_documents(list(ncbi_xml.read_pmc(saved(tmp_path / "a.xml", notice))))
     assert (found.document.types, found.document.retracted_by) == (("retraction notice",), ())
 
 
 def test_an_article_that_its_publisher_keeps_back_is_told(tmp_path: Path) -> None:
     """efetch sends the front matter alone."""
     path = saved(tmp_path / "set.xml", f"<pmc-articleset>{jats(5, body='')}{jats(6)}</pmc-articleset>")
-    closed, found = pmc.read(path)
+    closed, found = ncbi_xml.read_pmc(path)
     assert isinstance(closed, SkippedRecord)
     assert "PMC5" in closed.reason
     assert parsed_documents([found])[0].document.document_id == "PMC:6"
@@ -169,7 +169,7 @@ def test_a_package_of_full_texts_is_streamed(tmp_path: Path) -> None:
     path = tmp_path / "oa.tar.gz"
     pmc_sample.write_package(path, World(genes=20, articles=20), 12)
     assert guess_reader(path) == "pmc"
-    assert len(parsed_documents(list(pmc.read(path)))) == 12
+    assert len(parsed_documents(list(ncbi_xml.read_pmc(path)))) == 12
 
 
 def test_medrag_snippets_are_documents_as_they_were_cut(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_medrag_snippets_are_documents_as_they_were_cut(tmp_path: Path) -> None:
         {"id": "PMID:2", "title": "T", "content": "x", "contents": ""},
     ]
     path = saved(tmp_path / "chunk.jsonl", json_lines(*rows))
-    book, article, wiki, record, other = parsed_documents(list(medrag.read(path)))
+    book, article, wiki, record, other = parsed_documents(list(json_corpora.read_medrag(path)))
     assert (book.document.document_id, book.document.types) == ("MedRAG:Anatomy_Gray_0", ("textbook",))
     assert book.whole
     assert (article.document.title, article.spans[0].section) == ("Cold", "Treatment > Doses")
@@ -202,21 +202,21 @@ def test_medrag_snippets_are_documents_as_they_were_cut(tmp_path: Path) -> None:
 )
 def test_a_clipped_textbook_title_is_put_right_only_where_it_is_certain(row_id: str, title: str, whole: str) -> None:
     """``strip(".txt")`` took letters away; its result from the id's own name is the proof."""
-    assert medrag.whole_title(row_id, title) == whole
+    assert json_corpora.whole_title(row_id, title) == whole
 
 
 def test_bad_lines_of_json_are_passed_over(tmp_path: Path) -> None:
     """No JSON, no id, no text, no UTF-8: each with its line."""
     good = json_lines({"id": "a_1", "title": "t", "content": "c"}).encode()
     data = b'{"id": \n[]\n' + good + b'{"id": "x"}\n\xff\xfe\n'
-    found = list(medrag.read(saved(tmp_path / "chunk.jsonl", data)))
+    found = list(json_corpora.read_medrag(saved(tmp_path / "chunk.jsonl", data)))
     assert [item.line for item in found if isinstance(item, SkippedRecord)] == [1, 2, 4, 5]
 
 
 def test_a_statpearls_chapter_has_its_bold_headings(tmp_path: Path) -> None:
     """References are left out, raised citations too, doses are not."""
     path = saved(tmp_path / "article-100024.nxml", CHAPTER)
-    (found,) = parsed_documents(list(statpearls.read(path)))
+    (found,) = parsed_documents(list(ncbi_xml.read_statpearls(path)))
     assert slices(found) == [
         ("Continuing Education Activity", "Cold urticaria is a rare wheal."),
         ("Treatment / Management", "Avoid the cold."),
@@ -243,6 +243,6 @@ def test_a_package_of_chapters_passes_over_what_is_none(tmp_path: Path) -> None:
             member.size = len(text.encode())
             archive.addfile(member, io.BytesIO(text.encode()))
     assert guess_reader(path) == "statpearls"
-    found = list(statpearls.read(path))
+    found = list(ncbi_xml.read_statpearls(path))
     assert len(found) == 3
     assert [item.line for item in found if isinstance(item, SkippedRecord)] == [2, 3]

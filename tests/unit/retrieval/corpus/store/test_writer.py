@@ -13,7 +13,7 @@ from corpus_files import reading
 from retrieval.corpus.chunking import Chunker, Chunking
 from retrieval.corpus.errors import NamespaceDamaged
 from retrieval.corpus.store.base import Change
-from retrieval.corpus.store.reader import SqlitePassageStore
+from retrieval.corpus.store.sqlite_stores import SqlitePassageStore
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
 
 LONG = "The same hundred letters and more, as publishers print an abstract twice: once in the journal, once elsewhere."

@@ -7,9 +7,8 @@ import json
 import pytest
 from graph_doubles import GENES, ITCH, METHOTREXATE, PSORIASIS, STATEMENTS, ZOSTER, make_node, make_statement
 
-from retrieval.graph.context.question_relations import asks_identifier, fitting, relations_of
+from retrieval.graph.context.relations import asks_identifier, fitting, relations_of, statement
 from retrieval.graph.context.render import RenderInput, evidence_json, fitting_text, render_context, verb_of
-from retrieval.graph.context.verbs import statement
 from retrieval.graph.types import Edge
 
 

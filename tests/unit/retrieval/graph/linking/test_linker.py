@@ -23,14 +23,13 @@ from models.encoders.hashing import HashingEncoder
 from models.errors import EngineOverloaded
 from retrieval.graph.errors import GraphBusy, GraphError
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
+from retrieval.graph.linking.dictionary_lookup.names import agreement, edit_distance
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
 from retrieval.graph.linking.dictionary_lookup.spans import MAX_SPANS, candidate_spans, free_runs
-from retrieval.graph.linking.dictionary_lookup.vocabulary import agreement, edit_distance
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.model_extraction import MAX_ENTITIES, extract, parse, prompt, schema
-from retrieval.graph.linking.types import Linked, LinkOptions
 from retrieval.graph.linking.vector_lookup import NearestNames, build_nearest, read_names, vectors_in_memory
-from retrieval.graph.types import Mention
+from retrieval.graph.types import Linked, LinkOptions, Mention
 from retrieval.storage.atomic_folders import build_lock
 
 STORE = NamesStore(

@@ -23,7 +23,7 @@ from graph_files import (
 
 from retrieval.graph.errors import GraphFileInvalid
 from retrieval.graph.loaders.reading import Report
-from retrieval.graph.store.build import KINDS
+from retrieval.graph.store.catalog import KINDS
 from retrieval.graph.types import Edge, Node
 
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[6] / "shared" / "data")) / "kg"

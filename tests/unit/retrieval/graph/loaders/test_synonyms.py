@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from retrieval.graph.errors import GraphFileInvalid
-from retrieval.graph.loaders.plain import PlainLoader
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.loaders.synonyms import SynonymLoader, read_synonyms
+from retrieval.graph.loaders.tables import PlainLoader
 from retrieval.graph.types import Node
 
 OBO = """format-version: 1.2

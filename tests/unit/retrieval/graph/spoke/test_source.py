@@ -14,10 +14,9 @@ import pytest
 from graph_files import SPOKE
 from ncbi_server import Answer, NcbiServer, Seen
 
-from retrieval.graph.base import GraphSource
 from retrieval.graph.errors import GraphNodeUnknown, GraphSourceMalformed, GraphSourceUnavailable
 from retrieval.graph.spoke.source import OutboundCall, SpokeOptions, SpokeSource
-from retrieval.graph.types import Neighbourhood, Node
+from retrieval.graph.types import GraphSource, Neighbourhood, Node
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[6] / "shared" / "data")) / "kg"

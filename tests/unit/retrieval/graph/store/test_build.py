@@ -15,13 +15,11 @@ from graph_files import HETIONET, PRIMEKG_HEADER, PRIMEKG_ROWS, write_hetionet, 
 
 from models.encoders.base import PassageText
 from models.encoders.hashing import HashingEncoder
-from retrieval.graph.base import GraphSource, GraphStore
 from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid, GraphNodeUnknown
-from retrieval.graph.store.build import ImportRequest, build_graph
-from retrieval.graph.store.catalog import graph_names, open_graph
-from retrieval.graph.store.manifest import read_manifest, verify
+from retrieval.graph.store.catalog import ImportRequest, build_graph, graph_names, open_graph
+from retrieval.graph.store.files import read_manifest, verify
 from retrieval.graph.store.reader import LocalGraph
-from retrieval.graph.types import Node
+from retrieval.graph.types import GraphSource, GraphStore, Node
 from retrieval.storage.atomic_folders import build_lock
 
 ROOT = Path(__file__).parents[5]

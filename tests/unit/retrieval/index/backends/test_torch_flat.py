@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from models.encoders.base import Metric
-from retrieval.index.backends.base import SegmentVectors
-from retrieval.index.backends.scoring import exact_top_k
+from retrieval.index.backends.base import SegmentVectors, exact_top_k
 from retrieval.index.base import NO_ID
 
 
@@ -32,7 +31,7 @@ def test_torch_keeps_one_mask_for_many_searches() -> None:
 def test_blocks_on_a_device_are_searched_as_one(metric: Metric) -> None:
     """The GPU back end's searcher over blocks on the CPU: rows of the whole segment, masks met by fetching more."""
     faiss = pytest.importorskip("faiss")
-    from retrieval.index.backends.faiss_build import metric_of
+    from retrieval.index.backends.faiss_cpu import metric_of
     from retrieval.index.backends.faiss_gpu import GpuSearcher
 
     vectors = np.random.default_rng(0).standard_normal((900, 8)).astype(np.float32)

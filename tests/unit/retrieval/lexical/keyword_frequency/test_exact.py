@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.index.base import RowFilter
-from retrieval.lexical.keyword_frequency.exact import ExactIndex
-from retrieval.lexical.keyword_frequency.pes2 import count_by_pattern, rank_by_keywords
+from retrieval.lexical.keyword_frequency.pes2 import ExactIndex, count_by_pattern, rank_by_keywords
 from retrieval.passages import Passage
 
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[6] / "shared" / "data"))

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.lexical.keyword_frequency.index import KeywordIndex, open_keyword_index
-from retrieval.lexical.keyword_frequency.variants import mentions_in, spellings_of
+from retrieval.lexical.keyword_frequency.index import KeywordIndex, mentions_in, open_keyword_index, spellings_of
 from retrieval.passages import Passage
 
 WORDS = {

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retrieval.gateway.query.syntax import parse_query, terms_of
-from retrieval.graph.linking.types import Linked
-from retrieval.graph.types import Mention, Node
+from retrieval.graph.types import Linked, Mention, Node
 from server.methods.clinfo.options import parse_options
 from server.methods.clinfo.queries import (
     Clause,

@@ -12,11 +12,9 @@ from graph_doubles import GENES, PSORIASIS, STATEMENTS, ExactLinker, MemoryGraph
 from models.catalog import ModelCard
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
-from retrieval.graph.base import GraphStore
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker as GraphLinker
-from retrieval.graph.linking.types import Linked
-from retrieval.graph.types import Mention
+from retrieval.graph.types import GraphStore, Linked, Mention
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Done, Event, Message, Step
 from server.methods.kg_rag.entities import Linker

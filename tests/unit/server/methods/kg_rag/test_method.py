@@ -15,8 +15,7 @@ from models.engines.options import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 from models.errors import ContextTooLong
 from retrieval.graph.errors import GraphSourceUnavailable
-from retrieval.graph.linking.types import Linked
-from retrieval.graph.types import Mention, Neighbourhood, Node
+from retrieval.graph.types import Linked, Mention, Neighbourhood, Node
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import (
     AnswerRequest,

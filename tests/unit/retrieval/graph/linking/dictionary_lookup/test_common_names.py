@@ -7,8 +7,8 @@ from graph_names import NamesStore, node
 
 from retrieval.graph.linking.dictionary_lookup.common_names import common_names
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
+from retrieval.graph.linking.dictionary_lookup.names import ordinary_words
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
-from retrieval.graph.linking.dictionary_lookup.vocabulary import ordinary_words
 
 NODES = (
     node("Disease", "1", "myocardial infarction"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
-from retrieval.graph.linking.dictionary_lookup.name_table import TableBuilder
+from retrieval.graph.linking.dictionary_lookup.names import TableBuilder
 from retrieval.graph.linking.dictionary_lookup.normalize import fold, hash_tokens, tokens_of, variants, window_hashes
 from retrieval.graph.types import Node
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from models.encoders.hashing import HashingEncoder
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
-from retrieval.graph.linking.dictionary_lookup.vocabulary import agreement
+from retrieval.graph.linking.dictionary_lookup.names import agreement
 from retrieval.graph.linking.linker import Linker
-from retrieval.graph.linking.types import Linked, LinkOptions
 from retrieval.graph.linking.vector_lookup import build_nearest
+from retrieval.graph.types import Linked, LinkOptions
 
 STORE = NamesStore(
     [

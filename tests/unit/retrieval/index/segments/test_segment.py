@@ -16,7 +16,7 @@ from retrieval.index.backends.faiss_cpu import FaissCpuBackend
 from retrieval.index.base import Columns, Mask
 from retrieval.index.open import committed_recall, create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions, SegmentEntry
-from retrieval.index.segments.segment_writer import RowSelection, SegmentPlan, write_segment
+from retrieval.index.segments.segment import RowSelection, SegmentPlan, write_segment
 from retrieval.index.segments.snapshot import MemtableSnapshot
 from retrieval.index.spec import RECALL_GOAL, IndexSpec, Kind, KindChoice
 from retrieval.storage.durable import Disk

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from index_rows import write_medcpt_chunk
 
+from retrieval.corpus.ingest.medcpt import ImportBatch, ImportReport, MedcptImport
 from retrieval.index.base import Ids, RowFilter, Rows
 from retrieval.index.errors import IndexDamaged, IndexInputInvalid, IndexTooLarge
-from retrieval.index.medcpt_import import ImportBatch, ImportReport, MedcptImport
 from retrieval.index.open import create_index
 from retrieval.index.segments.index import SegmentedIndex
 from retrieval.index.spec import IndexSpec

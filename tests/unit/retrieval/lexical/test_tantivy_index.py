@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from retrieval.lexical.bm25.stems import stem
+from retrieval.lexical.tantivy_index import stem
 
 
 def test_forms_of_a_word_meet_and_names_stay() -> None:

@@ -1,6 +1,8 @@
-"""Read MedRAG's corpora: JSON lines of snippets {id, title, content, contents}.
+"""Read corpora in JSON: MedRAG's snippets, and PubMed as NCBI publishes it beside its MedCPT embeddings.
 
-PubMed's lines have a PMID, Wikipedia's a wiki_id. Source: https://huggingface.co/MedRAG
+MedRAG (https://huggingface.co/MedRAG) has JSON lines {id, title, content, contents}; PubMed's have a PMID, Wikipedia's
+a wiki_id. NCBI's files have more than a gigabyte each: one object {pmid: {"d": "20071115", "t": title, "a": abstract,
+"m": MeSH}}.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from retrieval.corpus.items import (
     ReadOptions,
     SkippedRecord,
     TextBuilder,
+    date_number,
     document_types,
     path_of,
     unreadable_file,
 )
 from retrieval.formats.characters import whole_characters
+from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.nesting import JSON_TOO_DEEP, is_json_too_deep
 from retrieval.formats.sources import Source
 from retrieval.passages import Document
@@ -31,9 +35,10 @@ _PUBMED_ID: Final = re.compile(r"PMID:([0-9]{1,9})", re.ASCII)
 _MAX_LINE: Final = 4 * 2**20
 _HEADINGS: Final = " -- "
 _STRIPPED: Final = ".tx"
+_MAX_PUBMED_RECORD: Final = 2**20
 
 
-def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
+def read_medrag(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     """Yield a document for each line, its content as one passage, since the corpus already split it.
 
     A PubMed line has the document id of its article.
@@ -43,10 +48,10 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
             if line is None:
                 yield SkippedRecord(path.name, number, "the line is not valid UTF-8")
             elif line.strip():
-                yield _item(path.name, number, line, options)
+                yield _snippet_item(path.name, number, line, options)
 
 
-def _item(file: str, number: int, line: str, options: ReadOptions) -> Item:
+def _snippet_item(file: str, number: int, line: str, options: ReadOptions) -> Item:
     try:
         row = json.loads(whole_characters(line))
     except RecursionError:
@@ -60,13 +65,13 @@ def _item(file: str, number: int, line: str, options: ReadOptions) -> Item:
     title, content = (row.get("title") or "", row.get("content") or row.get("contents") or "")
     if not isinstance(title, str) or not isinstance(content, str) or not (title.strip() or content.strip()):
         return SkippedRecord(file, number, f"{row['id'][:60]}: neither title nor content")
-    document, section = _document(row, " ".join(title.split()), options.provenance or file, options)
+    document, section = _snippet_document(row, " ".join(title.split()), options.provenance or file, options)
     text = TextBuilder()
     text.add(content, section)
     return text.reading(document, number, whole=True)
 
 
-def _document(row: dict[str, Any], title: str, provenance: str, options: ReadOptions) -> tuple[Document, str]:
+def _snippet_document(row: dict[str, Any], title: str, provenance: str, options: ReadOptions) -> tuple[Document, str]:
     name = row["id"].strip()
     types: tuple[str, ...] = ()
     section, source = "", "textbooks"
@@ -114,3 +119,39 @@ def whole_title(row_id: str, title: str) -> str:
     """
     found = _ROW.fullmatch(row_id)
     return found[1] if found and title != found[1] and f"{found[1]}.txt".strip(_STRIPPED) == title else title
+
+
+def read_pubmed_json(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
+    """Yield a document for each PMID.
+
+    ``m`` is left out: MeSH headings are not words of the article.
+    """
+    with unreadable_file():
+        source = Source(path)
+        for line, pmid, record in JsonStream(source, source.chunks(), max_value=_MAX_PUBMED_RECORD).members():
+            yield _pubmed_item(path, line, (pmid, record), options)
+
+
+def _pubmed_item(path: Path, line: int, member: tuple[str, Any], options: ReadOptions) -> Item:
+    pmid, record = member
+    if not (pmid.isascii() and pmid.isdigit()) or not 0 < int(pmid) < 10**12:
+        return SkippedRecord(path.name, line, f"{pmid[:40]!r} is no PMID")
+    if not isinstance(record, dict):
+        return SkippedRecord(path.name, line, f"PMID {pmid}: an object with d, t, a and m was expected")
+    day, title, abstract = (record.get(name) or "" for name in "dta")
+    if not all(isinstance(value, str) for value in (day, title, abstract)) or not (title.strip() or abstract.strip()):
+        return SkippedRecord(path.name, line, f"PMID {pmid}: neither title nor abstract")
+    number = int(pmid)
+    document = Document(
+        document_id=f"PMID:{number}",
+        title=" ".join(title.split()),
+        source="pubmed",
+        url=f"https://pubmed.ncbi.nlm.nih.gov/{number}/",
+        date=date_number(day),
+        licence=options.licence,
+        provenance=options.provenance or path.name,
+        retrieved=options.retrieved,
+    )
+    text = TextBuilder()
+    text.add(abstract.strip())
+    return text.reading(document, line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from retrieval.index.backends.scoring import exact_top_k, merge_hits
+from retrieval.index.backends.base import exact_top_k, merge_hits
 from retrieval.index.base import NO_ID
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from models.encoders.hashing import HashingEncoder
 from retrieval.graph.store.catalog import SAMPLE, open_or_sample
-from retrieval.graph.store.known_names import GraphNames
+from retrieval.graph.store.reader import GraphNames
 from retrieval.ncbi.calls.known_names import NAME_KINDS, KnownName
 
 

@@ -1,29 +1,35 @@
-"""Rank by BM25 with a tantivy folder, as the only module that imports tantivy.
+"""Rank by BM25 with a tantivy folder, as the only module that imports tantivy and PyStemmer.
 
 tantivy accepts no tokenizer written in Python, so passages are passed as terms separated by blanks and split at blanks;
 terms are searched for as they are, through query objects: its query parser is never used. k1 is 1.2, b 0.75; lengths
 are stored in one byte, so scores differ a little from exact ones, and of passages with equal scores at rank k, storage
 order may decide which are returned. A filter by ids costs about a microsecond for each. Integers are signed (i64): ids
 have 63 bits.
+
+Snowball's English stemmer makes one term of "inhibitor" and "inhibitors", "mutated" and "mutations". Names are not
+stemmed, nor the words whose stem means something else to a biologist. Keyword frequency (PES2) and answers keep whole
+words.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 import tantivy
 
 from retrieval.index.base import RowFilter
 from retrieval.index.errors import IndexDamaged, IndexFault, IndexWriteFailed
-from retrieval.lexical.bm25.folders import (
+from retrieval.lexical.base import (
     TITLE_WEIGHT,
     WriterLock,
     checked_id,
@@ -32,16 +38,51 @@ from retrieval.lexical.bm25.folders import (
     read_manifest,
     write_manifest,
 )
-from retrieval.lexical.bm25.stems import stem
 from retrieval.lexical.tokens import index_terms, query_groups
 from retrieval.passages import Hit, Passage, type_bits
 
+_SHORTEST_STEMMED: Final = 4
+# Words that Snowball gives the stem of another one.
+_UNSTEMMED: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "organic organism organization universal university general generic generation generate experiment experience "
+        "international internal policy police animal animation arsenic arsenal author authority physics physical "
+        "physician physiology import important importance operate operation operative lateral national natural nature "
+        "immune immunity community marker market iron ironic ionic ester esterase",
+    )
+)
+_of_thread: Final = threading.local()
 META: Final = "meta.json"
 _MAGIC: Final = 1337
 _TAIL: Final = struct.Struct("<II")
 _BLOCK: Final = 2**20
 # Every segment has these; files of deletions also have a number.
 _SUFFIXES: Final = (".term", ".idx", ".pos", ".fieldnorm", ".fast", ".store")
+KIND: Final = "tantivy"
+_NO_LIMIT: Final = 2**31 - 1
+
+
+class _Stems(Protocol):
+    def stemWord(self, word: str) -> str: ...  # noqa: N802 (PyStemmer's name)
+
+
+@lru_cache(maxsize=2**16)
+def stem(term: str) -> str:
+    """Return the stem of a term of small ASCII letters, any other term unchanged."""
+    if len(term) < _SHORTEST_STEMMED or not (term.isascii() and term.isalpha()) or term in _UNSTEMMED:
+        return term
+    return str(_stemmer().stemWord(term))
+
+
+def _stemmer() -> _Stems:
+    """Return the stemmer of this thread, since its state is not safe to share."""
+    found: _Stems | None = getattr(_of_thread, "stemmer", None)
+    if found is None:
+        import Stemmer
+
+        found = _of_thread.stemmer = Stemmer.Stemmer("english")
+    return found
 
 
 def verify_files(folder: Path) -> None:
@@ -100,10 +141,6 @@ def _checksum(file: BinaryIO) -> int:
         checksum = zlib.crc32(block, checksum)
         remaining -= len(block)
     return checksum
-
-
-KIND: Final = "tantivy"
-_NO_LIMIT: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from retrieval.index.errors import IndexDamaged
-from retrieval.lexical.bm25.tantivy_index import TantivyIndex, open_tantivy
+from retrieval.lexical.tantivy_index import TantivyIndex, open_tantivy
 from retrieval.passages import Passage
 
 WORDS = ["asthma", "eczema", "psoriasis", "interleukin", "IL-6", "TNF-α", "mice", "cells", "trial"]

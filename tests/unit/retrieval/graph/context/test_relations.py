@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.graph.context.verbs import HETIONET, PRIMEKG, SPOKE, is_known, phrase, statement
+from retrieval.graph.context.relations import HETIONET, PRIMEKG, SPOKE, is_known, phrase, statement
 from retrieval.graph.types import Edge, Node
 
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[6] / "shared" / "data")) / "kg"

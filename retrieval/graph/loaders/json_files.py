@@ -1,7 +1,4 @@
-"""Load edges of diseases from JSON lines.
-
-Fields: disease, doid, predicate, target_type, target, provenance, evidence, licence.
-"""
+"""Load graphs from JSON: Hetionet, which is one object, and edges of diseases, one object a line."""
 
 from __future__ import annotations
 
@@ -16,14 +13,27 @@ from retrieval.graph.loaders.reading import (
     check_nesting,
     json_object,
     lines,
+    many,
+    member_items,
     names,
     needed,
     rows,
 )
 from retrieval.graph.types import Edge, Node
 
+_HETIONET_KINDS: Final[Mapping[str, str]] = {
+    "Anatomy": "A", "Biological Process": "BP", "Cellular Component": "CC", "Compound": "C", "Disease": "D",
+    "Gene": "G", "Molecular Function": "MF", "Pathway": "PW", "Pharmacologic Class": "PC", "Side Effect": "SE",
+    "Symptom": "S",
+}  # fmt: skip
+_HETIONET_VERBS: Final[Mapping[str, str]] = {
+    "associates": "a", "binds": "b", "causes": "c", "covaries": "c", "downregulates": "d", "expresses": "e",
+    "includes": "i", "interacts": "i", "localizes": "l", "palliates": "p", "participates": "p", "presents": "p",
+    "regulates": "r", "resembles": "r", "treats": "t", "upregulates": "u",
+}  # fmt: skip
+_HETIONET_NOT_EVIDENCE: Final = frozenset({"source", "sources", "license", "pubmed_ids"})
 _DISEASE: Final = "Disease"
-_KINDS: Final[Mapping[tuple[str, str], str]] = {
+_DISEASE_EDGE_KINDS: Final[Mapping[tuple[str, str], str]] = {
     ("associates", "Gene"): "ASSOCIATES_DaG",
     ("isa", "Disease"): "ISA_DiD",
     ("localizes", "Anatomy"): "LOCALIZES_DlA",
@@ -37,9 +47,87 @@ _SYMPTOMATIC: Final = "SYM"
 _NO_INDICATION: Final = "NOT"
 
 
+class HetionetLoader:
+    """Load Hetionet v1.0 (hetio/hetionet, hetnet/json); an edge's type is Hetionet's abbreviation of it (CtD, Gr>G)."""
+
+    def __init__(self, files: Sequence[Path], report: Report) -> None:
+        self._files = files
+        self._report = report
+        self._place = RecordPosition()
+
+    @property
+    def place(self) -> str:
+        return str(self._place)
+
+    def nodes(self) -> Iterator[Node]:
+        for value in self._items("nodes"):
+            try:
+                yield _hetionet_node(value)
+            except MalformedRecord as fault:
+                self._report.add(self.place, fault)
+
+    def edges(self) -> Iterator[Edge]:
+        for value in self._items("edges"):
+            try:
+                yield _hetionet_edge(value)
+            except MalformedRecord as fault:
+                self._report.add(self.place, fault)
+
+    def _items(self, member: str) -> Iterator[Any]:
+        for path in self._files:
+            self._place.file = path.name
+            for self._place.line, value in member_items(path, member):
+                yield value
+
+
+def _hetionet_node(value: Any) -> Node:
+    if not isinstance(value, dict):
+        raise MalformedRecord("a node is no object")
+    kind, identifier = needed(value.get("kind"), "kind"), needed(value.get("identifier"), "identifier")
+    data = value.get("data")
+    source = names(data.get("source")) if isinstance(data, dict) else ()
+    return Node(
+        node_id=f"{kind}::{identifier}",
+        kind=kind,
+        name=needed(value.get("name"), "name"),
+        identifier=identifier,
+        source=source[0] if source else "",
+    )
+
+
+def _hetionet_edge(value: Any) -> Edge:
+    if not isinstance(value, dict):
+        raise MalformedRecord("an edge is no object")
+    source_kind, source = _hetionet_end(value.get("source_id"))
+    target_kind, target = _hetionet_end(value.get("target_id"))
+    data = value.get("data")
+    data = data if isinstance(data, dict) else {}
+    verb = needed(value.get("kind"), "kind")
+    arrow = ">" if value.get("direction") == "forward" else ""
+    short = (_HETIONET_KINDS.get(source_kind), _HETIONET_VERBS.get(verb), _HETIONET_KINDS.get(target_kind))
+    kind = f"{short[0]}{short[1]}{arrow}{short[2]}" if all(short) else verb
+    licence = names(data.get("license"))
+    return Edge(
+        source_id=f"{source_kind}::{source}",
+        target_id=f"{target_kind}::{target}",
+        kind=kind,
+        provenance=tuple(dict.fromkeys((*names(data.get("sources")), *names(data.get("source"))))),
+        pmids=tuple(p for name in names(data.get("pubmed_ids")) for p in many(name)),
+        evidence=check_nesting({key: value for key, value in data.items() if key not in _HETIONET_NOT_EVIDENCE}),
+        licence=licence[0] if licence else "",
+    )
+
+
+def _hetionet_end(value: Any) -> tuple[str, str]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise MalformedRecord("an edge's end is no pair of kind and identifier")
+    return needed(value[0], "an end's kind"), needed(value[1], "an end's identifier")
+
+
 class OpenEdgesLoader:
     """Load edges of diseases; a target has no identifier in these files and is identified by its gene symbol or name.
 
+    Fields: disease, doid, predicate, target_type, target, provenance, evidence, licence.
     Memory grows with the number of diseases (their identifiers by name), not of edges.
     """
 
@@ -87,12 +175,12 @@ class OpenEdgesLoader:
         if kind == _DISEASE:
             identifier = self._doids.get(name, name)
             source = "Disease Ontology" if identifier != name else ""
-        elif kind == "Compound" and (drugbank := names(_evidence(row).get("drugbank_id"))):
+        elif kind == "Compound" and (drugbank := names(_open_evidence(row).get("drugbank_id"))):
             identifier, source = drugbank[0], "DrugBank"
         return Node(node_id=f"{kind}::{identifier}", kind=kind, name=name, identifier=identifier, source=source)
 
     def _edge(self, row: Mapping[str, Any]) -> Edge:
-        evidence = check_nesting(_evidence(row))
+        evidence = check_nesting(_open_evidence(row))
         target_type, predicate = (
             needed(row.get("target_type"), "target_type"),
             needed(row.get("predicate"), "predicate"),
@@ -110,7 +198,7 @@ class OpenEdgesLoader:
         return Edge(
             source_id=ends[0].node_id,
             target_id=ends[1].node_id,
-            kind=_KINDS.get((predicate, target_type), predicate),
+            kind=_DISEASE_EDGE_KINDS.get((predicate, target_type), predicate),
             provenance=tuple(part for name in names(row.get("provenance")) for part in name.split(", ")),
             pmids=names(articles),
             evidence=evidence,
@@ -118,6 +206,6 @@ class OpenEdgesLoader:
         )
 
 
-def _evidence(row: Mapping[str, Any]) -> dict[str, Any]:
+def _open_evidence(row: Mapping[str, Any]) -> dict[str, Any]:
     found = row.get("evidence")
     return found if isinstance(found, dict) else {}

@@ -1,0 +1,320 @@
+"""Load graphs from tables: PrimeKG's kg.csv, KGX (Monarch), and this project's own, for graphs without a loader."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from retrieval.formats.archives import is_tar, tar_members
+from retrieval.formats.sources import Line, Source, split_lines
+from retrieval.graph.context.relations import NOT
+from retrieval.graph.errors import GraphFileInvalid
+from retrieval.graph.loaders.reading import (
+    MalformedRecord,
+    RecordPosition,
+    Report,
+    Row,
+    check_nesting,
+    file_faults,
+    json_object,
+    lines,
+    many,
+    needed,
+    rows,
+    table,
+)
+from retrieval.graph.types import Edge, Node
+
+_NODE_COLUMNS: Final = frozenset({"kind", "identifier", "name"})
+_EDGE_COLUMNS: Final = frozenset({"source", "kind", "target"})
+_PRIMEKG_COLUMNS: Final = (
+    "relation", "display_relation", "x_index", "x_id", "x_type", "x_name", "x_source", "y_index", "y_id", "y_type",
+    "y_name", "y_source",
+)  # fmt: skip
+# The source's kind of an edge between two kinds; the file has the edge in both directions.
+_PRIMEKG_FIRST: Final[Mapping[str, str]] = {
+    "anatomy_protein_absent": "anatomy",
+    "anatomy_protein_present": "anatomy",
+    "bioprocess_protein": "biological_process",
+    "cellcomp_protein": "cellular_component",
+    "contraindication": "drug",
+    "disease_phenotype_negative": "disease",
+    "disease_phenotype_positive": "disease",
+    "disease_protein": "disease",
+    "drug_effect": "drug",
+    "drug_protein": "drug",
+    "exposure_bioprocess": "exposure",
+    "exposure_cellcomp": "exposure",
+    "exposure_disease": "exposure",
+    "exposure_molfunc": "exposure",
+    "exposure_protein": "exposure",
+    "indication": "drug",
+    "molfunc_protein": "molecular_function",
+    "off-label use": "drug",
+    "pathway_protein": "pathway",
+    "phenotype_protein": "effect/phenotype",
+}
+_KGX_NODE_COLUMNS: Final = frozenset({"id", "category"})
+_KGX_EDGE_COLUMNS: Final = frozenset({"subject", "predicate", "object"})
+# Classes without information; a more specific class is preferred if the node has one.
+_KGX_BROAD: Final = frozenset({"NamedThing", "Entity", "BiologicalEntity", "PhysicalEssence", "OntologyClass"})
+_KGX_SOURCES: Final = ("primary_knowledge_source", "knowledge_source", "provided_by")
+_KGX_NOT_EVIDENCE: Final = frozenset(
+    {"id", "subject", "predicate", "object", "publications", "category", "license", *_KGX_SOURCES}
+)
+KgxKind = Literal["nodes", "edges"]
+
+
+class PlainLoader:
+    """Load this project's tables, recognized by their headers whatever their names; docs/graph.md describes them.
+
+    Nodes: kind, identifier, name; optionally synonyms, source. Edges: source, kind, target; optionally provenance,
+    pmids, evidence, licence. Several values of a cell are separated by "|".
+    """
+
+    def __init__(self, files: Sequence[Path], report: Report) -> None:
+        self._files = files
+        self._report = report
+        self._place = RecordPosition()
+
+    @property
+    def place(self) -> str:
+        return str(self._place)
+
+    def nodes(self) -> Iterator[Node]:
+        for row in self._rows(_NODE_COLUMNS):
+            try:
+                yield _plain_node(row)
+            except MalformedRecord as fault:
+                self._report.add(self.place, fault)
+
+    def edges(self) -> Iterator[Edge]:
+        for row in self._rows(_EDGE_COLUMNS):
+            try:
+                yield _plain_edge(row)
+            except MalformedRecord as fault:
+                self._report.add(self.place, fault)
+
+    def _rows(self, columns: frozenset[str]) -> Iterator[Row]:
+        for path in self._files:
+            self._place.file, self._place.line = path.name, 0
+            rows = table(lines(path), self._place, self._report)
+            header = next(rows)
+            if not (header.keys() >= _NODE_COLUMNS or header.keys() >= _EDGE_COLUMNS):
+                raise GraphFileInvalid(f"{path}: line {self._place.line}: neither the columns of nodes nor of edges")
+            if header.keys() >= columns:
+                yield from rows
+
+
+def _plain_node(row: Row) -> Node:
+    kind, identifier = needed(row["kind"], "kind"), needed(row["identifier"], "identifier")
+    return Node(
+        node_id=f"{kind}::{identifier}",
+        kind=kind,
+        name=needed(row["name"], "name"),
+        identifier=identifier,
+        synonyms=many(row.get("synonyms", "")),
+        source=row.get("source", ""),
+    )
+
+
+def _plain_edge(row: Row) -> Edge:
+    evidence = row.get("evidence", "").strip()
+    return Edge(
+        source_id=needed(row["source"], "source"),
+        target_id=needed(row["target"], "target"),
+        kind=needed(row["kind"], "kind"),
+        provenance=many(row.get("provenance", "")),
+        pmids=many(row.get("pmids", "")),
+        evidence=check_nesting(json_object(evidence)) if evidence else {},
+        licence=row.get("licence", "").strip(),
+    )
+
+
+class PrimekgLoader:
+    """Load PrimeKG's kg.csv (Harvard Dataverse, doi:10.7910/DVN/IXA7BM).
+
+    The two rows of an edge yield equal edges, which deduplication reduces to one. ``edges`` reports malformed rows.
+    """
+
+    def __init__(self, files: Sequence[Path], report: Report) -> None:
+        self._files = files
+        self._report = report
+        self._place = RecordPosition()
+
+    @property
+    def place(self) -> str:
+        return str(self._place)
+
+    def nodes(self) -> Iterator[Node]:
+        for row in self._rows(Report()):
+            try:
+                yield _primekg_node(row, "x")
+                yield _primekg_node(row, "y")
+            except MalformedRecord:
+                continue
+
+    def edges(self) -> Iterator[Edge]:
+        for row in self._rows(self._report):
+            try:
+                yield _primekg_edge(row)
+            except MalformedRecord as fault:
+                self._report.add(self.place, fault)
+
+    def _rows(self, report: Report) -> Iterator[dict[str, str]]:
+        for path in self._files:
+            self._place.file = path.name
+            texts = rows(lines(path), self._place, report)
+            header = next(csv.reader([next(texts, "")]), [])
+            if missing := [name for name in _PRIMEKG_COLUMNS if name not in header]:
+                raise GraphFileInvalid(f"{path}: line 1: this is no PrimeKG kg.csv: no column {missing[0]}")
+            for text in texts:
+                try:
+                    cells = next(csv.reader([text], strict=True))
+                except csv.Error as fault:
+                    report.add(self.place, f"no CSV: {fault}")
+                    continue
+                if len(cells) != len(header):
+                    report.add(self.place, f"{len(cells)} columns, {len(header)} expected")
+                    continue
+                yield dict(zip(header, cells, strict=True))
+
+
+def _primekg_node(row: Mapping[str, str], end: str) -> Node:
+    kind, source = needed(row[f"{end}_type"], f"{end}_type"), needed(row[f"{end}_source"], f"{end}_source")
+    identifier = f"{source}:{needed(row[f'{end}_id'], f'{end}_id')}"
+    name = needed(row[f"{end}_name"], f"{end}_name")
+    return Node(node_id=f"{kind}::{identifier}", kind=kind, name=name, identifier=identifier, source=source)
+
+
+def _primekg_edge(row: Mapping[str, str]) -> Edge:
+    x, y = _primekg_node(row, "x"), _primekg_node(row, "y")
+    relation = needed(row["relation"], "relation")
+    if x.kind != y.kind and relation in _PRIMEKG_FIRST:
+        turned = x.kind != _PRIMEKG_FIRST[relation]
+    else:
+        turned = (x.kind, x.node_id) > (y.kind, y.node_id)
+    display = row["display_relation"].strip()
+    return Edge(
+        source_id=(y if turned else x).node_id,
+        target_id=(x if turned else y).node_id,
+        # Four values are more specific than their relation: target, enzyme, carrier, transporter.
+        kind=f"{relation}:{display}" if relation == "drug_protein" and display else relation,
+        provenance=("PrimeKG",),
+        evidence={"display_relation": display} if display else {},
+    )
+
+
+class KgxLoader:
+    """Load KGX tables: ``*_nodes.tsv`` and ``*_edges.tsv``, or a tar archive of both, gzip-compressed or not.
+
+    The headers tell which is which, whatever the names; an edge refers to its ends by identifier.
+    """
+
+    def __init__(self, files: Sequence[Path], report: Report) -> None:
+        self._files = files
+        self._report = report
+        self._place = RecordPosition()
+        self._found: set[KgxKind] = set()
+
+    @property
+    def place(self) -> str:
+        return str(self._place)
+
+    def nodes(self) -> Iterator[Node]:
+        for row in self._rows("nodes"):
+            try:
+                yield _kgx_node(row)
+            except MalformedRecord as fault:
+                self._report.add(self.place, fault)
+
+    def edges(self) -> Iterator[Edge]:
+        for row in self._rows("edges"):
+            try:
+                yield _kgx_edge(row)
+            except MalformedRecord as fault:
+                self._report.add(self.place, fault)
+        if missing := {"nodes", "edges"} - self._found:
+            raise GraphFileInvalid(f"KGX: no file has a header of {missing.pop()}", param="files")
+
+    def _rows(self, what: KgxKind) -> Iterator[Row]:
+        for path in self._files:
+            for name, source in _kgx_tables(path):
+                self._place.file, self._place.line = name, 0
+                # Each table is read twice, but its records are used once, and its faults are reported then.
+                yield from self._rows_of_kind(source, what)
+
+    def _rows_of_kind(self, source: Iterator[Line], what: KgxKind) -> Iterator[Row]:
+        rows = table(source, self._place, self._report)
+        header = next(rows)
+        kind = _kgx_kind(header)
+        if kind is None:
+            raise GraphFileInvalid(f"{self.place}: no KGX header: neither id, category nor subject, predicate, object")
+        self._found.add(kind)
+        if kind == what:
+            for row in rows:
+                yield {name: _unquoted(cell) for name, cell in row.items()}
+
+
+def _kgx_tables(path: Path) -> Iterator[tuple[str, Iterator[Line]]]:
+    with file_faults():
+        source = Source(path)
+        if not is_tar(source):
+            yield path.name, lines(path)
+            return
+        for member in tar_members(source):
+            if member.name.endswith(".tsv"):
+                yield f"{path.name}/{member.name}", split_lines(source, member.content)
+
+
+def _unquoted(cell: str) -> str:
+    """Remove the quotes around a cell and undouble those within.
+
+    KGX has no quotes, but Monarch's tables are written by a program that quotes cells that contain one.
+    """
+    if len(cell) < 2 or cell[0] != '"' or cell[-1] != '"':
+        return cell
+    inner = cell[1:-1].replace('""', "\0")
+    return cell if '"' in inner else inner.replace("\0", '"')
+
+
+def _kgx_kind(header: Mapping[str, str]) -> KgxKind | None:
+    if header.keys() >= _KGX_EDGE_COLUMNS:
+        return "edges"
+    return "nodes" if header.keys() >= _KGX_NODE_COLUMNS else None
+
+
+def _kgx_node(row: Row) -> Node:
+    identifier = needed(row["id"], "id")
+    classes = [name.removeprefix("biolink:") for name in many(row["category"])]
+    kind = next((name for name in classes if name not in _KGX_BROAD), classes[0] if classes else "")
+    provided_by = row.get("provided_by", "")
+    return Node(
+        node_id=f"{needed(kind, 'category')}::{identifier}",
+        kind=kind,
+        name=row.get("name", "").strip() or identifier,
+        identifier=identifier,
+        synonyms=many("|".join(row.get(column, "") for column in ("synonym", "symbol", "full_name"))),
+        source=provided_by or identifier.partition(":")[0],
+    )
+
+
+def _kgx_edge(row: Row) -> Edge:
+    predicate = needed(row["predicate"], "predicate").removeprefix("biolink:")
+    negated = row.get("negated", "").strip().lower() in {"true", "t", "1"}
+    publications = many(row.get("publications", ""))
+    provenance = [name.removeprefix("infores:") for column in _KGX_SOURCES for name in many(row.get(column, ""))]
+    evidence: dict[str, object] = {name: cell for name, cell in row.items() if cell and name not in _KGX_NOT_EVIDENCE}
+    if others := [name for name in publications if not name.startswith("PMID:")]:
+        evidence["publications"] = others
+    return Edge(
+        source_id=needed(row["subject"], "subject"),
+        target_id=needed(row["object"], "object"),
+        kind=f"{NOT if negated else ''}{predicate}",
+        provenance=tuple(dict.fromkeys(provenance)),
+        pmids=tuple(name.removeprefix("PMID:") for name in publications if name.startswith("PMID:")),
+        evidence=evidence,
+        licence=row.get("license", ""),
+    )

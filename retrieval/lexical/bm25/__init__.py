@@ -1,1 +1,0 @@
-"""Rank passages by BM25."""
