@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from models.encoders.base import EncoderOptions
-from models.encoders.memory import cross_encoder_memory, encoder_memory
+from models.encoders.registry import cross_encoder_memory, encoder_memory
 from models.errors import ArrowheadError
 from retrieval.corpus.errors import CorpusError
 from retrieval.corpus.namespaces.dense import fingerprint_key

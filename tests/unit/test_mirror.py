@@ -31,11 +31,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/server/methods/clinfo/test_screening.py": ("server/methods/clinfo/literature.py",),
     "tests/unit/server/methods/medrag/test_question.py": ("server/methods/shared/marks.py",),
     "tests/unit/retrieval/corpus/search/test_several_encoders.py": ("retrieval/corpus/namespaces/dense.py",),
-    "tests/contract/test_encoder_contract.py": ("models/encoders/registry.py",),
-    "tests/contract/test_engine_contract.py": (
-        "models/engines/base.py",
-        "models/engines/options.py",
-    ),
     "tests/contract/test_job_queue_contract.py": ("server/jobs/work.py",),
     "tests/contract/test_lexical_contract.py": (
         "retrieval/lexical/bm25/folders.py",
@@ -103,11 +98,9 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/state/job_files.py",
         "server/state/job_rows.py",
     ),
-    "tests/unit/models/encoders/test_model_files.py": ("models/encoders/resolve.py",),
+    "tests/contract/test_engine_contract.py": ("models/engines/base.py",),
     "tests/unit/models/encoders/transformers_encoder/test_encoder.py": (
         "models/encoders/transformers_encoder/loading.py",
-        "models/encoders/transformers_encoder/placement.py",
-        "models/encoders/transformers_encoder/token_rows.py",
     ),
     "tests/unit/models/engines/transformers_engine/test_model_loading.py": ("models/torch_runtime/devices.py",),
     "tests/unit/models/engines/vllm_engine/test_endpoints.py": ("models/engines/vllm_engine/openai_layer.py",),

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from models.decoding.identifier_grammar import MAX_LISTED, identifier_grammar, is_listable
+from models.decoding.grammar import MAX_LISTED, identifier_grammar, is_listable
 from models.decoding.types import LoopUsage
 from models.errors import ModelError
 from models.types import GenerateParams
